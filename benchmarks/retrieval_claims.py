@@ -131,24 +131,22 @@ def judged_claims(claims: Sequence[SearchedClaim]) -> list[SearchedClaim]:
 
 
 class Searches:
-    """Every way of searching that is compared."""
+    """Every way of searching that is compared; a part of the corpora has an index of its own."""
 
-    def __init__(self, retriever: IndexRetriever) -> None:
-        self._retriever = retriever
+    def __init__(self, retriever: IndexRetriever, evidence: Path) -> None:
+        self._evidence = evidence
+        self._work = tempfile.TemporaryDirectory(prefix="medlive-bench-")
+        self._retrievers: dict[tuple[str, ...], IndexRetriever] = {(): retriever}
         self.corpora = sorted(retriever.identity.corpora)
         self.passages = retriever.identity.passages
 
-    def now(
-        self, claim: SearchedClaim, corpora: Sequence[str] | None = None
-    ) -> list[Hit]:
+    def now(self, claim: SearchedClaim, corpora: Sequence[str] = ()) -> list[Hit]:
         """As curation searches: phrases and all their words, one passage of a section."""
         hits = self._search(Query(*claim.phrases), DEPTH * SEARCHED, corpora)
         wanted = [(*claim.phrases, claim.statement)]
         return list(select(wanted, [hits], most=DEPTH, tokens=1_000_000).hits[0])
 
-    def earlier(
-        self, claim: SearchedClaim, corpora: Sequence[str] | None = None
-    ) -> list[Hit]:
+    def earlier(self, claim: SearchedClaim, corpora: Sequence[str] = ()) -> list[Hit]:
         """As curation searched before: each phrase by itself, fused by rank."""
         scores: dict[str, float] = defaultdict(float)
         passages: dict[str, Hit] = {}
@@ -159,9 +157,12 @@ class Searches:
         ranked = sorted(scores, key=lambda key: (-round(scores[key], 10), key))
         return [passages[key] for key in ranked[:DEPTH]]
 
-    def _search(self, query: Query, k: int, corpora: Sequence[str] | None) -> list[Hit]:
-        search = self._retriever.search([query], k=k, corpora=corpora)
-        return asyncio.run(search)[0]
+    def _search(self, query: Query, k: int, corpora: Sequence[str]) -> list[Hit]:
+        names = tuple(corpora)
+        if names not in self._retrievers:
+            folder = Path(self._work.name) / str(len(self._retrievers))
+            self._retrievers[names] = build(self._evidence, folder, names)
+        return asyncio.run(self._retrievers[names].search([query], k=k))[0]
 
     def setups(self, claim: SearchedClaim) -> Iterator[tuple[str, list[Passage]]]:
         """(name, passages) of every search of a claim."""
@@ -387,7 +388,7 @@ def report_lines(
 ) -> Iterator[str]:
     """What docs/measurements/retrieval.md says of the claims."""
     retriever = open_index(index) if index else build(real_data / "evidence", work)
-    searches = Searches(retriever)
+    searches = Searches(retriever, real_data / "evidence")
     claims = judged_claims(read_claims(real_data / REPLIES))
     marks = read_marks(MARKS)
     items = subject_items(searches, claims)
@@ -406,12 +407,14 @@ def _share(values: Sequence[float]) -> str:
     return f"{sum(values):.0f} of {len(values)} ({measure['low']:.2f} to {measure['high']:.2f})"
 
 
-def build(evidence: Path, folder: Path) -> IndexRetriever:
-    """The index over every corpus of the real data."""
+def build(evidence: Path, folder: Path, names: Sequence[str] = ()) -> IndexRetriever:
+    """The index over every corpus of the real data, or those of these names."""
     corpora = []
     for path in sorted(evidence.iterdir()):
         if path.is_file() and not path.name.endswith("LICENSE"):
-            corpora.append(open_corpus(path))
+            corpus = open_corpus(path)
+            if not names or corpus.name in names:
+                corpora.append(corpus)
     build_index(corpora, folder, fresh=True)
     return open_index(folder)
 
@@ -439,7 +442,7 @@ def main(given: Sequence[str] | None = None) -> int:
         )
         marks = read_marks(options.marks) if options.marks.is_file() else {}
         claims = judged_claims(read_claims(replies))
-        items = subject_items(Searches(retriever), claims)
+        items = subject_items(Searches(retriever, evidence), claims)
         if options.phase == "support":
             items = support_items(items, marks)
         if options.what == "sheet":

@@ -252,23 +252,16 @@ def models(
     found = folders.find_models(settings)
     problem, packages = folders.missing_models(found), folders.missing_packages()
     rows, listed = [], []
-    for looked in found:
-        role, model = looked.role, looked.model
-        places = []
-        for place in looked.places:
-            names = ("origin", "folder", "state", "problem")
-            places.append(fields_of(place, names))
-            row = [role.repository, role.purpose, place.folder, place.state]
-            rows.append([*row, place.problem])
+    for each in found:
+        role, folder = each.role, each.model and each.model.folder
+        rows.append([role.repository, role.purpose, folder, each.problem])
         listed.append(
             {
-                "role": role,
+                "role": role.value,
                 "repository": role.repository,
                 "purpose": role.purpose,
-                "folder": model and model.folder,
-                "digest": model and model.digest,
-                "dimension": model and model.dimension,
-                "places": places,
+                "folder": folder,
+                "problem": each.problem or None,
             }
         )
     value = {
@@ -290,7 +283,7 @@ def models(
         if require:
             hint = "medlive evidence models --download fetches the models"
             failure = EvidenceUnavailable(problem, hint=hint)
-    columns = ["model", "for", "looked at", "state", "problem"]
+    columns = ["model", "for", "folder", "problem"]
     return Result(value, [Grid(columns, rows)], notes, failure)
 
 

@@ -9,8 +9,9 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
-from importlib import resources
 from typing import Literal, NamedTuple
+
+from medlive.text.lists import read_lists
 
 
 class IdentifierKind(StrEnum):
@@ -138,12 +139,8 @@ def one_of(language: Literal["english", "chinese"], name: str) -> str:
 
 @cache
 def _lists(language: str) -> dict[str, frozenset[str]]:
-    text = (
-        resources.files("medlive.deidentify") / "data" / f"{language}.txt"
-    ).read_text(encoding="utf-8")
-    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
     found = {}
-    for section in lines.split("[")[1:]:
-        name, _, listed = section.partition("]")
-        found[name] = frozenset(word.replace("_", " ") for word in listed.split())
+    for name, lines in read_lists("medlive.deidentify", f"{language}.txt").items():
+        words = " ".join(lines).split()
+        found[name] = frozenset(word.replace("_", " ") for word in words)
     return found

@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -44,7 +44,6 @@ from medlive.evidence.manifest import (
     DenseKind,
     DensePart,
     EncoderEntry,
-    FetchedEntry,
     FileEntry,
     IndexManifest,
     index_digest,
@@ -502,9 +501,7 @@ def _entry(reading: _Reading, counts: Counter[str], built_at: datetime) -> Corpu
         repeated=len(reading.survey) - counts[corpus.name],
         problems=log.problem_count,
         built_at=built_at,
-        fetched=None
-        if corpus.fetched is None
-        else FetchedEntry(**asdict(corpus.fetched)),
+        fetched=corpus.fetched,
         **{name: getattr(log, name) for name in counted},
     )
 

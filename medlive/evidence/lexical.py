@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import date
 from functools import cache
-from importlib import resources
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +33,7 @@ from medlive.evidence.corpora.parsing.text import HAN
 from medlive.evidence.files import DISK_FULL
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import PassageStore
+from medlive.text.lists import read_lists
 
 try:
     import rjieba
@@ -71,7 +71,7 @@ class Analyzer:
 
     def __init__(self) -> None:
         """Load the segmenter's dictionary (about 0.4 s) and medlive's names of drugs and diseases."""
-        stop = _stop_words()
+        stop = stop_words()
         self._latin = (
             tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple())
             .filter(tantivy.Filter.lowercase())
@@ -127,14 +127,8 @@ class Analyzer:
 
 def chinese_names() -> tuple[list[str], list[str]]:
     """The shipped names: those that are one term (drugs), those whose words count too (the others)."""
-    lists: dict[str, list[str]] = {"[whole]": [], "[parts]": []}
-    current = lists["[whole]"]
-    for line in _data_lines("drugs_zh.txt"):
-        if line in lists:
-            current = lists[line]
-        else:
-            current.append(line)
-    return lists["[whole]"], lists["[parts]"]
+    names = read_lists("medlive.evidence", "drugs_zh.txt")
+    return names["whole"], names["parts"]
 
 
 def _terms_of_names(
@@ -157,17 +151,10 @@ def _terms_of_names(
     return terms
 
 
-def _stop_words() -> frozenset[str]:
-    return frozenset(
-        word for line in _data_lines("stop_words.txt") for word in line.split()
-    )
-
-
-def _data_lines(name: str) -> list[str]:
-    text = (resources.files("medlive.evidence") / "data" / name).read_text(
-        encoding="utf-8"
-    )
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
+def stop_words() -> frozenset[str]:
+    """The words that say nothing of a medical subject."""
+    lines = read_lists("medlive.evidence", "stop_words.txt")[""]
+    return frozenset(" ".join(lines).split())
 
 
 @cache

@@ -16,6 +16,7 @@ from medlive.errors import (
     IndexOutdated,
     first_fault,
 )
+from medlive.evidence.corpora.model import Fetched
 from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.encoders.folders import (
     DOWNLOAD,
@@ -27,8 +28,6 @@ from medlive.integrity.folder import TooLong, read_small
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 3
-DENSE_LAYOUT = 2
-"""Of the dense part: layout 1 had kinds (HNSW, IVF without product codes) that are no longer built or read."""
 HINT = "build it: medlive evidence build CORPUS... (see medlive evidence build --help)"
 
 
@@ -41,16 +40,6 @@ class DenseKind(StrEnum):
 
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class FetchedEntry(_Frozen):
-    """Where a corpus was fetched from, when, and as what; every file of it is in its folder's `fetched.json`."""
-
-    address: str
-    fetched_at: datetime | None
-    files: int
-    digest: str
-    selection: str
 
 
 class CorpusEntry(_Frozen):
@@ -74,7 +63,7 @@ class CorpusEntry(_Frozen):
     problems: int  # Members that could not be read
     built_at: datetime
     # None for a corpus that `evidence fetch` did not fetch
-    fetched: FetchedEntry | None = None
+    fetched: Fetched | None = None
 
 
 class CompressedParameters(_Frozen):
@@ -99,7 +88,7 @@ class DenseRecall(_Frozen):
 class DensePart(_Frozen):
     """The account of a dense index in the manifest."""
 
-    layout: int = DENSE_LAYOUT
+    layout: Literal[2] = 2
     kind: DenseKind
     parameters: CompressedParameters | None  # None for the flat kind
     metric: Literal["inner_product"]
@@ -214,8 +203,6 @@ def read_manifest(folder: Path) -> IndexManifest:
             f"{place} has format {header.format_version}, this medlive reads format {FORMAT_VERSION}",
             hint=HINT,
         )
-    if header is not None and header.dense is not None:
-        _check_layout(place, header.dense)
     try:
         manifest = IndexManifest.model_validate_json(text)
     except ValidationError as exc:
@@ -237,25 +224,9 @@ class _Named(BaseModel):
     name: str
 
 
-class _DenseHeader(BaseModel):
-    layout: int = 1
-    kind: str
-
-
 class _Header(BaseModel):
     format_version: int
     corpora: tuple[_Named, ...]
-    dense: _DenseHeader | None = None
-
-
-def _check_layout(place: Path, dense: _DenseHeader) -> None:
-    if dense.layout != DENSE_LAYOUT:
-        raise IndexOutdated(
-            f"{place} has vectors arranged as {dense.kind} in layout {dense.layout},"
-            f" this medlive reads layout {DENSE_LAYOUT} ({' or '.join(DenseKind)})",
-            hint="build it again with all its corpora (stored vectors are used, nothing is embedded again):"
-            " medlive evidence build CORPUS...",
-        )
 
 
 def _header(folder: Path) -> _Header | None:

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from medlive.digest import digest_json
 
-_PIECE: Final = re.compile(r"\.([0-9]{1,9})\Z")
+_PIECE = re.compile(r"\.([0-9]{1,9})\Z")
 
 
 @dataclass(frozen=True, slots=True)

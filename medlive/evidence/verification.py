@@ -9,9 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Final
 
-RECHECK_S: Final = 24 * 3600.0
+RECHECK_S = 24 * 3600.0
 """Seconds after which the files are verified again: a worker runs for months, and each week needs one look."""
 
 

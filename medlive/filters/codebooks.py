@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput, MissingExtra
@@ -21,21 +21,21 @@ from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given
 from medlive.text.normalise import normalise
 
-_CODE_COLUMNS: Final = frozenset(read_lines("code_columns.txt"))
-_TERM_COLUMNS: Final = frozenset(read_lines("term_columns.txt"))
-_ANY_CODE: Final = re.compile(
+_CODE_COLUMNS = frozenset(read_lines("code_columns.txt"))
+_TERM_COLUMNS = frozenset(read_lines("term_columns.txt"))
+_ANY_CODE = re.compile(
     r"[A-Z]\d{2}(?:\.?[0-9A-Z-]{1,4})?|[A-Z0-9]{2}\d[0-9A-Z](?:\.[0-9A-Z]{1,2})?|[bsde]\d{1,5}|[A-Z]{3}\.[A-Z]{2}\.[A-Z]{2}"
     r"|[A-Z]\d{2}-[A-Z]\d{2}|\d{5,9}|DOID:\d+"
 )
-_ICD_CODE: Final = re.compile(r"[A-TV-Z]\d[0-9A-Z](?:\.[0-9A-Z-]{1,4})?")
-_LEADING_MARKS: Final = re.compile(r"^(?:[-–•]\s*)+|^[A-Z]\d\d(?:-[A-Z]\d\d)?[：:]\s*")
-_BLOCK: Final = re.compile(r"([A-Z]\d\d-[A-Z]\d\d)[：:]")
-_TRAILING_CODE: Final = re.compile(r"[A-Z]\d{2}(?:\.[\d-])?[†*]?$")
-_VAGUE: Final = re.compile(
+_ICD_CODE = re.compile(r"[A-TV-Z]\d[0-9A-Z](?:\.[0-9A-Z-]{1,4})?")
+_LEADING_MARKS = re.compile(r"^(?:[-–•]\s*)+|^[A-Z]\d\d(?:-[A-Z]\d\d)?[：:]\s*")
+_BLOCK = re.compile(r"([A-Z]\d\d-[A-Z]\d\d)[：:]")
+_TRAILING_CODE = re.compile(r"[A-Z]\d{2}(?:\.[\d-])?[†*]?$")
+_VAGUE = re.compile(
     r"[,，]?\s*(?:unspecified|not elsewhere classified|nos|nec|未特指的?|不可归类在他处者?)$",
     re.IGNORECASE,
 )
-_TERM_END: Final = "炎症病癌瘤疹痛疮癣疣痈疽痢疟痫痔疝疱斑"
+_TERM_END = "炎症病癌瘤疹痛疮癣疣痈疽痢疟痫痔疝疱斑"
 """Last characters that make a two-character word of a frequency list a term by itself."""
 
 
@@ -97,10 +97,9 @@ def read_terms(path: Path) -> Iterator[Term]:
         )
     text = _decoded(raw, path)
     pairs = _json_pairs(text, path) if text.lstrip()[:1] in "[{" else _table_pairs(text)
-    terms = ((code, clean_term(title)) for code, title in pairs)
     system, found = _system(path), False
-    for code, term in terms:
-        if _usable(term):
+    for code, title in pairs:
+        if _usable(term := clean_term(title)):
             found = True
             yield Term(system, code, term)
     if not found:
@@ -219,11 +218,11 @@ def _plain_pair(first: str, second: str) -> tuple[str, str] | None:
     return ("", second) if first.startswith("ICHI") else None
 
 
-_WIDE: Final = re.compile(r"[０-９Ａ-Ｚａ-ｚ－]")
-_WIDE_TABLE: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+_WIDE = re.compile(r"[０-９Ａ-Ｚａ-ｚ－]")
+_WIDE_TABLE = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
 _SIMPLIFIED, _TRADITIONAL = read_lines("traditional.txt")
-_TO_SIMPLIFIED: Final = str.maketrans(_TRADITIONAL, _SIMPLIFIED)
-_TO_TRADITIONAL: Final = str.maketrans(_SIMPLIFIED, _TRADITIONAL)
+_TO_SIMPLIFIED = str.maketrans(_TRADITIONAL, _SIMPLIFIED)
+_TO_TRADITIONAL = str.maketrans(_SIMPLIFIED, _TRADITIONAL)
 
 
 class TermHit(NamedTuple):
@@ -305,21 +304,17 @@ class Codebook:
 @cache
 def stop_words() -> frozenset[str]:
     """Everyday words that are never a term."""
-    return frozenset(
-        _flat(line.strip())
-        for name in ("stop_en.txt", "stop_zh.txt")
-        for line in read_lines(name)
-    )
+    lines = [*read_lines("stop_en.txt"), *read_lines("stop_zh.txt")]
+    return frozenset(_flat(line.strip()) for line in lines)
 
 
 @cache
 def shipped_terms() -> tuple[Term, ...]:
     """The terms that medlive ships, English and Chinese."""
     found = []
-    for name in ("terms_en.txt", "terms_zh.txt"):
-        for line in read_lines(name):
-            system, code, term = line.split("\t")
-            found.append(Term(system, code, clean_term(term)))
+    for line in [*read_lines("terms_en.txt"), *read_lines("terms_zh.txt")]:
+        system, code, term = line.split("\t")
+        found.append(Term(system, code, clean_term(term)))
     return tuple(found)
 
 

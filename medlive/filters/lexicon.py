@@ -1,13 +1,13 @@
 """Phrases of hatred and of intended harm: few, in context, and never a clinical word by itself."""
 
 import re
-from typing import Final, Literal
+from typing import Literal
 
-_GROUP: Final = (
+_GROUP = (
     r"(?:jews?|muslims?|christians?|hindus?|blacks?|whites?|asians?|chinese|indians?|pakistanis?|arabs?|mexicans?"
     r"|africans?|immigrants?|refugees?|gays?|lesbians?|homosexuals?|transgenders?|women|gypsies)"
 )
-_HATE_EN: Final = re.compile(
+_HATE_EN = re.compile(
     r"\b(?:n[i1]gg(?:er|a)s?|f[a@]gg?[o0]ts?|kikes?|wetbacks?|ragheads?|sandn\w+|towelheads?|gooks?"
     r"|pakis|untermenschen)\b"
     rf"|\b(?:kill|exterminate|gas|deport|hang|lynch|burn)\s(?:all\s)?(?:the\s|those\s|these\s)?{_GROUP}\b"
@@ -21,17 +21,17 @@ _HATE_EN: Final = re.compile(
     r"|\byou(?:'re| are)?\s(?:a\s|an\s)?(?:stupid\s|fucking\s|dumb\s|filthy\s)?(?:retard|tranny|whore"
     r"|slut|bitch)\b"
 )
-_HATE_ZH: Final = re.compile(
+_HATE_ZH = re.compile(
     "支那(?:猪|人|狗)|黑鬼|尼哥|死(?:基佬|同性恋|变态佬|娘炮|穆斯林|回回)|阿三狗|棒子狗|小日本鬼子都?该死|(?:河南"
     "|湖北|武汉|东北|新疆|外地|农村|乡下|广东|上海|黑|日本|印度|非洲|回族|同性恋)(?:人|佬|者)?(?:都|全|就)(?:是"
     "|该)?(?:骗子|小偷|垃圾|畜生|贱种|该死|去死|败类|蝗虫|病毒)|(?:你|他|她)(?:这个|就是个?)?(?:贱人|婊子|畜生"
     "|杂种|狗杂种)"
 )
-_ASK: Final = (
+_ASK = (
     r"(?:how (?:to|do i|can i|do you|can you|would i)|(?:recipe|instructions|steps) (?:for|to)|teach me to"
     r"|best way to|tell me how to)"
 )
-_HARM_EN: Final = re.compile(
+_HARM_EN = re.compile(
     rf"\b{_ASK}\s(?:\w+\s)?(?:make|making|cook|cooking|synthesi[sz]e|produce|manufacture|brew"
     rf"|extract)\s(?:\w+\s){{0,2}}"
     r"(?:meth|methamphetamine|crystal meth|heroin|cocaine|crack|fentanyl|lsd|mdma|ecstasy|ghb|krokodil"
@@ -45,7 +45,7 @@ _HARM_EN: Final = re.compile(
     r"|someone)))\b|\bpainless (?:way|method)s? (?:to|of) (?:die|dying|suicide)\b|\bwithout (?:her|him"
     r"|them) knowing\b.{0,40}\b(?:abort|miscarry|miscarriage|sterili[sz]e)"
 )
-_HARM_ZH: Final = re.compile(
+_HARM_ZH = re.compile(
     "(?:怎么|如何|怎样|教我)(?:自己|在家)?(?:制作?|造|提炼|合成|提取|做)(?:出)?(?:冰毒|海洛因|毒品|摇头丸|可卡因"
     "|炸药|炸弹|毒药|迷药|蒙汗药)|(?:怎么|如何|怎样)(?:才能)?(?:偷偷)?(?:毒死|药死|迷晕|弄死|害死)(?:人|别人|他"
     "|她|老公|老婆|婆婆|邻居|同事|女孩)?|(?:怎么|如何|怎样)(?:才能)?(?:自杀|无痛苦?(?:地|的)?(?:死|自杀|离开)"
@@ -53,8 +53,8 @@ _HARM_ZH: Final = re.compile(
     "|可以)?(?:买|弄)到?(?:迷药|毒品|冰毒|氰化)"
 )
 _Patterns = tuple[tuple[Literal["hate", "harm"], re.Pattern[str]], ...]
-_ENGLISH: Final[_Patterns] = (("hate", _HATE_EN), ("harm", _HARM_EN))
-_CHINESE: Final[_Patterns] = (("hate", _HATE_ZH), ("harm", _HARM_ZH))
+_ENGLISH: _Patterns = (("hate", _HATE_EN), ("harm", _HARM_EN))
+_CHINESE: _Patterns = (("hate", _HATE_ZH), ("harm", _HARM_ZH))
 
 
 def unsafe_phrase(lower: str) -> tuple[Literal["hate", "harm"], str] | None:

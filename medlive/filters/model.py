@@ -4,18 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from enum import StrEnum
-from importlib.resources import files
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from medlive.text.lists import read_lists
 
 EvidenceValue = str | int | float | None
 
 
 def read_lines(name: str) -> list[str]:
     """The lines of a data file, without comments and empty ones."""
-    text = (files("medlive.filters") / "data" / name).read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
+    return read_lists("medlive.filters", name)[""]
 
 
 class FilterSettings(BaseModel):

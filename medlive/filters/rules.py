@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
-from typing import Final
 
 from medlive.deidentify.detect import IdentifierKind, find_identifiers
 from medlive.filters.codebooks import Codebook
@@ -118,12 +117,12 @@ def _sections(names: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
 
 
 # Four lettered options in a row, and a word that says what they are: an examination item, no patient.
-_EXAM_OPTIONS: Final = re.compile(
+_EXAM_OPTIONS = re.compile(
     r"\bA ?[).．、:：][^\n]{1,150}?\bB ?[).．、:：][^\n]{1,150}?\bC ?[).．、:：][^\n]{1,150}?\bD ?[).．、:：]"
     r"|(?:^|\n)\s*A ?[).．、:：].{1,150}\n\s*B ?[).．、:：].{1,150}\n\s*C ?[).．、:：].{1,150}\n\s*D ?[).．、:：]"
     r"|A[.．、].{1,80}?B[.．、].{1,80}?C[.．、].{1,80}?D[.．、]"
 )
-_EXAM_WORDS: Final = re.compile(
+_EXAM_WORDS = re.compile(
     r"\b(?:exams?|practice question|question bank|qbank|uworld|shelf|usmle|comlex|mcq|answer key"
     r"|which of the following)\b|考试|真题|模拟题|考点|正确答案|选择题|下列哪"
 )
@@ -158,7 +157,7 @@ def not_clinical(subject: Subject) -> Outcome:
     return None, {}
 
 
-_SHOWN_EN: Final = re.compile(
+_SHOWN_EN = re.compile(
     r"\(?attachments? (?:was |were |has been |have been )?removed|\b(?:photo|picture|pic|image|video|attachment"
     r"|screenshot)s? (?:is |are |was |were )?(?:attached|enclosed|uploaded|below|above|here)\b|\b(?:attach(?:ed"
     r"|ing)|enclos(?:ed|ing)|upload(?:ed|ing)|post(?:ed|ing)|sending|sent|includ(?:ed|ing)|see|find) (?:here "
@@ -169,7 +168,7 @@ _SHOWN_EN: Final = re.compile(
     r"| has been)? (?:attached|enclosed)\b|\b(?:please |kindly |pls )?(?:see|find|check|view|look at) (?:the "
     r"|my )?(?:attached|enclosed)\b|\bas (?:shown|seen) in the (?:photo|picture|image|pic|attachment)"
 )
-_SHOWN_ZH: Final = re.compile(
+_SHOWN_ZH = re.compile(
     "(?:如|见|看|详见|参见|附)(?:上|下|附)?图(?!像检查)|(?:上传|发|传|附)(?:了|的|过|给您|给你|您|一下|一张|几张"
     "|过来|上来|过去|上去|去)*(?:照片|图片|相片|片子|胶片|报告单|化验单|检查单|视频)|(?:照片|图片|相片|片子"
     "|报告单|化验单|检查单|报告|视频)(?:已|都|也|全|我|在)*(?:上传|传上|发您|发给您|发给你|发过去|发上|见附件"
@@ -178,7 +177,8 @@ _SHOWN_ZH: Final = re.compile(
     r"|【(?:图片|语音|视频)】"
     "|点击(?:播放|查看)(?:语音|图片)|暂不支持(?:查看|播放)"
 )
-_SHOWN_HINTS: Final = (
+_SHOWN_KINDS = frozenset(("image", "video", "audio"))
+_SHOWN_HINTS = (
     "attach",
     "enclos",
     "upload",
@@ -193,16 +193,9 @@ _SHOWN_HINTS: Final = (
 
 def not_text_only(subject: Subject) -> Outcome:
     """Nothing beyond text is needed: no image, video or audio is shown or referred to."""
-    media_kind = next(
-        (
-            m.media[0]
-            for m in subject.thread.messages
-            if {"image", "video", "audio"} & set(m.media)
-        ),
-        None,
-    )
-    if media_kind is not None:
-        return FilterReason.NOT_TEXT_ONLY, {"media": media_kind}
+    for message in subject.thread.messages:
+        if _SHOWN_KINDS.intersection(message.media):
+            return FilterReason.NOT_TEXT_ONLY, {"media": message.media[0]}
     pattern = _SHOWN_ZH if subject.language == "zh" else _SHOWN_EN
     hinted = pattern is _SHOWN_ZH or any(map(subject.lower.__contains__, _SHOWN_HINTS))
     if hinted and (match := pattern.search(subject.lower)):
@@ -210,9 +203,9 @@ def not_text_only(subject: Subject) -> Outcome:
     return None, {}
 
 
-_HAN: Final = re.compile(r"[\u4e00-\u9fff]")
-_WORD: Final = re.compile(r"[^\W\d_]{2,}")
-_NO_LETTER: Final = re.compile(r"[\W_]+")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
+_WORD = re.compile(r"[^\W\d_]{2,}")
+_NO_LETTER = re.compile(r"[\W_]+")
 
 
 def non_alphanumeric(subject: Subject) -> Outcome:
@@ -257,14 +250,14 @@ def duplicate(subject: Subject) -> Outcome:
     return None, {}
 
 
-_COURTESY_EN: Final = re.compile(
+_COURTESY_EN = re.compile(
     r"\b(?:hi|hello|hey|dear|good (?:morning|evening|afternoon|day)|welcome(?: back)?(?: to [\w.]+)?|greetings"
     r"|thanks?(?: you)?(?: for (?:your |the )?(?:query|question|asking|writing|consulting|posting"
     r"|using [\w.]+)\w*)?|regards|sincerely|take care|good luck|best wishes|wish you (?:good|all the) \w+"
     r"|hope (?:this|it|that) helps\w*|(?:glad|happy|here) to help(?: you)?|let me know|sir|madam|doctor|dr|friend"
     r"|user|patient|for (?:further|more) \w+ consult .{0,60}?online\s*-*>*|<link>)\b"
 )
-_COURTESY_ZH: Final = re.compile(
+_COURTESY_ZH = re.compile(
     "你好|您好|不客气|不用客气|(?:非常)?(?:谢谢|感谢)(?:你|您)?(?:的)?(?:咨询|信任|提问|关注|支持|理解|配合)?"
     "|没关系|好的|嗯+|哦+|祝(?:你|您)?.{0,8}?(?:健康|愉快|顺利|康复|好运)|祝好|再见|早日康复|多保重"
     "|病情资料我已详细阅读|根据(?:你|您)(?:现有|提供)的资料|语音回复|欢迎(?:咨询|关注)|请点击"
@@ -286,11 +279,9 @@ def no_verified_reply(subject: Subject) -> Outcome:
         return FilterReason.NO_VERIFIED_REPLY, {
             "detail": "no verified physician replies"
         }
-    if any(
-        _has_substance(message.text[: subject.settings.max_characters])
-        for message in replies
-    ):
-        return None, {"replies": len(replies)}
+    for message in replies:
+        if _has_substance(message.text[: subject.settings.max_characters]):
+            return None, {"replies": len(replies)}
     return FilterReason.NO_VERIFIED_REPLY, {
         "detail": "courtesies or a single word only"
     }
@@ -303,7 +294,7 @@ def unsafe_content(subject: Subject) -> Outcome:
     return None, {}
 
 
-_PERSONAL: Final = frozenset(
+_PERSONAL = frozenset(
     (
         IdentifierKind.NAME,
         IdentifierKind.PHONE,
@@ -315,7 +306,7 @@ _PERSONAL: Final = frozenset(
         IdentifierKind.ADDRESS,
     )
 )
-_PERSONAL_HINTS: Final = (
+_PERSONAL_HINTS = (
     "@",
     "name",
     "我叫",
@@ -332,8 +323,8 @@ _PERSONAL_HINTS: Final = (
     "qq",
     "whatsapp",
 )
-_LONG_NUMBER: Final = re.compile(r"\d{5}|\d{3}[ )-]{1,2}\d{3}")
-_I_AM: Final = re.compile(r"\bI(?: am|'m|’m) [A-Z][a-z]")
+_LONG_NUMBER = re.compile(r"\d{5}|\d{3}[ )-]{1,2}\d{3}")
+_I_AM = re.compile(r"\bI(?: am|'m|’m) [A-Z][a-z]")
 
 
 def _may_identify(text: str, lower: str) -> bool:
@@ -345,7 +336,7 @@ def _may_identify(text: str, lower: str) -> bool:
     )
 
 
-_INTRODUCED: Final = re.compile(
+_INTRODUCED = re.compile(
     r"(?:name(?: is|['’]s)?|i am|i['’]m|我叫|本人叫|名叫|名字是|姓名|联系人)[\s:：=是为-]*$",
     re.IGNORECASE,
 )
@@ -381,7 +372,7 @@ def reidentification_risk(subject: Subject) -> Outcome:
     return None, {"kinds": len(kinds)}
 
 
-RULES: Final[tuple[Rule, ...]] = (
+RULES: tuple[Rule, ...] = (
     empty_thread,
     too_long,
     posted_before,

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, Generic, NoReturn, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -34,12 +34,12 @@ Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
 """Asks a model under evaluation: chat messages to a reply; raises EndpointUnavailable when none could be had."""
 
 # Characters of a reply that are kept in a log, and returned with its fault
-MOST_RAW: Final = 20_000
-PATIENCE: Final = 20
+MOST_RAW = 20_000
+PATIENCE = 20
 """This many failures in a row, or as many as there are calls at once if that is more, and the endpoint is dead."""
-STRANGERS: Final = 8
+STRANGERS = 8
 """This many replies by another model than the pinned one, and none by it: a wrong configuration."""
-UNREADABLE: Final = 12
+UNREADABLE = 12
 """This many replies of which none could be read: the model cannot do the task, and is not paid for more."""
 
 

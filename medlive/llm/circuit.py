@@ -12,29 +12,29 @@ import time
 from collections import deque
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Final, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 from medlive.clock import now
 from medlive.digest import digest_json
 from medlive.errors import CircuitOpen
 
-_log: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
-FAILURES: Final = 8
+FAILURES = 8
 """Attempts that fail one after another; a timeout counts as two of them."""
-FAILING_S: Final = 10.0
+FAILING_S = 10.0
 """Seconds that they have lasted: a restart of the endpoint opens nothing."""
-REFUSALS: Final = 3  # Refusals of the model (403, 404) among the last WINDOW answers
-WINDOW: Final = 20
-UNUSABLE: Final = 18  # Replies among the last WINDOW that could not be used
-BACKOFF_S: Final = 30.0
-REFUSED_BACKOFF_S: Final = 60.0
+REFUSALS = 3  # Refusals of the model (403, 404) among the last WINDOW answers
+WINDOW = 20
+UNUSABLE = 18  # Replies among the last WINDOW that could not be used
+BACKOFF_S = 30.0
+REFUSED_BACKOFF_S = 60.0
 """Where the key, the account or the model is refused: a person has to act, and a refusal costs nothing."""
-MOST_REFUSED_BACKOFF_S: Final = 300.0
-UNUSABLE_BACKOFF_S: Final = 300.0  # Where replies come, and are paid for
-MOST_BACKOFF_S: Final = 3600.0
-FRESH_S: Final = 2.0
+MOST_REFUSED_BACKOFF_S = 300.0
+UNUSABLE_BACKOFF_S = 300.0  # Where replies come, and are paid for
+MOST_BACKOFF_S = 3600.0
+FRESH_S = 2.0
 """Seconds for which what the store said is believed: another process's finding arrives that late."""
 
 

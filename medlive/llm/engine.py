@@ -7,11 +7,11 @@ cache holds) and its inputs as JSON. Text of a thread is only ever inside the in
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from medlive.digest import digest_json, digest_text
 
-UNNAMED: Final = "(unnamed)"
+UNNAMED = "(unnamed)"
 """The model of a reply that names none: nobody knows who answered, and no pinned model is called so."""
 
 
@@ -28,7 +28,7 @@ class Prompt:
         return digest_text(self.text)
 
 
-UNPUBLISHABLE_ENGINES: Final = frozenset({"rules", "recorded"})
+UNPUBLISHABLE_ENGINES = frozenset({"rules", "recorded"})
 """Engines whose cases are for trying the loop: rules make no clinical judgement, a recording is of old replies."""
 
 

@@ -12,14 +12,14 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring
-from typing import Any, Final
+from typing import Any
 
 from medlive.llm.engine import Request
 from medlive.text.neutral import inert, neutralise
 
 OPEN = "<input>"
 CLOSE = "</input>"
-LONGEST: Final = 100_000  # Characters; of texts up to this the last 64 are remembered as they are written
+LONGEST = 100_000  # Characters; of texts up to this the last 64 are remembered as they are written
 
 
 def schema_name(task: str) -> str:

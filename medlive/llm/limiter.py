@@ -13,21 +13,20 @@ import time
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
 from urllib.parse import urlsplit
 
 from medlive.digest import digest_text
 from medlive.errors import EndpointUnavailable
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_name
 
-START: Final = 16  # The limit at first, where more is allowed
-GROWTH: Final = 3.0  # Added for each answer before the first cut, while somebody waits
-CUT: Final = 0.6  # What is left of the limit after an overload
-QUEUED: Final = 4.0  # An answer took so many times the quickest one's time, and SLACK_S more: it has queued
-SLACK_S: Final = 0.05
-STUCK_S: Final = 240.0
+START = 16  # The limit at first, where more is allowed
+GROWTH = 3.0  # Added for each answer before the first cut, while somebody waits
+CUT = 0.6  # What is left of the limit after an overload
+QUEUED = 4.0  # An answer took so many times the quickest one's time, and SLACK_S more: it has queued
+SLACK_S = 0.05
+STUCK_S = 240.0
 """Seconds without any call at the endpoint after which a caller waits for its turn no longer."""
-AGEING: Final = 1.001  # The quickest time's growth with each answer: one odd answer does not count for ever
+AGEING = 1.001  # The quickest time's growth with each answer: one odd answer does not count for ever
 
 
 class Ended(StrEnum):

@@ -11,7 +11,7 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -51,26 +51,26 @@ from medlive.trust import tls_context
 
 __all__ = ["Access", "JsonMode", "OpenAIEngine", "Price"]
 
-MAX_BACKOFF_S: Final = 8.0
-RULES_MODEL: Final = "rules"
+MAX_BACKOFF_S = 8.0
+RULES_MODEL = "rules"
 """Model ids that start so are the rules engine behind HTTP; what it makes is labelled as the rules engine's."""
-BYTES_A_TOKEN: Final = 3
+BYTES_A_TOKEN = 3
 """For estimates, on the safe side: English has about 4.5 bytes a token, Chinese from 2.5 to 4."""
 # Tokens a reply is reserved for where the model's parameters set no limit
-ASSUMED_OUTPUT: Final = 4096
-MOST_SPARED: Final = 50
+ASSUMED_OUTPUT = 4096
+MOST_SPARED = 50
 """How often a call is turned away with 429, while others are served, before that counts as an attempt."""
 
-_OURS: Final = frozenset(
+_OURS = frozenset(
     {"model", "messages", "response_format", "stream", "stream_options", "n"}
 )
-_NOT_THE_FORMAT: Final = frozenset(
+_NOT_THE_FORMAT = frozenset(
     {"context_length_exceeded", "model_not_found", "invalid_api_key"}
 )
-_PARAMETER_CODES: Final = frozenset(
+_PARAMETER_CODES = frozenset(
     {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
 )
-_PARAMETER_WORDS: Final = (
+_PARAMETER_WORDS = (
     "unsupported",
     "not support",
     "unrecognized",
@@ -79,21 +79,21 @@ _PARAMETER_WORDS: Final = (
     "not permitted",
 )
 """How endpoints without such a code put it, in lower case."""
-_THE_CALLERS: Final = frozenset({"model_not_found", "invalid_api_key"})
-_FILTERED: Final = frozenset(
+_THE_CALLERS = frozenset({"model_not_found", "invalid_api_key"})
+_FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "responsibleaipolicyviolation"}
 )
-_NO_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
-_NO_MONEY_WORDS: Final = ("insufficient_quota", "insufficient balance", "余额不足")
+_NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_NO_MONEY_WORDS = ("insufficient_quota", "insufficient balance", "余额不足")
 """How endpoints without such a code put it, in lower case. A quota that is "exceeded" may be that of a minute."""
 """Characters from which on a key is secret, and removed from messages: a local endpoint's may be one letter."""
 # How the paths of most endpoints end
-_VERSIONED: Final = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")
-_AZURE_DEPLOYMENT: Final = "/openai/deployments/"
-_PATH: Final = "/chat/completions"
-_PAGE: Final = "a web page came, not JSON"
-_RETRIED: Final = frozenset({408, 409, 425, 429})
-_OVERLOADED: Final = frozenset({503, 504, 529})
+_VERSIONED = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")
+_AZURE_DEPLOYMENT = "/openai/deployments/"
+_PATH = "/chat/completions"
+_PAGE = "a web page came, not JSON"
+_RETRIED = frozenset({408, 409, 425, 429})
+_OVERLOADED = frozenset({503, 504, 529})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,38 +108,35 @@ class Access:
     """The header with the key; None for `Authorization: Bearer`, on Azure's deployment paths "api-key"."""
 
 
-_NOTHING: Final = Usage(cost_usd=0.0)
+_NOTHING = Usage(cost_usd=0.0)
 
 
+@dataclass(eq=False)
 class _TroubleError(Exception):
     """An attempt failed in a way that another attempt may mend."""
 
-    def __init__(
-        self,
-        cause: str,
-        ended: Ended = Ended.OTHER,
-        retry_after: float | None = None,
-        usage: Usage | None = None,
-        timed_out: bool = False,
-    ) -> None:
-        """`usage` is what a body without a usable reply took; None: unknown, or nothing."""
-        super().__init__(cause)
-        self.cause, self.ended, self.retry_after, self.usage = (
-            cause,
-            ended,
-            retry_after,
-            usage,
-        )
-        self.patience, self.timed_out = retry_after or 0.0, timed_out
+    cause: str
+    ended: Ended = Ended.OTHER
+    retry_after: float | None = None
+    usage: Usage | None = None
+    """What a body without a usable reply took; None: unknown, or nothing."""
+    timed_out: bool = False
+
+    @property
+    def patience(self) -> float:
+        """The seconds that the endpoint asks to wait."""
+        return self.retry_after or 0.0
 
 
+@dataclass(eq=False)
 class _RejectedError(Exception):
     """The endpoint refused the request itself: the same request would be refused again."""
 
-    def __init__(self, status: int, code: str, message: str, named: str = "") -> None:
-        """`named` is the part of the request that the endpoint names, "" where it names none."""
-        super().__init__(message)
-        self.status, self.code, self.message, self.named = status, code, message, named
+    status: int
+    code: str
+    message: str
+    named: str = ""
+    """The part of the request that the endpoint names, "" where it names none."""
 
     @property
     def broke(self) -> bool:
@@ -547,7 +544,7 @@ class OpenAIEngine:
         return text if len(text) <= 300 else text[:299] + "…"
 
 
-_LOOSER: Final = {JsonMode.SCHEMA: JsonMode.OBJECT, JsonMode.OBJECT: JsonMode.NONE}
+_LOOSER = {JsonMode.SCHEMA: JsonMode.OBJECT, JsonMode.OBJECT: JsonMode.NONE}
 
 
 def _checked_parameters(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,16 +3,16 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from medlive.llm.budget import BudgetSpent
 
 T = TypeVar("T")
 
-_log: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 # How long calls under way are waited for when no other is to begin
-DRAIN_S: Final = 10.0
+DRAIN_S = 10.0
 
 Progress = Callable[[int, int], None]  # Called with (done, of how many) now and then
 

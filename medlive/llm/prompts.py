@@ -2,11 +2,10 @@
 
 from functools import cache
 from importlib.resources import files
-from typing import Final
 
 from medlive.llm.engine import Prompt
 
-TASK_LINE: Final = "# Task: "
+TASK_LINE = "# Task: "
 """Begins the line of a prompt that names its task."""
 
 

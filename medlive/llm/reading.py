@@ -11,36 +11,30 @@ somebody may have only quoted. Nothing is mended.
 import json
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from medlive.bounds import REPLY_CHARS
 from medlive.text.neutral import neutralise
 
-LONGEST_REFUSAL: Final = 2000
+LONGEST_REFUSAL = 2000
 """Characters of the longest text that is taken for a refusal: models that refuse are brief."""
 # Characters at the beginning in which the refusal must stand
-REFUSAL_OPENING: Final = 400
+REFUSAL_OPENING = 400
 
-_THINKING: Final = re.compile(
+_THINKING = re.compile(
     r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE
 )
-_THINKING_ENDS: Final = re.compile(
-    r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE
-)
-_THINKING_OPENS: Final = re.compile(
-    r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE
-)
-_THINKING_TAG: Final = re.compile(
-    r"</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE
-)
-_SECOND_THOUGHTS: Final = re.compile(
+_THINKING_ENDS = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_THINKING_OPENS = re.compile(r"<(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_THINKING_TAG = re.compile(r"</?(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_SECOND_THOUGHTS = re.compile(
     r"\b(?:actually|correction|corrected|instead|mistake|mistaken|wrong|sorry|apologi[sz]e|should (?:be|have|read)"
     r"|on second thought|wait|revised?|ignore|disregard)\b|\bno,"
     r"|更正|纠正|修正|抱歉|对不起|应为|应该是|不对|错误|有误|改为|不是|忽略|重新",
     re.IGNORECASE,
 )
-_BLANK: Final = re.compile(r"\s+")
-_INSIDE: Final = re.compile(r"""(?:["']\s*:|[\[,])\s*\Z""")
+_BLANK = re.compile(r"\s+")
+_INSIDE = re.compile(r"""(?:["']\s*:|[\[,])\s*\Z""")
 
 
 class NoObject(ValueError):
@@ -114,15 +108,15 @@ def without_thinking(text: str) -> str:
     return split_thinking(text)[1].strip("\ufeff \t\r\n")
 
 
-_UNABLE: Final = (
+_UNABLE = (
     r"(?:can(?:['’]?t|\s?not)|could not|won['’]?t|will not|am (?:not able|unable|not allowed|not permitted)"
     r"|['’]m (?:not able|unable|not allowed|not permitted)|must decline|have to decline|decline)"
 )
-_WHAT: Final = (
+_WHAT = (
     r"(?:help|assist|provide|give|offer|answer|comply|do (?:that|this)|fulfil+|process|complete|continue|engage"
     r"|generate|produce|create|share|discuss|support|analy[sz]e|respond|advise|be used|participate)"
 )
-_REFUSALS: Final = re.compile(
+_REFUSALS = re.compile(
     rf"\bI\s?{_UNABLE}\s(?:\w+\s){{0,3}}{_WHAT}\b"
     r"|\bI must (?:respectfully )?(?:decline|refuse)\b"
     r"|\bI (?:refuse|decline) to\b"
@@ -194,7 +188,7 @@ def _no_number(name: str) -> Any:
 
 
 # Line ends within a text are what a model copies; nothing else could be meant by them.
-_DECODER: Final = json.JSONDecoder(
+_DECODER = json.JSONDecoder(
     object_pairs_hook=_no_doubles, parse_constant=_no_number, strict=False
 )
 

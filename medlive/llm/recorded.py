@@ -8,13 +8,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request, Usage
 
-_HEAD: Final = ("model", "made_on", "how")
+_HEAD = ("model", "made_on", "how")
 
 
 @dataclass(slots=True)

@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from medlive.digest import canonical_json
 from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
 from medlive.llm.fence import schema_name
 from medlive.llm.reading import split_thinking
 
-_FINISH: Final = {
+_FINISH = {
     **dict.fromkeys(
         ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "completed"),
         Finish.STOP,
@@ -36,7 +36,7 @@ _FINISH: Final = {
     ),
 }
 """What endpoints give as finish_reason, in lower case."""
-_THINKING_FIELDS: Final = ("reasoning_content", "reasoning")
+_THINKING_FIELDS = ("reasoning_content", "reasoning")
 """Where endpoints put a model's thinking beside `content`: DeepSeek and vLLM, OpenRouter."""
 
 
@@ -266,10 +266,10 @@ def count(value: object) -> int:
     )
 
 
-_LEFT_OUT: Final = frozenset(
+_LEFT_OUT = frozenset(
     {"title", "description", "default", "examples", "minLength", "maxLength"}
 )
-_BY_NAME: Final = frozenset({"properties", "$defs"})
+_BY_NAME = frozenset({"properties", "$defs"})
 
 
 def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,13 +14,13 @@ import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from math import inf
 from pathlib import Path
 from typing import BinaryIO, Literal
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
 from warcio.exceptions import ArchiveLoadFailed
@@ -42,6 +42,8 @@ _VERSION = "WARC/1.1"
 _BLOCK = 64 * 1024
 _URL_HEADER = "WARC-X-Medlive-URL"
 """The requested address as a JSON string, if WARC-Target-URI cannot express it."""
+_FORM_HEADER = "WARC-X-Medlive-Form"
+"""The form that was posted to get the page, as a JSON list of its fields."""
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _NOT_STORED = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 _PRINTABLE = "".join(
@@ -94,17 +96,17 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
     def append(self, pages: Sequence[Fetched]) -> list[Place]:
         """Store pages and flush them to the disk; return their places.
 
-        A posted page is followed by a request record with its form. If writing fails (a full disk), the file is
+        If writing fails (a full disk), the file is
         truncated to `size` and the error raised.
         """
         places = []
         offset = self.size
         try:
             for page in pages:
-                response, request = _page_members(page)
-                places.append(Place(offset, len(response)))
-                self._write(response + request)
-                offset += len(response) + len(request)
+                member = _page_member(page)
+                places.append(Place(offset, len(member)))
+                self._write(member)
+                offset += len(member)
             _sync(self._file)
         except BaseException:
             self._file.seek(self.size)
@@ -126,14 +128,12 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
 def read_page(path: Path, place: Place) -> Fetched:
     """Read the page at a place and check its digests. Raises ArchiveDamaged."""
     with _opened(path) as file:
-        found, page = next(
-            _pages(path, _records(path, file, place.offset)), (None, None)
-        )
-    if page is None or found != place:
+        record = next(_records(path, file, place.offset), None)
+    if record is None or record.place != place or record.kind != "response":
         raise ArchiveDamaged(
             path, f"no page of {place.length} bytes at offset {place.offset}"
         )
-    return page
+    return record.page()
 
 
 def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Fetched]]:
@@ -142,7 +142,9 @@ def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Fetched]
     Raises ArchiveDamaged if a record does not match its digest, or the file is shorter than `size`.
     """
     with _opened(path) as file:
-        yield from _pages(path, _records(path, file, 0, size))
+        for record in _records(path, file, 0, size):
+            if record.kind == "response":
+                yield record.place, record.page()
 
 
 def seal(path: Path, size: int) -> None:
@@ -156,7 +158,7 @@ def seal(path: Path, size: int) -> None:
 
 
 def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Place]:
-    """Copy a file without some pages and their request records; return old places → new places of the others.
+    """Copy a file without some pages; return old places → new places of the others.
 
     Records are copied unchanged and checked. The caller replaces `path` by `target`. Raises FileExistsError, and
     ArchiveDamaged for a damaged record or a place without a page; `target` is removed then.
@@ -174,19 +176,14 @@ def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Pl
 
 def _copy_without(path: Path, copy: BinaryIO, places: set[Place]) -> dict[Place, Place]:
     moved: dict[Place, Place] = {}
-    dropped_request: str | None = None
     with _opened(path) as file:
         for record in _records(path, file, 0):
             if record.kind == "response" and record.place in places:
                 places.remove(record.place)
-                dropped_request = record.field("WARC-Concurrent-To")
-            elif (
-                record.kind != "request"
-                or record.field("WARC-Record-ID") != dropped_request
-            ):
-                if record.kind == "response":
-                    moved[record.place] = Place(copy.tell(), len(record.member))
-                copy.write(record.member)
+                continue
+            if record.kind == "response":
+                moved[record.place] = Place(copy.tell(), len(record.member))
+            copy.write(record.member)
     if places:
         raise ArchiveDamaged(
             path, f"no page to erase at offset {min(place.offset for place in places)}"
@@ -212,7 +209,7 @@ class _Record:
 
     @property
     def payload(self) -> bytes:
-        """The block without its HTTP head, which only pages and forms have."""
+        """The block without its HTTP head, which only pages have."""
         return (
             self.block
             if self.kind == "warcinfo"
@@ -220,7 +217,7 @@ class _Record:
         )
 
     def page(self) -> Fetched:
-        """Parse the page of a response record, without its form."""
+        """Parse the page of a response record."""
         try:
             head = StatusAndHeadersParser(["HTTP/1.1"]).parse(io.BytesIO(self.block))
             spelt = self.field(_URL_HEADER)
@@ -231,6 +228,7 @@ class _Record:
             )
             if not isinstance(url, str):
                 raise ValueError("its address is not a text")
+            posted = self.field(_FORM_HEADER)
             return Fetched(
                 url=url,
                 status=int(head.get_statuscode()),
@@ -241,22 +239,11 @@ class _Record:
                 },
                 body=self.payload,
                 fetched_at=datetime.fromisoformat(self.headers.get_header("WARC-Date")),
+                form=None if posted is None else tuple(map(tuple, json.loads(posted))),
             )
         except (ValueError, TypeError, EOFError, RecursionError) as error:
             raise ArchiveDamaged(
                 self.path, f"no page at offset {self.place.offset}: {error}"
-            ) from error
-
-    def form(self) -> tuple[tuple[str, str], ...]:
-        """Parse the form of a request record."""
-        try:
-            posted = self.payload.decode("ascii")
-            return tuple(
-                parse_qsl(posted, keep_blank_values=True, errors="surrogatepass")
-            )
-        except ValueError as error:
-            raise ArchiveDamaged(
-                self.path, f"no form at offset {self.place.offset}: {error}"
             ) from error
 
 
@@ -272,22 +259,6 @@ def _opened(path: Path, mode: Literal["rb", "r+b"] = "rb") -> Iterator[BinaryIO]
             yield file
     except OSError as error:
         raise ArchiveDamaged(path, f"cannot be read: {error}") from error
-
-
-def _pages(path: Path, records: Iterator[_Record]) -> Iterator[tuple[Place, Fetched]]:
-    """Iterate over the pages of records, each with the form of the request record behind it."""
-    for record in records:
-        if record.kind == "response":
-            page = record.page()
-            if (request_id := record.field("WARC-Concurrent-To")) is not None:
-                following = next(records, None)
-                if following is None or following.field("WARC-Record-ID") != request_id:
-                    raise ArchiveDamaged(
-                        path,
-                        f"the form of the page at offset {record.place.offset} is missing",
-                    )
-                page = replace(page, form=following.form())
-            yield record.place, page
 
 
 def _records(
@@ -369,62 +340,33 @@ def _digest(data: bytes) -> str:
     ).decode("ascii")
 
 
-def _page_members(page: Fetched) -> tuple[bytes, bytes]:
-    """Build a page's response record and its request record (b"" without a form), each a gzip member."""
+def _page_member(page: Fetched) -> bytes:
+    """Build a page's response record, a gzip member."""
     if page.fetched_at.tzinfo is None or not 100 <= page.status <= 999:
         raise ValueError("expected an aware time and a status of three digits")
     moment = _moment(page.fetched_at)
     address = quote(page.url, safe=_PRINTABLE, errors="surrogatepass")
-    posted = (
-        None
-        if page.form is None
-        else urlencode(page.form, errors="surrogatepass").encode("ascii")
-    )
-    identity = json.dumps(
-        [
-            page.url,
-            moment,
-            page.status,
-            _digest(page.body),
-            None if posted is None else str(posted),
-        ]
-    )
-    response_id = f"<{uuid5(NAMESPACE_URL, identity).urn}>"
-    request_id = f"<{uuid5(NAMESPACE_URL, identity + ' request').urn}>"
-    common = {"WARC-Date": moment, "WARC-Target-URI": address}
-    if address != page.url:
-        common[_URL_HEADER] = json.dumps(page.url)
-    about = {"WARC-Record-ID": response_id, **common}
-    request = b""
-    if posted is not None:
-        about["WARC-Concurrent-To"] = request_id
-        parts = urlsplit(address)
-        first_line = f"POST {parts.path or '/'}{'?' + parts.query if parts.query else ''} HTTP/1.1"
-        head = _head(
-            first_line,
-            {"content-type": "application/x-www-form-urlencoded"},
-            len(posted),
-        )
-        its_own = {
-            "WARC-Record-ID": request_id,
-            "WARC-Concurrent-To": response_id,
-            **common,
-        }
-        request = _member(
-            "request", "application/http; msgtype=request", its_own, head, posted
-        )
-    headers = {
-        name: value for name, value in page.headers.items() if name not in _NOT_STORED
+    identity = [page.url, moment, page.status, _digest(page.body), page.form]
+    about = {
+        "WARC-Record-ID": f"<{uuid5(NAMESPACE_URL, json.dumps(identity)).urn}>",
+        "WARC-Date": moment,
+        "WARC-Target-URI": address,
     }
-    phrase = (
-        HTTPStatus(page.status).phrase
-        if page.status in HTTPStatus._value2member_map_
-        else "Unknown"
-    )
-    head = _head(f"HTTP/1.1 {page.status} {phrase}", headers, len(page.body))
+    if address != page.url:
+        about[_URL_HEADER] = json.dumps(page.url)
+    if page.form is not None:
+        about[_FORM_HEADER] = json.dumps(page.form)
+    known = page.status in HTTPStatus._value2member_map_
+    phrase = HTTPStatus(page.status).phrase if known else "Unknown"
+    lines = [f"HTTP/1.1 {page.status} {phrase}"]
+    for name, value in page.headers.items():
+        if name not in _NOT_STORED:
+            lines.append(f"{name}: {_CONTROLS.sub(' ', value).strip()}")
+    lines.append(f"content-length: {len(page.body)}")
+    head = ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "replace")
     return _member(
         "response", "application/http; msgtype=response", about, head, page.body
-    ), request
+    )
 
 
 def _warcinfo(software: str, operator: str | None, created_at: datetime) -> bytes:
@@ -473,20 +415,6 @@ def _member(
     writer.write_record(record)
     pack = zlib.compressobj(_COMPRESSION, zlib.DEFLATED, 31)
     return pack.compress(plain.getbuffer()) + pack.flush()
-
-
-def _head(first_line: str, headers: Mapping[str, str], length: int) -> bytes:
-    """Build an HTTP head; control characters in values become spaces, lone surrogates are replaced."""
-    lines = [
-        first_line,
-        *(
-            f"{name}: {_CONTROLS.sub(' ', value).strip()}"
-            for name, value in headers.items()
-        ),
-    ]
-    return ("\r\n".join([*lines, f"content-length: {length}"]) + "\r\n\r\n").encode(
-        "utf-8", "replace"
-    )
 
 
 def _moment(moment: datetime) -> str:

@@ -4,27 +4,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, lgamma, log
 from statistics import median
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from medlive.threads.model import Role, Thread
 
-HISTORY: Final = 8
+HISTORY = 8
 """Runs before this one that a median is taken over."""
-LEAST_RUNS: Final = 3
+LEAST_RUNS = 3
 """Runs that a median needs."""
-LEAST_THREADS: Final = 8
+LEAST_THREADS = 8
 """Threads that a run's share needs to be compared, or to be part of a median."""
-CHANCE: Final = 0.001
+CHANCE = 0.001
 """A share that would arise by chance less often than this, were nothing changed, is a collapse if it is also
 far from its median."""
-_FEWER: Final = 0.5
+_FEWER = 0.5
 """A share or number below this part of its median is far from it."""
-_MORE: Final = 0.3
+_MORE = 0.3
 """A share of failures this much above its median is far from it, and a share that threads have as a rule this much
 below it: a layout that came for some of the pages."""
-_RULE: Final = 0.9
+_RULE = 0.9
 """A share from here on is usual."""
-_FAILURES: Final = ("layout", "not_a_thread", "incomplete", "fault")
+_FAILURES = ("layout", "not_a_thread", "incomplete", "fault")
 """Failures of a page's markup; network failures are not drift."""
 
 
@@ -37,7 +37,7 @@ class Measure(NamedTuple):
     """Over how many threads."""
 
 
-_WORDS: Final = {
+_WORDS = {
     "field": ("{what} in {value:.0%} of {n} threads", ".0%"),
     "end": ("{what} for {value:.0%} of {n} threads", ".0%"),
     "count": ("{value:.0f} threads {what}", ".1f"),

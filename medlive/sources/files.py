@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, Final
+from typing import Annotated, Any, BinaryIO
 
 from pydantic import (
     BaseModel,
@@ -28,10 +28,10 @@ from medlive.integrity.given import open_given
 from medlive.text.normalise import strip_unstorable
 from medlive.threads.model import Message, Role, Thread
 
-_BLOCK: Final = 2**20
-_EXCERPT: Final = 120
-_MEDIA: Final = frozenset(("image", "video", "audio", "file"))
-_LANGUAGES: Final = {
+_BLOCK = 2**20
+_EXCERPT = 120
+_MEDIA = frozenset(("image", "video", "audio", "file"))
+_LANGUAGES = {
     "en": "en",
     "eng": "en",
     "english": "en",
@@ -147,7 +147,7 @@ class _ThreadLine(BaseModel):
     messages: Annotated[list[_MessageLine], _listed] = []  # In order, the opening first
 
 
-_REASONS: Final = {"role": "bad_role", "source": "bad_source", "posted_at": "bad_date"}
+_REASONS = {"role": "bad_role", "source": "bad_source", "posted_at": "bad_date"}
 """By the field whose value is not one of those allowed."""
 
 

@@ -428,10 +428,8 @@ def _dates(text: str) -> Iterator[re.Match[str]]:
     begins = _NUMERIC.match(text)
     if begins:
         yield begins
-    found = [
-        pattern.search(text)
-        for pattern in (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)[bool(begins) :]
-    ]
+    forms = (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)[bool(begins) :]
+    found = [pattern.search(text) for pattern in forms]
     yield from sorted(filter(None, found), key=re.Match.start)
 
 
@@ -483,6 +481,7 @@ _EXCERPT = re.compile(r"(?:…|\.\.\.|&hellip;|&#8230;)\s*(?:</[a-z]+>\s*)*\Z")
 _HAS_MARKUP = re.compile(r"<[a-zA-Z/!]|&[#a-zA-Z]")
 _CONTAINERS = ("@graph", "mainEntity", "mainEntityOfPage", "itemListElement", "item")
 _REPLIES = ("acceptedAnswer", "suggestedAnswer", "comment")
+_DISCUSSIONS = ("Question", "DiscussionForumPosting")
 _MAX_LEVELS = 40
 
 
@@ -527,23 +526,15 @@ def discussions(tree: LexborHTMLParser) -> list[Discussion]:
 def _discussions(value: Any, depth: int) -> Iterator[Discussion]:
     if isinstance(value, dict):
         names = [str(name).rsplit("/", 1)[-1] for name in _listed(value.get("@type"))]
-        if kind := next(
-            (name for name in names if name in ("Question", "DiscussionForumPosting")),
-            None,
-        ):
-            replies = (
-                item
-                for key in _REPLIES
-                for item in _listed(value.get(key))
-                if isinstance(item, dict)
-            )
+        kinds = [name for name in names if name in _DISCUSSIONS]
+        if kinds:
+            replies: dict[Posting, None] = {}
+            for key in _REPLIES:
+                for item in _listed(value.get(key)):
+                    if isinstance(item, dict):
+                        replies[_posting(item)] = None
             title = _text(value.get("headline") or value.get("name"))
-            yield Discussion(
-                kind,
-                title,
-                _posting(value),
-                tuple(dict.fromkeys(map(_posting, replies))),
-            )
+            yield Discussion(kinds[0], title, _posting(value), tuple(replies))
             return
         value = [value[key] for key in _CONTAINERS if key in value]
     if isinstance(value, list) and depth < _MAX_LEVELS:

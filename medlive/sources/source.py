@@ -320,35 +320,21 @@ class Site(ABC):
         anonymise: Anonymiser,
     ) -> Thread:
         """The thread of its messages in order; empty tags are left out."""
-        hashed = {
-            handle: anonymise(handle)
-            for handle in dict.fromkeys(post.handle for post in posts)
-        }
         messages = []
         for n, post in enumerate(posts):
             verified = post.verified_by is not None and not post.asks
-            role = (
-                Role.PATIENT
-                if post.asks
-                else Role.PHYSICIAN
-                if verified
-                else Role.OTHER
+            role = Role.PHYSICIAN if verified else Role.OTHER
+            message = Message(
+                id=f"m{n}",
+                author=anonymise(post.handle),
+                role=Role.PATIENT if post.asks else role,
+                verified=verified,
+                text=post.text,
+                posted_at=post.posted_at or (posted_at if n == 0 else None),
+                media=post.media,
+                verified_by=(post.verified_by or None) if verified else None,
             )
-            moment = post.posted_at or (posted_at if n == 0 else None)
-            proof = (post.verified_by or None) if verified else None
-            author = hashed[post.handle]
-            messages.append(
-                Message(
-                    f"m{n}",
-                    author,
-                    role,
-                    verified,
-                    post.text,
-                    moment,
-                    post.media,
-                    proof,
-                )
-            )
+            messages.append(message)
         shown_tags = tuple(dict.fromkeys(filter(None, tags)))
         return Thread(
             self.name,

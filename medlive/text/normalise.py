@@ -6,70 +6,61 @@ Nothing clinical is repaired: damaged decimals, misspelt drugs and lost commas s
 import re
 import unicodedata
 from functools import lru_cache
-from importlib.resources import files
-from typing import Final, Literal
+from typing import Literal
 
+from medlive.text.lists import read_lists
 from medlive.text.neutral import neutralise
 
 Language = Literal["en", "zh", "other", "unknown"]
 
-_SURROGATE: Final = re.compile(r"[\ud800-\udfff]")
-_UNSTORABLE: Final = re.compile(r"[\x00\ud800-\udfff]")
-_LINE_END: Final = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
-_INVISIBLE: Final = re.compile(
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_UNSTORABLE = re.compile(r"[\x00\ud800-\udfff]")
+_LINE_END = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
     r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
     r"\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_BLANKS: Final = re.compile(
+_BLANKS = re.compile(
     r"[ \t\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]{2,}|[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]"
 )
-_AROUND_LINE: Final = re.compile(r"[ \t]*\n[ \t]*")
-_MANY_LINES: Final = re.compile(r"\n{3,}")
+_AROUND_LINE = re.compile(r"[ \t]*\n[ \t]*")
+_MANY_LINES = re.compile(r"\n{3,}")
 
-_NON_ASCII: Final = re.compile(r"[^\x00-\x7f\u3001-\u302f\u3400-\u9fff]+")
-_STRAIGHT: Final = str.maketrans("‘’‚′“”„″‐‑‒–—―−", "''''\"\"\"\"-------")
-_SELECTORS: Final = {0xFE0E: None, 0xFE0F: None}
-_NARROW: Final = {
+_NON_ASCII = re.compile(r"[^\x00-\x7f\u3001-\u302f\u3400-\u9fff]+")
+_STRAIGHT = str.maketrans("‘’‚′“”„″‐‑‒–—―−", "''''\"\"\"\"-------")
+_SELECTORS = {0xFE0E: None, 0xFE0F: None}
+_NARROW = {
     **{code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)},
     **_STRAIGHT,
     0x3000: 0x20,
     **_SELECTORS,
 }
 """Full-width ASCII characters to half width, quotes and dashes to straight ones, emoji selectors to nothing."""
-_HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：、“”‘’（）"
+_HAN_CLASS = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：、“”‘’（）"
 # Control characters that `str.split` treats as white space
-_SEPARATORS: Final = "\x1c\x1d\x1e\x1f"
-_HAN_SPACE: Final = re.compile(rf" (?:(?<=[{_HAN_CLASS}] )|(?=[{_HAN_CLASS}]))")
-_TO_NARROW: Final = re.compile("[\uff01-\uff5e‘’‚′“”„″‐‑‒–—―−\u3000\ufe0e\ufe0f]")
+_SEPARATORS = "\x1c\x1d\x1e\x1f"
+_HAN_SPACE = re.compile(rf" (?:(?<=[{_HAN_CLASS}] )|(?=[{_HAN_CLASS}]))")
+_TO_NARROW = re.compile("[\uff01-\uff5e‘’‚′“”„″‐‑‒–—―−\u3000\ufe0e\ufe0f]")
 
-_HAN: Final = re.compile(
-    r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
-)
-_KANA: Final = re.compile(r"[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff]+")
-_HANGUL: Final = re.compile(r"[\u1100-\u11ff\u3131-\u318e\uac00-\ud7af]+")
-_OTHER_SCRIPT: Final = re.compile(
-    r"[\u0370-\u1cff\ua4d0-\uabff\ufb1d-\ufdff\ufe70-\ufefe]+"
-)
-_UNUSUAL: Final = re.compile(
+_HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
+_KANA = re.compile(r"[\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff]+")
+_HANGUL = re.compile(r"[\u1100-\u11ff\u3131-\u318e\uac00-\ud7af]+")
+_OTHER_SCRIPT = re.compile(r"[\u0370-\u1cff\ua4d0-\uabff\ufb1d-\ufdff\ufe70-\ufefe]+")
+_UNUSUAL = re.compile(
     r"[\u0370-\u1cff\u3041-\u30ff\u3131-\u318e\u31f0-\u31ff\ua4d0-\ud7af\ufb1d-\ufefe]"
 )
-_LATIN_WORD: Final = re.compile(
-    r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A-Za-z]+)?"
-)
-_ASCII_WORD: Final = re.compile(r"[a-z]+(?:'[a-z]+)?")
-_MARKED: Final = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
-_SAMPLE: Final = 20_000
-_MAX_TRIES: Final = 1_000
+_LATIN_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A-Za-z]+)?")
+_ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
+_MARKED = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
+_SAMPLE = 20_000
+_MAX_TRIES = 1_000
 # Longest source whose folded text is cached for the next quote
-_MAX_CACHED: Final = 50_000
-_FUNCTION_WORDS: Final = (
-    files("medlive.text").joinpath("function_words.txt").read_text(encoding="utf-8")
-)
-_ENGLISH, _FOREIGN = (
-    frozenset(part.split()) for part in re.split(r"\[\w+\]\n", _FUNCTION_WORDS)[1:]
-)
-_ADDRESS: Final = re.compile(r"https?://\S+")
+_MAX_CACHED = 50_000
+_FUNCTION_WORDS = read_lists("medlive.text", "function_words.txt")
+_ENGLISH = frozenset(" ".join(_FUNCTION_WORDS["english"]).split())
+_FOREIGN = frozenset(" ".join(_FUNCTION_WORDS["other"]).split())
+_ADDRESS = re.compile(r"https?://\S+")
 
 
 def strip_unstorable(text: str) -> str:
@@ -128,7 +119,7 @@ def fold(text: str) -> str:
 
 
 # The criteria of a case quote one answer, the elements of a thread one message.
-_fold_cached: Final = lru_cache(maxsize=16)(fold)
+_fold_cached = lru_cache(maxsize=16)(fold)
 
 
 def contains_quote(quote: str, source: str) -> bool:
@@ -197,11 +188,11 @@ def dominant_language(text: str) -> Language:
         words = _ASCII_WORD.findall(sample.lower())
         return _latin_language(words) if words else "unknown"
     found = _LATIN_WORD.findall(sample)
-    han = sum(map(len, _HAN.findall(sample)))
+    han = _characters(_HAN, sample)
     kana = other = 0
     if _UNUSUAL.search(sample):
-        kana, hangul = (sum(map(len, p.findall(sample))) for p in (_KANA, _HANGUL))
-        other = sum(map(len, _OTHER_SCRIPT.findall(sample))) + hangul * 2
+        kana = _characters(_KANA, sample)
+        other = _characters(_OTHER_SCRIPT, sample) + 2 * _characters(_HANGUL, sample)
     if han + kana + other + len(found) == 0:
         return "unknown"
     words = [w.lower().replace("’", "'") for w in found]
@@ -216,6 +207,10 @@ def dominant_language(text: str) -> Language:
     if chinese >= western:
         return "zh"
     return _latin_language(words)
+
+
+def _characters(pattern: re.Pattern[str], text: str) -> int:
+    return sum(map(len, pattern.findall(text)))
 
 
 def _latin_language(words: list[str]) -> Language:

@@ -11,82 +11,72 @@ import unicodedata
 from collections.abc import Iterator, Set
 from functools import lru_cache
 from importlib.resources import files
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-_TABLE: Final = tomllib.loads(
+_TABLE = tomllib.loads(
     files("medlive.text").joinpath("quantities.toml").read_text(encoding="utf-8")
 )
-_UNITS: Final[dict[str, tuple[str, float, str]]] = {
+_UNITS: dict[str, tuple[str, float, str]] = {
     name: tuple(row) for name, row in _TABLE["units"].items()
 }
 """Unit → what it measures, its size in the base unit, how it is written."""
-_UNIT_OF: Final = {f"u{i}": name for i, name in enumerate(_UNITS)}
-_UNIT: Final = re.compile(
+_UNIT_OF = {f"u{i}": name for i, name in enumerate(_UNITS)}
+_UNIT = re.compile(
     r"\s?-?\s?(?:"
     + "|".join(f"(?P<u{i}>{spelt})" for i, (_, _, spelt) in enumerate(_UNITS.values()))
     + ")(?:(?<![a-z])|(?![a-z]))"
 )
-_RANGE: Final = re.compile(r"\s?(?:-|~|–|至|到|\bto\b|\bor\b|或|、)\s?(?=[\d.])")
-_LOOSE: Final = 0.04
+_RANGE = re.compile(r"\s?(?:-|~|–|至|到|\bto\b|\bor\b|或|、)\s?(?=[\d.])")
+_LOOSE = 0.04
 """Two times are equal when they differ by no more than this share: 3 months are 90 days, and 13 weeks 91."""
 
-_DIGITS: Final = re.compile(
-    r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+"
-)
-_WIDE_GROUPS: Final = re.compile(r"(?<!\d)\d{1,3}(?:[,，]\d{3})+(?!\d)")
+_DIGITS = re.compile(r"\d{1,3}(?:,\d{3})+(?!\d)(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+")
+_WIDE_GROUPS = re.compile(r"(?<!\d)\d{1,3}(?:[,，]\d{3})+(?!\d)")
 """Digits in groups that a full-width comma may divide: in a source 12，345 may be 12345 too."""
-_DAMAGED: Final = re.compile(r"(\d+)(?:\s\.|\.\s|\s\.\s)(\d+)(?!\.?\d)")
-_MANY: Final = re.compile(
+_DAMAGED = re.compile(r"(\d+)(?:\s\.|\.\s|\s\.\s)(\d+)(?!\.?\d)")
+_MANY = re.compile(
     r"\s?(万|千(?!克)|亿|百万|k(?![a-z])|hundred|thousand|million|billion)"
 )
-_MANY_VALUES: Final[dict[str, int]] = _TABLE["many"]
-_DEGREE_TENTH: Final = re.compile(
-    r"[度°](\d|[一二三四五六七八九])(?![\d十年月天小分秒次])"
-)
-_OVER: Final = re.compile(r"(\d+)\s?/\s?(52|12|7)(?!\d)")
+_MANY_VALUES: dict[str, int] = _TABLE["many"]
+_DEGREE_TENTH = re.compile(r"[度°](\d|[一二三四五六七八九])(?![\d十年月天小分秒次])")
+_OVER = re.compile(r"(\d+)\s?/\s?(52|12|7)(?!\d)")
 """A doctor's short form: 2/52 is two weeks, 3/12 three months, 5/7 five days."""
-_OVER_UNITS: Final = {"52": "week", "12": "month", "7": "day"}
-_FRACTION: Final = re.compile(r"(\d+)/(\d+)")
+_OVER_UNITS = {"52": "week", "12": "month", "7": "day"}
+_FRACTION = re.compile(r"(\d+)/(\d+)")
 
-_HAN_DIGITS: Final[dict[str, int]] = _TABLE["han"]["digits"]
-_HAN_SCALES: Final[dict[str, int]] = _TABLE["han"]["scales"]
-_HAN: Final = re.compile(
+_HAN_DIGITS: dict[str, int] = _TABLE["han"]["digits"]
+_HAN_SCALES: dict[str, int] = _TABLE["han"]["scales"]
+_HAN = re.compile(
     r"[零〇一二两俩仨廿三四五六七八九十百千万亿]+(?:点[零一二三四五六七八九]+)?"
 )
-_HAN_FORMAL: Final = str.maketrans(
-    "壹贰叁肆伍陆柒捌玖拾佰仟", "一二三四五六七八九十百千"
-)
-_NO_NUMBER: Final = re.compile(_TABLE["han"]["no_number"])
-_HALF_AFTER: Final = re.compile(
-    r"(?:个|片|粒|年|天|岁|小时|周|月|颗|斤|支|包|袋)?半(?!夜)"
-)
-_HALF: Final = re.compile(r"半(?=个?[年月天日周片粒颗小星礼包支袋斤])|\bhalf\b")
-_WORD_VALUES: Final[dict[str, int]] = _TABLE["words"]
-_WORD: Final = re.compile(
+_HAN_FORMAL = str.maketrans("壹贰叁肆伍陆柒捌玖拾佰仟", "一二三四五六七八九十百千")
+_NO_NUMBER = re.compile(_TABLE["han"]["no_number"])
+_HALF_AFTER = re.compile(r"(?:个|片|粒|年|天|岁|小时|周|月|颗|斤|支|包|袋)?半(?!夜)")
+_HALF = re.compile(r"半(?=个?[年月天日周片粒颗小星礼包支袋斤])|\bhalf\b")
+_WORD_VALUES: dict[str, int] = _TABLE["words"]
+_WORD = re.compile(
     rf"\b(?:(?P<tens>twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)[\s-](?P<ones>one|two|three|four|five|six"
     rf"|seven|eight|nine)|(?P<word>{'|'.join(_WORD_VALUES)}))\b"
 )
-_STATED_WORDS: Final = re.compile(
+_STATED_WORDS = re.compile(
     r"^(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|\w+teen|\w+ty(?:[\s-]\w+)?|twice|thrice)$"
 )
 """The words that count as a number in a statement, with a unit behind them."""
-_AND_A_HALF: Final = re.compile(
+_AND_A_HALF = re.compile(
     r"\b(an?|one|two|three|four|\d+)\s(hour|day|week|month|year)s?\sand\sa\shalf\b"
 )
-_JIN_LIANG: Final = re.compile(
-    r"([一二两三四五六七八九十\d]+)斤([一二两三四五六七八九\d])两"
-)
-_PER_MYRIAD: Final = re.compile(r"(万|千|百)分之([一二三四五六七八九十\d.]+)")
-_SHORT_FORMS: Final = [
+_JIN_LIANG = re.compile(r"([一二两三四五六七八九十\d]+)斤([一二两三四五六七八九\d])两")
+_PER_MYRIAD = re.compile(r"(万|千|百)分之([一二三四五六七八九十\d.]+)")
+_SHORT_FORMS = [
     (re.compile(form["pattern"]), form["value"]) for form in _TABLE["short_forms"]
 ]
-_NAME: Final = re.compile(r"[a-z]+-?\d+(?:[a-z]\w*)?(?![\d.])|\d+[a-z]+\d+")
+_NAME = re.compile(r"[a-z]+-?\d+(?:[a-z]\w*)?(?![\d.])|\d+[a-z]+\d+")
 """A name with digits (B12, HbA1c, COVID-19), which is not a quantity."""
-_LIST_MARKER: Final = re.compile(
+_LIST_MARKER = re.compile(
     r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)）](?!\d)|[,，](?=[一-鿿]))"
 )
-_WIDE: Final = re.compile(r"[^\x00-\x7f\u4e00-\u9fff]")
-_SUPERSCRIPT: Final = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
+_WIDE = re.compile(r"[^\x00-\x7f\u4e00-\u9fff]")
+_SUPERSCRIPT = re.compile("[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+")
 
 
 class Quantity(NamedTuple):
@@ -113,21 +103,17 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
     Stricter than `numbers_missing`: a number without a unit in the source is not a dose ("1 mg" and "day 1").
     """
     quoted = numbers(quote)
-    kinds = {_UNITS[q.unit][0] for q in quoted if q.unit} & {"mass", "volume"}
-    doses = (
-        [q for q in numbers(statement) if q.unit and _UNITS[q.unit][0] in kinds]
-        if kinds
-        else []
-    )
-    if not doses:
+    kinds = {measured(q)[0] for q in quoted} & {"mass", "volume"}
+    if not kinds:
         return []
-    source_numbers, bare = (
-        _read_sources(source),
-        {q.value for q in quoted if q.unit is None},
-    )
-    return [
-        q.text for q in doses if not (source_numbers.measures(q) or q.value in bare)
-    ]
+    source_numbers = _read_sources(source)
+    bare = {q.value for q in quoted if q.unit is None}
+    exchanged = []
+    for dose in numbers(statement):
+        known = source_numbers.measures(dose) or dose.value in bare
+        if measured(dose)[0] in kinds and not known:
+            exchanged.append(dose.text)
+    return exchanged
 
 
 @lru_cache(maxsize=2048)
@@ -137,11 +123,8 @@ def numbers(text: str) -> tuple[Quantity, ...]:
     plain = _NAME.sub(
         lambda m: m.group() if _is_quantity(plain, m) else " " * len(m.group()), plain
     )
-    return tuple(
-        dict.fromkeys(
-            q for _, q in sorted(_statement_numbers(plain), key=lambda found: found[0])
-        )
-    )
+    found = sorted(_statement_numbers(plain), key=lambda number: number[0])
+    return tuple(dict.fromkeys(quantity for _, quantity in found))
 
 
 def measured(quantity: Quantity) -> tuple[str | None, float]:
@@ -276,11 +259,8 @@ def _source_digits(plain: str) -> Iterator[Quantity]:
         value, end = _digit_value(plain, found)
         yield _with_unit(plain, found.start(), end, value)
         if _UNIT.match(plain, end) is None:  # 5.12 may be the twelfth of May
-            yield from (
-                Quantity(float(part), None, "")
-                for part in re.split(r"[.,]", found.group())
-                if part
-            )
+            for part in re.findall(r"[^.,]+", found.group()):
+                yield Quantity(float(part), None, "")
     for found in _DAMAGED.finditer(plain):
         yield _with_unit(
             plain, found.start(), found.end(), float(f"{found[1]}.{found[2]}")
@@ -300,10 +280,8 @@ def _source_digits(plain: str) -> Iterator[Quantity]:
 def _source_han_numbers(plain: str, found: re.Match[str]) -> Iterator[Quantity]:
     numeral, end = found.group(), found.end()
     value = _han_value(numeral)
-    readings = {float(_HAN_DIGITS[c]) for c in numeral if c in _HAN_DIGITS} | (
-        {value} if value is not None else set()
-    )
-    for reading in readings:
+    readings = {float(_HAN_DIGITS[c]) for c in numeral if c in _HAN_DIGITS}
+    for reading in readings if value is None else readings | {value}:
         yield _with_unit(plain, found.start(), end, reading)
     if value is not None:
         yield _han_quantity(plain, found, value)
@@ -393,9 +371,7 @@ class _Source:
         self._units: dict[float, set[str | None]] = {}
         for value, unit, _ in found:
             self._units.setdefault(round(value, 6), set()).add(unit)
-        self._measures = [
-            (_UNITS[u][0], v * _UNITS[u][1]) for v, u, _ in found if u is not None
-        ]
+        self._measures = {measured(quantity) for quantity in found}
 
     def states(self, number: Quantity) -> bool:
         """Whether the source contains the number in some reading, not only with another unit of its kind."""
@@ -404,25 +380,21 @@ class _Source:
         if unit is None:
             return units is not None or self._is_short_year(value)
         kind = _UNITS[unit][0]
-        if units is not None and (
-            None in units
-            or unit in units
-            or all(_UNITS[u][0] != kind for u in units if u is not None)
-        ):
+        kinds = {_UNITS[u][0] if u else None for u in units or ()}
+        if units and (None in units or unit in units or kind not in kinds):
             return True
         return self.measures(number) or self._is_short_year(value)
 
     def measures(self, number: Quantity) -> bool:
         """Whether the source contains an equal measure in any unit."""
-        if number.unit is None:
+        kind, own = measured(number)
+        if kind is None:
             return False
-        kind, size, _ = _UNITS[number.unit]
-        own = number.value * size
         loose = _LOOSE if kind in ("time", "length") else 1e-6
-        return any(
-            other == kind and abs(own - measure) <= loose * max(own, measure)
-            for other, measure in self._measures
-        )
+        for other, measure in self._measures:
+            if other == kind and abs(own - measure) <= loose * max(own, measure):
+                return True
+        return False
 
     def _is_short_year(self, value: float) -> bool:
         """Whether the number is a year that the source writes with two digits (09)."""

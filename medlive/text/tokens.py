@@ -1,11 +1,10 @@
 """How many tokens a text costs, estimated from its characters: no tokeniser is needed, and none is favoured."""
 
 import re
-from typing import Final
 
-UNITS: Final = 4
+UNITS = 4
 """Units of weight to a token: a Latin character weighs one, a wide one (Chinese, Japanese, full width) a token."""
-_WIDE: Final = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
+_WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef]")
 
 
 def weight(text: str) -> int:

@@ -8,7 +8,6 @@ Fields: `id`, `source` (who published it: cdc, nice, who …), `title`, `clean_t
 import json
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from medlive.evidence.corpora.folder import titled_sections
 from medlive.evidence.corpora.jsonl import Row, Text, documents_of, files_of
@@ -16,7 +15,7 @@ from medlive.evidence.corpora.model import Reader
 from medlive.evidence.corpora.parsing.chunk import Document
 from medlive.evidence.corpora.parsing.files import head_of
 
-_NO_EVIDENCE: Final = frozenset(
+_NO_EVIDENCE = frozenset(
     (
         "interventions and practices considered",
         "qualifying statements",

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict
+
 from medlive.evidence.corpora.parsing.chunk import Document, passages_of
 from medlive.evidence.passage import Passage
 
@@ -57,9 +59,10 @@ class Reader:
     licence: str  # The licence of the kind's published data; "unstated" where the kind does not settle it
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetched:
-    """Where a corpus was fetched from, when, and as what."""
+class Fetched(BaseModel):
+    """Where a corpus was fetched from, when, and as what; every file of it is in its folder's `fetched.json`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     address: str
     fetched_at: datetime | None  # When the newest of its files was fetched

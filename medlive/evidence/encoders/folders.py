@@ -5,7 +5,7 @@ Nothing here needs torch. A search never goes to the network; `download_models` 
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -36,8 +36,6 @@ TOKENIZER_FILES = (
 
 _SILENCE_S = 60.0
 """Seconds without a byte after which a download counts as failed."""
-
-Origin = Literal["configured", "home", "huggingface"]
 
 
 class Role(StrEnum):
@@ -116,12 +114,10 @@ class ModelFolder:
     @cached_property
     def digest(self) -> str:
         """The digest of the names and bytes of its configuration, weights and tokenizer."""
-        names = ["config.json", self.weights.name]
-        names += [name for name in TOKENIZER_FILES if (self.folder / name).is_file()]
+        files = [self.folder / "config.json", self.weights]
+        files += _any_of(self.folder, TOKENIZER_FILES)
         try:
-            return digest_json(
-                {name: digest_file(self.folder / name) for name in names}
-            )
+            return digest_json({file.name: digest_file(file) for file in files})
         except OSError as exc:
             raise EvidenceUnavailable(
                 f"a file of {self.folder} cannot be read: {exc}"
@@ -129,44 +125,24 @@ class ModelFolder:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place that was looked at."""
-
-    origin: Origin
-    folder: Path
-    state: Literal["absent", "unusable", "complete"]
-    problem: str | None = None  # Why it cannot be used, in a sentence
-
-
-@dataclass(frozen=True, slots=True)
 class FoundModel:
     """What is known of one needed model."""
 
     role: Role
-    places: tuple[Place, ...]  # Every place looked at, in order
     model: ModelFolder | None
     """Of the first place that is not absent, if it is complete: a damaged one is mended, not passed over."""
+    problem: str = ""  # Why there is none, with every place that was looked at
 
 
 def find_models(settings: EncoderSettings) -> list[FoundModel]:
     """What is known of each of MedCPT's three models, in the order query, article, cross."""
-    return [_find(role, settings) for role in Role]
-
-
-def _find(role: Role, settings: EncoderSettings) -> FoundModel:
-    places: list[Place] = []
-    models: list[ModelFolder | None] = []
-    for origin, folder in places_for(role, settings):
-        if not folder.is_dir():
-            places.append(Place(origin, folder, "absent"))
-            continue
+    found = []
+    for role in Role:
         try:
-            models.append(open_folder(folder, role))
-            places.append(Place(origin, folder, "complete"))
+            found.append(FoundModel(role, find_folder(role, settings)))
         except EvidenceUnavailable as exc:
-            models.append(None)
-            places.append(Place(origin, folder, "unusable", exc.message))
-    return FoundModel(role, tuple(places), models[0] if models else None)
+            found.append(FoundModel(role, None, exc.message))
+    return found
 
 
 def find_folder(role: Role, settings: EncoderSettings) -> ModelFolder:
@@ -175,7 +151,7 @@ def find_folder(role: Role, settings: EncoderSettings) -> ModelFolder:
     Raises EvidenceUnavailable; a place that holds a part of it, or something else, is an error and not passed
     over, since another place's model would be another than the one that was put there.
     """
-    places = [folder for _, folder in places_for(role, settings)]
+    places = list(_places_for(role, settings))
     for folder in places:
         if folder.is_dir():
             return open_folder(folder, role)
@@ -185,11 +161,11 @@ def find_folder(role: Role, settings: EncoderSettings) -> ModelFolder:
     )
 
 
-def places_for(role: Role, settings: EncoderSettings) -> Iterator[tuple[Origin, Path]]:
+def _places_for(role: Role, settings: EncoderSettings) -> Iterator[Path]:
     """Where a model is looked for: the configured folder, MEDLIVE_HOME/models, the Hugging Face cache."""
     if settings.models is not None:
-        yield "configured", settings.models / role.value
-    yield "home", settings.home / "models" / role.value
+        yield settings.models / role.value
+    yield settings.home / "models" / role.value
     cache = (
         hugging_face_cache(settings.environment)
         / f"models--{role.repository.replace('/', '--')}"
@@ -197,7 +173,7 @@ def places_for(role: Role, settings: EncoderSettings) -> Iterator[tuple[Origin, 
     commit, main = role.revision, cache / "refs" / "main"
     if not (cache / "snapshots" / commit).is_dir() and main.is_file():
         commit = main.read_text(encoding="utf-8").strip()
-    yield "huggingface", cache / "snapshots" / commit
+    yield cache / "snapshots" / commit
 
 
 def hugging_face_cache(environment: Mapping[str, str]) -> Path:
@@ -220,15 +196,11 @@ def open_folder(folder: Path, role: Role) -> ModelFolder:
     if not folder.is_dir():
         raise EvidenceUnavailable(f"model folder {folder} does not exist", hint=hint)
     needed = (("config.json",), WEIGHTS, ("tokenizer.json", "vocab.txt"))
-    missing = [
-        " or ".join(names)
-        for names in needed
-        if not any((folder / name).is_file() for name in names)
-    ]
+    missing = [" or ".join(names) for names in needed if not _any_of(folder, names)]
     if missing:
         raise EvidenceUnavailable(f"{folder} lacks {', '.join(missing)}", hint=hint)
     config = _open_config(folder, role, hint)
-    weights = next(folder / name for name in WEIGHTS if (folder / name).is_file())
+    weights = _any_of(folder, WEIGHTS)[0]
     if weights.suffix == ".safetensors" and weights.stat().st_size != _stated_size(
         weights
     ):
@@ -238,6 +210,10 @@ def open_folder(folder: Path, role: Role) -> ModelFolder:
     return ModelFolder(
         role, folder, weights, config.hidden_size, config.max_position_embeddings
     )
+
+
+def _any_of(folder: Path, names: Sequence[str]) -> list[Path]:
+    return [folder / name for name in names if (folder / name).is_file()]
 
 
 def _open_config(folder: Path, role: Role, hint: str) -> _Config:
@@ -292,11 +268,10 @@ def missing_packages() -> tuple[str, ...]:
 
 def missing_models(models: list[FoundModel]) -> str | None:
     """Return why MedCPT's encoders cannot be used, or None. The cross-encoder is not needed."""
-    missing = [
-        found.role.repository
-        for found in models
-        if found.model is None and found.role.gives_vectors
-    ]
+    missing = []
+    for found in models:
+        if found.model is None and found.role.gives_vectors:
+            missing.append(found.role.repository)
     if missing:
         return f"no encoder: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not at hand"
     if packages := missing_packages():

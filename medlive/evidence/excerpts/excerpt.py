@@ -9,25 +9,25 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from importlib.resources import files
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from medlive.evidence.excerpts.sentences import Sentence, split_sentences
+from medlive.text.lists import read_lists
 from medlive.text.normalise import fold
 
-GAP: Final = " … "
+GAP = " … "
 """Stands where words of the passage were left out."""
-BETWEEN: Final = 4
+BETWEEN = 4
 """Units of weight that are counted for what stands between two sentences: a gap at most."""
-MATCHED: Final = 0.7
+MATCHED = 0.7
 """The share of the room for what matches best; the rest joins it, so that it reads on."""
-DEPTH: Final = 2
+DEPTH = 2
 """How far back a sentence that refers to another is followed; less far where there is no room."""
-_LATIN: Final = re.compile(r"[a-z][a-z0-9-]{2,}")
-_HAN: Final = re.compile(r"[\u3400-\u9fff]+")
-_STEM: Final = 6
-NEIGHBOUR: Final = 0.5
+_LATIN = re.compile(r"[a-z][a-z0-9-]{2,}")
+_HAN = re.compile(r"[\u3400-\u9fff]+")
+_STEM = 6
+NEIGHBOUR = 0.5
 """How much of its neighbours' worth counts for a sentence: what stands beside a match explains it."""
 
 
@@ -209,9 +209,7 @@ def _worth(
 
 @lru_cache(maxsize=1)
 def _stop_words() -> frozenset[str]:
-    data = files("medlive.evidence").joinpath("data/stop_words.txt")
-    lines = data.read_text(encoding="utf-8").splitlines()
-    words = " ".join(line for line in lines if not line.startswith("#")).split()
+    words = " ".join(read_lists("medlive.evidence", "stop_words.txt")[""]).split()
     return frozenset(words) | frozenset(
         ["the", "and", "for", "with", "that", "this", "are", "not", "but"]
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from medlive.evidence.excerpts.excerpt import Stretch, excerpt, render
 from medlive.evidence.excerpts.sentences import split_sentences
@@ -19,25 +19,25 @@ from medlive.evidence.passage import Hit, Passage
 from medlive.text.normalise import contains_quote, fold
 from medlive.text.tokens import UNITS, estimate_tokens, weight
 
-WIDTH: Final = 180
+WIDTH = 180
 """Tokens shown of a piece at first: about 700 Latin characters, with which judges found more support than with 260."""
-LEAST_WIDTH: Final = 60
+LEAST_WIDTH = 60
 """Tokens shown of a piece where there are many claims; a sentence that is longer is given whole."""
-SEARCHED: Final = 4
+SEARCHED = 4
 """Hits to search for each passage of a claim: long sections give many, of which one counts."""
-EACH: Final = 3
+EACH = 3
 """Passages for which each claim is to have room, before they get wider."""
-FRAME: Final = 16
+FRAME = 16
 """Tokens of a passage besides title and text: its id, the keys, the marks around them."""
-TITLE: Final = 80
+TITLE = 80
 """Characters shown of a document's title."""
-SECTION: Final = 60
+SECTION = 60
 """Characters shown of a section's heading."""
-ALIKE: Final = 0.8
+ALIKE = 0.8
 """The share of the shorter text's shingles that two near-identical texts have in common."""
-SHINGLE: Final = 4
-_WORD: Final = re.compile(r"[\u3040-\u9fff]|[^\W_\u3040-\u9fff]+")
-LEAST_KNOWN: Final = 60
+SHINGLE = 4
+_WORD = re.compile(r"[\u3040-\u9fff]|[^\W_\u3040-\u9fff]+")
+LEAST_KNOWN = 60
 """Units of weight from which on a sentence that is shown already is not shown again."""
 
 

@@ -7,22 +7,19 @@ knows abbreviations, wrapped lines, list items, and what refers back.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 from medlive.text.tokens import longest_prefix, weight
 
-LONGEST: Final = 600
+LONGEST = 600
 """Units of weight (medlive.text.tokens) of the longest sentence: 600 Latin or 150 Chinese characters. What is
 longer is a table or a text without stops, and is divided at the ends of clauses."""
-_NEAREST_HEAD: Final = 40
+_NEAREST_HEAD = 40
 """Sentences before a list item among which its head is looked for."""
 
-_END: Final = re.compile(
-    r"""[.!?]["')\]”’]{0,3}\s+|[。！？]["”’）」』]{0,3}\s*|\s*\n\s*"""
-)
-_CLAUSE_END: Final = re.compile(r"[，、；：。,;:|]\s*|\s+")
-_LAST_WORD: Final = re.compile(r"(?:\w\.)*\w+\Z")
-_ALWAYS_SHORT: Final = frozenset(
+_END = re.compile(r"""[.!?]["')\]”’]{0,3}\s+|[。！？]["”’）」』]{0,3}\s*|\s*\n\s*""")
+_CLAUSE_END = re.compile(r"[，、；：。,;:|]\s*|\s+")
+_LAST_WORD = re.compile(r"(?:\w\.)*\w+\Z")
+_ALWAYS_SHORT = frozenset(
     [
         "dr",
         "mr",
@@ -39,20 +36,20 @@ _ALWAYS_SHORT: Final = frozenset(
         "approx",
     ]
 )
-_SHORT_BEFORE_NUMBER: Final = frozenset(
+_SHORT_BEFORE_NUMBER = frozenset(
     ["no", "nos", "p", "pp", "vol", "ref", "refs", "eq", "ca", "max", "min"]
 )
-_MARKER: Final = re.compile(
+_MARKER = re.compile(
     r"[-•*▪·–●・■\uf0b7]\s*|\(?\d{1,2}[.)、．]\s*|[（(]\d{1,2}[)）]\s*|[①-⑳]\s*|\(?[a-zA-Z][.)]\s+"
     r"|\(?[IVXivx]{2,4}[.)]\s+"
 )
-_ITEM: Final = re.compile(rf"(?:{_MARKER.pattern})\w")
-_OPENS: Final = re.compile(r"[:：]\s*\Z")
-_EXPLETIVE: Final = re.compile(
+_ITEM = re.compile(rf"(?:{_MARKER.pattern})\w")
+_OPENS = re.compile(r"[:：]\s*\Z")
+_EXPLETIVE = re.compile(
     r"(?i)it (?:is|was|may be|has been) (?:\w+ly )?(?:important|recommended|possible|likely|unlikely|unclear|unknown"
     r"|known|not known|estimated|advisable|essential|necessary|thought|believed|suggested|reported|shown|best) "
 )
-_REFERS_BACK: Final = re.compile(
+_REFERS_BACK = re.compile(
     r"""(?ix) ["'(\[“‘]{0,2} (?:
         (?: it | its | this | these | they | them | their | he | she | his | her | such | both | either | neither
           | that\ (?:is|was|may|can) | those(?!\ (?:who|whose|with|without|in|at|of|on)\b) | another | others

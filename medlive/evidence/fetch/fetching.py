@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader, FileIO
 from pathlib import Path
-from typing import Final
 
 from medlive.clock import now
 from medlive.digest import digest_file
@@ -31,18 +30,18 @@ from medlive.evidence.fetch.model import (
 )
 from medlive.evidence.fetch.parts import FOLDER as PARTS
 from medlive.evidence.fetch.parts import Part
-from medlive.evidence.fetch.pubmed_selection import Kept, select
+from medlive.evidence.fetch.pubmed_selection import select
 from medlive.evidence.files import room_for
 from medlive.integrity.lock import exclusive
 from medlive.integrity.paths import PRIVATE_FOLDER, create_below, path_below
 
-FILES: Final = "files"
-_LOCK: Final = ".fetch.lock"
-_SAVE_EVERY_S: Final = 5.0
-_ALWAYS_SAVED: Final = 1 << 20
-_LARGEST_UNPACKED: Final = 256 << 30
-_BLOCK: Final = 1 << 20
-_DAMAGE: Final = (
+FILES = "files"
+_LOCK = ".fetch.lock"
+_SAVE_EVERY_S = 5.0
+_ALWAYS_SAVED = 1 << 20
+_LARGEST_UNPACKED = 256 << 30
+_BLOCK = 1 << 20
+_DAMAGE = (
     OSError,
     EOFError,
     ValueError,
@@ -250,7 +249,7 @@ class _Fetch:
         self, file: RemoteFile, part: Part, published: "_Digests", checksum: str | None
     ) -> FetchedFile:
         """Put the checked file, or what the selection leaves of it, into `files/`."""
-        kept, counts = published, None
+        kept = published
         final = f"{FILES}/{file.name}"
         if self._plan.selection.everything:
             _replace(self._plan.folder, part.path, final)
@@ -261,7 +260,7 @@ class _Fetch:
                 room_for(self._plan.folder),
                 create_below(self._plan.folder, chosen) as target,
             ):
-                counts = self._select(file, source, target)
+                self._select(file, source, target)
             path = path_below(self._plan.folder, chosen)
             kept = _Digests(size=path.stat().st_size, sha256=digest_file(path), md5="")
             _replace(self._plan.folder, path, final)
@@ -275,16 +274,13 @@ class _Fetch:
             checksum=None if checksum is None else f"md5:{checksum}",
             kept_size=kept.size,
             kept_digest=kept.sha256,
-            records=counts.records if counts else None,
-            kept_records=counts.kept if counts else None,
-            damaged=counts.damaged if counts else 0,
             fetched_at=now(),
         )
 
-    def _select(self, file: RemoteFile, source: FileIO, target: FileIO) -> Kept:
+    def _select(self, file: RemoteFile, source: FileIO, target: FileIO) -> None:
         update = file.name.startswith("updatefiles/")
         try:
-            return select(source, target, self._plan.selection, update=update)
+            select(source, target, self._plan.selection, update=update)
         except FetchFailed as exc:
             raise FetchFailed(f"{file.url}: {exc.message}") from exc
 

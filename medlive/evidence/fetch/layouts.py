@@ -8,7 +8,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode, urljoin
 
 from pydantic import BaseModel, ValidationError
@@ -24,21 +24,19 @@ from medlive.evidence.fetch.model import (
     read_size,
 )
 
-_PUBMED_ROW: Final = re.compile(
+_PUBMED_ROW = re.compile(
     r'<a href="(pubmed\d{2}n(\d{4,5})\.xml\.gz)">[^<]*</a>\s*(\d{4}-\d\d-\d\d \d\d:\d\d)\s+([\d.]+[KMG]?)'
 )
-_MD5_LINE: Final = re.compile(r"MD5\s*\((\S+)\)\s*=\s*([0-9a-fA-F]{32})\s*")
-_BOOK: Final = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/\w[\w.-]*_NBK\d+\.tar\.gz")
-_TOPICS: Final = re.compile(
-    r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"'
-)
-_RELEASE: Final = re.compile(r"dm_spl_release_(\w+?)\.zip")
-_LINK: Final = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
-_LABEL_SIZE: Final = re.compile(r"([\d.,]+\s*[KMGT]B)", re.IGNORECASE)
-_MD5: Final = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32}(?![0-9a-fA-F])")
-_TAG: Final = re.compile(r"<[^>]*>")
-_UNCLEAR_UNIT: Final = 0.1
-_IDS_A_PAGE: Final = 10_000
+_MD5_LINE = re.compile(r"MD5\s*\((\S+)\)\s*=\s*([0-9a-fA-F]{32})\s*")
+_BOOK = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/\w[\w.-]*_NBK\d+\.tar\.gz")
+_TOPICS = re.compile(r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"')
+_RELEASE = re.compile(r"dm_spl_release_(\w+?)\.zip")
+_LINK = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
+_LABEL_SIZE = re.compile(r"([\d.,]+\s*[KMGT]B)", re.IGNORECASE)
+_MD5 = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32}(?![0-9a-fA-F])")
+_TAG = re.compile(r"<[^>]*>")
+_UNCLEAR_UNIT = 0.1
+_IDS_A_PAGE = 10_000
 
 
 def _list_pubmed(client: Client, source: Source) -> list[RemoteFile]:

@@ -17,7 +17,7 @@ FORMAT_VERSION = 1
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True)
 
 
 class FetchedFile(_Frozen):
@@ -32,10 +32,6 @@ class FetchedFile(_Frozen):
     checksum: str | None
     kept_size: int  # As it is here, after the selection
     kept_digest: str
-    # Articles in the published file; None where nothing was selected
-    records: int | None = None
-    kept_records: int | None = None
-    damaged: int = 0  # Places of the published file that could not be read when it was selected from
     fetched_at: datetime
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,8 +15,8 @@ from medlive.integrity.paths import split_name
 if TYPE_CHECKING:
     from medlive.evidence.fetch.client import Client
 
-_SIZE: Final = re.compile(r"([\d.,]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
-_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE = re.compile(r"([\d.,]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 class FetchFailed(ServiceUnavailable):

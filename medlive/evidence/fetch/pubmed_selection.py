@@ -6,22 +6,19 @@ is not chosen becomes a deletion of its number: an earlier version of it may hav
 
 import gzip
 import re
-from dataclasses import dataclass
 from datetime import date
 from io import BufferedIOBase, FileIO
-from typing import Final, cast
+from typing import cast
 from xml.etree.ElementTree import ParseError
 
 from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
 from medlive.evidence.corpora.pubmed import PMID, parse_record, publication_day
 from medlive.evidence.fetch.model import ArticleType, FetchFailed, Selection
 
-_TYPE: Final = re.compile(
-    rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>"
-)
-_LANGUAGE: Final = re.compile(rb"<Language>\s*([a-z]{3})\s*</Language>")
-_NOTICES: Final = (b"RetractionOf", b"ExpressionOfConcernFor")
-_NAMES: Final = {
+_TYPE = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
+_LANGUAGE = re.compile(rb"<Language>\s*([a-z]{3})\s*</Language>")
+_NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
+_NAMES = {
     ArticleType.GUIDELINE: (
         "Guideline",
         "Practice Guideline",
@@ -38,22 +35,13 @@ _NAMES: Final = {
 }
 """PubMed's own publication types; followed by a comma ("Clinical Trial, Phase III") as well, but for animals'."""
 
-_HEAD: Final = b'<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>\n'
-_TAIL: Final = b"</PubmedArticleSet>\n"
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What a selection left of a file."""
-
-    records: int  # In the published file
-    kept: int  # Articles that were chosen, and notices
-    damaged: int  # Places that could not be read, and were left out
+_HEAD = b'<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>\n'
+_TAIL = b"</PubmedArticleSet>\n"
 
 
 def select(
     source: FileIO, target: FileIO, selection: Selection, *, update: bool
-) -> Kept:
+) -> None:
     """Write the chosen records of a PubMed file; the same input gives the same bytes.
 
     Args:
@@ -66,7 +54,6 @@ def select(
         FetchFailed: if the file is not a readable PubMed file.
     """
     names = _type_names(selection)
-    records, kept, damaged = 0, 0, 0
     dropped: dict[bytes, bytes] = {}  # Number of an article → its PMID element
     with (
         gzip.open(source) as unpacked,
@@ -76,13 +63,10 @@ def select(
         try:
             for frame in frames(cast("BufferedIOBase", unpacked)):
                 if not frame.kind:
-                    damaged += 1
                     continue
-                records += frame.kind != "DeleteCitation"
                 identity = PMID.search(frame.data)
                 if _is_kept(frame, names, selection):
                     packed.write(frame.data + b"\n")
-                    kept += frame.kind != "DeleteCitation"
                     if identity is not None:
                         dropped.pop(identity[2], None)
                 elif identity is not None and (update or int(identity[1] or 1) > 1):
@@ -92,19 +76,15 @@ def select(
         for element in dropped.values():
             packed.write(b"<DeleteCitation>" + element + b"</DeleteCitation>\n")
         packed.write(_TAIL)
-    return Kept(records, kept, damaged)
 
 
 def _is_kept(frame: Frame, names: frozenset[str], selection: Selection) -> bool:
-    if frame.kind == "DeleteCitation" or any(
-        notice in frame.data for notice in _NOTICES
-    ):
+    if frame.kind == "DeleteCitation" or any(map(frame.data.__contains__, _NOTICES)):
         return True
     if names and not any(_is_named(kind, names) for kind in _values(_TYPE, frame.data)):
         return False
-    if selection.languages and not set(selection.languages) & set(
-        _values(_LANGUAGE, frame.data)
-    ):
+    written = _values(_LANGUAGE, frame.data)
+    if selection.languages and not set(written).intersection(selection.languages):
         return False
     return selection.since is None or _is_since(frame.data, selection.since)
 

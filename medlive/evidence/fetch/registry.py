@@ -5,33 +5,30 @@ figures. None of the addresses was ever asked from the machine on which this was
 """
 
 from dataclasses import replace
-from typing import Final
 from urllib.parse import urlsplit
 
 from medlive.errors import UsageError
 from medlive.evidence.fetch import layouts
 from medlive.evidence.fetch.model import ArticleType, Selection, Source
 
-_KB: Final = 10**3
-_MB: Final = 10**6
-_GB: Final = 10**9
-_NCBI: Final = "ftp.ncbi.nlm.nih.gov"
-_BOOKS: Final = f"https://{_NCBI}/pub/litarch/"
-_DAILYMED: Final = (
-    "https://dailymed.nlm.nih.gov/dailymed/spl-resources-all-drug-labels.cfm"
-)
-_DAILYMED_FILES: Final = "https://dailymed-data.nlm.nih.gov/public-release-files/"
-_PMC_FILES: Final = "https://pmc-oa-opendata.s3.amazonaws.com/"
-_ENTREZ: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi"
-_ALL: Final = Selection()
-_SYNTHESES: Final = Selection(
+_KB = 10**3
+_MB = 10**6
+_GB = 10**9
+_NCBI = "ftp.ncbi.nlm.nih.gov"
+_BOOKS = f"https://{_NCBI}/pub/litarch/"
+_DAILYMED = "https://dailymed.nlm.nih.gov/dailymed/spl-resources-all-drug-labels.cfm"
+_DAILYMED_FILES = "https://dailymed-data.nlm.nih.gov/public-release-files/"
+_PMC_FILES = "https://pmc-oa-opendata.s3.amazonaws.com/"
+_ENTREZ = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils/esearch.fcgi"
+_ALL = Selection()
+_SYNTHESES = Selection(
     types=(
         ArticleType.GUIDELINE,
         ArticleType.SYSTEMATIC_REVIEW,
         ArticleType.META_ANALYSIS,
     )
 )
-_CHINESE_JOURNALS: Final = (
+_CHINESE_JOURNALS = (
     "Zhongguo Fei Ai Za Zhi",
     "Zhongguo Dang Dai Er Ke Za Zhi",
     "Zhonghua Xue Ye Xue Za Zhi",

@@ -6,7 +6,7 @@ Source: "Europe PMC RESTful Web Service" (europepmc.org/RestfulWebService), `sea
 import json
 from collections.abc import Iterator
 from datetime import date
-from typing import Any, Final
+from typing import Any
 
 from medlive.evidence.corpora.parsing.chunk import Document, Section, passages_of
 from medlive.evidence.corpora.parsing.text import is_retracted_title, one_line
@@ -22,11 +22,11 @@ from medlive.evidence.online.service import (
 )
 from medlive.evidence.passage import Passage
 
-ADDRESS: Final = "https://www.ebi.ac.uk/europepmc/webservices/rest"
-INTERVAL_S: Final = 0.35
+ADDRESS = "https://www.ebi.ac.uk/europepmc/webservices/rest"
+INTERVAL_S = 0.35
 """The service publishes no limit; it is asked no more often than NCBI allows without a key."""
-LICENCE: Final = "Europe PMC terms; the abstract is its publisher's"
-_LEFT_OUT: Final = frozenset(
+LICENCE = "Europe PMC terms; the abstract is its publisher's"
+_LEFT_OUT = frozenset(
     {
         "retracted publication",
         "retraction of publication",
@@ -35,12 +35,12 @@ _LEFT_OUT: Final = frozenset(
     }
 )
 """Kinds of publication that are no evidence, in lower case."""
-_WITHDRAWING: Final = frozenset(
+_WITHDRAWING = frozenset(
     {"retraction in", "partial retraction in", "expression of concern in"}
 )
 """Kinds of a comment on an article that make it no evidence, in lower case."""
 
-_UNREVIEWED: Final = ("PPR", "PAT", "ETH")
+_UNREVIEWED = ("PPR", "PAT", "ETH")
 """Preprints, patents and theses: nobody reviewed what they say of medicine."""
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Final
 
 import httpx2
 
@@ -11,9 +10,9 @@ from medlive.bounds import LITERATURE_BYTES
 from medlive.evidence.online.service import Answer
 from medlive.trust import tls_context
 
-TIMEOUT_S: Final = 30.0
+TIMEOUT_S = 30.0
 """Most seconds to connect, and between two parts of an answer."""
-ANSWER_S: Final = 120.0
+ANSWER_S = 120.0
 """Most seconds for a whole answer, however slowly it comes."""
 
 

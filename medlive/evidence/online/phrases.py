@@ -1,15 +1,14 @@
 """What leaves the house: the words of a phrase, and nothing that a search engine reads as a command."""
 
 import re
-from typing import Final
 
 from medlive.evidence.corpora.parsing.text import language_of
 
-MOST_WORDS: Final = 12
+MOST_WORDS = 12
 """Words of a phrase that are sent; relevance ranking gains nothing from more, and long phrases match nothing."""
 
-_WORD: Final = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*")
-_OPERATORS: Final = frozenset({"and", "or", "not", "to"})
+_WORD = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*")
+_OPERATORS = frozenset({"and", "or", "not", "to"})
 
 
 def plain_words(phrase: str) -> str:

@@ -7,7 +7,6 @@ a key; `tool` and `email` in each; POST for long requests.
 import io
 from collections.abc import Iterator, Sequence
 from datetime import date
-from typing import Final
 from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import ReadLog
@@ -27,13 +26,13 @@ from medlive.evidence.online.service import (
 )
 from medlive.evidence.passage import Passage
 
-ADDRESS: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
-INTERVAL_S: Final = 0.35
-INTERVAL_WITH_KEY_S: Final = 0.105
+ADDRESS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
+INTERVAL_S = 0.35
+INTERVAL_WITH_KEY_S = 0.105
 """A little more than a third and a tenth of a second: requests travel for unequal times."""
-EARLIEST: Final = "1800"
+EARLIEST = "1800"
 """E-utilities want both ends of a range of dates."""
-_BUSY: Final = (
+_BUSY = (
     "api rate limit",
     "temporarily",
     "try again",

@@ -14,7 +14,6 @@ from collections.abc import (
     Sequence,
 )
 from datetime import date
-from typing import Final
 
 from medlive.digest import digest_json
 from medlive.evidence.online.phrases import plain_words
@@ -30,13 +29,13 @@ from medlive.evidence.passage import (
 )
 from medlive.evidence.retriever import MAX_K, RRF_K, SCORE_DIGITS
 
-ARTICLES: Final = 10
+ARTICLES = 10
 """Articles asked of each service for each phrase."""
-_ARTICLE: Final = re.compile(
+_ARTICLE = re.compile(
     r"https://(?:pubmed\.ncbi\.nlm\.nih\.gov/|europepmc\.org/article/MED/)(\d+)/?"
 )
 
-SIDES: Final[Mapping[str, Side]] = {"pubmed": Side.PUBMED, "europepmc": Side.EUROPEPMC}
+SIDES: Mapping[str, Side] = {"pubmed": Side.PUBMED, "europepmc": Side.EUROPEPMC}
 """Service → the side as which its hits are recorded."""
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from medlive.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
 from medlive.clock import now, parse_retry_after
@@ -15,13 +15,13 @@ from medlive.digest import digest_json
 from medlive.errors import LiteratureUnavailable
 from medlive.evidence.passage import Passage
 
-ATTEMPTS: Final = 4
+ATTEMPTS = 4
 """Requests in all before a service counts as away."""
-BACKOFF_S: Final = 1.0
+BACKOFF_S = 1.0
 """Seconds before the second attempt, doubled each time; a Retry-After is waited for besides."""
-RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
-_log: Final = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Answer(NamedTuple):

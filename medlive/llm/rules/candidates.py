@@ -6,7 +6,6 @@ retrieved passages that share most words with the question. They exist so that a
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
 
 from medlive.llm.rules.text import (
     Language,
@@ -21,9 +20,9 @@ from medlive.llm.rules.text import (
 # Passages' texts for a question, best first
 Search = Callable[[str], Awaitable[Sequence[str]]]
 
-MODELS: Final = ("sample-generic", "sample-evidence")
+MODELS = ("sample-generic", "sample-evidence")
 
-_GENERIC: Final[dict[Language, str]] = {
+_GENERIC: dict[Language, str] = {
     "en": (
         "This is a standard answer that does not look at the details of the question.\n"
         "The cause cannot be told for certain from a description alone. Please see a physician, who can take the "
@@ -39,19 +38,19 @@ _GENERIC: Final[dict[Language, str]] = {
         "晕厥、一侧肢体无力、大量出血或持续高热，请立即到急诊就诊。"
     ),
 }
-_PREFACE: Final[dict[Language, str]] = {
+_PREFACE: dict[Language, str] = {
     "en": "These sentences were copied from literature because they share words with the question:\n",
     "zh": "以下句子因与问题用词相近而摘自文献：\n",
 }
-_LONGEST: Final = 5  # Sentences in an extractive answer
-_EVERYDAY_TEXT: Final = (
+_LONGEST = 5  # Sentences in an extractive answer
+_EVERYDAY_TEXT = (
     "a an the and or but if of in on at to for from with by is are was were be been am do does did has have had "
     "i me my you your he she it its his her they them this that these those there what which who when why how "
     "can could should would may might will shall not no any some all so as than then about also patient please "
     "doctor help year old day week month know want get take"
 )
-_EVERYDAY: Final = frozenset(map(stem, _EVERYDAY_TEXT.split()))
-_STOP_ZH: Final = re.compile(
+_EVERYDAY = frozenset(map(stem, _EVERYDAY_TEXT.split()))
+_STOP_ZH = re.compile(
     r"[的了吗呢吧啊是我你您他她有在和与就都也不会要能可以什么怎么请问患者医生这那个一]"
 )
 

@@ -2,18 +2,18 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from medlive.llm.rules.text import bigrams, language_of, plain, sentences, stem, words
 from medlive.llm.rules.validator import terms
 
-_FUNCTION_TEXT: Final = (
+_FUNCTION_TEXT = (
     "a an the is are was were be been to of in on at for and or that this it"
 )
-_FUNCTION: Final = frozenset(_FUNCTION_TEXT.split())
-_NOTHING: Final = re.compile(r"(?!)")
-_NOT: Final = re.compile(r"\b(?:not|no|never|without|cannot)\b|n't\b|[不没无未否勿]")
-_MOST_TEXT: Final = 9_500
+_FUNCTION = frozenset(_FUNCTION_TEXT.split())
+_NOTHING = re.compile(r"(?!)")
+_NOT = re.compile(r"\b(?:not|no|never|without|cannot)\b|n't\b|[不没无未否勿]")
+_MOST_TEXT = 9_500
 
 
 def support(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,8 +68,8 @@ def _paragraph(statements: list[str], chinese: bool) -> str:
     return ("" if chinese else " ").join(found)
 
 
-_ASKED: Final = {"en": "Is it said: {}?", "zh": "是否说到：{}？"}
-_SAID: Final = re.compile(r"(?:Is it said: |是否说到：)(.+)[?？]", re.DOTALL)
+_ASKED = {"en": "Is it said: {}?", "zh": "是否说到：{}？"}
+_SAID = re.compile(r"(?:Is it said: |是否说到：)(.+)[?？]", re.DOTALL)
 
 
 def questions(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ tasks, and dry runs on real threads; whatever it answered is never published.
 import json
 from collections.abc import Callable, Mapping
 from importlib.resources import files
-from typing import Any, Final
+from typing import Any
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import UsageError
@@ -25,15 +25,15 @@ def _version() -> str:
     return digest_json([[name, digest_bytes(data)] for name, data in found])[7:15]
 
 
-VERSION: Final = _version()
+VERSION = _version()
 
 Rule = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-FAVOURABLE: Final = dict.fromkeys(
+FAVOURABLE = dict.fromkeys(
     ("asked", "clinical", "enough", "answered", "understandable"), True
 )
-NO_OBJECTION: Final[Mapping[str, dict[str, Any]]] = {
+NO_OBJECTION: Mapping[str, dict[str, Any]] = {
     "reader.text": {"problems": [], "missing": []},
     "reader.case": {
         **FAVOURABLE,
@@ -61,7 +61,7 @@ def audit_cause(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"cause": "unclear", "quote": "", "criteria": [], "reasoning": reasoning}
 
 
-ANSWERS: Final[Mapping[str, Rule]] = {
+ANSWERS: Mapping[str, Rule] = {
     "screener.extract": screener.extract,
     "screener.revise": screener.revise,
     "validator.query": validator.query,

@@ -8,7 +8,7 @@ instruction inside an answer is only text, and its sentence is never a quote.
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from medlive.llm.rules import lexicon
 from medlive.llm.rules.text import (
@@ -22,12 +22,12 @@ from medlive.llm.rules.text import (
     words,
 )
 
-NEEDED: Final[dict[Language, float]] = {"en": 0.45, "zh": 0.5}
+NEEDED: dict[Language, float] = {"en": 0.45, "zh": 0.5}
 """The share of a criterion's content that one passage must hold; tuned on answers that physicians labelled."""
 
-GIVEN: Final = 0.3  # The weight of a word that stands in the question already
+GIVEN = 0.3  # The weight of a word that stands in the question already
 
-_HEAD_EN: Final = re.compile(
+_HEAD_EN = re.compile(
     r"^\W*(?:(?:the )?(?:answer|response)\s+)?(?:(?:clearly|explicitly|correctly|appropriately)\s+)?"
     r"(?P<verb>states?|recommends?|advises?|suggests?|mentions?|explains?|says?|names?|notes?|"
     r"identif(?:y|ies)|warns?|tells?|"
@@ -36,34 +36,34 @@ _HEAD_EN: Final = re.compile(
     r"against|taking|need))*)\b",
     re.IGNORECASE,
 )
-_HEAD_ZH: Final = re.compile(
+_HEAD_ZH = re.compile(
     r"^(?:回答|答复)?(?:明确|正确)?(?P<verb>指出|建议|推荐|不建议|不推荐|说明|提到|解释|告知|提醒|警告|"
     r"询问|否认|认为没有必要|认为)(?:患者)?"
 )
-_DENIAL_EN: Final = re.compile(
+_DENIAL_EN = re.compile(
     r"\b(?:not|no|never|neither|nor|without|avoid(?:s|ed|ing)?|against|stop(?:s|ped|ping)?|refrain|"
     r"unlikely|unnecessary|cannot|"
     r"discourages?|denies|deny|contraindicated|harmful|rather than|instead of|un(?:safe|related))\b|n't\b",
     re.IGNORECASE,
 )
-_DENIAL_ZH: Final = re.compile(
+_DENIAL_ZH = re.compile(
     r"不(?!同|仅|但|断|适|舒|良|足|全|错|安|规|明|稳|少|久|过|论|管)|没有?|未|无(?!论)|非(?!常)|"
     r"别(?!人)|勿|禁|避免|忌|停(?!经)|否认|莫"
 )
-_ADDRESSED: Final = re.compile(
+_ADDRESSED = re.compile(
     r"[\"']?(?:met|score|verdict|criteria_met)[\"']?\s*[:=]|\b(?:criteri(?:on|a)|rubric|grader|"
     r"full (?:marks|credit))\b|"
     r"\b(?:ignore|disregard|override)\b.{0,40}\b(?:instruction|prompt|rule|previous|above)|评分标准|"
     r"满分|忽略.{0,10}(?:指令|指示|规则|以上)",
     re.IGNORECASE,
 )
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 """A lone one: no reply can hold it, so nothing is quoted from its sentence."""
-_NUMBER: Final = re.compile(r"\d+(?:\.\d+)?")
-_BARE: Final = frozenset(
+_NUMBER = re.compile(r"\d+(?:\.\d+)?")
+_BARE = frozenset(
     {"patient", "answer", "response", "recommend", "advis", "suggest", "state"}
 )
-_CLAUSE: Final = re.compile(
+_CLAUSE = re.compile(
     r"[,;:，；：]|\b(?:but|however|although|while|whereas|because|and)\b|但|而"
 )
 
@@ -89,11 +89,11 @@ def _terms(text: str, language: Language) -> frozenset[str]:
     return found or latin - _FUNCTION - _BARE
 
 
-_FUNCTION_TEXT: Final = (
+_FUNCTION_TEXT = (
     "a an the and or but if of in on at to for from with by is are was were be been it its this that there they"
     " he she his her their as may can could should would will might must do does has have had not no any some"
 )
-_FUNCTION: Final = frozenset(map(stem, _FUNCTION_TEXT.split()))
+_FUNCTION = frozenset(map(stem, _FUNCTION_TEXT.split()))
 
 
 @lru_cache(maxsize=64)

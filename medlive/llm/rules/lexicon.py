@@ -3,31 +3,13 @@
 import re
 from collections import Counter
 from functools import cache
-from importlib.resources import files
-from typing import Final
 
 from medlive.llm.rules.text import plain, stem, words
+from medlive.text.lists import read_lists
 
-
-def _lines(name: str) -> list[str]:
-    text = files("medlive.llm.rules").joinpath("data", name).read_text(encoding="utf-8")
-    return [line for line in text.splitlines() if line and not line.startswith("#")]
-
-
-def _sections(name: str) -> dict[str, list[str]]:
-    """Section → its lines."""
-    found: dict[str, list[str]] = {}
-    current: list[str] = []
-    for line in _lines(name):
-        if line.startswith("["):
-            current = found.setdefault(line.strip("[]"), [])
-        else:
-            current.append(line)
-    return found
-
-
-_EN: Final = _sections("words_en.txt")
-_ZH: Final = _sections("words_zh.txt")
+_PACKAGE = "medlive.llm.rules"
+_EN = read_lists(_PACKAGE, "words_en.txt")
+_ZH = read_lists(_PACKAGE, "words_zh.txt")
 
 
 def _stems(section: str) -> frozenset[str]:
@@ -38,18 +20,18 @@ def _pattern(section: str) -> re.Pattern[str]:
     return re.compile("|".join(" ".join(_ZH[section]).split()))
 
 
-DRUGS: Final = _stems("drugs")  # Stems of names of drugs
+DRUGS = _stems("drugs")  # Stems of names of drugs
 # Stems of words that make an English sentence clinical
-CLINICAL: Final = _stems("clinical") | DRUGS
+CLINICAL = _stems("clinical") | DRUGS
 # Stems that say nothing about what an English sentence is about
-CONTENT_STOP: Final = _stems("stop")
-CLINICAL_ZH: Final = _pattern("clinical")
-STOP_ZH: Final = _pattern("stop")
-GLOSSARY: Final = tuple(
+CONTENT_STOP = _stems("stop")
+CLINICAL_ZH = _pattern("clinical")
+STOP_ZH = _pattern("stop")
+GLOSSARY = tuple(
     (tuple(spellings.split("|")), english)
     for spellings, _, english in (s.partition("=") for s in _ZH["glossary"])
 )
-_DRUG: Final = re.compile(
+_DRUG = re.compile(
     r"[a-z]{2,}(?:cillin|mycin|floxacin|conazole|prazole|nidazole|pril|sartan|olol|statin|dipine|tidine|profen|coxib"
     r"|azepam|triptan|gliptin|gliflozin|formin|parin|xaban|mab|tinib|vir|solone|sone|terol|setron|oxetine|thiazide"
     r"|semide|lukast|cycline|caine|apine|idone|piprazole|dronate|gestrel|glutide|pentin|racetam|quine)"
@@ -80,7 +62,7 @@ def glosses(text: str) -> tuple[str, ...]:
     )
 
 
-UNKNOWN: Final = "unknown"
+UNKNOWN = "unknown"
 
 
 def _compiled(terms: str) -> re.Pattern[str]:
@@ -91,11 +73,14 @@ def _compiled(terms: str) -> re.Pattern[str]:
 
 
 def _read_specialties() -> dict[str, re.Pattern[str]]:
-    lines = (line.partition(":") for line in _lines("specialties.txt"))
-    return {name: _compiled(terms) for name, _, terms in lines}
+    patterns = {}
+    for line in read_lists(_PACKAGE, "specialties.txt")[""]:
+        name, _, terms = line.partition(":")
+        patterns[name] = _compiled(terms)
+    return patterns
 
 
-_SPECIALTIES: Final = _read_specialties()
+_SPECIALTIES = _read_specialties()
 
 
 def specialty_of(query: str, narrative: str, advice: str) -> str:

@@ -5,18 +5,18 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from medlive.llm.rules.lexicon import specialty_of
 from medlive.llm.rules.text import language_of
 
-_MOST: Final = 7
-_EMERGENCY: Final = re.compile(
+_MOST = 7
+_EMERGENCY = re.compile(
     r"\b(?:emergency|ambulance|at once|immediately|urgent)|急诊|急救|立即|马上|120",
     re.IGNORECASE,
 )
 
-_PROFESSIONAL: Final = re.compile(
+_PROFESSIONAL = re.compile(
     r"\b(?:(?:my|our) patients?|my colleagues?|medical students?|residency)\b|我的病人|我科|住院医师|规培",
     re.IGNORECASE,
 )

@@ -2,33 +2,31 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from medlive.llm.rules.lexicon import clinical_words
 from medlive.llm.rules.text import language_of, sentences, statement, unmarked
 
-_MOST: Final = 40
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_ASKS: Final = re.compile(
+_MOST = 40
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_ASKS = re.compile(
     r"\?|？|\b(?:please|kindly)\b[^.]{0,40}\b(?:suggest|advise|help|tell|guide)|怎么|如何|吗\b|吗[。？?]?$|什么|请问|能不能|要不要|可以.{0,12}吗|是否",
     re.IGNORECASE,
 )
-_CLOSED: Final = re.compile(
-    r"^\W*(?:no|yes|none|没有|没|有|是的|不是|无)\W*$", re.IGNORECASE
-)
-_COURTESY: Final = re.compile(
+_CLOSED = re.compile(r"^\W*(?:no|yes|none|没有|没|有|是的|不是|无)\W*$", re.IGNORECASE)
+_COURTESY = re.compile(
     r"^\W*(?:hi|hello|dear|thanks?|thank you|regards|best|good (?:morning|evening))\b[^.]{0,60}$|https?://|-->|<link>"
     r"|(?:thanks?|thank you|welcome) (?:for|to)|i (?:have gone through|understand your)|kindly rate"
     r"|hope (?:this|i)|any (?:further|more) quer"
     r"|您好|你好|谢谢|感谢|已详细阅读|祝|满意|好评|资料我已",
     re.IGNORECASE,
 )
-_PLAN: Final = re.compile(
+_PLAN = re.compile(
     r"\b(?:should|take|avoid|stop|start|continue|use|apply|see|consult|need|advise|recommend|suggest|do not|don't"
     r"|get|go|have|try|drink|eat|rest)\b|建议|应|可以|需要|不要|避免|复查|检查|服用|治疗|注意|去|住院",
     re.IGNORECASE,
 )
-_OBJECTIVE: Final = re.compile(
+_OBJECTIVE = re.compile(
     r"\d|\b(?:old|weigh|test|scan|report|result)\b|岁|检查|化验|结果|诊断"
 )
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Literal
 
 from aiohttp import web
 from pydantic import BaseModel, Field, ValidationError
@@ -29,11 +29,11 @@ from medlive.llm.fence import read_inputs
 from medlive.llm.prompts import TASK_LINE
 from medlive.llm.rules.candidates import MODELS, Search, evidence_answer, generic_answer
 
-RULES: Final = "rules"
+RULES = "rules"
 Faults = Callable[[int], int | None]
 """The status to fail the nth chat request with, counted from 1, or None to answer it."""
 
-_FINISH: Final = {
+_FINISH = {
     Finish.STOP: "stop",
     Finish.LENGTH: "length",
     Finish.REFUSAL: "content_filter",

@@ -3,41 +3,41 @@
 import re
 import unicodedata
 from collections.abc import Iterator
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 Language = Literal["en", "zh"]
 
-READ: Final = 60_000  # Characters of one message that are read; what a person tells a physician is far shorter
-LONGEST: Final = 700  # Characters of the longest piece; a longer run without a stop is cut at a comma or a space
+READ = 60_000  # Characters of one message that are read; what a person tells a physician is far shorter
+LONGEST = 700  # Characters of the longest piece; a longer run without a stop is cut at a comma or a space
 
-_ABBREVIATION: Final = re.compile(
+_ABBREVIATION = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|vs|e\.g|i\.e|approx|no|fig|inj|tab|cap|wt|ht|temp|b\.i\.d|t\.i\.d|"
     r"mg|ml|mcg|yrs?|hrs?|mins?)$",
     re.IGNORECASE,
 )
-_SPECIES: Final = re.compile(
+_SPECIES = re.compile(
     r"(?:pylori|coli|aureus|epidermidis|pyogenes|pneumoniae|agalactiae|diff(?:icile)?|perfringens|tetani|albicans|"
     r"influenzae|tuberculosis|leprae|avium|faecalis|faecium|aeruginosa|jejuni|typhi|vaginalis|trachomatis|gondii|"
     r"gonorrhoeae|meningitidis|burgdorferi|acnes|vulgaris|lamblia|histolytica|falciparum|vivax|scabiei)\b",
     re.IGNORECASE,
 )
-_EN_STOP: Final = re.compile(r"[.!?]+[\"'”’)\]]*|…+|[\r\n\v\f\x85\u2028\u2029]+")
-_ZH_STOP: Final = re.compile(
+_EN_STOP = re.compile(r"[.!?]+[\"'”’)\]]*|…+|[\r\n\v\f\x85\u2028\u2029]+")
+_ZH_STOP = re.compile(
     r"[。！？；!?;…]+[”’」』）)\"]*|(?<=[一-鿿）)])\.(?=\s|$|[一-鿿])|[\r\n\v\f\x85\u2028\u2029]+"
 )
-_EN_MARKER: Final = re.compile(
+_EN_MARKER = re.compile(
     r"(?:(?<=[\s:;.,])|^)\(?(\d{1,2})(?:[.)]|\s?-(?=\s?[a-zA-Z]))(?=\s?[a-zA-Z])"
 )
-_ZH_MARKER: Final = re.compile(
+_ZH_MARKER = re.compile(
     r"(?<![\d.年月\-/~：:第])[(（]?(\d{1,2})[、.．)），,](?=\s?[一-鿿])"
 )
-_EN_BULLET: Final = re.compile(r"(?<=[\s.:;,])[-*•](?=\s[A-Z])")
-_BULLET: Final = re.compile(
+_EN_BULLET = re.compile(r"(?<=[\s.:;,])[-*•](?=\s[A-Z])")
+_BULLET = re.compile(
     r"^(?:[\s\-*•·●>#:：,，、.。;；)）]+|\(?\d{1,2}[.)、．](?!\d)\s*)+"
 )
-_HAN: Final = re.compile(r"[一-鿿]")
-_LATIN: Final = re.compile(r"[A-Za-z]")
-_SPACE: Final = re.compile(r"\s+")
+_HAN = re.compile(r"[一-鿿]")
+_LATIN = re.compile(r"[A-Za-z]")
+_SPACE = re.compile(r"\s+")
 
 
 class Piece(NamedTuple):
@@ -173,7 +173,7 @@ def statement(quote: str) -> str:
     return cleaned[:1].upper() + cleaned[1:] if cleaned[:1].isascii() else cleaned
 
 
-_WORD: Final = re.compile(r"[a-z][a-z'-]*[a-z]|[a-z]|\d+(?:\.\d+)?")
+_WORD = re.compile(r"[a-z][a-z'-]*[a-z]|[a-z]|\d+(?:\.\d+)?")
 
 
 def stem(word: str) -> str:
@@ -207,7 +207,7 @@ def words(text: str) -> list[str]:
     return _WORD.findall(plain(text))
 
 
-_RUN: Final = re.compile(r"[一-鿿]+")
+_RUN = re.compile(r"[一-鿿]+")
 
 
 def bigrams(text: str, stop: re.Pattern[str]) -> set[str]:

@@ -2,17 +2,17 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any
 
 from medlive.llm.rules import lexicon
 from medlive.llm.rules.text import bigrams, language_of, plain, sentences, stem, words
 
-_NONCLINICAL: Final = re.compile(
+_NONCLINICAL = re.compile(
     r"\b(?:residency|exam|salary|interview|fee|price|appointment|certificate|sick note|career|tuition|license)\b"
     r"|学费|考试|预约|挂号|请假|开证明|价格|多少钱|招聘|面试",
     re.IGNORECASE,
 )
-_CATEGORIES: Final = (
+_CATEGORIES = (
     (
         "treatment",
         re.compile(
@@ -32,7 +32,7 @@ _CATEGORIES: Final = (
         ),
     ),
 )
-_CHECKLIST: Final = (
+_CHECKLIST = (
     (
         "Who the patient is",
         "患者的年龄或性别",
@@ -50,9 +50,9 @@ _CHECKLIST: Final = (
     ("What is complained of", "主要症状或问题", re.compile(r"[a-z\u3400-\u9fff]")),
 )
 # Halves of surrogate pairs, which no JSON reply can hold
-_UNPAIRED: Final = re.compile("[\ud800-\udfff]")
-_LIKE: Final = 0.6  # The share of a claim's words that one sentence of a passage must hold to support it
-_NOT: Final = re.compile(
+_UNPAIRED = re.compile("[\ud800-\udfff]")
+_LIKE = 0.6  # The share of a claim's words that one sentence of a passage must hold to support it
+_NOT = re.compile(
     r"\b(?:not|no|never|avoid|without|cannot)\b|n't\b|[不没无未勿忌]|避免|禁"
 )
 

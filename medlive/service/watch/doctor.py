@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from pydantic import BaseModel
@@ -37,8 +38,6 @@ from medlive.service.wiring import (
 )
 
 if TYPE_CHECKING:
-    from medlive.evidence.online.service import Literature
-    from medlive.evidence.passage import Hit, Retriever
     from medlive.sources.fetching.fetch import Fetcher
     from medlive.sources.fetching.policy import FetchPolicy
     from medlive.sources.source import PageRequest
@@ -322,13 +321,18 @@ async def _examine_services(settings: Settings) -> Findings:
         assert retriever is not None
         async with aclosing(retriever):
             for service in retriever.services:
-                finding = await _examine_service(service)
+                search = partial(
+                    service.search, "fever treatment", most=3, not_after=None
+                )
+                finding = await _examine_service(search)
                 yield replace(finding, subject=f"evidence {service.name}")
 
 
-async def _examine_service(service: "Literature") -> Finding:
+async def _examine_service(
+    search: Callable[[], Awaitable[Sequence[object]]],
+) -> Finding:
     try:
-        hits = await service.search("fever treatment", most=3, not_after=None)
+        hits = await search()
     except LiteratureUnavailable as error:
         step = "medlive doctor again later; [evidence] online in medlive.toml names the services"
         return _bad(error.message, step)
@@ -339,25 +343,18 @@ async def _examine_service(service: "Literature") -> Finding:
 
 
 async def _examine_index(settings: Settings) -> Finding:
+    from medlive.evidence.passage import Query
     from medlive.service.wiring import open_retriever
 
     retriever = open_retriever(settings)
     # verifies the files first
-    hits = await _search_fever(retriever)
+    (hits,) = await retriever.search([Query("fever treatment")], k=3)
     passages = retriever.identity.passages
     if not hits:
         step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
         return _warning(f"{passages:,} passages, and none on fever", step)
     where = index_path(settings)
     return _good(f"{passages:,} passages at {where}, every file as it was built")
-
-
-async def _search_fever(retriever: "Retriever") -> "Sequence[Hit]":
-    from medlive.evidence.passage import Query
-
-    query = Query("fever treatment")
-    (hits,) = await retriever.search([query], k=3)
-    return hits
 
 
 async def examine_messages(settings: Settings) -> Findings:

@@ -110,16 +110,10 @@ class Dxy(source.Site):
             if doctor.title and doctor.hospital
             else None
         )
-        posts = [
-            source.Posted(
-                doctor.name if by_doctor else "asker",
-                *content,
-                moment,
-                not by_doctor,
-                proof,
-            )
-            for by_doctor, content, moment in turns
-        ]
+        posts = []
+        for by_doctor, content, moment in turns:
+            who = doctor.name if by_doctor else "asker"
+            posts.append(source.Posted(who, *content, moment, not by_doctor, proof))
         tags = (disease, doctor.department)
         return self.build_thread(
             found[1], page.url, title, tags, posted_at, posts, anonymise
@@ -239,9 +233,8 @@ def _doctor(
             page.url, ".doctor-info > .doctor-detail or the page state's doctor"
         )
     return _Doctor(
-        name,
-        *(
-            _field(state, "doctor", key)
-            for key in ("jobTitle", "department", "hospital")
-        ),
+        name=name,
+        title=_field(state, "doctor", "jobTitle"),
+        department=_field(state, "doctor", "department"),
+        hospital=_field(state, "doctor", "hospital"),
     )

@@ -83,12 +83,10 @@ class Icliniq(source.Site):
             raise LayoutError(page.url, "an address /qa/<topic>/<question>")
         title, turns = _discussion(page, tree, stated)
         posted_at = _published(tree, stated)
-        posts = [
-            source.Posted(
-                t.doctor or "asker", *t.content, None, t.doctor is None, t.proof
-            )
-            for t in turns
-        ]
+        posts = []
+        for turn in turns:
+            who, asks = turn.doctor or "asker", turn.doctor is None
+            posts.append(source.Posted(who, *turn.content, None, asks, turn.proof))
         tags = [found[1].partition("/")[0].replace("-", " ")]
         return self.build_thread(
             found[1], page.url, title, tags, posted_at, posts, anonymise
@@ -107,23 +105,18 @@ def _discussion(
             raise LayoutError(
                 page.url, f"{len(stated.replies)} div.answerDiv", found=f"{answers}"
             )
-        return reading.line(
-            reading.required(page, tree, ["h1.article-details-heading", "h1"])
-        ), turns
+        title = reading.required(page, tree, ["h1.article-details-heading", "h1"])
+        return reading.line(title), turns
     if (
         stated is None
         or not stated.whole
         or not all(reply.author for reply in stated.replies)
     ):
         raise LayoutError(page.url, "div.articleConDiv or a whole JSON-LD QAPage")
-    turns = [
-        _Turn(reply.author, reading.Readable(reply.text, ()))
-        for reply in stated.replies
-    ]
-    return stated.title, [
-        _Turn(None, reading.Readable(stated.opening.text, ())),
-        *turns,
-    ]
+    turns = [_Turn(None, reading.Readable(stated.opening.text, ()))]
+    for reply in stated.replies:
+        turns.append(_Turn(reply.author, reading.Readable(reply.text, ())))
+    return stated.title, turns
 
 
 def _turns(page: Page, container: LexborNode) -> list[_Turn]:
@@ -137,12 +130,10 @@ def _turns(page: Page, container: LexborNode) -> list[_Turn]:
     specialty = min(specialties) if doctor and len(specialties) == 1 else ""
     turns = []
     for block in container.css("div.qContent, div.answerDiv"):
-        question = "qContent" in reading.classes(block)
-        turns.append(
-            _question(page, block)
-            if question
-            else _answer(page, block, doctor, specialty)
-        )
+        if "qContent" in reading.classes(block):
+            turns.append(_question(page, block))
+        else:
+            turns.append(_answer(page, block, doctor, specialty))
     if not turns or turns[0].doctor is not None:
         raise LayoutError(page.url, "div.qContent before any div.answerDiv")
     if all(turn.doctor is None for turn in turns):

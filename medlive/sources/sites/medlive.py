@@ -42,7 +42,8 @@ class _Person(NamedTuple):
 class _Entry(NamedTuple):
     person: _Person
     content: reading.Readable
-    posted_at: datetime | None
+    posted_at: datetime | None = None
+    asks: bool = False
 
 
 class Medlive(source.Site):
@@ -113,18 +114,12 @@ class Medlive(source.Site):
             raise source.NotAThread(
                 f"{page.url}: an article without an outcome and without comments"
             )
-        # In the discussion the author goes on asking; what they settle on stands in the outcome.
-        asks = (
-            [True]
-            + [False] * len(outcome)
-            + [author.is_same(entry.person) for entry in comments]
-        )
-        entries = [
-            _Entry(author, case, posted_at),
-            *(_Entry(author, text, None) for text in outcome),
-            *comments,
-        ]
-        posts = _posts(entries, asks)
+        entries = [_Entry(author, case, posted_at, asks=True)]
+        entries += [_Entry(author, text) for text in outcome]
+        for entry in comments:
+            # In the discussion the author goes on asking; what they settle on stands in the outcome.
+            entries.append(entry._replace(asks=author.is_same(entry.person)))
+        posts = _posts(entries)
         tags = map(reading.line, tree.css(".tag_cms a"))
         thread_id = _thread_id(page.url)
         if thread_id is None:
@@ -145,10 +140,7 @@ class Medlive(source.Site):
                     page.url, f"{stated} .inc_c > dl", found=str(len(items))
                 )
             for item in items:
-                read |= {
-                    item.mem_id,
-                    *(node.mem_id for node in item.css(_COMMENT_PARTS)),
-                }
+                read |= {node.mem_id for node in (item, *item.css(_COMMENT_PARTS))}
                 comments += self._comment(page, item)
         for node in tree.css(_COMMENT_PARTS):
             is_comment = node.tag != "dl" or (
@@ -170,53 +162,46 @@ class Medlive(source.Site):
                 page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2"
             )
         date = next(filter(None, map(_date, parts[0].css("span"))), None)
-        yield _Entry(
-            self._person(page, anchor),
-            _words(page, parts[1], ".inc_c > dl > dd 2"),
-            date,
-        )
+        said = _words(page, parts[1], ".inc_c > dl > dd 2")
+        yield _Entry(self._person(page, anchor), said, date)
         users, replies = item.css(".com_user"), item.css(".com_user_say")
         if len(users) != len(replies):
             raise LayoutError(page.url, "a .com_user for every .com_user_say")
         for user, reply in zip(users, replies, strict=True):
-            yield _Entry(
-                self._person(page, user), _words(page, reply, ".com_user_say"), None
-            )
+            said = _words(page, reply, ".com_user_say")
+            yield _Entry(self._person(page, user), said)
 
     def _person(self, page: Page, anchor: LexborNode) -> _Person:
         """A person by their link, and whether the site's mark of a certified physician follows it."""
         handle = reading.line(anchor)
         if not handle:
             raise LayoutError(page.url, "a name in a user's link")
-        beside = takewhile(lambda node: node.tag != "a", reading.following(anchor))
-        nodes = (
-            node
-            for one in beside
-            for node in (one, *one.css("[title], [alt], i, em, span"))
-        )
-        mark = next(filter(None, map(self._mark, nodes)), None)
+        mark = None
+        for beside in takewhile(lambda n: n.tag != "a", reading.following(anchor)):
+            for node in (beside, *beside.css("[title], [alt], i, em, span")):
+                mark = mark or self._mark(node)
         return _Person(handle, link(page, anchor.attributes.get("href")) or "", mark)
 
     def _mark(self, node: LexborNode) -> str | None:
         """The label of a certified physician that an element shows."""
         texts = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
-        labels = ((text or "").strip() for text in texts)
-        return next(
-            (label for label in labels if label in self.settings.verified_labels), None
-        )
+        for text in texts:
+            if (label := (text or "").strip()) in self.settings.verified_labels:
+                return label
+        return None
 
 
-def _posts(entries: Sequence[_Entry], asks: Sequence[bool]) -> list[source.Posted]:
+def _posts(entries: Sequence[_Entry]) -> list[source.Posted]:
     """The messages, each verified by the site's mark of its person anywhere below the case."""
-    marks = {
-        who.address: who.mark for who, _, _ in entries[1:] if who.mark and who.address
-    }
-    return [
-        source.Posted(
-            who.handle, *content, moment, asker, who.mark or marks.get(who.address)
-        )
-        for (who, content, moment), asker in zip(entries, asks, strict=True)
-    ]
+    marks: dict[str, str | None] = {}
+    for entry in entries[1:]:
+        if entry.person.mark and entry.person.address:
+            marks[entry.person.address] = entry.person.mark
+    posts = []
+    for who, content, moment, asks in entries:
+        proof = who.mark or marks.get(who.address)
+        posts.append(source.Posted(who.handle, *content, moment, asks, proof))
+    return posts
 
 
 def _words(page: Page, node: LexborNode, selector: str) -> reading.Readable:
@@ -289,12 +274,10 @@ def _row(page: Page, row: Any) -> source.ListEntry | None:
 def _article_date(tree: LexborHTMLParser) -> datetime | None:
     """The date in the article's head, not in its comments."""
     in_comments = {node.mem_id for node in tree.css(".inc_c span")}
-    nodes = (
-        n
-        for n in tree.css("span.date_time, .info_cms span")
-        if n.mem_id not in in_comments
-    )
-    return next(filter(None, map(_date, nodes)), None)
+    for node in tree.css("span.date_time, .info_cms span"):
+        if node.mem_id not in in_comments and (day := _date(node)):
+            return day
+    return None
 
 
 def _date(node: LexborNode) -> datetime | None:

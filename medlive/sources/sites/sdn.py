@@ -131,26 +131,21 @@ class Sdn(source.Site):
         read_pages = [read_page(page) for page in pages]
         _check_pages(pages, read_pages)
         first = read_pages[0]
-        posts = list(
-            {post.post_id: post for read in read_pages for post in read.posts}.values()
-        )
+        by_id: dict[str, Post] = {}
+        for read in read_pages:
+            by_id |= {post.post_id: post for post in read.posts}
+        posts = list(by_id.values())
         for position, post in enumerate(posts, start=1):
             if post.number not in (None, position):
                 raise source.IncompleteThread(
                     f"{pages[0].url}: post #{post.number} found where #{position} was expected"
                 )
         opener = posts[0]
-        posted = [
-            source.Posted(
-                p.author,
-                p.text,
-                p.media,
-                p.posted_at,
-                p.author == opener.author,
-                self._proof(p.status or ""),
-            )
-            for p in posts
-        ]
+        posted = []
+        for post in posts:
+            said = (post.author, post.text, post.media, post.posted_at)
+            asks, proof = post.author == opener.author, self._proof(post.status or "")
+            posted.append(source.Posted(*said, asks, proof))
         return self.build_thread(
             first.thread_id,
             first.url,
@@ -248,14 +243,12 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
     repeats = tree.css('[id*="solutionHighlight"]')
     repeated = {
         article.mem_id
-        for repeat in repeats
-        for article in repeat.css("article.message--post")
+        for article in tree.css('[id*="solutionHighlight"] article.message--post')
     }
-    articles = [
-        node
-        for node in tree.css("article.message--post")
-        if node.mem_id not in repeated
-    ]
+    articles = []
+    for node in tree.css("article.message--post"):
+        if node.mem_id not in repeated:
+            articles.append(node)
     if not articles:
         raise LayoutError(page.url, "article.message--post")
     known = {node.mem_id for node in (*articles, *repeats)}
@@ -316,10 +309,11 @@ def _written(page: Page, article: LexborNode) -> reading.Readable:
             page.url, "one .message-userContent with a .bbWrapper in every post"
         )
     text, media = reading.readable(body, skip_classes=_NOT_WRITTEN)
-    attached = (part.html or "" for part in article.css("section.message-attachments"))
-    items = [item for part in attached for item in part.split("<li")[1:]]
-    kinds = ("image" if "<img" in item else "file" for item in items)
-    return reading.Readable(text, tuple(dict.fromkeys((*media, *kinds))))
+    kinds = dict.fromkeys(media)
+    for part in article.css("section.message-attachments"):
+        for item in (part.html or "").split("<li")[1:]:
+            kinds["image" if "<img" in item else "file"] = None
+    return reading.Readable(text, tuple(kinds))
 
 
 def _moment(node: LexborNode | None) -> datetime | None:
@@ -334,12 +328,12 @@ def _template(tree: LexborHTMLParser) -> str:
     if root is None or root.attributes.get("id") != "XF":
         return ""
     stated = root.attributes.get("data-template")
-    named = (
-        name.removeprefix("template-")
-        for name in reading.classes(root)
-        if name.startswith("template-")
-    )
-    return stated or next(named, "")
+    if stated:
+        return stated
+    for name in reading.classes(root):
+        if name.startswith("template-"):
+            return name.removeprefix("template-")
+    return ""
 
 
 def _canonical(page: Page, tree: LexborHTMLParser) -> str | None:
@@ -350,12 +344,8 @@ def _canonical(page: Page, tree: LexborHTMLParser) -> str | None:
 
 
 def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str:
-    key = (
-        (tree.root.attributes.get("data-content-key") or "")
-        if tree.root is not None
-        else ""
-    )
-    stated = re.fullmatch(r"thread-(\d+)", key)
+    key = tree.root.attributes.get("data-content-key") if tree.root else None
+    stated = re.fullmatch(r"thread-(\d+)", key or "")
     found = (
         stated or _THREAD_PATH.search(canonical or "") or _THREAD_PATH.search(page.url)
     )
@@ -385,10 +375,8 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
     address_part = f"/page-{number + 1}"
     if address_part.encode() not in page.body:
         return None
-    in_posts = {
-        anchor.mem_id
-        for anchor in tree.css(f'.message-userContent a[href*="{address_part}"]')
-    }
+    written = tree.css(f'.message-userContent a[href*="{address_part}"]')
+    in_posts = {anchor.mem_id for anchor in written}
     for anchor in tree.css(f'a[href*="{address_part}"]'):
         url = link(page, anchor.attributes.get("href")) or ""
         if anchor.mem_id not in in_posts and _continues(page.url, url, number + 1):
@@ -398,14 +386,7 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
 
 def _continues(own_url: str, url: str, number: int) -> bool:
     """Whether an address is page `number` of the thread or board of another address."""
-    stated, place, own_place = (
-        _PAGE_PATH.search(url),
-        _PLACE.search(url),
-        _PLACE.search(own_url),
-    )
-    elsewhere = (
-        place is not None
-        and own_place is not None
-        and place.groups() != own_place.groups()
-    )
+    stated, place = _PAGE_PATH.search(url), _PLACE.search(url)
+    own_place = _PLACE.search(own_url)
+    elsewhere = place and own_place and place.groups() != own_place.groups()
     return stated is not None and int(stated[1]) == number and not elsewhere

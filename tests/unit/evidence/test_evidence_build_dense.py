@@ -16,7 +16,6 @@ from medlive.errors import (
     DiskFull,
     EvidenceUnavailable,
     IndexCorrupt,
-    IndexOutdated,
 )
 from medlive.evidence.build import DensePlan, Progress, build_index, plan_index, prune
 from medlive.evidence.corpora.registry import open_corpus
@@ -119,27 +118,6 @@ def test_the_index_digest_follows_encoder_kind_and_corpora(tmp_path: Path) -> No
     )
     assert again.index_digest == built["compressed"].index_digest
     assert encoder.passages == []
-
-
-@pytest.mark.parametrize("kind", ["hnsw", "ivf_flat", "ivf_sq8", "ivf_pq", "flat"])
-def test_a_dense_index_of_an_earlier_layout_is_outdated_and_its_vectors_are_used_again(
-    tmp_path: Path, kind: str
-) -> None:
-    source = open_corpus(corpus_file(tmp_path, "a", 60))
-    index, encoder = tmp_path / "index", HashingEncoder()
-    new = build_index([source], index, dense=plan(encoder))
-    manifest = json.loads((index / MANIFEST).read_text())
-    del manifest["dense"]["layout"]
-    manifest["dense"] |= {"kind": kind, "parameters": {"links": 32, "nprobe": None}}
-    (index / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(IndexOutdated) as caught:
-        read_manifest(index)
-    assert kind in caught.value.message
-    assert "medlive evidence build" in (caught.value.hint or "")
-    assert build_index([source], index, dense=plan(encoder)).index_digest == (
-        new.index_digest
-    )
-    assert len(encoder.passages) == 60, "nothing is embedded again"
 
 
 def test_vectors_of_other_encoders_stay_until_they_are_pruned(tmp_path: Path) -> None:

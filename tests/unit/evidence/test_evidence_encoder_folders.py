@@ -62,16 +62,12 @@ def test_all_that_is_needed_and_every_place_is_named_when_there_is_nothing(
         "ncbi/MedCPT-Article-Encoder",
         "ncbi/MedCPT-Cross-Encoder",
     ]
-    assert [(place.origin, place.state) for place in models[0].places] == [
-        ("configured", "absent"),
-        ("home", "absent"),
-        ("huggingface", "absent"),
-    ]
     with pytest.raises(EvidenceUnavailable) as caught:
         open_encoder("medcpt", settings=settings)
-    for place in models[0].places:
-        assert str(place.folder) in caught.value.message
-    assert str(models[0].places[0].folder) in (caught.value.hint or "")
+    assert caught.value.message == models[0].problem
+    for place in ("mine", "home/models", "hf/hub"):
+        assert str(tmp_path / place) in models[0].problem
+    assert str(tmp_path / "mine" / Role.QUERY.value) in (caught.value.hint or "")
     with pytest.raises(EvidenceUnavailable, match="MedCPT-Cross-Encoder"):
         open_reranker("medcpt", settings=settings)
 
@@ -88,17 +84,11 @@ def test_the_first_place_that_holds_something_counts(tmp_path: Path) -> None:
     assert configured.model.folder == tmp_path / "mine" / Role.QUERY.value
     assert (configured.model.dimension, at_home.model.dimension) == (16, 8)
     assert configured.model.digest != at_home.model.digest
-    assert [place.state for place in configured.places] == [
-        "complete",
-        "complete",
-        "absent",
-    ]
     # A damaged one is said to be damaged, not passed over for another model.
     (tmp_path / "mine" / Role.QUERY.value / "config.json").unlink()
     damaged = found(Role.QUERY, settings)
     assert damaged.model is None
-    assert damaged.places[0].state == "unusable"
-    assert "lacks config.json" in (damaged.places[0].problem or "")
+    assert "lacks config.json" in damaged.problem
     with pytest.raises(EvidenceUnavailable, match=r"config\.json"):
         open_encoder("medcpt", settings=settings)
 
@@ -162,12 +152,9 @@ def test_another_model_s_folder_is_refused(
     with pytest.raises(EvidenceUnavailable, match=message) as caught:
         open_folder(folder, role)
     assert str(folder) in caught.value.message
-    place = found(role, settings_of(tmp_path, models=tmp_path)).places[0]
-    assert place.state == "absent"
     folder.rename(tmp_path / role.value)
-    place = found(role, settings_of(tmp_path, models=tmp_path)).places[0]
-    assert place.state == "unusable"
-    assert message.split()[-1] in (place.problem or "")
+    model = found(role, settings_of(tmp_path, models=tmp_path))
+    assert message.split()[-1] in model.problem
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "\udcff", "[" * 100_000])
