@@ -45,6 +45,7 @@ from medlive.site.model import (
     Week,
 )
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, LedgerFault, read_ledger
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.model import SnapshotCase
@@ -186,16 +187,17 @@ def _checked(content: Content, *, allowed: bool) -> Content:
 def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot]:
     """The verified snapshots, the newest first."""
     found = []
-    folders = sorted(inputs.snapshots.glob("*/manifest.json"))
-    for manifest in folders:
+    shown = inputs.versions and set(map(folder_name, inputs.versions))
+    for manifest in sorted(inputs.snapshots.glob("*/manifest.json")):
         folder = manifest.parent
+        if shown is not None and folder.name not in shown:
+            continue
         try:
             snapshot = open_snapshot(folder)
         except MedliveError as exc:
             left_out.append((folder.name, exc.message.replace(str(folder), "it")[:300]))
             continue
-        if inputs.versions is None or snapshot.version in inputs.versions:
-            found.append(snapshot)
+        found.append(snapshot)
     found.sort(key=lambda one: one.version, reverse=True)
     return found
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import case, func, or_, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import iso_week, now
@@ -20,32 +20,6 @@ class Standing:
     source: str
     outcome: str
     n: int
-
-
-@dataclass(frozen=True, slots=True)
-class Decided:
-    """The threads of a source that were kept, held, parked or rejected for a reason in a week."""
-
-    week: str
-    source: str
-    what: str  # kept, held, parked, or why rejected
-    n: int
-
-
-async def list_decided(session: AsyncSession) -> list[Decided]:
-    """Sums of each of the last `WEEKS_COUNTED` weeks, by the week in which threads came to stand where they do."""
-    row, n = ThreadCountRow, func.sum(ThreadCountRow.n).label("n")
-    what = case((row.outcome == "rejected", row.reason), else_=row.outcome).label(
-        "what"
-    )
-    query = select(row.week, row.source, what, n).where(
-        row.week > iso_week(now() - timedelta(weeks=WEEKS_COUNTED)),
-        row.outcome.in_(("kept", "held", "parked", "rejected")),
-    )
-    found = await session.execute(
-        query.group_by(row.week, row.source, what).having(n > 0)
-    )
-    return [read(Decided, one) for one in found]
 
 
 async def list_standings(session: AsyncSession) -> list[Standing]:

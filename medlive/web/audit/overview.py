@@ -1,22 +1,19 @@
-"""What the overview shows, and its figures."""
+"""What the overview shows."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Final
 
-from medlive.charts.bars import Bar, Group, bars, columns
-from medlive.charts.drawing import Frame
 from medlive.clock import iso_week, now
 from medlive.db.accounts import Account
 from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import Spent, spending
-from medlive.db.audit.standing import Standing, list_decided, list_standings
+from medlive.db.audit.standing import Standing, list_standings
 from medlive.db.audit.views import list_views
 from medlive.db.curation.funnel import funnel
 from medlive.db.session import Session
 from medlive.db.tables.accounts import Role
 from medlive.service.status import read_health
-from medlive.web.audit.drift import find_drift
 from medlive.web.audit.pages import Link, OverviewPage
 from medlive.web.site import Site
 
@@ -38,7 +35,6 @@ async def load_overview(
     health = await read_health(site.database, site.settings)
     async with site.database.begin() as session:
         found = await list_standings(session)
-        drift, drift_from = find_drift(await list_decided(session))
         shown = {row.outcome for row in found}
         return OverviewPage(
             tables=tables,
@@ -47,8 +43,6 @@ async def load_overview(
             outcomes=[o for o in OUTCOMES if o in shown],
             by_source=_sum((s.source, s) for s in found if not s.week),
             by_week=_sum((s.week, s) for s in found if s.week),
-            drift=drift,
-            drift_from=drift_from,
             reasons=[
                 (r.stage, r.outcome, r.reason or "", r.count)
                 for r in await funnel(session)
@@ -56,35 +50,6 @@ async def load_overview(
             spent=await _spent(session),
             may_act=account.may(Role.ADMIN),
         )
-
-
-async def draw_weeks(session: Session) -> str:
-    """How many threads came to an outcome in each week, as SVG."""
-    weeks = _sum((s.week, s) for s in await list_standings(session) if s.week)
-    values = [
-        Bar(week, sum(outcomes.values())) for week, outcomes in sorted(weeks.items())
-    ]
-    return columns(
-        Frame(
-            "Threads by the week of their decision",
-            "How many came to stand where they do.",
-        ),
-        values,
-    )
-
-
-async def draw_funnel(session: Session) -> str:
-    """Where the threads ended, by stage, as SVG."""
-    stages: dict[str, list[Bar]] = {}
-    for row in await funnel(session):
-        stages.setdefault(row.stage, []).append(
-            Bar(row.reason or row.outcome, row.count)
-        )
-    groups = [Group(stage, found[:6]) for stage, found in stages.items()]
-    return bars(
-        Frame("Where threads stand", "By stage; of each the six largest reasons."),
-        groups,
-    )
 
 
 def _sum(found: Iterable[tuple[str, Standing]]) -> Mapping[str, Mapping[str, int]]:

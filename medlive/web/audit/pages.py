@@ -11,7 +11,6 @@ from medlive.db.audit.spending import Spent
 from medlive.db.audit_log import LogEntry
 from medlive.db.tables.audit import SavedViewRow
 from medlive.web.acts.actions import Actions
-from medlive.web.audit.drift import Drift
 from medlive.web.audit.marking import Change, Marked
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import Table
@@ -37,8 +36,6 @@ class OverviewPage(Page):
     outcomes: Sequence[str]
     by_source: Mapping[str, Mapping[str, int]]  # Source → outcome → threads
     by_week: Mapping[str, Mapping[str, int]]
-    drift: Sequence[Drift]
-    drift_from: str  # The week in which there may be some first; "": there is some, or nothing was decided
     reasons: Sequence[tuple[str, str, str, int]]  # Stage, outcome, reason, threads
     # Week → what was spent in it, in all and by source
     spent: Mapping[str, Sequence[Spent]]

@@ -27,13 +27,12 @@ from medlive.service.curation.inspect import (
     inspect_thread,
 )
 from medlive.web.accounts.access import require
-from medlive.web.audit.overview import draw_funnel, draw_weeks, load_overview
+from medlive.web.audit.overview import load_overview
 from medlive.web.audit.pages import GapsPage, RequestPage, Row, TablePage
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
 from medlive.web.audit.window import Place
-from medlive.web.downloads.files import FIGURE_POLICY
 from medlive.web.pages import local_path, render
 from medlive.web.site import Room, Section, Site, site_of
 
@@ -53,22 +52,12 @@ _LINKS: Final = [
     *((table.title, f"/audit/{name}") for name, table in TABLES.items()),
     ("Gaps", "/audit/gaps"),
 ]
-_FIGURES: Final = {"weeks": draw_weeks, "funnel": draw_funnel}
 
 
 @router.get("")
 async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
     """How the threads fared, what runs next, what it costs, and what needs a person."""
     return render(request, await load_overview(site, account, _LINKS))
-
-
-@router.get("/figures/{name}.svg")
-async def figure(site: SiteOf, name: Literal["weeks", "funnel"]) -> Response:
-    """A figure of the overview."""
-    async with site.database.begin() as session:
-        drawn = await _FIGURES[name](session)
-    headers = {"Content-Security-Policy": FIGURE_POLICY, "Cache-Control": "no-store"}
-    return Response(drawn, media_type="image/svg+xml", headers=headers)
 
 
 @router.post("/views")

@@ -1,6 +1,5 @@
 """The JSON API of the downloads; FastAPI describes it at /api/openapi.json."""
 
-import asyncio
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from typing import Annotated, Final
@@ -15,7 +14,6 @@ from medlive.snapshot.errata import Erratum
 from medlive.snapshot.manifest import Counts
 from medlive.web.downloads.catalog import ShownSnapshot, load_public_errata, totals_of
 from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
-from medlive.web.downloads.leaderboard import Leaderboard, load_leaderboard
 
 _MISSING: Final[dict[int | str, dict[str, object]]] = {
     404: {"description": "The site shows no such snapshot."}
@@ -185,12 +183,6 @@ async def list_errata(
     """What was withdrawn after it was frozen, of one snapshot or of all."""
     errata = await load_public_errata(site, catalog)
     return list(errata.entries if version is None else errata.affecting(version))
-
-
-@router.get("/leaderboard")
-async def get_leaderboard(site: TheSite) -> Leaderboard:
-    """The rankings of verified bundles."""
-    return await asyncio.to_thread(load_leaderboard, site.settings.home)
 
 
 @router.get("/downloads")

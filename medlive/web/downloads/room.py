@@ -27,7 +27,6 @@ from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.web.downloads import api, public_site
 from medlive.web.downloads.card import card_html
 from medlive.web.downloads.catalog import (
-    Catalog,
     ShownSnapshot,
     errata_name,
     load_public_errata,
@@ -35,13 +34,11 @@ from medlive.web.downloads.catalog import (
 )
 from medlive.web.downloads.files import DAMAGED, send_file
 from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
-from medlive.web.downloads.leaderboard import load_leaderboard
 from medlive.web.downloads.pages import (
     ApiPage,
     DiffPage,
     ErrataPage,
     IndexPage,
-    LeaderboardPage,
     SnapshotPage,
 )
 from medlive.web.pages import render
@@ -147,11 +144,9 @@ async def diff(
 
 
 @router.api_route("/leaderboard", methods=_READ)
-async def leaderboard(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
-    """The rankings of verified bundles, and the reports."""
-    found = await asyncio.to_thread(load_leaderboard, site.settings.home)
-    reports, _ = await _reports(site, catalog)
-    return render(request, LeaderboardPage(found.rankings, reports))
+async def leaderboard() -> Response:
+    """The public site's, which was at this address."""
+    return RedirectResponse("/leaderboard.html", 308)
 
 
 @router.api_route("/report/{version}/{name:path}", methods=_READ)
@@ -174,21 +169,6 @@ async def report_file(
     )
 
 
-async def _reports(site: Site, catalog: Catalog) -> tuple[list[str], frozenset[str]]:
-    """The versions whose reports are shown, and those on which none may be now."""
-    async with site.database.begin() as session:
-        withheld = await blind_versions(session)
-    shown = []
-    for snapshot in catalog.given_out:
-        if snapshot.version not in withheld and _has_report(site, snapshot.version):
-            shown.append(snapshot.version)
-    return shown, withheld
-
-
-def _has_report(site: Site, version: str) -> bool:
-    return (report_path(site.settings, version) / "index.html").is_file()
-
-
 @router.api_route("/medlive-{version}", methods=_READ)
 async def without_slash(version: str, catalog: TheCatalog) -> Response:
     """The card's relative links need the slash."""
@@ -208,8 +188,10 @@ async def snapshot(
             for e in await list_evaluations(session)
             if e.snapshot_version == shown.version
         ]
+        withheld = shown.version in await blind_versions(session)
     parent = shown.release.manifest.parent
-    reports, withheld = await _reports(site, catalog)
+    report = report_path(site.settings, shown.version) / "index.html"
+    reported = not shown.withdrawn and report.is_file()
     card = await asyncio.to_thread(_read_card, shown)
     page = SnapshotPage(
         shown=shown,
@@ -222,8 +204,8 @@ async def snapshot(
         downloads=totals_of(totals, shown.version),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
-        has_report=shown.version in reports,
-        report_withheld=shown.version in withheld and _has_report(site, shown.version),
+        has_report=reported and not withheld,
+        report_withheld=reported and withheld,
         card=card_html(card),
     )
     return render(request, page)
@@ -289,7 +271,7 @@ DOWNLOADS: Final = Room(
         Section("Snapshots", "/snapshots"),
         Section("Differences", "/diff"),
         Section("Errata", "/errata"),
-        Section("Leaderboard", "/leaderboard"),
+        Section("Leaderboard", "/leaderboard.html"),
         Section("API", "/api"),
     ),
 )
