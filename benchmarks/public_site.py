@@ -29,7 +29,7 @@ from medlive.site.build import write_site
 from medlive.site.model import Content, Week
 from medlive.site.pages import site_files
 from medlive.site.read import board_of
-from medlive.snapshot.manifest import WeekCost
+from medlive.snapshot.manifest import Counts, FileEntry, Manifest, WeekCost
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 if TYPE_CHECKING:
@@ -174,27 +174,27 @@ def made_weeks(cases: list[SnapshotCase], weeks: int) -> list[Week]:
         day = START + timedelta(days=7 * number)
         year, week, _ = day.isocalendar()
         version = f"{year}.W{week:02d}"
-        added = sum(case.first_release == version for case in cases)
         known = [case for case in cases if case.first_release <= version]
-        found.append(
-            Week(
-                version=version,
-                created=day.isoformat(),
-                cases=len(known),
-                criteria=sum(len(case.criteria) for case in known),
-                added=added,
-                revised=number % 3,
-                withdrawn=number % 2,
-                held_back=number % 5,
-                cost=made_cost(number),
-                publishable=True,
-                why_not=(),
-                signed=True,
-                digest="sha256:" + "0" * 64,
-                release=None,
-                files=(("data/cases.jsonl", 1_000_000, "0" * 64),),
-            )
+        counts = Counts.model_construct(
+            cases=len(known), criteria=sum(len(case.criteria) for case in known)
         )
+        # What the pages show of a manifest, and no more.
+        manifest = Manifest.model_construct(
+            version=version,
+            created_at=datetime(day.year, day.month, day.day, tzinfo=UTC),
+            publishable=True,
+            signing=None,
+            cost=made_cost(number),
+            counts=counts,
+            files={"data/cases.jsonl": FileEntry(size=1_000_000, sha256="0" * 64)},
+        )
+        changed = {
+            "added": sum(case.first_release == version for case in cases),
+            "revised": number % 3,
+            "withdrawn": number % 2,
+            "held": number % 5,
+        }
+        found.append(Week(manifest, "sha256:" + "0" * 64, changed))
     return found[::-1]
 
 
