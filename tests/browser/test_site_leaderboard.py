@@ -197,7 +197,7 @@ def test_ranks_come_from_cases_after_every_cutoff_shown(
         page.goto(f"{url}/leaderboard.html")
         cells = shown(page)
         board = made_board(site.runs, registry)
-        written = {m.name: [str(m.group)] for m in board.models if m.group}
+        written = {m.name: [str(m.standing.group)] for m in board.models if m.standing}
         assert written == wanted
         assert {n: c[3:4] for n, c in cells.items() if c[3] != "–"} == wanted
         assert cells["model-3"][3] == "–"

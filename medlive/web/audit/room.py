@@ -5,11 +5,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from medlive.bounds import GAPS_SHOWN
-from medlive.db.accounts import Account
 from medlive.db.audit.listing import load_listing, stream_rows
 from medlive.db.audit.views import forget_view, list_views, save_view
 from medlive.db.curation.parking import count_parked, list_parked
@@ -26,7 +25,7 @@ from medlive.service.curation.inspect import (
     inspect_case,
     inspect_thread,
 )
-from medlive.web.accounts.access import require
+from medlive.web.accounts.access import Viewer, require
 from medlive.web.audit.overview import load_overview
 from medlive.web.audit.pages import GapsPage, RequestPage, Row, TablePage
 from medlive.web.audit.state import State
@@ -34,7 +33,7 @@ from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
 from medlive.web.audit.window import Place
 from medlive.web.pages import local_path, render
-from medlive.web.site import Room, Section, Site, site_of
+from medlive.web.site import Room, Section, SiteOf, Text
 
 router: Final = APIRouter(
     prefix="/audit",
@@ -42,9 +41,6 @@ router: Final = APIRouter(
     dependencies=[Depends(require(Role.VIEWER))],
 )
 AUDIT: Final = Room("audit", False, router, (Section("Audit", "/audit"),))
-SiteOf = Annotated[Site, Depends(site_of)]
-Viewer = Annotated[Account, Depends(require(Role.VIEWER))]
-Text = Annotated[str, Form()]
 PlaceOf = Annotated[Place, Depends()]
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""

@@ -33,7 +33,7 @@ from medlive.web.downloads.catalog import (
     totals_of,
 )
 from medlive.web.downloads.files import DAMAGED, send_file
-from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
+from medlive.web.downloads.find import TheCatalog, find_diff, find_shown
 from medlive.web.downloads.pages import (
     ApiPage,
     DiffPage,
@@ -43,7 +43,7 @@ from medlive.web.downloads.pages import (
 )
 from medlive.web.pages import render
 from medlive.web.requests import site_address
-from medlive.web.site import Room, Section, Site
+from medlive.web.site import Room, Section, Site, SiteOf
 
 _REPORT_POLICY: Final = (
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
@@ -60,7 +60,7 @@ _READ: Final = ["GET", "HEAD"]
 
 
 @router.api_route("/snapshots", methods=_READ)
-async def index(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
     today = now().date()
     async with site.database.begin() as session:
@@ -99,7 +99,7 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
 @router.api_route(f"/{LATEST}", methods=_READ)
 @router.api_route(f"/{FEED}", methods=_READ)
 @router.api_route(f"/{PUBLIC_KEY}", methods=_READ)
-async def made_file(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
     name, releases = request.url.path.removeprefix("/"), catalog.releases
     place = Place(None, site.settings.publish.authority)
@@ -120,14 +120,14 @@ async def made_file(request: Request, site: TheSite, catalog: TheCatalog) -> Res
 
 @router.api_route(f"/{ERRATA}", methods=_READ)
 @router.api_route(f"/{ERRATA_SIGNATURE}", methods=_READ)
-async def errata_file(request: Request, site: TheSite) -> Response:
+async def errata_file(request: Request, site: SiteOf) -> Response:
     """The errata of what is given out, or their signature, as they lie beside the snapshots."""
     name = request.url.path.removeprefix("/").replace(ERRATA, errata_name(site))
     return await send_file(request, site.snapshots, name, cache_control=MUTABLE)
 
 
 @router.api_route("/errata", methods=_READ)
-async def errata(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+async def errata(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """What was withdrawn after it was frozen, newest first."""
     found = await load_public_errata(site, catalog)
     return render(request, ErrataPage(found.entries[::-1]))
@@ -151,7 +151,7 @@ async def leaderboard() -> Response:
 
 @router.api_route("/report/{version}/{name:path}", methods=_READ)
 async def report_file(
-    request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog
+    request: Request, version: str, name: str, site: SiteOf, catalog: TheCatalog
 ) -> Response:
     """A file of the report on a snapshot, as `medlive eval report` wrote it under MEDLIVE_HOME.
 
@@ -177,7 +177,7 @@ async def without_slash(version: str, catalog: TheCatalog) -> Response:
 
 @router.api_route("/medlive-{version}/", methods=_READ)
 async def snapshot(
-    request: Request, version: str, site: TheSite, catalog: TheCatalog
+    request: Request, version: str, site: SiteOf, catalog: TheCatalog
 ) -> Response:
     """One snapshot."""
     shown = find_shown(catalog, version)
@@ -224,7 +224,7 @@ def _read_card(shown: ShownSnapshot) -> str:
 
 @router.api_route("/medlive-{version}/{name:path}", methods=_READ)
 async def snapshot_file(
-    request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog
+    request: Request, version: str, name: str, site: SiteOf, catalog: TheCatalog
 ) -> Response:
     """A file of a snapshot, with the digest that was frozen."""
     shown = find_shown(catalog, version)

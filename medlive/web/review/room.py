@@ -5,9 +5,9 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from medlive.bounds import HELD_SHOWN
@@ -20,9 +20,9 @@ from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
 from medlive.errors import MedliveError, UsageError
-from medlive.web.accounts.access import require
+from medlive.web.accounts.access import Admin, Reviewer
 from medlive.web.pages import Page, local_path, render
-from medlive.web.site import Room, Section, Site, site_of
+from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 if TYPE_CHECKING:
     from medlive.service.studies import (
@@ -34,10 +34,6 @@ REVIEW: Final = Room(
     "review", False, router, (Section("Review", "/review", Role.REVIEWER),)
 )
 
-SiteOf = Annotated[Site, Depends(site_of)]
-Reviewer = Annotated[Account, Depends(require(Role.REVIEWER))]
-Admin = Annotated[Account, Depends(require(Role.ADMIN))]
-Text = Annotated[str, Form()]
 
 SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "narrative_and_query": (
