@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.metrics import CaseScore
@@ -73,9 +74,14 @@ class BoardEntry:
     notes: tuple[str, ...]
 
     @property
+    def entered(self) -> list[ModelEntry]:
+        """The models in the order in which their bundles were given."""
+        return sorted(self.models, key=lambda one: self.table.labels.index(one.name))
+
+    @property
     def not_publishable(self) -> tuple[str, ...]:
         """Reasons; empty where it may be published."""
-        return tuple(objection.why for objection in self.table.overridden)
+        return tuple(map(attrgetter("why"), self.table.overridden))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
+from operator import attrgetter
 from typing import Final, NamedTuple
 from urllib.parse import quote
 
@@ -112,11 +113,16 @@ class _Site:
                     board=board,
                     model=model,
                 )
+        asked = {}
+        for board in self.content.boards:
+            for scored in board.cases:
+                criteria = {c.id: c.criterion for c in scored.criteria}
+                asked[board.slug, scored.case_id] = criteria
         for case in self.content.cases.values():
             results = []
             for board in self.content.boards:
-                if rows := _rows(board, case):
-                    results.append((board, rows))
+                if own := asked.get((board.slug, case.case_id)):
+                    results.append((board, _rows(board, case, own)))
             yield self._page(
                 case_page(case),
                 "case.html",
@@ -139,19 +145,19 @@ class _Site:
         return SiteFile(name, text.encode("utf-8"))
 
 
-def _rows(board: BoardEntry, case: SnapshotCase) -> list[tuple[ModelEntry, list[Mark]]]:
-    """How each model did on the case's criteria; no mark where it did not answer."""
-    asked = {}
-    for scored in board.cases:
-        if scored.case_id == case.case_id:
-            asked = {c.id: c.criterion for c in scored.criteria}
+def _rows(
+    board: BoardEntry, case: SnapshotCase, asked: Mapping[str, str]
+) -> list[tuple[ModelEntry, list[Mark]]]:
+    """How each model did on the case's criteria; no mark where it did not answer.
+
+    `asked` are the criteria of the board's run: id → text.
+    """
     rows = []
     for model in board.models:
-        met = model.verdicts.get(case.case_id)
-        if met is None:
-            continue
-        answered = case.case_id in model.answered
-        marks = [_mark(c, asked, met) for c in case.criteria] if answered else []
+        marks = []
+        if case.case_id in model.answered:
+            met = model.verdicts.get(case.case_id, {})
+            marks = [_mark(c, asked, met) for c in case.criteria]
         rows.append((model, marks))
     return rows
 
@@ -186,7 +192,7 @@ def case_page(case: SnapshotCase) -> str:
 def _choices(cases: Mapping[str, SnapshotCase]) -> list[tuple[str, list[str]]]:
     choices = []
     for kind in FILTERS:
-        values = {str(getattr(case, kind)) for case in cases.values()}
+        values = set(map(attrgetter(kind), cases.values()))
         choices.append((kind, sorted(values)))
     return choices
 
@@ -194,12 +200,10 @@ def _choices(cases: Mapping[str, SnapshotCase]) -> list[tuple[str, list[str]]]:
 def _search_index(content: Content) -> bytes:
     entries = []
     for case in content.cases.values():
-        criteria = " ".join(c.criterion for c in case.criteria)
-        text = " ".join(
-            (case.case_id, case.query, case.narrative, case.advice, criteria)
-        )
-        fields = {kind: str(getattr(case, kind)) for kind in FILTERS}
-        entries.append({"id": case.case_id, "text": text, **fields})
+        texts = [case.case_id, case.query, case.narrative, case.advice]
+        texts += map(attrgetter("criterion"), case.criteria)
+        entry = {kind: getattr(case, kind) for kind in FILTERS}
+        entries.append(entry | {"id": case.case_id, "text": " ".join(texts)})
     return canonical_json(entries).encode("utf-8")
 
 

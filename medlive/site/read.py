@@ -4,11 +4,12 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from medlive.digest import digest_bytes
-from medlive.errors import CheckFailed, EvidenceUnavailable, MedliveError
+from medlive.errors import BadInput, CheckFailed, EvidenceUnavailable, MedliveError
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.bundles.files import BUNDLE, read_bundle
 from medlive.evaluation.bundles.leaderboard import (
@@ -102,12 +103,11 @@ def read_content(inputs: Inputs) -> Content:
     left_out += [(report.path.name, why) for report, why in board.unranked]
     boards = []
     for place, ranking in enumerate(board.rankings, start=1):
-        boards.append(_board(ranking, inputs, f"board-{place}"))
-    if inputs.leave_out_not_publishable:
-        for one in boards:
-            if one.not_publishable:
-                left_out.append((one.title, "; ".join(one.not_publishable)))
-        boards = [one for one in boards if not one.not_publishable]
+        entry = _board(ranking, inputs, f"board-{place}")
+        if inputs.leave_out_not_publishable and entry.not_publishable:
+            left_out.append((entry.title, "; ".join(entry.not_publishable)))
+        else:
+            boards.append(entry)
     cases = _cases(snapshots, errata)
     content = Content(
         weeks=[_week(inputs.snapshots, one) for one in snapshots],
@@ -129,9 +129,14 @@ def _passages(
     try:
         return read_passages(index, cases, snapshots) if index else {}
     except EvidenceUnavailable as exc:
-        why = exc.message.replace(str(index), "it")[:300]
-        left_out.append(("titles of passages", why))
+        assert index is not None
+        left_out.append(("titles of passages", _why(exc, index)))
         return {}
+
+
+def _why(error: MedliveError, path: Path) -> str:
+    """What to say of a file that is not shown, without its place on this machine."""
+    return error.message.replace(str(path), "it")[:300]
 
 
 def _board(ranking: Ranking, inputs: Inputs, slug: str) -> BoardEntry:
@@ -183,7 +188,7 @@ def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot
         try:
             snapshot = open_snapshot(folder)
         except MedliveError as exc:
-            left_out.append((folder.name, exc.message.replace(str(folder), "it")[:300]))
+            left_out.append((folder.name, _why(exc, folder)))
             continue
         found.append(snapshot)
     found.sort(key=lambda one: one.version, reverse=True)
@@ -206,12 +211,8 @@ def _reports(
             continue
         try:
             version = _snapshot_of(path)
-            if not version:
-                left_out.append((path.name, "it cannot be read as a bundle"))
-                continue
             if version not in by_version:
-                left_out.append((path.name, f"its snapshot {version} is not here"))
-                continue
+                raise BadInput(f"its snapshot {version} is not here")
             if version not in sets:
                 sets[version] = from_snapshot(by_version[version])
             report = verify_bundle(
@@ -220,30 +221,28 @@ def _reports(
                 snapshot=sets[version],
                 errata_file=errata_file,
             )
-        except MedliveError as exc:
-            left_out.append((path.name, exc.message.replace(str(path), "it")[:300]))
-            continue
-        if _all_withdrawn(report):
-            left_out.append((path.name, "every case of its snapshot was withdrawn"))
-        else:
+            if _all_withdrawn(report):
+                raise BadInput("every case of its snapshot was withdrawn")
             reports.append(report)
+        except MedliveError as exc:
+            left_out.append((path.name, _why(exc, path)))
     return reports
 
 
 def _snapshot_of(bundle: Path) -> str:
-    """The snapshot's version that a bundle names; "" where it names none."""
+    """The snapshot's version that a bundle names. Raises BadInput."""
     files, _ = read_bundle(bundle)
     try:
         return str(json.loads(files[BUNDLE])["cases"]["name"])
-    except (KeyError, TypeError, ValueError):
-        return ""
+    except (KeyError, TypeError, ValueError) as exc:
+        raise BadInput("it cannot be read as a bundle") from exc
 
 
 def _all_withdrawn(report: BundleReport) -> bool:
     if report.run is None or report.withdrawn is None:
         return False
     gone = {*report.withdrawn.cases, *report.withdrawn.emptied}
-    return all(case.case_id in gone for case in report.run.run.cases)
+    return gone.issuperset(map(attrgetter("case_id"), report.run.run.cases))
 
 
 def _week(root: Path, snapshot: Snapshot) -> Week:
@@ -254,7 +253,8 @@ def _week(root: Path, snapshot: Snapshot) -> Week:
         # What a damaged one does not say is shown as unknown.
         with suppress(LedgerFault, OSError):
             _, sections = read_ledger(snapshot.path, ledger)
-            changed |= {name: len(entries) for name, entries in sections.items()}
+            for name, entries in sections.items():
+                changed[name] = len(entries)
     release = read_release(FolderTarget(root), snapshot.version, sums)
     return Week(snapshot.manifest, snapshot.digest, changed, release)
 
@@ -262,8 +262,12 @@ def _week(root: Path, snapshot: Snapshot) -> Week:
 def _cases(snapshots: Iterable[Snapshot], errata: Errata) -> dict[str, SnapshotCase]:
     """The latest revision of each case that was not withdrawn, without withdrawn criteria."""
     cases: dict[str, SnapshotCase] = {}
-    gone = {e.case_id for e in errata.standing if e.criterion_id is None}
-    criteria = {e.criterion_id for e in errata.standing if e.criterion_id is not None}
+    gone, criteria = set(), set()
+    for erratum in errata.standing:
+        if erratum.criterion_id is None:
+            gone.add(erratum.case_id)
+        else:
+            criteria.add(erratum.criterion_id)
     for snapshot in snapshots:
         for case in snapshot:
             if case.case_id in gone or case.case_id in cases:
@@ -301,7 +305,7 @@ def board_of(
     title = f"{info.cases.name} · graded by {by} · {info.template.name}"
     if info.evidence is not None:
         title += f" · {info.evidence.top_k} snippets a question"
-    overridden = (objection.why for objection in table.overridden)
+    overridden = map(attrgetter("why"), table.overridden)
     return BoardEntry(
         slug=slug,
         title=title,
@@ -321,7 +325,7 @@ def _models(table: ScoreTable, trust: Mapping[str, str]) -> tuple[ModelEntry, ..
         run = model.run
         worst = [case for case in model.cases if case.score is not None]
         worst.sort(key=lambda one: (one.score, one.case.case_id))
-        answered = [a.case_id for a in run.answers.values() if a.gradable]
+        answered = {a.case_id for a in run.answers.values() if a.gradable}
         entry = ModelEntry(
             slug=f"m{place}",
             score=model,
