@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from medlive.curation.chain import RERUNS
@@ -13,6 +13,7 @@ from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.errors import DatabaseForbidden, UsageError
 from medlive.snapshot.errata import WithdrawalKind
+from medlive.web.pages import TEMPLATES
 from medlive.web.site import Site
 
 LABELS: Final[Mapping[Act, str]] = {
@@ -28,6 +29,11 @@ LABELS: Final[Mapping[Act, str]] = {
 KINDS: Final = tuple(
     kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN
 )
+TEMPLATES.globals |= {
+    "act_labels": LABELS,
+    "withdrawal_kinds": KINDS,
+    "stages_again": RERUNS,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +48,6 @@ class Actions:
     again: bool = False  # Whether it can be curated again
     revision: int | None = None  # Of a case as it is shown
     back: str = ""  # Where an act leads to; "": the subject's own page
-    labels: Mapping[Act, str] = field(default_factory=lambda: LABELS)
-    kinds: tuple[str, ...] = KINDS
-    stages: tuple[str, ...] = tuple(RERUNS)
 
 
 def case_actions(

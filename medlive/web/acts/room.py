@@ -1,7 +1,7 @@
 """The routes of acts: a case's own page with the form to edit it, one address for every act, the log."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Request
@@ -28,7 +28,7 @@ from medlive.rubric.model import (
 )
 from medlive.web.accounts.access import Admin, Viewer
 from medlive.web.acts.actions import Actions, Asked, case_actions, perform
-from medlive.web.pages import Page, local_path, render
+from medlive.web.pages import TEMPLATES, Page, local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 router: Final = APIRouter(prefix="/acts", include_in_schema=False)
@@ -58,14 +58,11 @@ _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What the selects of the form to edit a case offer."""
-
-    axes: tuple[str, ...] = tuple(Axis)
-    origins: tuple[str, ...] = tuple(Origin)
-    # Field of the case → its values
-    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _KINDS)
+TEMPLATES.globals |= {
+    "axis_choices": tuple(Axis),
+    "origin_choices": tuple(Origin),
+    "kind_choices": _KINDS,
+}
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,6 @@ class CasePage(Page):
     criteria: tuple[Mapping[str, Any], ...]
     actions: Actions
     entries: tuple[LogEntry, ...]
-    choices: Choices = Choices()
     reason: str = ""
     error: str | None = None
 

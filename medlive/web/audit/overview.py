@@ -43,10 +43,7 @@ async def load_overview(
             outcomes=[o for o in OUTCOMES if o in shown],
             by_source=_sum((s.source, s) for s in found if not s.week),
             by_week=_sum((s.week, s) for s in found if s.week),
-            reasons=[
-                (r.stage, r.outcome, r.reason or "", r.count)
-                for r in await funnel(session)
-            ],
+            reasons=await funnel(session),
             spent=await _spent(session),
             may_act=account.may(Role.ADMIN),
         )
@@ -62,11 +59,11 @@ def _sum(found: Iterable[tuple[str, Standing]]) -> Mapping[str, Mapping[str, int
 
 async def _spent(session: Session) -> dict[str, list[Spent]]:
     """What this week and the last one cost, in all and by source."""
-    found = {}
+    found: dict[str, list[Spent]] = {}
     for back in (0, 1):
         week = iso_week(now() - timedelta(weeks=back))
-        rows = await spending(session, *week_bounds(week))
-        found[week] = [
-            row for row in rows if row.by in ("all", "source") and row.replies
-        ]
+        found[week] = []
+        for row in await spending(session, *week_bounds(week)):
+            if row.by in ("all", "source") and row.replies:
+                found[week].append(row)
     return found

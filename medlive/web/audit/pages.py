@@ -9,6 +9,7 @@ from medlive.db.audit.details import Membership, StoredReply
 from medlive.db.audit.listing import Counts
 from medlive.db.audit.spending import Spent
 from medlive.db.audit_log import LogEntry
+from medlive.db.curation.funnel import FunnelRow
 from medlive.db.tables.audit import SavedViewRow
 from medlive.web.acts.actions import Actions
 from medlive.web.audit.marking import Change, Marked
@@ -36,7 +37,7 @@ class OverviewPage(Page):
     outcomes: Sequence[str]
     by_source: Mapping[str, Mapping[str, int]]  # Source → outcome → threads
     by_week: Mapping[str, Mapping[str, int]]
-    reasons: Sequence[tuple[str, str, str, int]]  # Stage, outcome, reason, threads
+    reasons: Sequence[FunnelRow]
     # Week → what was spent in it, in all and by source
     spent: Mapping[str, Sequence[Spent]]
     may_act: bool

@@ -42,7 +42,15 @@ from medlive.web.site import site_of
 
 PATIENCE_S: Final = 2.0
 """Seconds that a page waits for results to be read; the next one shows what was read meanwhile."""
-_TEXTS = ("narrative", "query", "advice")
+_FIELDS: Final = (
+    "narrative",
+    "query",
+    "advice",
+    "theme",
+    "specialty",
+    "difficulty",
+    "dialogue_register",
+)
 _Record = Mapping[str, Any]
 _NO_CURATION: Final[_Record] = {"elements": (), "claims": (), "calls": (), "checks": ()}
 
@@ -74,7 +82,13 @@ async def load_thread_page(
     state = _state(QueryParams(request.url.query))
     before, after = await _neighbours(session, state)
     subject = _subject(request, account, found, of_case=of_case)
-    history = await _history(request, session, account, found["case"])
+    revisions: Sequence[CaseRevision] = ()
+    memberships: Sequence[Membership] = ()
+    results = ModelResults()
+    if (case := found["case"]) is not None:
+        revisions = await list_revisions(session, case["case_id"])
+        memberships = await list_memberships(session, case["case_id"])
+        results = await _results(request, session, account, case["case_id"])
     return ThreadPage(
         found=found,
         language=_language(found["thread"]["title"]),
@@ -89,9 +103,9 @@ async def load_thread_page(
         loose=[c for rest in criteria.values() for c in rest],
         calls=await _calls(session, curation["calls"]),
         decision_links=_decision_links(request, found["decisions"]),
-        revisions=history.steps,
-        memberships=history.memberships,
-        results=history.results,
+        revisions=await asyncio.to_thread(_steps, revisions),
+        memberships=memberships,
+        results=results,
         entries=await list_entries(session, subject=subject.name),
         actions=subject.actions,
         before=before,
@@ -159,29 +173,6 @@ def _subject(
     return _Subject(f"thread:{source}/{thread_id}", actions)
 
 
-class _History(NamedTuple):
-    """What became of a case."""
-
-    steps: list[RevisionStep]
-    memberships: Sequence[Membership]
-    results: ModelResults
-
-
-async def _history(
-    request: Request, session: Session, account: Account, case: _Record | None
-) -> _History:
-    """A case's revisions, releases and results; empty without a case."""
-    if case is None:
-        return _History([], [], ModelResults())
-    case_id = case["case_id"]
-    revisions = await list_revisions(session, case_id)
-    return _History(
-        steps=await asyncio.to_thread(_steps, revisions),
-        memberships=await list_memberships(session, case_id),
-        results=await _results(request, session, account, case_id),
-    )
-
-
 async def _results(
     request: Request, session: Session, account: Account, case_id: str
 ) -> ModelResults:
@@ -236,23 +227,21 @@ async def _neighbours(
 
 
 def row_links(
-    state: State, rows: Sequence[Any], keys: Sequence[str]
+    state: State, rows: Sequence[object], keys: Sequence[str]
 ) -> list[Link | None]:
     """Each row's own page, which knows the list that led to it; None: it has none."""
     table, query = TABLES[state.table], state.query(**{TABLE: state.table})
-
-    def link(row: Any, key: str) -> Link | None:
-        if (path := table.link(row)) is None:
-            return None
-        text = str(getattr(row, table.columns[0]) or "–")
-        if not path.startswith(("/audit/threads/", "/audit/cases/")):
-            return text, path
-        path, _, fragment = path.partition("#")
-        return text, f"{path}?{query}&at={quote_plus(key)}" + (
-            f"#{fragment}" if fragment else ""
-        )
-
-    return [link(*one) for one in zip(rows, keys, strict=True)]
+    links: list[Link | None] = []
+    for row, key in zip(rows, keys, strict=True):
+        path = table.link(row)
+        if path is None:
+            links.append(None)
+            continue
+        if path.startswith(("/audit/threads/", "/audit/cases/")):
+            path, mark, fragment = path.partition("#")
+            path += f"?{query}&at={quote_plus(key)}{mark}{fragment}"
+        links.append((str(getattr(row, table.columns[0]) or "–"), path))
+    return links
 
 
 def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
@@ -264,19 +253,17 @@ def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
 
 def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:
     """What each revision changed in the one before, the newest first."""
-    return [_step(*pair) for pair in pairwise(revisions)][::-1]
-
-
-def _step(old: CaseRevision, new: CaseRevision) -> RevisionStep:
-    """What the newer of two revisions changed."""
-    names = (*_TEXTS, "theme", "specialty", "difficulty", "dialogue_register")
-    texts = {name: (str(getattr(old, name)), str(getattr(new, name))) for name in names}
-    return RevisionStep(
-        new.revision,
-        new.created_at,
-        {name: compare(*pair) for name, pair in texts.items() if pair[0] != pair[1]},
-        _changed_criteria(old, new),
-    )
+    steps: list[RevisionStep] = []
+    for old, new in pairwise(revisions):
+        fields = {}
+        for name in _FIELDS:
+            before, after = str(getattr(old, name)), str(getattr(new, name))
+            if before != after:
+                fields[name] = compare(before, after)
+        criteria = _changed_criteria(old, new)
+        step = RevisionStep(new.revision, new.created_at, fields, criteria)
+        steps.insert(0, step)
+    return steps
 
 
 def _criterion_text(c: Criterion) -> str:
@@ -287,9 +274,11 @@ def _criterion_text(c: Criterion) -> str:
 def _changed_criteria(
     old: CaseRevision, new: CaseRevision
 ) -> dict[str, Sequence[Change]]:
-    before, after = (
-        {c.id: _criterion_text(c) for c in one.criteria} for one in (old, new)
-    )
-    ids = [*before, *(i for i in after if i not in before)]
-    changed = [i for i in ids if before.get(i) != after.get(i)]
-    return {i: compare(before.get(i, ""), after.get(i, "")) for i in changed}
+    before = {c.id: _criterion_text(c) for c in old.criteria}
+    after = {c.id: _criterion_text(c) for c in new.criteria}
+    changed: dict[str, Sequence[Change]] = {}
+    for name in before | after:
+        texts = before.get(name, ""), after.get(name, "")
+        if texts[0] != texts[1]:
+            changed[name] = compare(*texts)
+    return changed
