@@ -34,6 +34,7 @@ _PARTIAL: Final = ".publish-partial"
 _LOCK: Final = ".publish.lock"
 
 _TYPES: Final = {
+    ".bin": "application/octet-stream",
     ".html": "text/html; charset=utf-8",
     ".json": "application/json",
     ".jsonl": "application/x-ndjson",

@@ -1,40 +1,37 @@
 """What the browser scores: a board's cases as JSON, and its verdicts at two bits a criterion."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 import numpy as np
 
 from medlive.digest import canonical_json
-from medlive.site.model import BoardCase, BoardEntry, ModelEntry
+from medlive.evaluation.cases.selection import day_of
+from medlive.evaluation.model import ADVICE, EvaluationCase
+from medlive.site.model import BoardEntry, ModelEntry
 
 NOT_MET, MET, UNGRADED, UNANSWERED = range(4)
 FILTERS: Final = ("language", "specialty", "theme", "difficulty")
-_VALUE_OF: Final[dict[str, Callable[[BoardCase], str | None]]] = {
-    "language": lambda case: case.language,
-    "specialty": lambda case: case.specialty,
-    "theme": lambda case: case.theme,
-    "difficulty": lambda case: case.difficulty,
-}
 
 
 def board_json(board: BoardEntry) -> bytes:
     """The board's description: models, cases and the generator's start, without the verdicts."""
-    cases: dict[str, Any] = {"days": [case.day for case in board.cases]}
-    values: dict[str, list[str]] = {}
+    cases: dict[str, object] = {"days": list(map(day_of, board.cases))}
+    values = {}
     for kind in FILTERS:
-        of_cases = [_VALUE_OF[kind](case) for case in board.cases]
-        values[kind] = sorted({value for value in of_cases if value is not None})
+        of_cases = list(map(attrgetter(kind), board.cases))
+        values[kind] = sorted(filter(None, set(of_cases)))
         places = {value: place for place, value in enumerate(values[kind])}
-        cases[kind] = [places.get(value or "", -1) for value in of_cases]
+        cases[kind] = [places.get(value, -1) for value in of_cases]
     cases["clusters"] = _clusters(board.cases)
     return canonical_json(
         {
             "title": board.title,
             "verdicts": f"{board.slug}.bin",
-            "draws": board.draws,
-            "seed": board.seed,
-            "start": generator_start(board.seed),
+            "draws": board.table.draws,
+            "seed": board.table.seed,
+            "start": generator_start(board.table.seed),
             "models": _models(board),
             "cases": cases,
             "values": values,
@@ -43,32 +40,33 @@ def board_json(board: BoardEntry) -> bytes:
     ).encode("utf-8")
 
 
-def _models(board: BoardEntry) -> list[dict[str, Any]]:
+def _models(board: BoardEntry) -> list[dict[str, object]]:
     """The models in the order in which they were entered."""
-    by_name = {model.name: model for model in board.models}
-    models = []
-    for name in board.entered:
-        model = by_name[name]
+    models: list[dict[str, object]] = []
+    for model in board.entered:
         page = f"models/{board.slug}-{model.slug}.html"
-        models.append({"name": name, "cutoff": model.cutoff, "page": page})
+        models.append({"name": model.name, "cutoff": model.cutoff, "page": page})
     return models
 
 
-def _criteria(cases: Sequence[BoardCase]) -> dict[str, Any]:
+def _criteria(cases: Sequence[EvaluationCase]) -> dict[str, object]:
     """All criteria in the order of the cases, and how many each case has."""
-    criteria = [criterion for case in cases for criterion in case.criteria]
-    return {
-        "counts": [len(case.criteria) for case in cases],
-        "points": [criterion.points for criterion in criteria],
-        "advice": [int(criterion.advice) for criterion in criteria],
-    }
+    counts, points, advice = [], [], []
+    for case in cases:
+        counts.append(len(case.criteria))
+        for criterion in case.criteria:
+            points.append(criterion.points)
+            advice.append(int(criterion.origin == ADVICE))
+    return {"counts": counts, "points": points, "advice": advice}
 
 
-def _clusters(cases: Sequence[BoardCase]) -> list[int] | None:
+def _clusters(cases: Sequence[EvaluationCase]) -> list[int] | None:
     """Each case's cluster as a number; None where every case is its own."""
-    names = [(case.cluster is None, case.cluster or case.id) for case in cases]
     places: dict[tuple[bool, str], int] = {}
-    numbers = [places.setdefault(name, len(places)) for name in names]
+    numbers = []
+    for case in cases:
+        name = (case.cluster is None, case.cluster or case.case_id)
+        numbers.append(places.setdefault(name, len(places)))
     return None if len(places) == len(cases) else numbers
 
 
@@ -80,16 +78,15 @@ def generator_start(seed: int) -> dict[str, str]:
 
 def verdict_bytes(board: BoardEntry) -> bytes:
     """Each model's verdicts, in the order of `entered`, four to a byte, the first in the lowest bits."""
-    by_name = {model.name: model for model in board.models}
-    return b"".join(_packed(board.cases, by_name[name]) for name in board.entered)
+    return b"".join(_packed(board.cases, model) for model in board.entered)
 
 
-def _packed(cases: Sequence[BoardCase], model: ModelEntry) -> bytes:
+def _packed(cases: Sequence[EvaluationCase], model: ModelEntry) -> bytes:
     codes: list[int] = []
     for case in cases:
-        met = model.verdicts.get(case.id, {})
+        met = model.verdicts.get(case.case_id, {})
         for criterion in case.criteria:
-            codes.append(_code(met.get(criterion.id), case.id in model.answered))
+            codes.append(_code(met.get(criterion.id), case.case_id in model.answered))
     codes += [0] * (-len(codes) % 4)
     fours = np.array(codes, dtype=np.uint8).reshape(-1, 4)
     shifted = fours << np.array([0, 2, 4, 6], dtype=np.uint8)

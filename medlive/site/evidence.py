@@ -37,21 +37,23 @@ def read_passages(
     """
     wanted = set()
     for case in cases:
-        wanted |= {c.source for c in case.criteria if c.origin == Origin.EVIDENCE}
+        for criterion in case.criteria:
+            if criterion.origin == Origin.EVIDENCE:
+                wanted.add(criterion.source)
     try:
         manifest = read_manifest(index)
     except IndexMissing:
         return {}
     check_sizes(index, manifest)
     check_digests(index, manifest, LINES)
-    stated: set[tuple[str, str]] = set()
+    same = set()
     for snapshot in snapshots:
         for used in snapshot.manifest.provenance.evidence:
-            stated.update(used.corpora.items())
-    same = {name for name, _ in stated & manifest.corpus_digests.items()}
+            same |= used.corpora.items() & manifest.corpus_digests.items()
+    corpora = dict(same)
     passages = {}
     for passage in open_store(index, manifest).find(wanted):
-        shown = passage.corpus in same and _OPEN.match(passage.licence)
+        shown = passage.corpus in corpora and _OPEN.match(passage.licence)
         text = passage.text if shown else ""
         passages[passage.id] = replace(passage, text=text, url="")
     return passages

@@ -2,95 +2,45 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
+from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.scoring.metrics import CaseScore
+from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
-from medlive.snapshot.manifest import WeekCost
+from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import SnapshotCase
+from medlive.statistics.bootstrap import Standing
+from medlive.statistics.contamination import Drop
 
 
 @dataclass(frozen=True, slots=True)
 class Week:
     """One snapshot, and what it changed."""
 
-    version: str
-    created: str
-    cases: int
-    criteria: int
-    added: int | None
-    revised: int | None
-    withdrawn: int | None
-    held_back: int | None
-    """None where the snapshot's ledgers do not say."""
-    cost: WeekCost | None
-    """None where its manifest does not say."""
-    publishable: bool
-    why_not: tuple[str, ...]
-    signed: bool
+    manifest: Manifest
     digest: str
     """Of SHA256SUMS."""
-    release: Release | None
+    changed: Mapping[str, int]
+    """added, revised, withdrawn, held → how many cases; without what the snapshot's ledgers do not say."""
+    release: Release | None = None
     """For the feed; None leaves the week out of it."""
-    files: tuple[tuple[str, int, str], ...]
-    """Name, bytes and SHA-256 of each file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """A mean from 0 to 1 with its 95 % interval."""
-
-    n: int
-    mean: float | None
-    low: float | None
-    high: float | None
-    why: str
-    """Why there is no interval; "" where there is one, or no mean."""
-
-
-@dataclass(frozen=True, slots=True)
-class SliceFigure:
-    """A model's figure on a part of the cases."""
-
-    kind: str
-    value: str
-    figure: Figure
-    few: bool
-
-
-@dataclass(frozen=True, slots=True)
-class AxisRate:
-    """How often a model's criteria of one axis went wrong."""
-
-    axis: str
-    n: int
-    rate: float | None
-    low: float | None
-    high: float | None
-    why: str
-    """Why there is no interval; "" where there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEntry:
     """A model on one board."""
 
-    name: str
     slug: str
-    cutoff: str | None
-    """The last day whose texts it may have seen, `YYYY-MM-DD`; None: unknown."""
-    overall: Figure
-    paper: Figure
-    drop: Figure | None
-    """The mean up to its cutoff less that after it, where significant after Holm's correction."""
-    group: int | None
-    rank_best: int | None
-    rank_worst: int | None
-    slices: tuple[SliceFigure, ...]
-    axes: tuple[AxisRate, ...]
-    worst: tuple[tuple[str, float], ...]
-    """Case ids and scores, the lowest first."""
-    unanswered: int
+    score: ModelScore
+    standing: Standing | None
+    """Among the others, on what none of them can have seen; None: not ranked."""
+    drop: Drop | None
+    """Past its cutoff, where significant after Holm's correction."""
+    worst: tuple[CaseScore, ...]
+    """The lowest first."""
     tokens: tuple[int, int] | None
     """Of prompts and answers; None where the bundle does not say."""
     trust: str
@@ -98,29 +48,16 @@ class ModelEntry:
     verdicts: Mapping[str, Mapping[str, bool | None]]
     """Case id → criterion id → met."""
 
+    @property
+    def name(self) -> str:
+        """As the run names it."""
+        return self.score.label
 
-@dataclass(frozen=True, slots=True)
-class BoardCriterion:
-    """What scoring needs of a criterion."""
-
-    id: str
-    text: str
-    points: float
-    advice: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BoardCase:
-    """What scoring and filtering need of a case."""
-
-    id: str
-    day: str | None
-    language: str | None
-    specialty: str | None
-    theme: str | None
-    difficulty: str | None
-    cluster: str | None
-    criteria: tuple[BoardCriterion, ...]
+    @property
+    def cutoff(self) -> str | None:
+        """The last day whose texts it may have seen, `YYYY-MM-DD`; None: unknown."""
+        cutoff = self.score.cutoff
+        return None if cutoff is None else cutoff.day.isoformat()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,26 +65,23 @@ class BoardEntry:
     """Models on the same cases, with the same template and grader."""
 
     slug: str
-    snapshot: str
-    template: str
-    grader: str
-    evidence: str
-    draws: int
-    seed: int
+    title: str
+    """What tells this board from the others."""
+    table: ScoreTable
     models: tuple[ModelEntry, ...]
     """The best first."""
-    entered: tuple[str, ...]
-    """Names in the order in which the bundles were given."""
-    cases: tuple[BoardCase, ...]
-    ranked_after: str | None
-    """The latest cutoff, after which the ranked cases were posted; None: no cutoff is known, and all are ranked."""
+    cases: tuple[EvaluationCase, ...]
     notes: tuple[str, ...]
-    not_publishable: tuple[str, ...]
 
     @property
-    def title(self) -> str:
-        """What tells this board from the others."""
-        return f"{self.snapshot} · graded by {self.grader} · {self.template}{self.evidence}"
+    def entered(self) -> list[ModelEntry]:
+        """The models in the order in which their bundles were given."""
+        return sorted(self.models, key=lambda one: self.table.labels.index(one.name))
+
+    @property
+    def not_publishable(self) -> tuple[str, ...]:
+        """Reasons; empty where it may be published."""
+        return tuple(map(attrgetter("why"), self.table.overridden))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,3 +100,13 @@ class Content:
     errata: Errata = field(default_factory=Errata)
     not_publishable: Sequence[str] = ()
     """Reasons to say on every page; empty: all of it is publishable."""
+
+    @property
+    def models(self) -> set[str]:
+        """The names of all models."""
+        return {model.name for board in self.boards for model in board.models}
+
+    @property
+    def newest(self) -> str:
+        """The newest snapshot's version, or an example."""
+        return self.weeks[0].manifest.version if self.weeks else "2026.W47"

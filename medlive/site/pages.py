@@ -3,7 +3,8 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import Any, Final, NamedTuple
+from operator import attrgetter
+from typing import Final, NamedTuple
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -11,38 +12,33 @@ from markupsafe import Markup
 
 from medlive import __version__
 from medlive.digest import canonical_json
+from medlive.evaluation.scoring.estimates import AxisErrors, Estimate
 from medlive.site.data import FILTERS, board_json, verdict_bytes
-from medlive.site.model import (
-    AxisRate,
-    BoardEntry,
-    Content,
-    Figure,
-    ModelEntry,
-    SliceFigure,
-)
+from medlive.site.model import BoardEntry, Content, ModelEntry
 from medlive.snapshot.describe.feed import Place, feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 SECTIONS: Final = (
-    ("index.html", "Start"),
-    ("leaderboard.html", "Leaderboard"),
-    ("cases.html", "Cases"),
-    ("weeks.html", "Weeks"),
-    ("method.html", "Method"),
-    ("downloads.html", "Downloads"),
-    ("enter.html", "Enter a result"),
+    ("index.html", "Start", "A living benchmark of clinical questions"),
+    ("leaderboard.html", "Leaderboard", "Leaderboard"),
+    ("cases.html", "Cases", "Cases"),
+    ("weeks.html", "Weeks", "Week by week"),
+    ("method.html", "Method", "The method"),
+    ("downloads.html", "Downloads", "Downloads and citation"),
+    ("enter.html", "Enter a result", "Enter a result"),
 )
-_HEADINGS: Final = {"month": "By month of posting", "cutoff": "Past its cutoff"}
-_KINDS: Final = (
-    "cutoff",
-    "month",
-    "first release",
-    "axis",
-    "theme",
-    "specialty",
-    "language",
-    "difficulty",
-)
+"""Name, text of the link, heading."""
+_SLICES: Final = {
+    "cutoff": "Past its cutoff",
+    "month": "By month of posting",
+    "first release": "By first release",
+    "axis": "By axis",
+    "theme": "By theme",
+    "specialty": "By specialty",
+    "language": "By language",
+    "difficulty": "By difficulty",
+}
+"""Kind of slice → its heading on a model's page, in that order."""
 _STEPS: Final = (
     ("Thread", "as posted"),
     ("Screener", "facts, advice"),
@@ -50,10 +46,6 @@ _STEPS: Final = (
     ("Controller", "nothing invented"),
     ("Rubric", "proved"),
     ("Snapshot", "frozen weekly"),
-)
-_CITATION: Final = (
-    "medlive: a weekly, checksummed benchmark of real clinical questions.\n"
-    "Snapshot {version}, {digest}."
 )
 
 
@@ -109,119 +101,63 @@ class _Site:
 
     def pages(self) -> Iterator[SiteFile]:
         """Every page."""
-        content = self.content
-        names = {model.name for board in content.boards for model in board.models}
-        criteria = sum(len(case.criteria) for case in content.cases.values())
-        newest = content.weeks[0] if content.weeks else None
-        yield self._page(
-            "index.html",
-            "front.html",
-            "A living benchmark of clinical questions",
-            criteria=criteria,
-            models=len(names),
-        )
-        yield self._page(
-            "leaderboard.html", "leaderboard.html", "Leaderboard", filters=FILTERS
-        )
-        yield self._page(
-            "cases.html", "cases.html", "Cases", choices=_choices(content.cases)
-        )
-        yield self._page("weeks.html", "weeks.html", "Week by week")
-        yield self._page("method.html", "method.html", "The method", steps=_STEPS)
-        citation = _CITATION.format(
-            version=newest.version if newest else "…",
-            digest=newest.digest if newest else "…",
-        )
-        yield self._page(
-            "downloads.html",
-            "downloads.html",
-            "Downloads and citation",
-            citation=citation,
-            downloads=self.downloads,
-        )
-        yield self._page("enter.html", "enter.html", "Enter a result")
-        for board in content.boards:
+        for name, _, title in SECTIONS:
+            yield self._page(name, name, title)
+        for board in self.content.boards:
             for model in board.models:
-                yield self._model(board, model)
-        for case in content.cases.values():
-            yield self._case(case)
+                yield self._page(
+                    f"models/{board.slug}-{model.slug}.html",
+                    "model.html",
+                    model.name,
+                    section="leaderboard.html",
+                    board=board,
+                    model=model,
+                )
+        asked = {}
+        for board in self.content.boards:
+            for scored in board.cases:
+                criteria = {c.id: c.criterion for c in scored.criteria}
+                asked[board.slug, scored.case_id] = criteria
+        for case in self.content.cases.values():
+            results = []
+            for board in self.content.boards:
+                if own := asked.get((board.slug, case.case_id)):
+                    results.append((board, _rows(board, case, own)))
+            yield self._page(
+                case_page(case),
+                "case.html",
+                case.case_id,
+                section="cases.html",
+                case=case,
+                results=results,
+            )
 
-    def _page(
-        self,
-        name: str,
-        template: str,
-        title: str,
-        *,
-        section: str | None = None,
-        **values: Any,
-    ) -> SiteFile:
-        text = TEMPLATES.get_template(template).render(
-            content=self.content,
-            links=self.links,
-            root="../" * name.count("/"),
-            section=section or name,
-            sections=SECTIONS,
-            title=title,
-            version=__version__,
-            **values,
-        )
+    def _page(self, name: str, template: str, title: str, **values: object) -> SiteFile:
+        shown = {
+            "content": self.content,
+            "downloads": self.downloads,
+            "links": self.links,
+            "root": "../" * name.count("/"),
+            "section": name,
+            "title": title,
+        }
+        text = TEMPLATES.get_template(template).render(shown | values)
         return SiteFile(name, text.encode("utf-8"))
 
-    def _model(self, board: BoardEntry, model: ModelEntry) -> SiteFile:
-        worst = [
-            (case_id, score, self.content.cases.get(case_id))
-            for case_id, score in model.worst
-        ]
-        return self._page(
-            f"models/{board.slug}-{model.slug}.html",
-            "model.html",
-            model.name,
-            section="leaderboard.html",
-            board=board,
-            model=model,
-            parts=_parts(model.slices),
-            headings=_HEADINGS,
-            worst=worst,
-        )
 
-    def _case(self, case: SnapshotCase) -> SiteFile:
-        results = [
-            (board, rows)
-            for board in self.content.boards
-            if (rows := _rows(board, case))
-        ]
-        return self._page(
-            case_page(case),
-            "case.html",
-            case.case_id,
-            section="cases.html",
-            case=case,
-            results=results,
-        )
+def _rows(
+    board: BoardEntry, case: SnapshotCase, asked: Mapping[str, str]
+) -> list[tuple[ModelEntry, list[Mark]]]:
+    """How each model did on the case's criteria; no mark where it did not answer.
 
-
-def _parts(slices: Sequence[SliceFigure]) -> list[tuple[str, list[SliceFigure]]]:
-    parts = []
-    for kind in _KINDS:
-        own = [part for part in slices if part.kind == kind]
-        if own:
-            parts.append((kind, own))
-    return parts
-
-
-def _rows(board: BoardEntry, case: SnapshotCase) -> list[tuple[ModelEntry, list[Mark]]]:
-    """How each model did on the case's criteria; no mark where it did not answer."""
-    asked = {}
-    for scored in board.cases:
-        if scored.id == case.case_id:
-            asked = {c.id: c.text for c in scored.criteria}
+    `asked` are the criteria of the board's run: id → text.
+    """
     rows = []
     for model in board.models:
-        met = model.verdicts.get(case.case_id)
-        if met is None:
-            continue
-        answered = case.case_id in model.answered
-        marks = [_mark(c, asked, met) for c in case.criteria] if answered else []
+        marks = []
+        if case.case_id in model.answered:
+            met = model.verdicts.get(case.case_id, {})
+            marks = [_mark(c, asked, met) for c in case.criteria]
         rows.append((model, marks))
     return rows
 
@@ -256,7 +192,7 @@ def case_page(case: SnapshotCase) -> str:
 def _choices(cases: Mapping[str, SnapshotCase]) -> list[tuple[str, list[str]]]:
     choices = []
     for kind in FILTERS:
-        values = {str(getattr(case, kind)) for case in cases.values()}
+        values = set(map(attrgetter(kind), cases.values()))
         choices.append((kind, sorted(values)))
     return choices
 
@@ -264,12 +200,10 @@ def _choices(cases: Mapping[str, SnapshotCase]) -> list[tuple[str, list[str]]]:
 def _search_index(content: Content) -> bytes:
     entries = []
     for case in content.cases.values():
-        criteria = " ".join(c.criterion for c in case.criteria)
-        text = " ".join(
-            (case.case_id, case.query, case.narrative, case.advice, criteria)
-        )
-        fields = {kind: str(getattr(case, kind)) for kind in FILTERS}
-        entries.append({"id": case.case_id, "text": text, **fields})
+        texts = [case.case_id, case.query, case.narrative, case.advice]
+        texts += map(attrgetter("criterion"), case.criteria)
+        entry = {kind: getattr(case, kind) for kind in FILTERS}
+        entries.append(entry | {"id": case.case_id, "text": " ".join(texts)})
     return canonical_json(entries).encode("utf-8")
 
 
@@ -277,7 +211,7 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:z.1f}"
 
 
-def _interval(figure: Figure | AxisRate) -> str:
+def _interval(figure: Estimate | AxisErrors) -> str:
     """The interval; where there is none why, in two lines in a table, as leaderboard.js has it."""
     if figure.low is None:
         short, _, reason = figure.why.partition(": ")
@@ -285,7 +219,7 @@ def _interval(figure: Figure | AxisRate) -> str:
     return f"{_percent(figure.low)} to {_percent(figure.high)}"
 
 
-def _bar(figure: Figure) -> Markup:
+def _bar(figure: Estimate) -> Markup:
     """A mean and its interval from 0 to 100 %, drawn."""
     if figure.mean is None:
         return Markup("")
@@ -309,6 +243,14 @@ TEMPLATES: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+TEMPLATES.globals |= {
+    "choices": _choices,
+    "filters": FILTERS,
+    "headings": _SLICES,
+    "sections": SECTIONS,
+    "steps": _STEPS,
+    "version": __version__,
+}
 TEMPLATES.filters |= {
     "bar": _bar,
     "case_page": case_page,

@@ -1,13 +1,15 @@
-"""Read what the site shows. The one module here that asks `medlive.evaluation`."""
+"""Read what the site shows."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from medlive.digest import digest_bytes
-from medlive.errors import CheckFailed, EvidenceUnavailable, MedliveError
+from medlive.errors import BadInput, CheckFailed, EvidenceUnavailable, MedliveError
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.bundles.files import RUN, read_bundle
 from medlive.evaluation.bundles.leaderboard import (
@@ -17,14 +19,11 @@ from medlive.evaluation.bundles.leaderboard import (
 )
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import from_snapshot
-from medlive.evaluation.cases.selection import day_of
-from medlive.evaluation.model import ADVICE, CaseSet, EvaluationCase
+from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import (
-    Estimate,
     GradedRun,
-    ModelScore,
     ScoreTable,
     score_runs,
 )
@@ -33,22 +32,12 @@ from medlive.integrity.folder import SUMS, read_small
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
 from medlive.site.evidence import read_passages
-from medlive.site.model import (
-    AxisRate,
-    BoardCase,
-    BoardCriterion,
-    BoardEntry,
-    Content,
-    Figure,
-    ModelEntry,
-    SliceFigure,
-    Week,
-)
+from medlive.site.model import BoardEntry, Content, ModelEntry, Week
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
+from medlive.snapshot.identity import folder_name
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, LedgerFault, read_ledger
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.model import SnapshotCase
-from medlive.statistics.bootstrap import Standing
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
@@ -114,12 +103,11 @@ def read_content(inputs: Inputs) -> Content:
     left_out += [(report.path.name, why) for report, why in board.unranked]
     boards = []
     for place, ranking in enumerate(board.rankings, start=1):
-        boards.append(_board(ranking, inputs, f"board-{place}"))
-    if inputs.leave_out_not_publishable:
-        for one in boards:
-            if one.not_publishable:
-                left_out.append((one.title, "; ".join(one.not_publishable)))
-        boards = [one for one in boards if not one.not_publishable]
+        entry = _board(ranking, inputs, f"board-{place}")
+        if inputs.leave_out_not_publishable and entry.not_publishable:
+            left_out.append((entry.title, "; ".join(entry.not_publishable)))
+        else:
+            boards.append(entry)
     cases = _cases(snapshots, errata)
     content = Content(
         weeks=[_week(inputs.snapshots, one) for one in snapshots],
@@ -141,9 +129,14 @@ def _passages(
     try:
         return read_passages(index, cases, snapshots) if index else {}
     except EvidenceUnavailable as exc:
-        why = exc.message.replace(str(index), "it")[:300]
-        left_out.append(("titles of passages", why))
+        assert index is not None
+        left_out.append(("titles of passages", _why(exc, index)))
         return {}
+
+
+def _why(error: MedliveError, path: Path) -> str:
+    """What to say of a file that is not shown, without its place on this machine."""
+    return error.message.replace(str(path), "it")[:300]
 
 
 def _board(ranking: Ranking, inputs: Inputs, slug: str) -> BoardEntry:
@@ -159,7 +152,7 @@ def _board(ranking: Ranking, inputs: Inputs, slug: str) -> BoardEntry:
         runs,
         inputs.registry,
         slug=slug,
-        notes=_notes(ranking),
+        notes=(*ranking.notes, *ranking.table.warnings),
         trust=trust,
         draws=inputs.draws,
         seed=inputs.seed,
@@ -170,9 +163,10 @@ def _checked(content: Content, *, allowed: bool) -> Content:
     """The content with what must be said on every page. Raises CheckFailed where that is not allowed."""
     reasons: dict[str, None] = {}
     for week in content.weeks:
-        if not week.publishable:
-            why = "; ".join(week.why_not) or "no reason given"
-            reasons[f"snapshot {week.version}: {why}"] = None
+        manifest = week.manifest
+        if not manifest.publishable:
+            why = "; ".join(manifest.why_not) or "no reason given"
+            reasons[f"snapshot {manifest.version}: {why}"] = None
     for board in content.boards:
         reasons |= dict.fromkeys(board.not_publishable)
     if reasons and not allowed:
@@ -186,16 +180,17 @@ def _checked(content: Content, *, allowed: bool) -> Content:
 def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot]:
     """The verified snapshots, the newest first."""
     found = []
-    folders = sorted(inputs.snapshots.glob("*/manifest.json"))
-    for manifest in folders:
+    shown = inputs.versions and set(map(folder_name, inputs.versions))
+    for manifest in sorted(inputs.snapshots.glob("*/manifest.json")):
         folder = manifest.parent
+        if shown is not None and folder.name not in shown:
+            continue
         try:
             snapshot = open_snapshot(folder)
         except MedliveError as exc:
-            left_out.append((folder.name, exc.message.replace(str(folder), "it")[:300]))
+            left_out.append((folder.name, _why(exc, folder)))
             continue
-        if inputs.versions is None or snapshot.version in inputs.versions:
-            found.append(snapshot)
+        found.append(snapshot)
     found.sort(key=lambda one: one.version, reverse=True)
     return found
 
@@ -216,12 +211,8 @@ def _reports(
             continue
         try:
             version = _snapshot_of(path)
-            if not version:
-                left_out.append((path.name, "it cannot be read as a bundle"))
-                continue
             if version not in by_version:
-                left_out.append((path.name, f"its snapshot {version} is not here"))
-                continue
+                raise BadInput(f"its snapshot {version} is not here")
             if version not in sets:
                 sets[version] = from_snapshot(by_version[version])
             report = verify_bundle(
@@ -230,78 +221,53 @@ def _reports(
                 snapshot=sets[version],
                 errata_file=errata_file,
             )
-        except MedliveError as exc:
-            left_out.append((path.name, exc.message.replace(str(path), "it")[:300]))
-            continue
-        if _all_withdrawn(report):
-            left_out.append((path.name, "every case of its snapshot was withdrawn"))
-        else:
+            if _all_withdrawn(report):
+                raise BadInput("every case of its snapshot was withdrawn")
             reports.append(report)
+        except MedliveError as exc:
+            left_out.append((path.name, _why(exc, path)))
     return reports
 
 
 def _snapshot_of(bundle: Path) -> str:
-    """The snapshot's version that a bundle names; "" where it names none."""
+    """The snapshot's version that a bundle names. Raises BadInput."""
     files, _ = read_bundle(bundle)
     try:
         return str(json.loads(files[RUN])["cases"]["name"])
-    except (KeyError, TypeError, ValueError):
-        return ""
+    except (KeyError, TypeError, ValueError) as exc:
+        raise BadInput("it cannot be read as a bundle") from exc
 
 
 def _all_withdrawn(report: BundleReport) -> bool:
     if report.run is None or report.withdrawn is None:
         return False
     gone = {*report.withdrawn.cases, *report.withdrawn.emptied}
-    return all(case.case_id in gone for case in report.run.run.cases)
-
-
-def _notes(ranking: Ranking) -> tuple[str, ...]:
-    return (*ranking.notes, *ranking.table.warnings)
+    return gone.issuperset(map(attrgetter("case_id"), report.run.run.cases))
 
 
 def _week(root: Path, snapshot: Snapshot) -> Week:
-    manifest = snapshot.manifest
     sums = read_small(snapshot.path / SUMS)
     assert digest_bytes(sums) == snapshot.digest
-    changes = _entries(snapshot.path, CHANGES)
-    held = _entries(snapshot.path, HOLDOUTS)
-    return Week(
-        version=snapshot.version,
-        created=manifest.created_at.date().isoformat(),
-        cases=manifest.counts.cases,
-        criteria=manifest.counts.criteria,
-        added=changes.get("added"),
-        revised=changes.get("revised"),
-        withdrawn=changes.get("withdrawn"),
-        held_back=held.get("held"),
-        cost=manifest.cost,
-        publishable=manifest.publishable,
-        why_not=manifest.why_not,
-        signed=manifest.signing is not None,
-        digest=snapshot.digest,
-        release=read_release(FolderTarget(root), snapshot.version, sums),
-        files=tuple(
-            (name, entry.size, entry.sha256)
-            for name, entry in sorted(manifest.files.items())
-        ),
-    )
-
-
-def _entries(folder: Path, ledger: str) -> Mapping[str, int]:
-    """How many entries each section of a ledger has; nothing where it cannot be read."""
-    try:
-        _, sections = read_ledger(folder, ledger)
-    except (LedgerFault, OSError):
-        return {}
-    return {name: len(entries) for name, entries in sections.items()}
+    changed: dict[str, int] = {}
+    for ledger in (CHANGES, HOLDOUTS):
+        # What a damaged one does not say is shown as unknown.
+        with suppress(LedgerFault, OSError):
+            _, sections = read_ledger(snapshot.path, ledger)
+            for name, entries in sections.items():
+                changed[name] = len(entries)
+    release = read_release(FolderTarget(root), snapshot.version, sums)
+    return Week(snapshot.manifest, snapshot.digest, changed, release)
 
 
 def _cases(snapshots: Iterable[Snapshot], errata: Errata) -> dict[str, SnapshotCase]:
     """The latest revision of each case that was not withdrawn, without withdrawn criteria."""
     cases: dict[str, SnapshotCase] = {}
-    gone = {e.case_id for e in errata.standing if e.criterion_id is None}
-    criteria = {e.criterion_id for e in errata.standing if e.criterion_id is not None}
+    gone, criteria = set(), set()
+    for erratum in errata.standing:
+        if erratum.criterion_id is None:
+            gone.add(erratum.case_id)
+        else:
+            criteria.add(erratum.criterion_id)
     for snapshot in snapshots:
         for case in snapshot:
             if case.case_id in gone or case.case_id in cases:
@@ -333,102 +299,46 @@ def board_of(
         seed: Their seed.
     """
     table = score_runs(runs, draws=draws, seed=seed, registry=registry, allow=_ALLOWED)
-    overridden = tuple(objection.why for objection in table.overridden)
     first = runs[0]
     info, grader = first.run.info, first.grader
-    warnings = tuple(dict.fromkeys((*overridden, *notes, *table.warnings)))
-    evidence = info.evidence
+    by = "nobody" if grader is None else f"{grader.model} ({grader.mode} mode)"
+    title = f"{info.cases.name} · graded by {by} · {info.template.name}"
+    if info.evidence is not None:
+        title += f" · {info.evidence.top_k} snippets a question"
+    overridden = map(attrgetter("why"), table.overridden)
     return BoardEntry(
         slug=slug,
-        snapshot=info.cases.name,
-        template=info.template.name,
-        grader="nobody" if grader is None else f"{grader.model} ({grader.mode} mode)",
-        evidence="" if evidence is None else f" · {evidence.top_k} snippets a question",
-        draws=draws,
-        seed=seed,
+        title=title,
+        table=table,
         models=_models(table, trust or {}),
-        entered=table.labels,
-        cases=tuple(_board_case(case) for case in first.run.cases),
-        ranked_after=table.fresh.after.isoformat() if table.fresh else None,
-        notes=warnings,
-        not_publishable=overridden,
-    )
-
-
-def _board_case(case: EvaluationCase) -> BoardCase:
-    return BoardCase(
-        id=case.case_id,
-        day=day_of(case),
-        language=case.language or None,
-        specialty=case.specialty,
-        theme=case.theme,
-        difficulty=case.difficulty,
-        cluster=case.cluster,
-        criteria=tuple(
-            BoardCriterion(
-                id=c.id, text=c.criterion, points=c.points, advice=c.origin == ADVICE
-            )
-            for c in case.criteria
-        ),
+        cases=first.run.cases,
+        notes=tuple(dict.fromkeys((*overridden, *notes, *table.warnings))),
     )
 
 
 def _models(table: ScoreTable, trust: Mapping[str, str]) -> tuple[ModelEntry, ...]:
-    standings = {model.label: model.standing for model in table.models}
-    if table.fresh is not None:
-        # Ranked is what no model can have seen.
-        standings = {one.label: one.standing for one in table.fresh.models}
+    # Ranked is what no model can have seen.
+    ranked = table.models if table.fresh is None else table.fresh.models
+    standings = {one.label: one.standing for one in ranked}
     models = []
     for place, model in enumerate(table.models, start=1):
-        entry = _model(model, f"m{place}", standings.get(model.label))
-        drop = table.drops.get(model.label)
-        if drop is not None:
-            n = drop.n_pre + drop.n_post
-            figure = Figure(n, drop.difference, drop.low, drop.high, why="")
-            entry = replace(entry, drop=figure)
-        name = model.run.run.info.model
-        models.append(replace(entry, trust=trust.get(name, "")))
+        run = model.run
+        worst = [case for case in model.cases if case.score is not None]
+        worst.sort(key=lambda one: (one.score, one.case.case_id))
+        answered = {a.case_id for a in run.answers.values() if a.gradable}
+        entry = ModelEntry(
+            slug=f"m{place}",
+            score=model,
+            standing=standings.get(model.label),
+            drop=table.drops.get(model.label),
+            worst=tuple(worst[:WORST]),
+            tokens=_tokens(run),
+            trust=trust.get(run.run.info.model, ""),
+            answered=frozenset(answered),
+            verdicts={c.case_id: run.verdicts(c.case_id) for c in run.run.cases},
+        )
+        models.append(entry)
     return tuple(models)
-
-
-def _model(model: ModelScore, slug: str, standing: Standing | None) -> ModelEntry:
-    run = model.run
-    scored = [(c.case.case_id, c.score) for c in model.cases if c.score is not None]
-    scored.sort(key=lambda one: (one[1], one[0]))
-    return ModelEntry(
-        name=model.label,
-        slug=slug,
-        cutoff=None if model.cutoff is None else model.cutoff.day.isoformat(),
-        overall=_figure(model.overall),
-        paper=_figure(model.companions.paper),
-        drop=None,
-        group=None if standing is None else standing.group,
-        rank_best=None if standing is None else standing.rank_best,
-        rank_worst=None if standing is None else standing.rank_worst,
-        slices=tuple(
-            SliceFigure(s.kind, s.value, _figure(s.estimate), s.estimate.few)
-            for s in model.slices
-        ),
-        axes=tuple(
-            AxisRate(a.axis, a.n, a.rate, a.low, a.high, a.why) for a in model.axes
-        ),
-        worst=tuple(scored[:WORST]),
-        unanswered=model.rates.unanswered,
-        tokens=_tokens(run),
-        trust="",
-        answered=frozenset(a.case_id for a in run.answers.values() if a.gradable),
-        verdicts={case.case_id: run.verdicts(case.case_id) for case in run.run.cases},
-    )
-
-
-def _figure(estimate: Estimate) -> Figure:
-    return Figure(
-        n=estimate.n,
-        mean=estimate.mean,
-        low=estimate.low,
-        high=estimate.high,
-        why=estimate.why,
-    )
 
 
 def _tokens(run: GradedRun) -> tuple[int, int] | None:

@@ -1,4 +1,4 @@
-"""The application: the rooms that are served, security headers, errors as pages or JSON, the choice of a theme."""
+"""The application: the rooms that are served, security headers, errors as pages or JSON."""
 
 import logging
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ from medlive.web.accounts.room import ACCOUNTS
 from medlive.web.acts.room import ACTS
 from medlive.web.audit.room import AUDIT
 from medlive.web.downloads.room import DOWNLOADS
-from medlive.web.pages import THEME_COOKIE, ErrorPage, Theme, local_path, render
+from medlive.web.pages import ErrorPage, render
 from medlive.web.requests import RequestChecks
 from medlive.web.review.room import REVIEW
 from medlive.web.site import Room, Site, site_of
@@ -78,7 +78,6 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.add_api_route(
         "/readyz", _ready, methods=["GET", "HEAD"], include_in_schema=False
     )
-    app.add_api_route("/theme/{theme}", _choose_theme, include_in_schema=False)
     for room in rooms:
         app.include_router(room.router)
     if not any(room.public for room in rooms) and app.state.sections:
@@ -184,12 +183,3 @@ async def _ready(request: Request) -> Response:
 
 async def _go_to_first_section(request: Request) -> Response:
     return RedirectResponse(request.app.state.sections[0].href, 303)
-
-
-async def _choose_theme(theme: Theme, back: str = "/") -> Response:
-    """Keep light, dark or the system's choice in a cookie, and go back to the page."""
-    response = RedirectResponse(local_path(back), 303)
-    response.set_cookie(
-        THEME_COOKIE, theme, max_age=31536000, samesite="lax", httponly=True
-    )
-    return response

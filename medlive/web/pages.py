@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import ClassVar, Final, Literal
+from typing import ClassVar, Final
 from urllib.parse import quote
 
 from fastapi import Request
@@ -18,18 +18,12 @@ from medlive.db.accounts import Account
 from medlive.web.site import Section
 from medlive.web.static_files import static_url
 
-Theme = Literal["auto", "light", "dark"]
-THEMES: Final[tuple[Theme, ...]] = ("auto", "light", "dark")
-THEME_COOKIE: Final = "theme"
-
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """What `base.html` shows around every page, as `frame`."""
 
     path: str  # Of the page, with its query
-    back: str  # The same, to come back to it
-    theme: Theme
     sections: tuple[Section, ...]
     user: str | None  # Who is signed in
     csrf: str | None  # The token of forms; None where nobody is signed in
@@ -65,11 +59,8 @@ def frame_of(request: Request) -> Frame:
     path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     account: Account | None = getattr(request.state, "account", None)
     sections: tuple[Section, ...] = request.app.state.sections
-    theme = request.cookies.get(THEME_COOKIE, "auto")
     return Frame(
         path=path,
-        back=back_to(request),
-        theme=next((known for known in THEMES if known == theme), "auto"),
         sections=tuple(
             s
             for s in sections

@@ -3,8 +3,9 @@
 import secrets
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Form, Request
 
 from medlive.config import Settings
 from medlive.db.session import Database
@@ -47,3 +48,7 @@ def site_of(request: Request) -> Site:
     """The site that serves a request; a dependency of routes."""
     site: Site = request.app.state.site
     return site
+
+
+SiteOf = Annotated[Site, Depends(site_of)]
+Text = Annotated[str, Form()]

@@ -7,12 +7,8 @@ from typing import Final
 from fastapi import APIRouter, HTTPException, Response
 
 from medlive.digest import digest_bytes
+from medlive.publishing.target import IMMUTABLE, media_type
 
-_TYPES: Final = {
-    "svg": "image/svg+xml",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-}
 router: Final = APIRouter(include_in_schema=False)
 
 
@@ -22,7 +18,7 @@ def _served() -> dict[str, tuple[str, bytes]]:
     found = {}
     for path in files("medlive.web").joinpath("static").iterdir():
         stem, _, suffix = path.name.rpartition(".")
-        if suffix in _TYPES:
+        if suffix in ("svg", "css", "js"):
             data = path.read_bytes()
             digest = digest_bytes(data).removeprefix("sha256:")[:16]
             found[f"{stem}.{digest}.{suffix}"] = path.name, data
@@ -42,7 +38,5 @@ async def static_file(name: str) -> Response:
     """A file of `static/`, by its name with digest."""
     if name not in _served():
         raise HTTPException(404)
-    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
-    return Response(
-        _served()[name][1], media_type=_TYPES[name.rpartition(".")[2]], headers=headers
-    )
+    headers = {"Cache-Control": IMMUTABLE}
+    return Response(_served()[name][1], media_type=media_type(name), headers=headers)

@@ -157,7 +157,7 @@ def test_another_board_has_its_own_caption_cases_and_models(
 ) -> None:
     boards = [made_board(made_graded(tmp_path / "four", cases=60))]
     alone = made_board(made_graded(tmp_path / "one", models=1, cases=20))
-    boards.append(replace(alone, slug="board-2", snapshot="another"))
+    boards.append(replace(alone, slug="board-2", title="another"))
     write_site(site_files(Content(boards=boards)), tmp_path / "out")
     with static_server(tmp_path / "out") as url:
         page.goto(f"{url}/leaderboard.html")
@@ -197,7 +197,7 @@ def test_ranks_come_from_cases_after_every_cutoff_shown(
         page.goto(f"{url}/leaderboard.html")
         cells = shown(page)
         board = made_board(site.runs, registry)
-        written = {m.name: [str(m.group)] for m in board.models if m.group}
+        written = {m.name: [str(m.standing.group)] for m in board.models if m.standing}
         assert written == wanted
         assert {n: c[3:4] for n, c in cells.items() if c[3] != "–"} == wanted
         assert cells["model-3"][3] == "–"

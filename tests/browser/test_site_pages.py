@@ -30,7 +30,7 @@ PAGES = (
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     root = tmp_path_factory.mktemp("site")
     board = made_board(made_graded(root / "runs", models=2, cases=12))
-    cases = {one.id: case(one.id) for one in board.cases}
+    cases = {one.case_id: case(one.case_id) for one in board.cases}
     cases["case-0003"] = case("case-0003", query="Why does the ankle swell?")
     content = Content(boards=[board], cases=cases, not_publishable=("a reason",))
     write_site(site_files(content), root / "out")

@@ -40,7 +40,6 @@ NEEDS: dict[str, Role | None] = {
     "POST /acts/{kind}/{subject:path}": Role.ADMIN,
     "POST /account/password": Role.VIEWER,
     "GET /audit": Role.VIEWER,
-    "GET /audit/figures/{name}.svg": Role.VIEWER,
     "GET /audit/gaps": Role.VIEWER,
     "GET /audit/{table}": Role.VIEWER,
     "GET /audit/{table}.{form}": Role.VIEWER,

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,13 +28,10 @@ from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
 from medlive.digest import digest_text
 from medlive.errors import BadInput
-from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.integrity.folder import SUMS, sha256
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish
 from medlive.publishing.target import FolderTarget
-from medlive.report.tables import scores_json
 from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import (
@@ -49,7 +46,6 @@ from medlive.web.serving import serve_web
 from medlive.web.site import Site
 from tests.support.decisions import make_case
 from tests.support.releases import case, release
-from tests.support.runs import made_cases, made_run
 from tests.support.snapshots import Line, build_line
 
 OLD, MIDDLE, NEW = "2026.W43", "2026.W44", "2026.W45"
@@ -341,7 +337,7 @@ async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:
         "/feed.xml",
         "/diff",
         "/api/v1/snapshots",
-        "/leaderboard",
+        "/leaderboard.html",
     )
     for path in pages:
         shown = (await served.http.get(path)).text
@@ -551,87 +547,13 @@ async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -
                 "overall": {"n": 9, "mean": 0.5, "low": None, "high": 0.75},
             },
         )
-    board = {
-        "format": "medlive-leaderboard",
-        "format_version": 1,
-        "rankings": [
-            {
-                "conditions": {
-                    "snapshot": HOSTILE,
-                    "cases": 9,
-                    "template": {"name": HOSTILE},
-                    "grader": {
-                        "model": HOSTILE,
-                        "mode": "criterion",
-                        "engine": "openai",
-                    },
-                },
-                "scores": {
-                    "metric": "paper",
-                    "models": [
-                        {
-                            "model": HOSTILE,
-                            "overall": {"n": 9, "mean": 0.5},
-                            "rank_best": 1,
-                            "rank_worst": 2,
-                        }
-                    ],
-                },
-                "bundles": [{"model": HOSTILE, "trust": "origin", "key_id": None}],
-                "notes": [HOSTILE],
-            }
-        ],
-    }
-    (served.settings.home / "leaderboard.json").write_text(json.dumps(board))
     for path, words in (
         (f"/medlive-{NEW}/", "50.0"),
-        ("/leaderboard", "1 to 2"),
         (f"/{HOSTILE}", "404"),
     ):
         page = (await served.http.get(path)).text
         assert words in page
         assert "<script>alert" not in page
-    ranking = (await served.http.get("/api/v1/leaderboard")).json()["rankings"][0]
-    assert ranking["scores"]["models"][0]["model"] == HOSTILE
-
-
-@pytest.mark.parametrize("cases_of_each", [12, 60])
-async def test_the_leaderboard_shows_scores_as_they_are_printed(
-    served: Served, tmp_path: Path, cases_of_each: int
-) -> None:
-    def with_evidence(place: int, case: EvaluationCase) -> EvaluationCase:
-        first, *rest = case.criteria
-        return replace(case, criteria=(replace(first, origin="evidence"), *rest))
-
-    cases = made_cases(cases_of_each, months=2, change=with_evidence)
-    runs = [
-        made_run(cases, tmp_path / name, name, share)
-        for name, share in (("good", 0.9), ("poor", 0.2))
-    ]
-    table = score_runs([load_graded(run) for run in runs], draws=100)
-    about = {
-        "snapshot": NEW,
-        "cases": cases_of_each,
-        "template": {"name": "open"},
-        "grader": {"model": "g", "mode": "rubric"},
-    }
-    board = {
-        "rankings": [{"conditions": about, "scores": scores_json(table), "bundles": []}]
-    }
-    (served.settings.home / "leaderboard.json").write_text(json.dumps(board))
-    page = (await served.http.get("/leaderboard")).text
-    for model in table.models:
-        one = model.overall
-        assert f">{100 * one.mean:.1f}</td>" in page
-        if cases_of_each < 30:
-            assert ">too few to say: 12 threads, an interval needs 30</td>" in page
-        else:
-            assert f">{100 * one.low:.1f} to {100 * one.high:.1f}</td>" in page
-        for name in ("paper", "core"):
-            beside = getattr(model.companions, name).mean
-            shown = f"{100 * beside:.1f}"
-            assert f'data-label="{name}" class="number">{shown}</td>' in page
-    assert "correlation of a score with the length of its answer" in page
 
 
 def ask_raw(served: Served, path: str) -> tuple[int, bytes]:
@@ -682,7 +604,8 @@ async def test_a_report_is_kept_to_its_folder(served: Served) -> None:
             ask_raw, served, f"/report/{NEW}/{path}"
         )
         assert (status, b"secret" in content) == (404, False), path
-    assert f'href="/report/{NEW}/"' in (await served.http.get("/leaderboard")).text
+    page = await served.http.get(f"/medlive-{NEW}/")
+    assert f'href="/report/{NEW}/"' in page.text
 
 
 async def test_the_api_is_as_its_openapi_document_says(
@@ -710,7 +633,7 @@ async def test_the_api_is_as_its_openapi_document_says(
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert "6 selected / 6 total" in done.stdout
+    assert "5 selected / 5 total" in done.stdout
 
 
 async def test_nothing_can_be_changed(served: Served) -> None:

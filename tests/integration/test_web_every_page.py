@@ -3,7 +3,6 @@
 A route that is added needs a line in `house`, or in `NOT_PAGES`.
 """
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -80,7 +79,7 @@ NOT_PAGES = {
         "/medlive-{version}/{name:path}",
         "/sign-in/provider",
         "/sign-in/provider/back",
-        "/audit/figures/{name}.svg",
+        "/leaderboard",
         "/audit/{table}.{form}",
         "/review/studies/{name}/ratings.csv",
     )
@@ -325,29 +324,6 @@ async def fill_downloads(database: Database, settings: Settings) -> None:
                 path=text,
                 scores={"metric": "paper", "overall": score},
             )
-    about = {
-        "snapshot": NEW,
-        "cases": 9,
-        "template": {"name": TEXTS[0]},
-        "grader": {"model": TEXTS[0], "mode": "criterion"},
-    }
-    models = [
-        {
-            "model": text,
-            "overall": {"n": 9, "mean": 0.5},
-            "rank_best": 1,
-            "rank_worst": 2,
-        }
-        for text in TEXTS
-    ]
-    board = [
-        {
-            "conditions": about,
-            "scores": {"metric": "paper", "models": models},
-            "notes": [TEXTS[0]],
-        }
-    ]
-    (settings.home / "leaderboard.json").write_text(json.dumps({"rankings": board}))
 
 
 @pytest.fixture
@@ -386,7 +362,6 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
             **{f"/{name}.html": (f"/{name}.html",) for name in SITE_PAGES},
             "/snapshots": ("/snapshots",),
             "/errata": ("/errata",),
-            "/leaderboard": ("/leaderboard",),
             "/api": ("/api",),
             "/diff": (diff, "/diff"),
             "/medlive-{version}/": (f"/medlive-{NEW}/",),
@@ -419,7 +394,6 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
         full = (
             diff,
             "/errata",
-            "/leaderboard",
             f"/medlive-{NEW}/",
             "/audit",
             "/audit/threads",

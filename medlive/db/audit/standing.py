@@ -3,25 +3,23 @@
 from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import case, func, or_, select
+from sqlalchemy import func, or_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import iso_week, now
 from medlive.db.audit.listing import WEEKS_COUNTED
 from medlive.db.tables.audit import ThreadCountRow
 
-_DECIDED: Final = ("kept", "held", "parked", "rejected")
-
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The threads of a source that came to an outcome, or were rejected for a reason, in a week."""
+    """The threads of a source that came to an outcome in a week."""
 
     week: str  # "": in all weeks
     source: str
-    what: str
+    outcome: str
     n: int
 
 
@@ -40,15 +38,6 @@ async def sum_threads(
         query.group_by(*columns).having(n != 0).order_by(*columns)
     )
     return list(map(tuple, rows))
-
-
-async def list_decided(session: AsyncSession) -> list[Standing]:
-    """Sums of each of the last `WEEKS_COUNTED` weeks, by the week in which threads came to stand where they do."""
-    row = ThreadCountRow
-    what = case((row.outcome == "rejected", row.reason), else_=row.outcome)
-    decided = case((row.outcome.in_(_DECIDED), what), else_="")
-    sums = await sum_threads(session, row.week, row.source, decided, week=None)
-    return [Standing(*found) for found in sums if found[0] and found[2]]
 
 
 async def list_standings(session: AsyncSession) -> list[Standing]:

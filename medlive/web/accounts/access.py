@@ -7,10 +7,10 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable
 from functools import cache
-from typing import Final
+from typing import Annotated, Final
 from urllib.parse import quote
 
-from fastapi import HTTPException, Request
+from fastapi import Depends, HTTPException, Request
 from starlette.middleware import Middleware
 from starlette.middleware.sessions import SessionMiddleware
 
@@ -115,3 +115,8 @@ def require(role: Role) -> Callable[[Request], Awaitable[Account]]:
         return account
 
     return check
+
+
+Viewer = Annotated[Account, Depends(require(Role.VIEWER))]
+Reviewer = Annotated[Account, Depends(require(Role.REVIEWER))]
+Admin = Annotated[Account, Depends(require(Role.ADMIN))]

@@ -6,18 +6,17 @@ import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
-from typing import Annotated, Final
+from typing import Final
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from medlive.db import accounts
 from medlive.db.accounts import Account
-from medlive.db.tables.accounts import Role
 from medlive.web.accounts import passwords
-from medlive.web.accounts.access import SIGN_IN, TOKEN, check_form, require
+from medlive.web.accounts.access import SIGN_IN, TOKEN, Viewer, check_form
 from medlive.web.pages import Page, local_path, render
-from medlive.web.site import Room, Section, Site, site_of
+from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 router: Final = APIRouter(include_in_schema=False)
 ACCOUNTS: Final = Room("accounts", False, router, (Section("Account", "/account"),))
@@ -30,9 +29,6 @@ SLOW_S: Final = 2.0
 to nobody: a stranger at another address keeps no owner out."""
 HOME: Final = "/account"
 
-SiteOf = Annotated[Site, Depends(site_of)]
-Signed = Annotated[Account, Depends(require(Role.VIEWER))]
-Text = Annotated[str, Form()]
 _FORM: Final = [Depends(check_form)]
 _log: Final = logging.getLogger(__name__)
 
@@ -92,7 +88,7 @@ async def sign_in(
 
 @router.post("/sign-out")
 async def sign_out(
-    request: Request, site: SiteOf, account: Signed, everywhere: Text = ""
+    request: Request, site: SiteOf, account: Viewer, everywhere: Text = ""
 ) -> Response:
     """End this browser's session, or every one of the account."""
     async with site.database.begin() as session:
@@ -127,7 +123,7 @@ async def accept(
 
 @router.get(HOME)
 async def show_account(
-    request: Request, account: Signed, changed: bool = False
+    request: Request, account: Viewer, changed: bool = False
 ) -> Response:
     """An account's own page."""
     return render(request, AccountPage(account, changed))
@@ -137,7 +133,7 @@ async def show_account(
 async def change_password(
     request: Request,
     site: SiteOf,
-    account: Signed,
+    account: Viewer,
     current: Text = "",
     password: Text = "",
     again: Text = "",

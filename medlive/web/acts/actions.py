@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from medlive.db.accounts import Account
@@ -11,6 +11,7 @@ from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.errors import DatabaseForbidden, UsageError
 from medlive.snapshot.errata import WithdrawalKind
+from medlive.web.pages import TEMPLATES
 from medlive.web.site import Site
 
 LABELS: Final[Mapping[Act, str]] = {
@@ -25,6 +26,7 @@ LABELS: Final[Mapping[Act, str]] = {
 KINDS: Final = tuple(
     kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN
 )
+TEMPLATES.globals |= {"act_labels": LABELS, "withdrawal_kinds": KINDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +40,6 @@ class Actions:
     ] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
     revision: int | None = None  # Of a case as it is shown
     back: str = ""  # Where an act leads to; "": the subject's own page
-    labels: Mapping[Act, str] = field(default_factory=lambda: LABELS)
-    kinds: tuple[str, ...] = KINDS
 
 
 def case_actions(

@@ -1,10 +1,10 @@
 """The routes of acts: a case's own page with the form to edit it, one address for every act, the log."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Literal
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 from pydantic import ValidationError
 
@@ -15,7 +15,6 @@ from medlive.db.curation.cases import (
     find_case,
     latest_case,
 )
-from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import AuditLogRow
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import (
@@ -27,23 +26,30 @@ from medlive.rubric.model import (
     Register,
     Theme,
 )
-from medlive.web.accounts.access import require
+from medlive.web.accounts.access import Admin, Viewer
 from medlive.web.acts.actions import Actions, Asked, case_actions, perform
-from medlive.web.pages import Page, local_path, render
-from medlive.web.site import Room, Section, Site, site_of
+from medlive.web.pages import TEMPLATES, Page, local_path, render
+from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 router: Final = APIRouter(prefix="/acts", include_in_schema=False)
 ACTS: Final = Room("acts", False, router, (Section("Log", "/acts/log"),))
 NEW_ROWS: Final = 2  # Empty rows for further criteria
 
-SiteOf = Annotated[Site, Depends(site_of)]
-Admin = Annotated[Account, Depends(require(Role.ADMIN))]
-Viewer = Annotated[Account, Depends(require(Role.VIEWER))]
-Text = Annotated[str, Form()]
 Kind = Literal["case", "thread", "source", "step", "dispute"]
 
 
 _TEXTS: Final = ("narrative", "query", "advice")
+_CRITERION: Final = (
+    "id",
+    "criterion",
+    "axis",
+    "points",
+    "advice_id",
+    "fact",
+    "origin",
+    "source",
+)
+"""The fields of a criterion in the form to edit a case."""
 _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "theme": tuple(Theme),
     "specialty": (UNKNOWN_SPECIALTY, *SPECIALTIES),
@@ -52,14 +58,11 @@ _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
-    """What the selects of the form to edit a case offer."""
-
-    axes: tuple[str, ...] = tuple(Axis)
-    origins: tuple[str, ...] = tuple(Origin)
-    # Field of the case → its values
-    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _KINDS)
+TEMPLATES.globals |= {
+    "axis_choices": tuple(Axis),
+    "origin_choices": tuple(Origin),
+    "kind_choices": _KINDS,
+}
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,6 @@ class CasePage(Page):
     criteria: tuple[Mapping[str, Any], ...]
     actions: Actions
     entries: tuple[AuditLogRow, ...]
-    choices: Choices = Choices()
     reason: str = ""
     error: str | None = None
 
@@ -246,49 +248,22 @@ def _values_of(case: StoredCase) -> Mapping[str, object]:
 
 def _rows_of(case: StoredCase) -> tuple[Mapping[str, Any], ...]:
     """The rubric's rows as the form shows them, and empty ones for further criteria."""
-    rows = [
-        {
-            "id": c.id,
-            "criterion": c.criterion,
-            "axis": c.axis.value,
-            "points": c.points,
-            "advice_id": c.advice_id or "",
-            "fact": c.fact or "",
-            "origin": c.origin.value,
-            "source": c.source,
-        }
-        for c in case.rubric.criteria
-    ]
-    new = {
-        "id": "",
-        "criterion": "",
-        "axis": "",
-        "points": 5,
-        "advice_id": rows[0]["advice_id"] if rows else "",
-        "fact": "",
-        "origin": Origin.ADVICE.value,
-        "source": "",
-    }
+    rows = []
+    for criterion in case.rubric.criteria:
+        rows.append({name: getattr(criterion, name) or "" for name in _CRITERION})
+    advice_id = rows[0]["advice_id"] if rows else ""
+    new: dict[str, object] = dict.fromkeys(_CRITERION, "")
+    new |= {"points": 5, "advice_id": advice_id, "origin": Origin.ADVICE}
     return (*rows, *[new] * NEW_ROWS)
 
 
 def _criteria_of(form: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
     """The rubric's rows as they were sent, in their order."""
-    names = (
-        "id",
-        "criterion",
-        "axis",
-        "points",
-        "advice_id",
-        "fact",
-        "origin",
-        "source",
-    )
     numbers = sorted(
         {int(name[1:].partition("-")[0]) for name in form if _is_row(name)}
     )
     return tuple(
-        {name: form.get(f"c{number}-{name}", "") for name in names}
+        {name: form.get(f"c{number}-{name}", "") for name in _CRITERION}
         for number in numbers
     )
 

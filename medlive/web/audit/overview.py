@@ -1,21 +1,19 @@
-"""What the overview shows, and its figures."""
+"""What the overview shows."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Final
 
-from medlive.charts import Bar, Frame, Group, bars, columns
 from medlive.clock import iso_week, now
 from medlive.db.accounts import Account
 from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import Spent, spending
-from medlive.db.audit.standing import Standing, list_decided, list_standings
+from medlive.db.audit.standing import Standing, list_standings
 from medlive.db.audit.views import list_views
 from medlive.db.curation.funnel import funnel
 from medlive.db.session import Session
 from medlive.db.tables.accounts import Role
 from medlive.service.watch.status import read_health
-from medlive.web.audit.drift import find_drift
 from medlive.web.audit.pages import Link, OverviewPage
 from medlive.web.site import Site
 
@@ -37,8 +35,7 @@ async def load_overview(
     health = await read_health(site.database, site.settings)
     async with site.database.begin() as session:
         found = await list_standings(session)
-        drift, drift_from = find_drift(await list_decided(session))
-        shown = {row.what for row in found}
+        shown = {row.outcome for row in found}
         return OverviewPage(
             tables=tables,
             views=await list_views(session, account.id),
@@ -46,61 +43,27 @@ async def load_overview(
             outcomes=[o for o in OUTCOMES if o in shown],
             by_source=_sum((s.source, s) for s in found if not s.week),
             by_week=_sum((s.week, s) for s in found if s.week),
-            drift=drift,
-            drift_from=drift_from,
-            reasons=[
-                (r.stage, r.outcome, r.reason or "", r.count)
-                for r in await funnel(session)
-            ],
+            reasons=await funnel(session),
             spent=await _spent(session),
             may_act=account.may(Role.ADMIN),
         )
-
-
-async def draw_weeks(session: Session) -> str:
-    """How many threads came to an outcome in each week, as SVG."""
-    weeks = _sum((s.week, s) for s in await list_standings(session) if s.week)
-    values = [
-        Bar(week, sum(outcomes.values())) for week, outcomes in sorted(weeks.items())
-    ]
-    return columns(
-        Frame(
-            "Threads by the week of their decision",
-            "How many came to stand where they do.",
-        ),
-        values,
-    )
-
-
-async def draw_funnel(session: Session) -> str:
-    """Where the threads ended, by stage, as SVG."""
-    stages: dict[str, list[Bar]] = {}
-    for row in await funnel(session):
-        stages.setdefault(row.stage, []).append(
-            Bar(row.reason or row.outcome, row.count)
-        )
-    groups = [Group(stage, found[:6]) for stage, found in stages.items()]
-    return bars(
-        Frame("Where threads stand", "By stage; of each the six largest reasons."),
-        groups,
-    )
 
 
 def _sum(found: Iterable[tuple[str, Standing]]) -> Mapping[str, Mapping[str, int]]:
     sums: dict[str, dict[str, int]] = {}
     for key, one in found:
         row = sums.setdefault(key, {})
-        row[one.what] = row.get(one.what, 0) + one.n
+        row[one.outcome] = row.get(one.outcome, 0) + one.n
     return sums
 
 
 async def _spent(session: Session) -> dict[str, list[Spent]]:
     """What this week and the last one cost, in all and by source."""
-    found = {}
+    found: dict[str, list[Spent]] = {}
     for back in (0, 1):
         week = iso_week(now() - timedelta(weeks=back))
-        rows = await spending(session, *week_bounds(week))
-        found[week] = [
-            row for row in rows if row.by in ("all", "source") and row.replies
-        ]
+        found[week] = []
+        for row in await spending(session, *week_bounds(week)):
+            if row.by in ("all", "source") and row.replies:
+                found[week].append(row)
     return found

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from medlive.db.audit.details import Membership
 from medlive.db.audit.listing import Counts
 from medlive.db.audit.spending import Spent
+from medlive.db.curation.funnel import FunnelRow
 from medlive.db.tables.audit import SavedViewRow
 from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.people import AuditLogRow
 from medlive.web.acts.actions import Actions
-from medlive.web.audit.drift import Drift
 from medlive.web.audit.marking import Change, Marked
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import Table
@@ -37,9 +37,7 @@ class OverviewPage(Page):
     outcomes: Sequence[str]
     by_source: Mapping[str, Mapping[str, int]]  # Source → outcome → threads
     by_week: Mapping[str, Mapping[str, int]]
-    drift: Sequence[Drift]
-    drift_from: str  # The week in which there may be some first; "": there is some, or nothing was decided
-    reasons: Sequence[tuple[str, str, str, int]]  # Stage, outcome, reason, threads
+    reasons: Sequence[FunnelRow]
     # Week → what was spent in it, in all and by source
     spent: Mapping[str, Sequence[Spent]]
     may_act: bool

@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from medlive.bounds import GAPS_SHOWN
-from medlive.db.accounts import Account
 from medlive.db.audit.listing import load_listing, stream_rows
 from medlive.db.audit.views import forget_view, list_views, save_view
 from medlive.db.curation.parking import count_parked, list_parked
@@ -25,16 +24,15 @@ from medlive.service.curation.inspect import (
     inspect_case,
     inspect_thread,
 )
-from medlive.web.accounts.access import require
-from medlive.web.audit.overview import draw_funnel, draw_weeks, load_overview
+from medlive.web.accounts.access import Viewer, require
+from medlive.web.audit.overview import load_overview
 from medlive.web.audit.pages import GapsPage, RequestPage, Row, TablePage
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
 from medlive.web.audit.window import Place
-from medlive.web.downloads.files import FIGURE_POLICY
 from medlive.web.pages import local_path, render
-from medlive.web.site import Room, Section, Site, site_of
+from medlive.web.site import Room, Section, SiteOf, Text
 
 router: Final = APIRouter(
     prefix="/audit",
@@ -42,9 +40,6 @@ router: Final = APIRouter(
     dependencies=[Depends(require(Role.VIEWER))],
 )
 AUDIT: Final = Room("audit", False, router, (Section("Audit", "/audit"),))
-SiteOf = Annotated[Site, Depends(site_of)]
-Viewer = Annotated[Account, Depends(require(Role.VIEWER))]
-Text = Annotated[str, Form()]
 PlaceOf = Annotated[Place, Depends()]
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""
@@ -52,22 +47,12 @@ _LINKS: Final = [
     *((table.title, f"/audit/{name}") for name, table in TABLES.items()),
     ("Gaps", "/audit/gaps"),
 ]
-_FIGURES: Final = {"weeks": draw_weeks, "funnel": draw_funnel}
 
 
 @router.get("")
 async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
     """How the threads fared, what runs next, what it costs, and what needs a person."""
     return render(request, await load_overview(site, account, _LINKS))
-
-
-@router.get("/figures/{name}.svg")
-async def figure(site: SiteOf, name: Literal["weeks", "funnel"]) -> Response:
-    """A figure of the overview."""
-    async with site.database.begin() as session:
-        drawn = await _FIGURES[name](session)
-    headers = {"Content-Security-Policy": FIGURE_POLICY, "Cache-Control": "no-store"}
-    return Response(drawn, media_type="image/svg+xml", headers=headers)
 
 
 @router.post("/views")

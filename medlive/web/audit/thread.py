@@ -37,7 +37,15 @@ from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
 from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
 
-_TEXTS = ("narrative", "query", "advice")
+_FIELDS: Final = (
+    "narrative",
+    "query",
+    "advice",
+    "theme",
+    "specialty",
+    "difficulty",
+    "dialogue_register",
+)
 _Record = Mapping[str, Any]
 _NO_CURATION: Final[_Record] = {"elements": (), "claims": (), "calls": (), "checks": ()}
 
@@ -212,23 +220,21 @@ async def _neighbours(
 
 
 def row_links(
-    state: State, rows: Sequence[Any], keys: Sequence[str]
+    state: State, rows: Sequence[object], keys: Sequence[str]
 ) -> list[Link | None]:
     """Each row's own page, which knows the list that led to it; None: it has none."""
     table, query = TABLES[state.table], state.query(**{TABLE: state.table})
-
-    def link(row: Any, key: str) -> Link | None:
-        if (path := table.link(row)) is None:
-            return None
-        text = str(getattr(row, table.columns[0]) or "–")
-        if not path.startswith(("/audit/threads/", "/audit/cases/")):
-            return text, path
-        path, _, fragment = path.partition("#")
-        return text, f"{path}?{query}&at={quote_plus(key)}" + (
-            f"#{fragment}" if fragment else ""
-        )
-
-    return [link(*one) for one in zip(rows, keys, strict=True)]
+    links: list[Link | None] = []
+    for row, key in zip(rows, keys, strict=True):
+        path = table.link(row)
+        if path is None:
+            links.append(None)
+            continue
+        if path.startswith(("/audit/threads/", "/audit/cases/")):
+            path, mark, fragment = path.partition("#")
+            path += f"?{query}&at={quote_plus(key)}{mark}{fragment}"
+        links.append((str(getattr(row, table.columns[0]) or "–"), path))
+    return links
 
 
 def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
@@ -240,22 +246,17 @@ def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
 
 def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:
     """What each revision changed in the one before, the newest first."""
-    return [_step(*pair) for pair in pairwise(revisions)][::-1]
-
-
-def _step(old: CaseRevision, new: CaseRevision) -> RevisionStep:
-    """What the newer of two revisions changed."""
-    names = (*_TEXTS, "theme", "specialty", "difficulty", "dialogue_register")
-    texts = {
-        name: (str(getattr(old.row, name)), str(getattr(new.row, name)))
-        for name in names
-    }
-    return RevisionStep(
-        new.row.revision,
-        new.row.created_at,
-        {name: compare(*pair) for name, pair in texts.items() if pair[0] != pair[1]},
-        _changed_criteria(old, new),
-    )
+    steps: list[RevisionStep] = []
+    for old, new in pairwise(revisions):
+        fields = {}
+        for name in _FIELDS:
+            before, after = str(getattr(old.row, name)), str(getattr(new.row, name))
+            if before != after:
+                fields[name] = compare(before, after)
+        criteria = _changed_criteria(old, new)
+        made = new.row
+        steps.insert(0, RevisionStep(made.revision, made.created_at, fields, criteria))
+    return steps
 
 
 def _criterion_text(c: Criterion) -> str:
@@ -266,9 +267,11 @@ def _criterion_text(c: Criterion) -> str:
 def _changed_criteria(
     old: CaseRevision, new: CaseRevision
 ) -> dict[str, Sequence[Change]]:
-    before, after = (
-        {c.id: _criterion_text(c) for c in one.criteria} for one in (old, new)
-    )
-    ids = [*before, *(i for i in after if i not in before)]
-    changed = [i for i in ids if before.get(i) != after.get(i)]
-    return {i: compare(before.get(i, ""), after.get(i, "")) for i in changed}
+    before = {c.id: _criterion_text(c) for c in old.criteria}
+    after = {c.id: _criterion_text(c) for c in new.criteria}
+    changed: dict[str, Sequence[Change]] = {}
+    for name in before | after:
+        texts = before.get(name, ""), after.get(name, "")
+        if texts[0] != texts[1]:
+            changed[name] = compare(*texts)
+    return changed

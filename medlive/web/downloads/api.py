@@ -1,6 +1,5 @@
 """The JSON API of the downloads; FastAPI describes it at /api/openapi.json."""
 
-import asyncio
 from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from typing import Annotated, Final
@@ -14,8 +13,8 @@ from medlive.snapshot.diff import ChangeKind, CriterionEdit, FieldEdit
 from medlive.snapshot.errata import Erratum
 from medlive.snapshot.manifest import Counts
 from medlive.web.downloads.catalog import ShownSnapshot, load_public_errata, totals_of
-from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
-from medlive.web.downloads.leaderboard import Leaderboard, load_leaderboard
+from medlive.web.downloads.find import TheCatalog, find_diff, find_shown
+from medlive.web.site import SiteOf
 
 _MISSING: Final[dict[int | str, dict[str, object]]] = {
     404: {"description": "The site shows no such snapshot."}
@@ -131,7 +130,7 @@ async def list_snapshots(catalog: TheCatalog) -> list[SnapshotSummary]:
 
 @router.get("/snapshots/{version}", responses=_MISSING)
 async def get_snapshot(
-    version: VersionOrLatest, site: TheSite, catalog: TheCatalog
+    version: VersionOrLatest, site: SiteOf, catalog: TheCatalog
 ) -> SnapshotDetail:
     """A snapshot with its counts and files; "latest" is the newest that is given out whole."""
     shown = catalog.latest if version == "latest" else find_shown(catalog, version)
@@ -178,7 +177,7 @@ async def get_diff(
 
 @router.get("/errata")
 async def list_errata(
-    site: TheSite,
+    site: SiteOf,
     catalog: TheCatalog,
     version: Annotated[str | None, Query(pattern=_VERSION)] = None,
 ) -> list[Erratum]:
@@ -187,15 +186,9 @@ async def list_errata(
     return list(errata.entries if version is None else errata.affecting(version))
 
 
-@router.get("/leaderboard")
-async def get_leaderboard(site: TheSite) -> Leaderboard:
-    """The rankings of verified bundles."""
-    return await asyncio.to_thread(load_leaderboard, site.settings.home)
-
-
 @router.get("/downloads")
 async def get_downloads(
-    site: TheSite, catalog: TheCatalog, since: Day | None = None
+    site: SiteOf, catalog: TheCatalog, since: Day | None = None
 ) -> list[DownloadCount]:
     """How many downloads of each file were begun on each day since a day, by default 89 days ago."""
     first = since or now().date() - timedelta(days=89)

@@ -11,13 +11,12 @@ from fastapi import Depends, HTTPException
 from medlive.bounds import CHANGES_SHOWN
 from medlive.snapshot.diff import SnapshotDiff, diff_snapshots
 from medlive.web.downloads.catalog import Catalog, ShownSnapshot, load_catalog
-from medlive.web.site import Site, site_of
+from medlive.web.site import SiteOf
 
 _DIFFING: Final = Lock()
-TheSite = Annotated[Site, Depends(site_of)]
 
 
-async def _catalog(site: TheSite) -> Catalog:
+async def _catalog(site: SiteOf) -> Catalog:
     return await load_catalog(site)
 
 

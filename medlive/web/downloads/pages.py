@@ -9,7 +9,6 @@ from medlive.db.tables.release import EvaluationRunRow
 from medlive.snapshot.diff import SnapshotDiff
 from medlive.snapshot.errata import Erratum
 from medlive.web.downloads.catalog import ShownSnapshot
-from medlive.web.downloads.leaderboard import Ranking
 from medlive.web.pages import Page
 
 
@@ -61,15 +60,6 @@ class ErrataPage(Page):
 
     template = "downloads/errata.html"
     errata: Sequence[Erratum]
-
-
-@dataclass(frozen=True)
-class LeaderboardPage(Page):
-    """The rankings of verified bundles."""
-
-    template = "downloads/leaderboard.html"
-    rankings: Sequence[Ranking]
-    reports: Sequence[str]  # The versions that have a report
 
 
 @dataclass(frozen=True)

@@ -12,27 +12,18 @@ from fastapi import APIRouter, HTTPException, Request, Response
 
 from medlive.errors import MedliveError
 from medlive.evaluation.asking.registry import load_registry
-from medlive.publishing.target import MUTABLE
+from medlive.publishing.target import MUTABLE, media_type
 from medlive.service.paths import index_path
 from medlive.site.model import Content
-from medlive.site.pages import site_files
+from medlive.site.pages import SECTIONS, site_files
 from medlive.site.read import BUNDLES, Inputs, read_content
 from medlive.web.downloads.catalog import Catalog, errata_name
-from medlive.web.downloads.find import TheCatalog, TheSite
-from medlive.web.site import Site
+from medlive.web.downloads.find import TheCatalog
+from medlive.web.site import Site, SiteOf
 
 _log: Final = logging.getLogger(__name__)
 _READ: Final = ["GET", "HEAD"]
 _LINKS: Final = (("/snapshots", "Snapshots"), ("/errata", "Errata"), ("/api", "API"))
-_TYPES: Final = {
-    "html": "text/html; charset=utf-8",
-    "svg": "image/svg+xml",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "json": "application/json",
-    "bin": "application/octet-stream",
-}
-_PAGES: Final = ("leaderboard", "cases", "weeks", "method", "downloads", "enter")
 router: Final = APIRouter(include_in_schema=False)
 
 
@@ -106,21 +97,21 @@ async def _send(request: Request, site: Site, catalog: Catalog, name: str) -> Re
     data = files.get(name)
     if data is None:
         raise HTTPException(404)
-    media = _TYPES[name.rpartition(".")[2]]
-    return Response(data, media_type=media, headers={"Cache-Control": MUTABLE})
+    headers = {"Cache-Control": MUTABLE}
+    return Response(data, media_type=media_type(name), headers=headers)
 
 
 @router.api_route("/", methods=_READ)
-async def front(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+async def front(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """What the benchmark is."""
     return await _send(request, site, catalog, "index.html")
 
 
-async def _page(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+async def _page(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     return await _send(request, site, catalog, request.url.path.removeprefix("/"))
 
 
-for _name in _PAGES:
-    router.add_api_route(f"/{_name}.html", _page, methods=_READ)
+for _name, *_ in SECTIONS[1:]:
+    router.add_api_route(f"/{_name}", _page, methods=_READ)
 for _folder in ("assets", "cases", "data", "models"):
     router.add_api_route(f"/{_folder}/{{name}}", _page, methods=_READ)

@@ -27,26 +27,23 @@ from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.web.downloads import api, public_site
 from medlive.web.downloads.card import card_html
 from medlive.web.downloads.catalog import (
-    Catalog,
     ShownSnapshot,
     errata_name,
     load_public_errata,
     totals_of,
 )
 from medlive.web.downloads.files import DAMAGED, send_file
-from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
-from medlive.web.downloads.leaderboard import load_leaderboard
+from medlive.web.downloads.find import TheCatalog, find_diff, find_shown
 from medlive.web.downloads.pages import (
     ApiPage,
     DiffPage,
     ErrataPage,
     IndexPage,
-    LeaderboardPage,
     SnapshotPage,
 )
 from medlive.web.pages import render
 from medlive.web.requests import site_address
-from medlive.web.site import Room, Section, Site
+from medlive.web.site import Room, Section, Site, SiteOf
 
 _REPORT_POLICY: Final = (
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
@@ -63,7 +60,7 @@ _READ: Final = ["GET", "HEAD"]
 
 
 @router.api_route("/snapshots", methods=_READ)
-async def index(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
     today = now().date()
     async with site.database.begin() as session:
@@ -102,7 +99,7 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
 @router.api_route(f"/{LATEST}", methods=_READ)
 @router.api_route(f"/{FEED}", methods=_READ)
 @router.api_route(f"/{PUBLIC_KEY}", methods=_READ)
-async def made_file(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
     name, releases = request.url.path.removeprefix("/"), catalog.releases
     place = Place(None, site.settings.publish.authority)
@@ -123,14 +120,14 @@ async def made_file(request: Request, site: TheSite, catalog: TheCatalog) -> Res
 
 @router.api_route(f"/{ERRATA}", methods=_READ)
 @router.api_route(f"/{ERRATA_SIGNATURE}", methods=_READ)
-async def errata_file(request: Request, site: TheSite) -> Response:
+async def errata_file(request: Request, site: SiteOf) -> Response:
     """The errata of what is given out, or their signature, as they lie beside the snapshots."""
     name = request.url.path.removeprefix("/").replace(ERRATA, errata_name(site))
     return await send_file(request, site.snapshots, name, cache_control=MUTABLE)
 
 
 @router.api_route("/errata", methods=_READ)
-async def errata(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+async def errata(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """What was withdrawn after it was frozen, newest first."""
     found = await load_public_errata(site, catalog)
     return render(request, ErrataPage(found.entries[::-1]))
@@ -147,16 +144,14 @@ async def diff(
 
 
 @router.api_route("/leaderboard", methods=_READ)
-async def leaderboard(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
-    """The rankings of verified bundles, and the reports."""
-    found = await asyncio.to_thread(load_leaderboard, site.settings.home)
-    reports, _ = await _reports(site, catalog)
-    return render(request, LeaderboardPage(found.rankings, reports))
+async def leaderboard() -> Response:
+    """The public site's, which was at this address."""
+    return RedirectResponse("/leaderboard.html", 308)
 
 
 @router.api_route("/report/{version}/{name:path}", methods=_READ)
 async def report_file(
-    request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog
+    request: Request, version: str, name: str, site: SiteOf, catalog: TheCatalog
 ) -> Response:
     """A file of the report on a snapshot, as `medlive eval report` wrote it under MEDLIVE_HOME.
 
@@ -174,21 +169,6 @@ async def report_file(
     )
 
 
-async def _reports(site: Site, catalog: Catalog) -> tuple[list[str], frozenset[str]]:
-    """The versions whose reports are shown, and those on which none may be now."""
-    async with site.database.begin() as session:
-        withheld = await blind_versions(session)
-    shown = []
-    for snapshot in catalog.given_out:
-        if snapshot.version not in withheld and _has_report(site, snapshot.version):
-            shown.append(snapshot.version)
-    return shown, withheld
-
-
-def _has_report(site: Site, version: str) -> bool:
-    return (report_path(site.settings, version) / "index.html").is_file()
-
-
 @router.api_route("/medlive-{version}", methods=_READ)
 async def without_slash(version: str, catalog: TheCatalog) -> Response:
     """The card's relative links need the slash."""
@@ -197,7 +177,7 @@ async def without_slash(version: str, catalog: TheCatalog) -> Response:
 
 @router.api_route("/medlive-{version}/", methods=_READ)
 async def snapshot(
-    request: Request, version: str, site: TheSite, catalog: TheCatalog
+    request: Request, version: str, site: SiteOf, catalog: TheCatalog
 ) -> Response:
     """One snapshot."""
     shown = find_shown(catalog, version)
@@ -208,8 +188,10 @@ async def snapshot(
             for e in await list_evaluations(session)
             if e.snapshot_version == shown.version
         ]
+        withheld = shown.version in await blind_versions(session)
     parent = shown.release.manifest.parent
-    reports, withheld = await _reports(site, catalog)
+    report = report_path(site.settings, shown.version) / "index.html"
+    reported = not shown.withdrawn and report.is_file()
     card = await asyncio.to_thread(_read_card, shown)
     page = SnapshotPage(
         shown=shown,
@@ -222,8 +204,8 @@ async def snapshot(
         downloads=totals_of(totals, shown.version),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
-        has_report=shown.version in reports,
-        report_withheld=shown.version in withheld and _has_report(site, shown.version),
+        has_report=reported and not withheld,
+        report_withheld=reported and withheld,
         card=card_html(card),
     )
     return render(request, page)
@@ -242,7 +224,7 @@ def _read_card(shown: ShownSnapshot) -> str:
 
 @router.api_route("/medlive-{version}/{name:path}", methods=_READ)
 async def snapshot_file(
-    request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog
+    request: Request, version: str, name: str, site: SiteOf, catalog: TheCatalog
 ) -> Response:
     """A file of a snapshot, with the digest that was frozen."""
     shown = find_shown(catalog, version)
@@ -289,7 +271,7 @@ DOWNLOADS: Final = Room(
         Section("Snapshots", "/snapshots"),
         Section("Differences", "/diff"),
         Section("Errata", "/errata"),
-        Section("Leaderboard", "/leaderboard"),
+        Section("Leaderboard", "/leaderboard.html"),
         Section("API", "/api"),
     ),
 )

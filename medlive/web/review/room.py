@@ -3,11 +3,11 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from medlive.bounds import HELD_SHOWN
@@ -21,9 +21,9 @@ from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.tables.release import DisputeRow, EvaluationRunRow
 from medlive.errors import MedliveError, UsageError
-from medlive.web.accounts.access import require
-from medlive.web.pages import Page, local_path, render
-from medlive.web.site import Room, Section, Site, site_of
+from medlive.web.accounts.access import Admin, Reviewer
+from medlive.web.pages import TEMPLATES, Page, local_path, render
+from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 if TYPE_CHECKING:
     from medlive.service.studies import (
@@ -35,10 +35,6 @@ REVIEW: Final = Room(
     "review", False, router, (Section("Review", "/review", Role.REVIEWER),)
 )
 
-SiteOf = Annotated[Site, Depends(site_of)]
-Reviewer = Annotated[Account, Depends(require(Role.REVIEWER))]
-Admin = Annotated[Account, Depends(require(Role.ADMIN))]
-Text = Annotated[str, Form()]
 
 SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "narrative_and_query": (
@@ -55,6 +51,7 @@ SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "verdict": ((1, "the answer meets the criterion"), (0, "it does not")),
 }
 """Aspect → what each rating means (LiveMedBench, Tables 8 to 10)."""
+TEMPLATES.globals["scales"] = SCALES
 
 
 @dataclass(frozen=True)
@@ -89,9 +86,6 @@ class RatePage(Page):
     total: int
     before: int | None  # Positions of the neighbours in the rater's order
     after: int | None
-    scales: Mapping[str, Sequence[tuple[int, str]]] = field(
-        default_factory=lambda: SCALES
-    )
 
 
 @dataclass(frozen=True)
@@ -114,9 +108,6 @@ class ResultsPage(Page):
     settles: bool  # Whether the account is the adjudicator
     is_admin: bool
     blind: bool  # Whether the account still rates, and is shown how far everybody is and nothing else
-    scales: Mapping[str, Sequence[tuple[int, str]]] = field(
-        default_factory=lambda: SCALES
-    )
 
 
 @router.get("")
@@ -336,26 +327,14 @@ async def export(
     people = {study.adjudicator} if adjudicated else set(study.raters)
     text = io.StringIO()
     writer = csv.writer(text)
-    is_check = study.kind is StudyKind.GRADER_CHECK
-    how = [study.blinding.value] if is_check else []
-    writer.writerow(
-        [
-            "item",
-            "rater",
-            "met" if is_check else "rating",
-            *(["blinding"] if is_check else []),
-        ]
-    )
+    columns, blinding = ["item", "rater", "rating"], []
+    if study.kind is StudyKind.GRADER_CHECK:
+        columns, blinding = ["item", "rater", "met", "blinding"], [study.blinding.value]
+    writer.writerow(columns)
     for given in found:
         if given.rater in people:
-            writer.writerow(
-                [
-                    given.item,
-                    given.rater,
-                    "" if given.rating is None else given.rating,
-                    *how,
-                ]
-            )
+            rating = "" if given.rating is None else given.rating
+            writer.writerow([given.item, given.rater, rating, *blinding])
     headers = {
         "Content-Disposition": f'attachment; filename="{name}.csv"',
         "Cache-Control": "no-store",

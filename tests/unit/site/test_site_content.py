@@ -111,7 +111,7 @@ def test_a_withdrawn_case_is_on_no_page(inputs: Inputs) -> None:
     withdraw(inputs, IDS[1])
     content = read_content(inputs)
     assert IDS[1] not in content.cases
-    assert [case.id for case in content.boards[0].cases] == [
+    assert [case.case_id for case in content.boards[0].cases] == [
         IDS[0],
         *IDS[2:],
     ]

@@ -100,14 +100,14 @@ def test_verdicts_on_an_earlier_revision_are_no_verdicts_on_this_one(
     board = made_board(made_graded(tmp_path, models=1, cases=2))
     scored = board.cases[1]
     first, second, *_ = scored.criteria
-    same = replace(criterion(scored.id, 1, first.text), criterion_id=first.id)
-    reworded = replace(criterion(scored.id, 2, "Is new"), criterion_id=second.id)
-    added = criterion(scored.id, 3, "Is added")
-    revised = case(scored.id, revision=2, criteria=(same, reworded, added))
-    content = Content(boards=[board], cases={scored.id: revised})
+    same = replace(criterion(scored.case_id, 1, first.criterion), criterion_id=first.id)
+    reworded = replace(criterion(scored.case_id, 2, "Is new"), criterion_id=second.id)
+    added = criterion(scored.case_id, 3, "Is added")
+    revised = case(scored.case_id, revision=2, criteria=(same, reworded, added))
+    content = Content(boards=[board], cases={scored.case_id: revised})
     files = {file.name: file.data for file in site_files(content)}
-    text = files[f"cases/{scored.id}.html"].decode("utf-8")
+    text = files[f"cases/{scored.case_id}.html"].decode("utf-8")
     labels = re.findall('role="img" aria-label="([^"]+)"', text)
-    verdict = board.models[0].verdicts[scored.id][first.id]
+    verdict = board.models[0].verdicts[scored.case_id][first.id]
     assert labels[0] == ("met" if verdict else "not met")
     assert labels[1:] == ["not part of this run"] * 2
