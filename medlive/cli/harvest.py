@@ -52,20 +52,10 @@ COLUMNS = (
 
 def harvest(
     sources: SourcesArgument = None,
-    since: Annotated[
-        str | None,
-        Option(metavar="DATE", help="Only threads opened on or after this day."),
-    ] = None,
-    limit: Annotated[
-        int | None, Option(min=1, help="Ask for at most so many threads a source.")
-    ] = None,
-    again: Annotated[
-        bool, Option("--again", help="Harvest again although this week's is done.")
-    ] = False,
-    restart: Annotated[
-        bool,
-        Option("--restart", help="Forget how far this week's came, and begin again."),
-    ] = False,
+    since: Annotated[str | None, Option(metavar="DATE")] = None,
+    limit: Annotated[int | None, Option(min=1)] = None,
+    again: bool = False,
+    restart: bool = False,
     dry_run: DryRunOption = False,
 ) -> Result:
     """Fetch new and changed threads of the communities, politely, and store them.
@@ -73,6 +63,12 @@ def harvest(
     Once per source and ISO week: a week that is done is not harvested again, and one that was interrupted goes on
     where it stood, so that cron may start this as often as it likes. A page that cannot be read is reported and
     the others go on; exit status 1 when a source was given up or is quarantined, with its reason on stderr.
+
+    Args:
+        since: Only threads opened on or after this day.
+        limit: Ask for at most so many threads a source.
+        again: Harvest again although this week's is done.
+        restart: Forget how far this week's came, and begin again.
     """
     from medlive.service.harvest.sources import fetch_settings, select_sources
 
@@ -227,16 +223,16 @@ def _as_json(done: "HarvestResult") -> dict[str, object]:
 
 
 def import_(
-    files: Annotated[
-        list[Path], Argument(help="Thread files, one JSON object a line.")
-    ],
-    assume_posted_at: Annotated[
-        str | None, Option(metavar="DATE", help="For threads without a date.")
-    ] = None,
+    files: list[Path],
+    assume_posted_at: Annotated[str | None, Option(metavar="DATE")] = None,
 ) -> Result:
     """Import threads from JSON Lines files; a bad line is reported and the others are imported.
 
     Importing a file twice changes nothing; a thread that changed becomes a new revision.
+
+    Args:
+        files: Thread files, one JSON object a line.
+        assume_posted_at: For threads without a date.
     """
     from medlive.service.database import handle_key
     from medlive.service.harvest.harvest import ImportResult, import_file
@@ -292,22 +288,20 @@ def list_() -> Result:
 
 @app.command()
 def check(
-    source: Annotated[
-        str | None, Argument(help="The community; default: all that were harvested.")
-    ] = None,
-    url: Annotated[
-        str | None, Option(help="Check this page instead: a thread's address.")
-    ] = None,
-    file: Annotated[
-        Path | None,
-        Option(help="With --url: read this saved page instead of fetching it."),
-    ] = None,
+    source: Annotated[str | None, Argument()] = None,
+    url: str | None = None,
+    file: Path | None = None,
 ) -> Result:
     """Show the state of the communities, or with --url what one page yields, field by field.
 
     Without --url: of each community's last harvest the share of threads with each field and the reasons of
     failures, beside the median of the harvests before. Exit status 1 when one is quarantined, failed or stale,
     with what fell and when; with --url, when the page is not a thread, with a typed reason.
+
+    Args:
+        source: The community; default: all that were harvested.
+        url: Check this page instead: a thread's address.
+        file: With --url: read this saved page instead of fetching it.
     """
     if url is not None:
         if source is None:
@@ -369,16 +363,18 @@ def _health_tables(found: "Sequence[SourceHealth]") -> Iterator[Grid]:
 
 @app.command()
 def lift(
-    source: Annotated[str, Argument(help="The quarantined community.")],
-    accept: Annotated[
-        bool, Option("--accept", help="Compare only with harvests from now on.")
-    ] = False,
-    why: Annotated[
-        str | None, Option("--reason", help="Why; it stays in the database.")
-    ] = None,
+    source: str,
+    accept: bool = False,
+    why: Annotated[str | None, Option("--reason")] = None,
     by: ByOption = None,
 ) -> None:
-    """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
+    """Take a quarantined community into harvests again; the next one goes on where the last one stood.
+
+    Args:
+        source: The quarantined community.
+        accept: Compare only with harvests from now on.
+        why: Why; it stays in the database.
+    """
     from medlive.service.harvest.harvest import lift_source_quarantine
     from medlive.service.harvest.sources import select_sources
 
@@ -444,9 +440,7 @@ _ENDS = (
 @app.command()
 def reparse(
     sources: SourcesArgument = None,
-    thread: Annotated[
-        str | None, Option(help="Only this thread of the one community.")
-    ] = None,
+    thread: str | None = None,
     dry_run: DryRunOption = False,
 ) -> Result:
     """Read every kept page again with today's parsers; a thread that comes out otherwise gets a new revision.
@@ -454,6 +448,9 @@ def reparse(
     Nothing is fetched. Threads whose reading failed are tried again; one that could be read before and cannot now
     is reported and left as it was. Exit status 1 when a file of pages is damaged or a community is being
     harvested; the others are read all the same.
+
+    Args:
+        thread: Only this thread of the one community.
     """
     from medlive.service.harvest.reparse import reparse_sources
     from medlive.service.harvest.sources import select_sources
@@ -551,18 +548,18 @@ def _reparsed_json(done: "ReparseResult", dry_run: bool) -> dict[str, object]:
 
 @app.command()
 def warc(
-    out: Annotated[
-        Path, Option(help="The folder to write to; created if it is missing.")
-    ],
+    out: Annotated[Path, Option()],
     sources: SourcesArgument = None,
-    week: Annotated[
-        str | None, Option(help="Only this ISO week's harvests, as 2026.W47.")
-    ] = None,
+    week: str | None = None,
 ) -> Result:
     """Export the raw pages: WARC files, checked page by page, with SHA256SUMS and a CDXJ index.
 
     An existing file is left as it is; one with other bytes is a problem. Exit status 1 for a file
     that is damaged or in the way; the others are exported.
+
+    Args:
+        out: The folder to write to; created if it is missing.
+        week: Only this ISO week's harvests, as 2026.W47.
     """
     from medlive.service.harvest.raw_files import export_warc
     from medlive.snapshot.model import week_end

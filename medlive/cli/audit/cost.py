@@ -2,9 +2,6 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
-
-from typer import Option
 
 from medlive.cli.output import Result, table_of, with_session
 
@@ -22,14 +19,13 @@ _SHOWN = (
 
 
 def cost(
-    week: Annotated[
-        str | None,
-        Option(
-            help="Replies stored in this ISO week: 2026.W47, this or last; without it all."
-        ),
-    ] = None,
+    week: str | None = None,
 ) -> Result:
-    """Show replies, tokens and money by stage, task, engine and source; unknown where a reply has no price."""
+    """Show replies, tokens and money by stage, task, engine and source; unknown where a reply has no price.
+
+    Args:
+        week: Replies stored in this ISO week: 2026.W47, this or last; without it all.
+    """
     from medlive.db.audit.listing import week_bounds
     from medlive.db.audit.spending import count_kept, count_parked, spending
     from medlive.service.audit import parse_week

@@ -37,71 +37,67 @@ class _Order(TypedDict):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where what is listed stands."""
+    """Where what is listed stands.
 
-    stage: Annotated[
-        _Several,
-        Option(
-            help="filters, screener, validator, controller, rubric or case; repeatable."
-        ),
-    ] = None
-    outcome: Annotated[
-        _Several, Option(help="pending, rejected, failed, held or kept; repeatable.")
-    ] = None
-    reason: Annotated[
-        _Several, Option(help="Why it was rejected, held or failed; repeatable.")
-    ] = None
-    status: Annotated[
-        _Several,
-        Option(help="The case's: ready, held, rejected or withdrawn; repeatable."),
-    ] = None
-    source: Annotated[_Several, Option(help="The community; repeatable.")] = None
-    language: Annotated[_Several, Option(help="en or zh; repeatable.")] = None
-    specialty: Annotated[_Several, Option(help="The case's specialty; repeatable.")] = (
-        None
-    )
-    engine: Annotated[_Several, Option(help="The screener's model; repeatable.")] = None
+    Attributes:
+        stage: filters, screener, validator, controller, rubric or case; repeatable.
+        outcome: pending, rejected, failed, held or kept; repeatable.
+        reason: Why it was rejected, held or failed; repeatable.
+        status: The case's: ready, held, rejected or withdrawn; repeatable.
+        source: The community; repeatable.
+        language: en or zh; repeatable.
+        specialty: The case's specialty; repeatable.
+        engine: The screener's model; repeatable.
+    """
+
+    stage: _Several = None
+    outcome: _Several = None
+    reason: _Several = None
+    status: _Several = None
+    source: _Several = None
+    language: _Several = None
+    specialty: _Several = None
+    engine: _Several = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Of which time, and with which words."""
+    """Of which time, and with which words.
 
-    week: Annotated[
-        _Several,
-        Option(help="Decided in this ISO week: 2026.W47, this or last; repeatable."),
-    ] = None
-    since: Annotated[
-        str | None, Option(metavar="DATE", help="Decided on this day or later.")
-    ] = None
-    until: Annotated[
-        str | None, Option(metavar="DATE", help="Decided before this day.")
-    ] = None
-    text: Annotated[str, Option(help="Words that the thread or its case has.")] = ""
+    Attributes:
+        week: Decided in this ISO week: 2026.W47, this or last; repeatable.
+        since: Decided on this day or later.
+        until: Decided before this day.
+        text: Words that the thread or its case has.
+    """
+
+    week: _Several = None
+    since: Annotated[str | None, Option(metavar="DATE")] = None
+    until: Annotated[str | None, Option(metavar="DATE")] = None
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """How much is shown, and how."""
+    """How much is shown, and how.
 
-    sort: Annotated[str, Option(help="changed (when it was decided) or posted.")] = (
-        "changed"
-    )
-    ascending: Annotated[bool, Option("--ascending", help="The oldest first.")] = False
-    limit: Annotated[int, Option(min=1, max=1000, help="Rows on a page.")] = 50
-    after: Annotated[
-        str | None, Option(metavar="KEY", help="The page behind this key.")
-    ] = None
-    before: Annotated[
-        str | None, Option(metavar="KEY", help="The page before this key.")
-    ] = None
-    counts: Annotated[
-        bool,
-        Option("--counts", help="Count what the filter finds, by each facet, instead."),
-    ] = False
-    as_csv: Annotated[
-        bool, Option("--csv", help="Print every row that the filter finds as CSV.")
-    ] = False
+    Attributes:
+        sort: changed (when it was decided) or posted.
+        ascending: The oldest first.
+        limit: Rows on a page.
+        after: The page behind this key.
+        before: The page before this key.
+        counts: Count what the filter finds, by each facet, instead.
+        as_csv: Print every row that the filter finds as CSV.
+    """
+
+    sort: str = "changed"
+    ascending: bool = False
+    limit: Annotated[int, Option(min=1, max=1000)] = 50
+    after: Annotated[str | None, Option(metavar="KEY")] = None
+    before: Annotated[str | None, Option(metavar="KEY")] = None
+    counts: bool = False
+    as_csv: Annotated[bool, Option("--csv")] = False
     as_json: JsonOption = False
 
 

@@ -54,14 +54,15 @@ RevisionOption = Annotated[
 
 @app.command("list")
 def list_(
-    reason: Annotated[
-        Reason | None, Option(help="Only cases held for this reason.")
-    ] = None,
-    language: Annotated[
-        str | None, Option(help="Only cases in this language: en or zh.")
-    ] = None,
+    reason: Reason | None = None,
+    language: str | None = None,
 ) -> Result:
-    """List the held cases, the one that has waited longest first."""
+    """List the held cases, the one that has waited longest first.
+
+    Args:
+        reason: Only cases held for this reason.
+        language: Only cases in this language: en or zh.
+    """
     from medlive.db.curation.reviews import list_held
 
     found = with_session(
@@ -91,14 +92,13 @@ def list_(
 def show(
     case_id: CaseArgument,
     decision: DecisionOption = None,
-    models: Annotated[
-        bool,
-        Option(
-            "--models", help="How models did on it, too: reads all bundles and runs."
-        ),
-    ] = False,
+    models: bool = False,
 ) -> Result:
-    """Show a case with its thread, everything that was decided about it, and why it is held."""
+    """Show a case with its thread, everything that was decided about it, and why it is held.
+
+    Args:
+        models: How models did on it, too: reads all bundles and runs.
+    """
     from medlive.service.curation.inspect import inspect_case
 
     found = with_session(
@@ -168,26 +168,22 @@ def reject(
 @app.command()
 def edit(
     case_id: CaseArgument,
-    file: Annotated[
-        Path | None,
-        Option(
-            "--file",
-            help="JSON with what changes. Without it the case is printed as such a file.",
-        ),
-    ] = None,
-    difficulty: Annotated[Difficulty | None, Option(help="Instead of a file.")] = None,
-    register: Annotated[
-        Register | None, Option(help="Whom it is written for; instead of a file.")
-    ] = None,
-    reason: Annotated[
-        str, Option("--reason", help="Why; it stays in the database.")
-    ] = "",
+    file: Path | None = None,
+    difficulty: Difficulty | None = None,
+    register: Register | None = None,
+    reason: str = "",
     by: ByOption = None,
 ) -> None:
     """Give a case another wording, rubric or kind, as a new revision. A held case stays held until it is approved.
 
     The file has any of narrative, query, advice, theme, specialty, difficulty, dialogue_register, no_negative, and
     criteria: the whole rubric. A criterion that is left out is retired, one without an id is new.
+
+    Args:
+        file: JSON with what changes. Without it the case is printed as such a file.
+        difficulty: Instead of a file.
+        register: Whom it is written for; instead of a file.
+        reason: Why; it stays in the database.
     """
     from medlive.service.curation.review import CaseEdit, edit_case, load_edit
 
@@ -243,11 +239,15 @@ def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) 
 @app.command()
 def redact(
     case_id: CaseArgument,
-    words: Annotated[str, Argument(help="The words, as the case has them.")],
+    words: str,
     reason: ReasonOption,
     by: ByOption = None,
 ) -> None:
-    """Replace words by [redacted] in every text of a case, as a new revision. Frozen snapshots keep them."""
+    """Replace words by [redacted] in every text of a case, as a new revision. Frozen snapshots keep them.
+
+    Args:
+        words: The words, as the case has them.
+    """
     from medlive.service.curation.review import redact_case
 
     done = with_database(
@@ -277,17 +277,15 @@ def confirm(
 def curate_again(
     subject: SubjectArgument,
     reason: ReasonOption,
-    stage: Annotated[
-        str | None,
-        Option(
-            help="Ask screener, validator or controller, and the later stages, again."
-        ),
-    ] = None,
+    stage: str | None = None,
     by: ByOption = None,
 ) -> None:
     """Queue a thread, or a case's, for `medlive curate` or a worker. The decision before stays, and is shown.
 
     Without --stage, replies are replayed: nothing comes of it where prompts, engines and evidence are the same.
+
+    Args:
+        stage: Ask screener, validator or controller, and the later stages, again.
     """
     from medlive.curation.chain import RERUNS
     from medlive.service.curation.review import curate_again, thread_of_case
@@ -311,13 +309,15 @@ def curate_again(
 @app.command("drop-element")
 def drop_element(
     case_id: CaseArgument,
-    element: Annotated[
-        str, Argument(metavar="ELEMENT", help="The advice element's id, e.g. a3.")
-    ],
+    element: Annotated[str, Argument(metavar="ELEMENT")],
     reason: ReasonOption,
     by: ByOption = None,
 ) -> None:
-    """Write a held case again without one of its advice elements; the engines of config/models.toml are asked."""
+    """Write a held case again without one of its advice elements; the engines of config/models.toml are asked.
+
+    Args:
+        element: The advice element's id, e.g. a3.
+    """
     from medlive.curation.model import Curation
     from medlive.service.curation.pipeline import open_pipeline
     from medlive.service.curation.review import drop_element
@@ -338,13 +338,16 @@ def drop_element(
 @app.command()
 def dispute(
     case_id: CaseArgument,
-    reason: Annotated[str, Option(help="What is wrong; it stays in the database.")],
-    criterion: Annotated[
-        str | None, Option(metavar="ID", help="About this criterion: CASE-c3, or c3.")
-    ] = None,
+    reason: Annotated[str, Option()],
+    criterion: Annotated[str | None, Option(metavar="ID")] = None,
     by: ByOption = None,
 ) -> Result:
-    """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved."""
+    """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved.
+
+    Args:
+        reason: What is wrong; it stays in the database.
+        criterion: About this criterion: CASE-c3, or c3.
+    """
     from medlive.service.curation.review import dispute_case
 
     done = with_database(
@@ -356,13 +359,16 @@ def dispute(
 
 @app.command()
 def resolve(
-    number: Annotated[
-        int, Argument(min=1, max=2**31 - 1, help="The dispute's number.")
-    ],
-    resolution: Annotated[str, Option(help="How it was resolved.")],
+    number: Annotated[int, Argument(min=1, max=2**31 - 1)],
+    resolution: Annotated[str, Option()],
     by: ByOption = None,
 ) -> Result:
-    """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`."""
+    """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`.
+
+    Args:
+        number: The dispute's number.
+        resolution: How it was resolved.
+    """
     from medlive.service.curation.review import resolve_dispute
 
     done = with_database(
@@ -374,9 +380,13 @@ def resolve(
 
 @app.command()
 def disputes(
-    everything: Annotated[bool, Option("--all", help="Closed ones too.")] = False,
+    everything: Annotated[bool, Option("--all")] = False,
 ) -> Result:
-    """List the open disputes, oldest first."""
+    """List the open disputes, oldest first.
+
+    Args:
+        everything: Closed ones too.
+    """
     from medlive.db.curation.reviews import list_disputes
 
     found = with_session(lambda session: list_disputes(session, closed=everything))

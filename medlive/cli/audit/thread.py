@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
-from typer import Argument, Option
+from typer import Option
 
 from medlive.cli.audit.listing import Places, View, Window, print_list
 from medlive.cli.options import (
@@ -204,9 +204,9 @@ def _failed(what: str, records: Sequence[Row], names: Sequence[str]) -> Grid:
 
 @app.command()
 def takedown(
-    source: Annotated[str, Argument(help="The community.")],
-    thread_id: Annotated[str, Argument(help="The thread's id there.")],
-    reason: Annotated[str, Option(help="Why, for the record that stays.")],
+    source: str,
+    thread_id: str,
+    reason: Annotated[str, Option()],
     by: ByOption = None,
     dry_run: DryRunOption = False,
 ) -> Result:
@@ -214,6 +214,11 @@ def takedown(
 
     What cannot be erased is named: a case of it in a frozen snapshot is withdrawn, and errata.json says so without
     the reason. Exit status 1 when something of the thread is left. Doing it again finishes what was interrupted.
+
+    Args:
+        source: The community.
+        thread_id: The thread's id there.
+        reason: Why, for the record that stays.
     """
     from medlive.service.harvest.takedown import take_down
 
@@ -252,13 +257,16 @@ def takedown(
 @app.command("lift-takedown")
 def lift_takedown(
     thread: ThreadArgument,
-    reason: Annotated[str, Option(help="Why, for the log.")],
+    reason: Annotated[str, Option()],
     by: ByOption = None,
 ) -> None:
     """Let a later harvest or import bring a thread back that was taken down.
 
     Its text, pages and decisions are erased and stay so; a case that frozen snapshots hold stays withdrawn until
     `medlive snapshot reinstate`.
+
+    Args:
+        reason: Why, for the log.
     """
     from medlive.service.harvest.takedown import allow_return
 

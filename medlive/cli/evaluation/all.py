@@ -64,21 +64,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """Who grades, and how."""
+    """Who grades, and how.
 
-    grader: Annotated[
-        str, Option(help="The grader: the configured one's model id, or another.")
-    ]
-    grader_url: Annotated[
-        str | None, Option(help="The grader's endpoint [the model's].")
-    ] = None
-    grader_key_env: Annotated[
-        str | None, Option(metavar="NAME", help="Its key's variable [the model's].")
-    ] = None
-    grader_price: Annotated[
-        str | None,
-        Option(metavar="IN,OUT", help="Its dollars a million tokens [models.toml]."),
-    ] = None
+    Attributes:
+        grader: The grader: the configured one's model id, or another.
+        grader_url: The grader's endpoint [the model's].
+        grader_key_env: Its key's variable [the model's].
+        grader_price: Its dollars a million tokens [models.toml].
+    """
+
+    grader: Annotated[str, Option()]
+    grader_url: str | None = None
+    grader_key_env: Annotated[str | None, Option(metavar="NAME")] = None
+    grader_price: Annotated[str | None, Option(metavar="IN,OUT")] = None
     mode: ModeOption = "rubric"
     allow_unpinned: UnpinnedOption = False
 
@@ -104,21 +102,9 @@ class Judging:
 
 def all_(
     cases: CasesOption,
-    out: Annotated[
-        Path,
-        Option(
-            help="The folder for the run and the report; an existing one is continued."
-        ),
-    ],
+    out: Annotated[Path, Option()],
     *,
-    from_: Annotated[
-        str | None,
-        Option(
-            "--from",
-            metavar="URL_OR_FOLDER",
-            help="Where to fetch a version [publish.base_url].",
-        ),
-    ] = None,
+    from_: Annotated[str | None, Option(metavar="URL_OR_FOLDER")] = None,
     asking: Asking,
     judging: Judging,
     part: CaseFilter,
@@ -129,7 +115,7 @@ def all_(
     metric: MetricOption = "complete",
     allow: AllowOption = None,
     errata: SignedErrata,
-    yes: Annotated[bool, Option("--yes", help="Begin without asking.")] = False,
+    yes: bool = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch or verify the cases, ask the model, grade, score and report, into OUT/run and OUT/report.
@@ -137,6 +123,11 @@ def all_(
     Prints what it would take and asks first; a budget holds for all calls together. The same command goes on where
     it stopped. Exit status as of the single commands: 1 where answers or verdicts are missing in the report.
     With --json the tables go to stderr, and plan, spending and scores to stdout when it ends.
+
+    Args:
+        out: The folder for the run and the report; an existing one is continued.
+        from_: Where to fetch a version [publish.base_url].
+        yes: Begin without asking.
     """
     from medlive.evaluation.model import Mode
     from medlive.evaluation.scoring.refusals import check_before

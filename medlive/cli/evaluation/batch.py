@@ -42,14 +42,18 @@ AnswersOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFile:
-    """The file that is written, and how long it may be."""
+    """The file that is written, and how long it may be.
 
-    out: Annotated[Path, Option(help="The JSON Lines file to write.", dir_okay=False)]
+    Attributes:
+        out: The JSON Lines file to write.
+        max_requests: Most requests in a file.
+        max_bytes: Most bytes of a file.
+    """
+
+    out: Annotated[Path, Option(dir_okay=False)]
     replace: ReplaceOption = False
-    max_requests: Annotated[int, Option(min=1, help="Most requests in a file.")] = (
-        50_000
-    )
-    max_bytes: Annotated[int, Option(min=1, help="Most bytes of a file.")] = 190 * 2**20
+    max_requests: Annotated[int, Option(min=1)] = 50_000
+    max_bytes: Annotated[int, Option(min=1)] = 190 * 2**20
 
 
 app = Commands(help="Ask and grade through an endpoint's batch API.")
@@ -119,14 +123,16 @@ def next_(
     *,
     file: BatchFile,
     shape: ShapeOption = None,
-    leave_waiting: Annotated[
-        bool, Option("--leave-waiting", help="Leave out calls without a result.")
-    ] = False,
+    leave_waiting: bool = False,
     allow_unpinned: UnpinnedOption = False,
     cache: Cache,
 ) -> Result:
     """Write what the last batch left open as the next file, for the same grader and mode: what failed or has no
-    result as it was, and a reply that held no verdict with what is wrong with it."""
+    result as it was, and a reply that held no verdict with what is wrong with it.
+
+    Args:
+        leave_waiting: Leave out calls without a result.
+    """
     from medlive.evaluation.grading.batch import last_written, write_batch
 
     check_batch_out(file.out, file.replace)
@@ -157,15 +163,16 @@ def next_(
 @app.command()
 def submit(
     run_dir: RunArgument,
-    files: Annotated[
-        list[Path], Argument(help="Files that `batch write` made.", exists=True)
-    ],
-    base_url: Annotated[
-        str | None, Option(help="The endpoint [the grader's; the run's for --answers].")
-    ] = None,
+    files: Annotated[list[Path], Argument(exists=True)],
+    base_url: str | None = None,
     api_key_env: KeyOption = None,
 ) -> Result:
-    """Hand files of calls in to the endpoint's batch API; `batch status` shows their state."""
+    """Hand files of calls in to the endpoint's batch API; `batch status` shows their state.
+
+    Args:
+        files: Files that `batch write` made.
+        base_url: The endpoint [the grader's; the run's for --answers].
+    """
     from medlive.evaluation.asking.batch import batch_kind, submit_batch
     from medlive.evaluation.runs.folder import read_info
     from medlive.service.wiring import open_batches
@@ -203,17 +210,18 @@ def status(run_dir: RunArgument) -> Result:
 @app.command()
 def read(
     run_dir: RunArgument,
-    results: Annotated[
-        list[Path] | None,
-        Argument(help="Result and error files [fetched].", exists=True),
-    ] = None,
+    results: Annotated[list[Path] | None, Argument(exists=True)] = None,
     answers: AnswersOption = False,
     allow_unpinned: UnpinnedOption = False,
     *,
     cache: Cache,
 ) -> Result:
     """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
-    no answer or no verdict, and for lines that are no results of this run."""
+    no answer or no verdict, and for lines that are no results of this run.
+
+    Args:
+        results: Result and error files [fetched].
+    """
     from medlive.evaluation.asking.batch import read_answers
     from medlive.evaluation.grading.batch import read_batch
     from medlive.llm.wire import Price

@@ -19,23 +19,23 @@ app = Commands()
 @app.command()
 def check(
     snapshot: SnapshotArgument,
-    model: Annotated[str, Option(metavar="ID", help="The model's id at the endpoint.")],
-    base_url: Annotated[
-        str, Option(metavar="URL", help="The endpoint, ending in /v1.")
-    ],
+    model: Annotated[str, Option(metavar="ID")],
+    base_url: Annotated[str, Option(metavar="URL")],
     api_key_env: KeyOption = None,
-    samples: Annotated[
-        int, Option(min=1, max=100, help="How often each probe is asked.")
-    ] = 1,
-    lineage: Annotated[
-        bool, Option("--all", help="Look for its ancestors' canaries too.")
-    ] = False,
+    samples: Annotated[int, Option(min=1, max=100)] = 1,
+    lineage: Annotated[bool, Option("--all")] = False,
 ) -> Result:
     """Ask a model for a snapshot's canary GUID; exit status 1 when digits come back that it was not given.
 
     Each probe has a control: the same words for a release that never was, or for a decoy GUID, made
     from the canary by uuid5. A model that can search the web or run tools may look the canary up; this says
     nothing about its training then.
+
+    Args:
+        model: The model's id at the endpoint.
+        base_url: The endpoint, ending in /v1.
+        samples: How often each probe is asked.
+        lineage: Look for its ancestors' canaries too.
     """
     from medlive.evaluation.canary import check_canary, earlier, read_marked
     from medlive.service.paths import snapshot_folder

@@ -21,25 +21,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class People:
-    """What people said of the run."""
+    """What people said of the run.
 
-    human: Annotated[
-        list[Path] | None, Option(metavar="FILE", help="People's ratings; repeatable.")
-    ] = None
-    adjudicator: Annotated[
-        str | None, Option(metavar="NAME", help="The rater who settled disagreements.")
-    ] = None
+    Attributes:
+        human: People's ratings; repeatable.
+        adjudicator: The rater who settled disagreements.
+    """
+
+    human: Annotated[list[Path] | None, Option(metavar="FILE")] = None
+    adjudicator: Annotated[str | None, Option(metavar="NAME")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
-    """What else the grading is compared with."""
+    """What else the grading is compared with.
 
-    baseline: Annotated[
-        list[Path] | None,
-        Option(help="Scores by case: a file, or a run of judge-direct."),
-    ] = None
-    judge: Annotated[str | None, Option(help="The grader, by digest or model.")] = None
+    Attributes:
+        baseline: Scores by case: a file, or a run of judge-direct.
+        judge: The grader, by digest or model.
+    """
+
+    baseline: list[Path] | None = None
+    judge: str | None = None
 
 
 def meta(
@@ -47,19 +50,21 @@ def meta(
     *,
     people: People,
     others: Others,
-    draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, Option(min=0, help="Of the bootstrap.")] = 0,
-    quality: Annotated[
-        list[Path] | None, Option(metavar="FILE", help="Ratings of the cases.")
-    ] = None,
-    out: Annotated[
-        Path | None, Option(help="A folder to write meta.json into.")
-    ] = None,
+    draws: Annotated[int, Option(min=100, max=100_000)] = 1000,
+    seed: Annotated[int, Option(min=0)] = 0,
+    quality: Annotated[list[Path] | None, Option(metavar="FILE")] = None,
+    out: Path | None = None,
     replace: ReplaceOption = False,
 ) -> Result:
     """Compare a run's grading with people, with a direct judge and with itself.
 
     With --quality it reads people's ratings of the cases instead.
+
+    Args:
+        draws: Bootstrap draws.
+        seed: Of the bootstrap.
+        quality: Ratings of the cases.
+        out: A folder to write meta.json into.
     """
     from medlive.evaluation.agreement.case_ratings import quality as read_quality
     from medlive.evaluation.agreement.meta import meta_run

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Context, Option
+from typer import Context, Option
 
 from medlive.cli.operations.schedule import steps_table
 from medlive.cli.options import ByOption, Commands, grouped
@@ -22,18 +22,15 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 @grouped
 def status(
     context: Context,
-    check: Annotated[
-        bool,
-        Option(
-            "--check",
-            help="Print problems alone, one a line, and nothing when there is none.",
-        ),
-    ] = False,
+    check: bool = False,
 ) -> Result | None:
     """Where the threads are, what failed, what it cost, and when each weekly step last ran and is due next.
 
     Exit status 1 when a check finds a problem that nobody has acknowledged; docs/operations.md lists the checks.
     With --check it is silent when all is well, so that cron writes to nobody.
+
+    Args:
+        check: Print problems alone, one a line, and nothing when there is none.
     """
     if context.invoked_subcommand is not None:
         return None
@@ -51,19 +48,18 @@ def status(
 
 @app.command()
 def ack(
-    code: Annotated[
-        str, Argument(help="The problem's code, as `medlive status --check` prints it.")
-    ],
-    lasts: Annotated[
-        str | None,
-        Option(
-            "--for", help="How long: 30m, 12h, 7d. Without it until the problem ends."
-        ),
-    ] = None,
-    why: Annotated[str | None, Option(help="What you know about it.")] = None,
+    code: str,
+    lasts: Annotated[str | None, Option("--for")] = None,
+    why: str | None = None,
     by: ByOption = None,
 ) -> Result:
-    """Acknowledge a problem: no more messages about it are sent, and --check leaves it out, until it ends."""
+    """Acknowledge a problem: no more messages about it are sent, and --check leaves it out, until it ends.
+
+    Args:
+        code: The problem's code, as `medlive status --check` prints it.
+        lasts: How long: 30m, 12h, 7d. Without it until the problem ends.
+        why: What you know about it.
+    """
     from medlive.service.status import acknowledge
 
     span = None if lasts is None else _parse_span(lasts)

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from medlive.cli.options import Commands, read_settings
 from medlive.cli.output import Result, echo, fields_of, say, table_of, with_session
@@ -19,9 +19,13 @@ _SHOWN = ("name", "role", "subject", "created_at", "signed_in_at", "disabled_at"
 @app.command()
 def invite(
     name: NameArgument,
-    role: Annotated[Role, Option(help="What it may do.")] = Role.VIEWER,
+    role: Role = Role.VIEWER,
 ) -> None:
-    """Make an account and print the one-time link by which its password is set within two days."""
+    """Make an account and print the one-time link by which its password is set within two days.
+
+    Args:
+        role: What it may do.
+    """
     _print_link(with_session(lambda session: accounts.invite(session, name, role)))
 
 
@@ -37,9 +41,13 @@ def list_() -> Result:
 @app.command("role")
 def set_role(
     name: NameArgument,
-    role: Annotated[Role, Argument(help="What it may do from now on.")],
+    role: Role,
 ) -> None:
-    """Give an account another role, from its next request on."""
+    """Give an account another role, from its next request on.
+
+    Args:
+        role: What it may do from now on.
+    """
     with_session(lambda session: accounts.set_role(session, name, role))
     say(f"{name} is {role.value} now")
 

@@ -23,15 +23,15 @@ def _group() -> None:
 
 @app.command()
 def show(
-    week: Annotated[
-        str, Argument(help="An ISO week such as 2026.W47, this or last.")
-    ] = "this",
-    last: Annotated[
-        int,
-        Option(min=1, max=52, help="So many weeks up to it, their steps side by side."),
-    ] = 1,
+    week: Annotated[str, Argument()] = "this",
+    last: Annotated[int, Option(min=1, max=52)] = 1,
 ) -> Result:
-    """Show a week's steps, what came, what fell, what it cost, what it waits for and what was shipped."""
+    """Show a week's steps, what came, what fell, what it cost, what it waits for and what was shipped.
+
+    Args:
+        week: An ISO week such as 2026.W47, this or last.
+        last: So many weeks up to it, their steps side by side.
+    """
     from medlive.service.audit import parse_week, weeks_before
     from medlive.service.week import read_week
 
@@ -85,10 +85,14 @@ def run(
 def clear(
     step: StepArgument,
     week: WeekOption = None,
-    reason: Annotated[str | None, Option(help="Why, for the audit log.")] = None,
+    reason: str | None = None,
     by: ByOption = None,
 ) -> None:
-    """Make a step count as not done: the scheduler runs it again at its next look, within seconds."""
+    """Make a step count as not done: the scheduler runs it again at its next look, within seconds.
+
+    Args:
+        reason: Why, for the audit log.
+    """
     from medlive.service.audit import parse_week
     from medlive.service.schedule.rerun import clear_step
 
