@@ -31,7 +31,7 @@ from medlive.cli.output import (
     fields_of,
     say,
     wait_for,
-    with_database,
+    with_instance,
 )
 from medlive.errors import EvidenceUnavailable, UsageError
 
@@ -214,7 +214,7 @@ def _search_online(
             )
         return hits
 
-    return with_database(search_services)
+    return with_instance(search_services)
 
 
 def _hits_table(hits: "Sequence[Hit]") -> Grid:

@@ -20,6 +20,7 @@ from medlive.cli.output import (
     table_of,
     wait_for,
     with_database,
+    with_instance,
 )
 from medlive.clock import iso_week, now, parse_moment
 from medlive.config import Settings, load_settings
@@ -85,16 +86,8 @@ def harvest(
         raise UsageError(
             "a harvest needs a contact address, which every request names", hint=hint
         )
-    done, broken = with_database(
-        lambda database, settings: _harvest(
-            database,
-            settings,
-            wanted,
-            since=moment,
-            limit=limit,
-            again=again,
-            restart=restart,
-        )
+    done, broken = with_instance(
+        _harvest, wanted, since=moment, limit=limit, again=again, restart=restart
     )
     if len(broken) == len(wanted):
         raise broken[-1]
@@ -142,7 +135,7 @@ def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
         return standing
 
     agent = fetch_settings(settings).user_agent
-    standing = with_database(look)
+    standing = with_instance(look)
     plan = []
     for name, overrides in wanted.items():
         site = build_site(name, overrides)
@@ -159,7 +152,7 @@ def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
 
 
 async def _harvest(
-    database: "Database", settings: Settings, wanted: Wanted, **how: Any
+    database: "Database", settings: Settings, wanted: Wanted, /, **how: Any
 ) -> "tuple[list[HarvestResult], list[BaseException]]":
     """Harvest sources side by side; the errors that ended some, a fault of medlive or the highest status last."""
     from medlive.service.harvest.harvest import HarvestResult, harvest_source
@@ -253,7 +246,7 @@ def import_(
             done.append(imported)
         return done
 
-    done = with_database(work)
+    done = with_instance(work)
     columns = ("new", "revised", "unchanged", "taken_down", "problems")
     value, rows, notes = [], [], []
     for d in done:
@@ -320,7 +313,7 @@ def _check_health(source: str | None) -> Result:
 
     settings = load_settings().settings
     names = list(select_sources(settings, [source] if source else []))
-    health = with_database(lambda database, _: source_health(database, source))
+    health = with_database(source_health, source)
     found = [one for one in health if one.info.name in names]
     notes = []
     if not found:
@@ -380,9 +373,7 @@ def lift(
 
     select_sources(load_settings().settings, [source])
     reason = with_database(
-        lambda db, _: lift_source_quarantine(
-            db, source, compare_anew=accept, reason=why, by=by
-        )
+        lift_source_quarantine, source, compare_anew=accept, reason=why, by=by
     )
     again = f"{source} is harvested again; it was out: {reason}"
     say(f"{source} was not quarantined" if reason is None else again)
@@ -461,15 +452,12 @@ def reparse(
             hint="medlive source reparse SOURCE --thread ID",
         )
     wanted = select_sources(load_settings().settings, sources or [])
-    done = with_database(
-        lambda database, settings: reparse_sources(
-            database,
-            settings,
-            [*wanted],
-            thread_ids=[thread] if thread else [],
-            dry_run=dry_run,
-            progress=lambda source: progress(f"reparse {source}"),
-        )
+    done = with_instance(
+        reparse_sources,
+        [*wanted],
+        thread_ids=[thread] if thread else [],
+        dry_run=dry_run,
+        progress=lambda source: progress(f"reparse {source}"),
     )
     value, problems = [], []
     for d in done:
@@ -567,11 +555,7 @@ def warc(
     if week is not None and week_end(week) is None:
         raise UsageError(f"{week!r} is not an ISO week such as 2026.W47")
     with progress("export") as tick:
-        done = with_database(
-            lambda database, settings: export_warc(
-                database, settings, sources or [], out, week=week, tick=tick
-            )
-        )
+        done = with_instance(export_warc, sources or [], out, week=week, tick=tick)
 
     rows = [[name, "written"] for name in done.written]
     rows += [[name, "unchanged"] for name in done.unchanged]
@@ -605,7 +589,7 @@ def prune(dry_run: DryRunOption = False) -> Result:
             return await apply_retention(database, settings, dry_run=True)
         return await prune_by_hand(database, settings)
 
-    counts = with_database(work)
+    counts = with_instance(work)
     failure = None
     if counts["busy"] or counts["damaged"]:
         failure = CheckFailed(

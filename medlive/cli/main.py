@@ -111,7 +111,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "medlive.cli.evaluation.group",
         "Evaluate a model: run, grade, score, report, audit, bundle.",
     ),
-    "canary": ("medlive.cli.evaluation.canary", "Whether a model has seen a snapshot."),
     "site": (
         "medlive.cli.site",
         "The public site: build its static pages.",

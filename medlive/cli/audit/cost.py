@@ -36,9 +36,9 @@ def cost(
         if chosen
         else (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
     )
-    found = with_session(lambda session: spending(session, since, until))
-    kept = with_session(lambda session: count_kept(session, since, until))
-    parked = with_session(lambda session: count_parked(session, since, until))
+    found = with_session(spending, since, until)
+    kept = with_session(count_kept, since, until)
+    parked = with_session(count_parked, since, until)
     total = next((s.cost_usd for s in found if s.by == "all"), 0.0)
     a_case = total / kept if kept and total is not None else None
     spent = []

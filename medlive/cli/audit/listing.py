@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from typer import Option
 
@@ -26,13 +26,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="ThreadItem | CaseItem")
 _Several = list[str] | None
-
-
-class _Order(TypedDict):
-    """How rows are ordered."""
-
-    sort: str
-    descending: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,17 +109,24 @@ def print_list(
     if window.week:
         given["week"] = tuple(map(parse_week, window.week))
     where = Filter(given, _moment(window.since), _moment(window.until), window.text)
-    order = _Order(sort=view.sort, descending=not view.ascending)
     if view.as_csv:
-        with_session(lambda session: _print_csv(session, listing, where, order))
+        with_session(_print_csv, listing, where, view)
         return
     if view.counts:
-        counts = with_session(lambda session: count_rows(session, listing, where))
+        counts = with_session(count_rows, listing, where)
         result = _describe_counts(counts)
     else:
-        keys = {"after": view.after, "before": view.before, "size": view.limit}
         page = with_session(
-            lambda session: load_page(session, listing, where, **order, **keys)
+            lambda session: load_page(
+                session,
+                listing,
+                where,
+                sort=view.sort,
+                descending=not view.ascending,
+                after=view.after,
+                before=view.before,
+                size=view.limit,
+            )
         )
         result = _describe_page(page, names)
     show_result(result, view.as_json)
@@ -143,12 +143,14 @@ async def _print_csv(
     session: "Session",
     listing: "Listing[R]",
     where: "Filter",
-    order: _Order,
+    view: View,
 ) -> None:
     from medlive.db.audit.listing import stream_rows
     from medlive.service.audit import stream_csv
 
-    rows = stream_rows(session, listing, where, **order)
+    rows = stream_rows(
+        session, listing, where, sort=view.sort, descending=not view.ascending
+    )
     async for line in stream_csv(rows, listing.row):
         echo_lines(line)
 

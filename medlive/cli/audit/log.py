@@ -6,7 +6,13 @@ from typing import Annotated
 from typer import Option
 
 from medlive.cli.options import Commands
-from medlive.cli.output import Result, fields_of, table_of, with_database, with_session
+from medlive.cli.output import (
+    Result,
+    fields_of,
+    table_of,
+    with_instance,
+    with_session,
+)
 from medlive.db.audit_log import list_entries
 from medlive.errors import CheckFailed
 from medlive.service.audit_log import verify_audit_log
@@ -26,9 +32,7 @@ def log(
         limit: Show the latest N entries.
         before: Those before this number.
     """
-    found = with_session(
-        lambda session: list_entries(session, before=before, limit=limit)
-    )
+    found = with_session(list_entries, before=before, limit=limit)
     rows = []
     for entry in found:
         rows.append(fields_of(entry, (*_SHOWN, "details", "digest")))
@@ -52,11 +56,7 @@ def verify(
         head: A digest that an earlier check printed: the log must hold it.
         snapshots: Folder of snapshots, e.g. a mirror's; default: this instance's own.
     """
-    found, anchors = with_database(
-        lambda database, settings: verify_audit_log(
-            database, settings, head=head, snapshots=snapshots
-        )
-    )
+    found, anchors = with_instance(verify_audit_log, head=head, snapshots=snapshots)
     failure = CheckFailed("; ".join(found.faults)) if found.faults else None
     value = {
         "entries": found.entries,

@@ -27,7 +27,7 @@ def show(
     """
     from medlive.service.audit import show_prompt
 
-    found = with_session(lambda session: show_prompt(session, name))
+    found = with_session(show_prompt, name)
     return Result(found, _lines(found))
 
 

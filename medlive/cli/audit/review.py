@@ -24,6 +24,7 @@ from medlive.cli.output import (
     say,
     table_of,
     with_database,
+    with_instance,
     with_session,
 )
 from medlive.config import Settings
@@ -65,9 +66,7 @@ def list_(
     """
     from medlive.db.curation.reviews import list_held
 
-    found = with_session(
-        lambda session: list_held(session, reason=reason, language=language)
-    )
+    found = with_session(list_held, reason=reason, language=language)
     rows = []
     for case in found:
         row = {
@@ -101,9 +100,7 @@ def show(
     """
     from medlive.service.curation.inspect import inspect_case
 
-    found = with_session(
-        lambda session: inspect_case(session, case_id, decision=decision)
-    )
+    found = with_session(inspect_case, case_id, decision=decision)
     name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
     shown = [*describe_thread(name, found)]
     if models:
@@ -189,18 +186,12 @@ def edit(
 
     kind = {"difficulty": difficulty, "dialogue_register": register}
     if file is None and not any(kind.values()):
-        print_json(
-            with_database(lambda database, _: load_edit(database, case_id)).model_dump(
-                mode="json"
-            )
-        )
+        print_json(with_database(load_edit, case_id).model_dump(mode="json"))
         return
     if file is not None and any(kind.values()):
         raise UsageError("--file takes no --difficulty or --register beside it")
     edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
-    done = with_database(
-        lambda database, _: edit_case(database, case_id, edited, reason, by=by)
-    )
+    done = with_database(edit_case, case_id, edited, reason, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
@@ -226,11 +217,7 @@ def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) 
     from medlive.service.curation.review import overrule_rejection
 
     source, thread_id = split_name(thread)
-    done = with_database(
-        lambda database, _: overrule_rejection(
-            database, source, thread_id, reason, by=by
-        )
-    )
+    done = with_database(overrule_rejection, source, thread_id, reason, by=by)
     echo(
         f"{thread} is no longer rejected for {done.overruled}: the next `medlive curate` continues it"
     )
@@ -250,9 +237,7 @@ def redact(
     """
     from medlive.service.curation.review import redact_case
 
-    done = with_database(
-        lambda database, _: redact_case(database, case_id, words, reason, by=by)
-    )
+    done = with_database(redact_case, case_id, words, reason, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
@@ -269,7 +254,7 @@ def confirm(
         else:
             await confirm_case(database, subject, reason, by=by)
 
-    with_database(work)
+    with_instance(work)
     echo(f"{subject} is confirmed")
 
 
@@ -302,7 +287,7 @@ def curate_again(
         )
         await curate_again(database, *thread, reason, stage=wanted, by=by)
 
-    with_database(work)
+    with_instance(work)
     echo(f"{subject} is queued: the next `medlive curate` decides it again")
 
 
@@ -326,7 +311,7 @@ def drop_element(
         async with open_pipeline(settings, database) as pipeline:
             return await drop_element(pipeline, case_id, element, reason, by=by)
 
-    done = with_database(work)
+    done = with_instance(work)
     echo(f"{case_id} was written anew without {element}")
     echo(
         f"it is still held: {done.detail}"
@@ -350,9 +335,7 @@ def dispute(
     """
     from medlive.service.curation.review import dispute_case
 
-    done = with_database(
-        lambda db, _: dispute_case(db, case_id, reason, criterion_id=criterion, by=by)
-    )
+    done = with_database(dispute_case, case_id, reason, criterion_id=criterion, by=by)
     text = f"dispute {done.number} about {_subject(done)} is open"
     return Result(_row(done), [text])
 
@@ -371,9 +354,7 @@ def resolve(
     """
     from medlive.service.curation.review import resolve_dispute
 
-    done = with_database(
-        lambda database, _: resolve_dispute(database, number, resolution, by=by)
-    )
+    done = with_database(resolve_dispute, number, resolution, by=by)
     text = f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}"
     return Result(_row(done), [text])
 
@@ -389,7 +370,7 @@ def disputes(
     """
     from medlive.db.curation.reviews import list_disputes
 
-    found = with_session(lambda session: list_disputes(session, closed=everything))
+    found = with_session(list_disputes, closed=everything)
     rows = list(map(_row, found))
     names = ("number", "case_id", "criterion_id", "reason", "opened_at", "opened_by")
     return Result(rows, [table_of(rows, (*names, "resolution"))])
@@ -402,9 +383,7 @@ def _decide(
     from medlive.service.curation.review import decide_case
 
     with_database(
-        lambda database, _: decide_case(
-            database, case_id, ReviewAction[action], reason, of=revision, by=by
-        )
+        decide_case, case_id, ReviewAction[action], reason, of=revision, by=by
     )
 
 

@@ -20,6 +20,7 @@ from medlive.cli.output import (
     echo,
     table_of,
     with_database,
+    with_instance,
     with_session,
 )
 from medlive.errors import CheckFailed
@@ -63,11 +64,7 @@ def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
 
     source, thread_id = split_name(thread)
     try:
-        found = with_session(
-            lambda session: inspect_thread(
-                session, source, thread_id, decision=decision
-            )
-        )
+        found = with_session(inspect_thread, source, thread_id, decision=decision)
     except ThreadTakenDown as gone:
         taken_down = {"at": gone.taken_down_at.isoformat(), "reason": gone.reason}
         return Result({"thread": None, "taken_down": taken_down}, failure=gone)
@@ -222,11 +219,7 @@ def takedown(
     """
     from medlive.service.harvest.takedown import take_down
 
-    done = with_database(
-        lambda db, settings: take_down(
-            db, settings, source, thread_id, reason, by=by, dry_run=dry_run
-        )
-    )
+    done = with_instance(take_down, source, thread_id, reason, by=by, dry_run=dry_run)
     frozen, left = [], []
     for version, case_id in done.frozen:
         frozen.append({"version": version, "case_id": case_id})
@@ -270,9 +263,7 @@ def lift_takedown(
     """
     from medlive.service.harvest.takedown import allow_return
 
-    with_database(
-        lambda database, _: allow_return(database, *split_name(thread), reason, by=by)
-    )
+    with_database(allow_return, *split_name(thread), reason, by=by)
     echo(f"{thread} may come back with a later harvest; nothing that was erased does")
 
 

@@ -46,6 +46,6 @@ def reset(
     wanted = known if all_ else set(names or ())
     if unknown := sorted(wanted - known):
         raise UsageError(f"no circuit is open for {', '.join(unknown)}", hint=hint)
-    closed = with_session(lambda session: reset_circuits(session, wanted))
+    closed = with_session(reset_circuits, wanted)
     text = f"closed: {', '.join(closed) or 'none was open'}"
     return Result({"closed": closed}, notes=[text])

@@ -64,9 +64,7 @@ def list_(
     queue = None if queue is None else parse_queue(queue)
     counts = list(map(asdict, with_session(count_jobs)))
     found = with_session(
-        lambda session: list_jobs(
-            session, queue=queue, status=status, after=after, limit=limit
-        )
+        list_jobs, queue=queue, status=status, after=after, limit=limit
     )
     jobs = list(map(asdict, found))
     shown = [

@@ -26,7 +26,7 @@ def invite(
     Args:
         role: What it may do.
     """
-    _print_link(with_session(lambda session: accounts.invite(session, name, role)))
+    _print_link(with_session(accounts.invite, name, role))
 
 
 @app.command("list")
@@ -48,21 +48,21 @@ def set_role(
     Args:
         role: What it may do from now on.
     """
-    with_session(lambda session: accounts.set_role(session, name, role))
+    with_session(accounts.set_role, name, role)
     say(f"{name} is {role.value} now")
 
 
 @app.command()
 def disable(name: NameArgument) -> None:
     """Sign an account out everywhere and let it in no more; `reset` lets it in again."""
-    with_session(lambda session: accounts.disable(session, name))
+    with_session(accounts.disable, name)
     say(f"{name} is disabled")
 
 
 @app.command()
 def reset(name: NameArgument) -> None:
     """Forget an account's password, sign it out everywhere, and print a new one-time link."""
-    _print_link(with_session(lambda session: accounts.reset(session, name)))
+    _print_link(with_session(accounts.reset, name))
 
 
 def _print_link(token: str) -> None:

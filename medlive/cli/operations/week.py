@@ -7,7 +7,14 @@ from typing import Annotated, Any, Final
 from typer import Argument, Option
 
 from medlive.cli.options import ByOption, Commands
-from medlive.cli.output import Grid, Result, say, table_of, wait_for, with_database
+from medlive.cli.output import (
+    Grid,
+    Result,
+    say,
+    table_of,
+    wait_for,
+    with_instance,
+)
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
@@ -65,9 +72,7 @@ def run(
     from medlive.service.week import run_as_json
 
     of_week = week and parse_week(week)
-    done = with_database(
-        lambda database, settings: run_again(database, settings, step, of_week, by=by)
-    )
+    done = with_instance(run_again, step, of_week, by=by)
     if done is None:
         raise CheckFailed(
             f"the job of {step} ended without a result",
@@ -97,11 +102,7 @@ def clear(
     from medlive.service.schedule.rerun import clear_step
 
     of_week = week and parse_week(week)
-    cleared = with_database(
-        lambda database, settings: clear_step(
-            database, settings, step, of_week, reason=reason, by=by
-        )
-    )
+    cleared = with_instance(clear_step, step, of_week, reason=reason, by=by)
     say(f"{step} of {cleared} counts as not done")
 
 

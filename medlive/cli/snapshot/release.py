@@ -18,7 +18,7 @@ from medlive.cli.output import (
     fields_of,
     progress,
     say,
-    with_database,
+    with_instance,
 )
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
@@ -54,7 +54,7 @@ _MOST_REASONS = 50
 def freeze(
     week: Annotated[str | None, Option(metavar="YYYY.WNN")] = None,
     hold_out: Annotated[float | None, Option(metavar="SHARE")] = None,
-    anew: bool = False,
+    again: Annotated[bool, Option("--anew")] = False,
     partial: bool = False,
     by: ByOption = None,
     key_file: Annotated[Path | None, Option("--key", metavar="FILE")] = None,
@@ -67,7 +67,7 @@ def freeze(
     Args:
         week: The ISO week; default: the present one.
         hold_out: Hold out this share of new cases.
-        anew: Drop an unfinished freeze of the week.
+        again: Drop an unfinished freeze of the week.
         partial: Freeze the week though threads queued for it wait; the snapshot says so.
         key_file: Key [MEDLIVE_SIGNING_KEY…].
     """
@@ -82,18 +82,15 @@ def freeze(
     )
     key = load_signing_key(os.environ, key_file)
     with progress("cases read by the gates") as tick:
-        done = with_database(
-            lambda database, settings: freeze_week(
-                database,
-                settings,
-                week,
-                key=key,
-                hold_out=hold_out,
-                anew=anew,
-                partial=word,
-                notify=say,
-                tick=tick,
-            )
+        done = with_instance(
+            freeze_week,
+            week,
+            key=key,
+            hold_out=hold_out,
+            anew=again,
+            partial=word,
+            notify=say,
+            tick=tick,
         )
     # A case that several gates kept out counts under each.
     gates = Counter(
@@ -147,9 +144,7 @@ def rebuild(
     from medlive.service.release.rebuild import IDENTITY
     from medlive.service.release.rebuild import rebuild as rebuild_version
 
-    done = with_database(
-        lambda database, settings: rebuild_version(database, settings, version, out)
-    )
+    done = with_instance(rebuild_version, version, out)
     value = asdict(done) | {
         "is_there": done.folder_exists,
         "identical": done.identical,
@@ -261,19 +256,16 @@ def withdraw(
         raise UsageError(
             "--revision says which criterion is meant, and needs --criterion"
         )
-    done = with_database(
-        lambda database, settings: withdraw_it(
-            database,
-            settings,
-            case_id,
-            why,
-            reason,
-            criterion_id=criterion,
-            revision=revision,
-            by=by,
-            key_file=signing_key,
-            dry_run=dry_run,
-        )
+    done = with_instance(
+        withdraw_it,
+        case_id,
+        why,
+        reason,
+        criterion_id=criterion,
+        revision=revision,
+        by=by,
+        key_file=signing_key,
+        dry_run=dry_run,
     )
     found = done.withdrawal
     what, named = found.case_id, None
@@ -314,16 +306,13 @@ def reinstate(
     """
     from medlive.service.release.withdraw import reinstate as reinstate_it
 
-    with_database(
-        lambda database, settings: reinstate_it(
-            database,
-            settings,
-            case_id,
-            reason,
-            criterion_id=criterion,
-            by=by,
-            key_file=signing_key,
-        )
+    with_instance(
+        reinstate_it,
+        case_id,
+        reason,
+        criterion_id=criterion,
+        by=by,
+        key_file=signing_key,
     )
     if criterion is None:
         echo(
