@@ -4,9 +4,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from typer import Option
+from typing import TYPE_CHECKING
 
 from medlive.cli.output import Grid, Result, say, wait_for
 from medlive.config import load_settings
@@ -26,7 +24,7 @@ def command(
     model: str | None = None,
     api_key_env: str | None = None,
     json_mode: JsonMode = JsonMode.SCHEMA,
-    record: Annotated[Path | None, Option(metavar="FILE")] = None,
+    record: Path | None = None,
 ) -> Result:
     """Run the whole loop once on sample communities that this machine serves: harvest, filter, curate, freeze,
     verify, evaluate, report.

@@ -161,6 +161,8 @@ def _option(
             info = Argument() if default is inspect.Parameter.empty else Option()
         info = copy(info)
         info.help = info.help or meaning
+        if isinstance(info, OptionInfo) and "Path" in str(kind):
+            info.metavar = info.metavar or "PATH"
         # Typer takes the first name of an annotated option for its default.
         if isinstance(info, OptionInfo) and info.default is ...:
             info.param_decls = (f"--{name.strip('_').replace('_', '-')}",)

@@ -20,12 +20,12 @@ def _group() -> None:
 
 @app.command()
 def build(
-    out: Annotated[Path, Option(metavar="FOLDER")],
-    snapshots: Annotated[Path | None, Option(metavar="FOLDER")] = None,
-    bundles: Annotated[Path | None, Option(metavar="FOLDER")] = None,
-    errata: Annotated[Path | None, Option(metavar="FILE")] = None,
-    models: Annotated[Path | None, Option(metavar="FILE")] = None,
-    public_key: Annotated[list[Path] | None, Option(metavar="FILE")] = None,
+    out: Annotated[Path, Option()],
+    snapshots: Path | None = None,
+    bundles: Path | None = None,
+    errata: Path | None = None,
+    models: Path | None = None,
+    public_key: list[Path] | None = None,
     allow_not_publishable: bool = False,
     most_unscored: Annotated[float, Option(min=0, max=1)] = 0.05,
     draws: DrawsOption = 1000,

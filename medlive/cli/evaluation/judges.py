@@ -120,7 +120,7 @@ def _tables(found: "Judges") -> Iterator[Grid | str]:
 def settle(
     run_dir: RunArgument,
     judge: JudgesOption = None,
-    human: Annotated[list[Path] | None, Option(metavar="FILE")] = None,
+    human: list[Path] | None = None,
     adjudicator: Annotated[str | None, Option(metavar="NAME")] = None,
 ) -> Result:
     """Write a third grading of a run: both judges where they agree, people where not, else ungraded.

@@ -28,7 +28,7 @@ class People:
         adjudicator: The rater who settled disagreements.
     """
 
-    human: Annotated[list[Path] | None, Option(metavar="FILE")] = None
+    human: list[Path] | None = None
     adjudicator: Annotated[str | None, Option(metavar="NAME")] = None
 
 
@@ -52,7 +52,7 @@ def meta(
     others: Others,
     draws: Annotated[int, Option(min=100, max=100_000)] = 1000,
     seed: Annotated[int, Option(min=0)] = 0,
-    quality: Annotated[list[Path] | None, Option(metavar="FILE")] = None,
+    quality: list[Path] | None = None,
     out: Path | None = None,
     replace: ReplaceOption = False,
 ) -> Result:

@@ -288,7 +288,7 @@ class Scoring:
 
     metric: MetricOption = "complete"
     basis: Annotated[str, Option("--cases")] = "own"
-    models: Annotated[Path | None, Option(metavar="FILE")] = None
+    models: Path | None = None
     judge: JudgeOption = None
     allow: AllowOption = None
     since: Annotated[datetime | None, Option(**_DAY)] = None

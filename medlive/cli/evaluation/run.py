@@ -131,7 +131,7 @@ def run(
     limit: LimitOption = None,
     unverified: UnverifiedOption = False,
     calls: Calls,
-    batch: Annotated[Path | None, Option(metavar="FILE")] = None,
+    batch: Path | None = None,
     replace_: ReplaceOption = False,
 ) -> Result:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that

@@ -140,8 +140,8 @@ def _made_with(manifest: "Manifest") -> Grid:
 @app.command()
 def verify(
     path: SnapshotArgument,
-    public_key: Annotated[Path | None, Option(metavar="FILE")] = None,
-    parent: Annotated[Path | None, Option(metavar="PATH")] = None,
+    public_key: Path | None = None,
+    parent: Path | None = None,
 ) -> Result:
     """Verify a snapshot from its files alone; exit status 1 when a step fails.
 
@@ -183,7 +183,7 @@ def _check_exist(folders: list[Path]) -> None:
 
 @app.command()
 def keygen(
-    out: Annotated[Path | None, Option(metavar="FOLDER")] = None,
+    out: Path | None = None,
     password_env: Annotated[str | None, Option(metavar="NAME")] = None,
 ) -> Result:
     """Make a key pair to sign snapshots with, in minisign's format; an existing one is never overwritten.
@@ -232,7 +232,7 @@ def keygen(
 @app.command()
 def export(
     snapshot: Annotated[str, Argument(metavar="PATH")],
-    out: Annotated[Path, Option(metavar="FILE")],
+    out: Annotated[Path, Option()],
     form: Annotated[ExportFormat | None, Option("--format")] = None,
     *,
     part: CaseFilter,
@@ -281,7 +281,7 @@ app.command()(release.publish)
 def fetch(
     version: Annotated[str, Argument(metavar="VERSION|latest")],
     source: Annotated[str, Option("--from", metavar="URL_OR_FOLDER")],
-    out: Annotated[Path, Option(metavar="FOLDER")] = Path(),
+    out: Path = Path(),
     public_key: Path | None = None,
     allow_older: bool = False,
 ) -> Result:

@@ -133,7 +133,7 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
 
 def rebuild(
     version: Annotated[str, Argument(metavar="VERSION")],
-    out: Annotated[Path | None, Option(metavar="FOLDER")] = None,
+    out: Path | None = None,
 ) -> Result:
     """Build a frozen snapshot again from its rows and compare it byte by byte; exit status 1 when it differs.
 
