@@ -253,14 +253,14 @@ def import_(
         name = d.file.name
         lines = [fields_of(p, ("line", "reason", "detail")) for p in d.problems]
         value.append({"file": d.file, **d.counts, "lines": lines})
-        rows.append({"file": name, **d.counts})
+        rows.append([name, *(d.counts[column] for column in columns)])
         for problem in d.problems[:SHOWN_PROBLEMS]:
             notes.append(
                 f"{name}:{problem.line}: {problem.reason.value}: {problem.detail}"
             )
         if (more := len(d.problems) - SHOWN_PROBLEMS) > 0:
             notes.append(f"{name}: {more} more bad lines; all are in import_problems")
-    return Result(value, [table_of(rows, ("file", *columns))], notes)
+    return Result(value, [Grid(["file", *columns], rows)], notes)
 
 
 @app.command("list")

@@ -143,7 +143,7 @@ async def test_nothing_is_sent_before_a_yes(
             for row in json.loads((snapshot / "livemedbench.json").read_text())
         )
         assert (
-            f"--max-calls 7: so many of the {CASES + criteria} calls would be made"
+            f"--max-calls 7 would end the work before all {CASES + criteria} calls"
             in told.err
         )
         monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)

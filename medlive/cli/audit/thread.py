@@ -351,5 +351,5 @@ def _scores(curation: Row) -> str:
     for name, limit in above.items():
         score = curation[name]
         figure = "not judged" if score is None else f"{score:.3g}"
-        parts.append(f"{name} {figure}{limit}")
+        parts.append(f"S{name[1:]} {figure}{limit}")
     return ", ".join(parts)
