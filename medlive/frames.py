@@ -105,7 +105,7 @@ def verdicts(runs: Runs, library: Library = "pandas") -> Frame:
             met = run.verdicts(case.case_id)
             grades = run.grades.get(case.case_id, {})
             for criterion in case.criteria:
-                row = {
+                row: dict[str, object] = {
                     "model": run.label,
                     "case_id": case.case_id,
                     "criterion_id": criterion.id,
@@ -165,8 +165,9 @@ def _frame(rows: Iterable[Row], columns: Sequence[str], library: Library) -> Fra
             )
     import pyarrow as pa
 
-    kinds = {"met": pa.bool_()}
-    kinds |= dict.fromkeys(_WHOLE, pa.int64()) | dict.fromkeys(_NUMBERS, pa.float64())
+    kinds: dict[str, pa.DataType] = {"met": pa.bool_()}
+    kinds.update(dict.fromkeys(_WHOLE, pa.int64()))
+    kinds.update(dict.fromkeys(_NUMBERS, pa.float64()))
     schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
     table = pa.Table.from_pylist(list(rows), schema)
     if library == "pandas":

@@ -403,7 +403,9 @@ def _check_page(source: str, url: str, file: Path | None) -> Result:
 
 
 def _page_tables(found: Mapping[str, Any]) -> Iterator[Grid]:
-    fields = [[name, str(value)[:300]] for name, value in found["fields"].items()]
+    fields = []
+    for name, value in found["fields"].items():
+        fields.append([name, str(value)[:300]])
     yield Grid(["field", "found"], fields)
     rows = []
     for number, message in enumerate(found["thread"]["messages"]):
