@@ -39,6 +39,13 @@ DATABASE_PARTS = tuple(
 """Variables that together stand for MEDLIVE_DATABASE_URL; their values are not escaped."""
 Section = TypeVar("Section", bound=BaseModel)
 
+Amount = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=1)]
+Natural = Annotated[int, Field(ge=0)]
+Calls = Annotated[int, Field(ge=1, le=1024)]
+Part = Annotated[float, Field(ge=0, lt=1)]
+
 
 class _Section(BaseModel):
     # Deferred, so that `--help` is fast.
@@ -48,11 +55,11 @@ class _Section(BaseModel):
 class Price(_Section):
     """US dollars per million tokens."""
 
-    input: Annotated[float, Field(ge=0)]
+    input: Amount
     """Of a million tokens of a request."""
     # None for the price of other tokens
-    cached: Annotated[float, Field(ge=0)] | None = None
-    output: Annotated[float, Field(ge=0)]
+    cached: Amount | None = None
+    output: Amount
     """Of a million tokens of a reply."""
 
 
@@ -67,11 +74,11 @@ class RoleSettings(_Section):
     """The model as the endpoint names it."""
     # The environment variable with the key; None for an endpoint without one
     api_key_env: str | None = None
-    concurrency: Annotated[int, Field(ge=1, le=1024)] = 32
+    concurrency: Calls = 32
     """Most concurrent calls; roles with the same base_url and key share the largest limit."""
     json_mode: Literal["schema", "object", "none"] = "schema"
     """How JSON is requested first; if the endpoint refuses, the next looser mode is used."""
-    timeout_s: Annotated[float, Field(gt=0)] = 120.0
+    timeout_s: Positive = 120.0
     """Seconds after which a request is given up."""
     max_retries: Annotated[int, Field(ge=0, le=20)] = 5
     """How often a request that failed is sent again."""
@@ -114,11 +121,11 @@ class Roles(_Section):
 class CurationSection(_Section):
     """How threads are curated (docs/method.md §1)."""
 
-    concurrency: Annotated[int, Field(ge=1, le=1024)] = 16
+    concurrency: Calls = 16
     """Threads that are curated at once."""
-    sufficiency: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    sufficiency: Part = 0.5
     """S_inf above which a history is sufficient."""
-    alignment: Annotated[float, Field(ge=0, lt=1)] = 0.5
+    alignment: Part = 0.5
     """S_align above which advice is in line with the evidence."""
     top_k: Annotated[int, Field(ge=1, le=50)] = 6
     """Passages that are looked at for each claim."""
@@ -132,7 +139,7 @@ class CurationSection(_Section):
     strict: bool = False
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """Runs in which a failed thread is tried; then `jobs retry` must ask for it."""
-    thread_timeout_s: Annotated[float, Field(gt=0)] = 7200.0
+    thread_timeout_s: Positive = 7200.0
     """The longest that one thread may take; it fails then, and what was paid is replayed at the next attempt."""
 
 
@@ -157,7 +164,7 @@ class EvidenceSection(_Section):
     """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
     """Texts that are encoded at once."""
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    threads: Calls | None = None
     """Of the CPU; without one the library's choice."""
     online: tuple[Literal["pubmed", "europepmc"], ...] = ()
     """Literature services that are asked for each claim's phrases, besides the index or instead of one."""
@@ -168,7 +175,7 @@ class EvidenceSection(_Section):
     park_weeks: Annotated[int, Field(ge=1, le=520)] = 8
     """How long a thread waits for evidence on its subject; then it is rejected (docs/method.md §1)."""
     # An older answer is asked for again
-    online_days: Annotated[float, Field(gt=0)] = 30.0
+    online_days: Positive = 30.0
     online_addresses: dict[
         Literal["pubmed", "europepmc"], Annotated[str, Field(pattern=r"^https?://")]
     ] = Field(default_factory=dict)
@@ -188,17 +195,17 @@ class EvidenceSection(_Section):
 class BudgetSection(_Section):
     """The budget of one run, and of a week; None for no limit."""
 
-    max_usd: Annotated[float, Field(gt=0)] | None = None
+    max_usd: Positive | None = None
     """US dollars that a run may cost; needs a price for each model."""
     max_calls: Annotated[int, Field(gt=0)] | None = None
     """Requests that a run may send."""
     max_tokens: Annotated[int, Field(gt=0)] | None = None
     """Tokens of requests and replies that a run may take."""
     # Of an ISO week, over all runs and workers
-    week_usd: Annotated[float, Field(gt=0)] | None = None
+    week_usd: Positive | None = None
     stage_week_usd: dict[
         Literal["screener", "validator", "controller", "rubric", "reader", "grader"],
-        Annotated[float, Field(gt=0)],
+        Positive,
     ] = Field(default_factory=dict)
     """Stage → the same for its replies alone."""
 
@@ -213,19 +220,19 @@ class CodebookSection(_Section):
 class ReleaseSection(_Section):
     """The conditions of a release, and its held-out cases."""
 
-    minimum_cases: Annotated[int, Field(ge=0)] = 1
+    minimum_cases: Natural = 1
     """A release with fewer cases is refused."""
-    minimum_by_language: dict[Literal["en", "zh"], Annotated[int, Field(ge=0)]] = Field(
+    minimum_by_language: dict[Literal["en", "zh"], Natural] = Field(
         default_factory=dict
     )
     """Language → a release with fewer cases in it is refused."""
     publishable_only: bool = False
     """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
     release unpublishable."""
-    hold_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    hold_out: Part = 0.0
     """The share of the cases never published before that is held out."""
     # Weeks after which a held-out case is published
-    hold_out_weeks: Annotated[int, Field(ge=1)] = 8
+    hold_out_weeks: Count = 8
 
 
 class PublishSection(_Section):
@@ -290,19 +297,19 @@ class WatchSection(_Section):
 
     disk_free_share: Annotated[float, Field(ge=0, le=1)] = 0.05
     """A disk with a smaller share free is nearly full."""
-    disk_free_gb: Annotated[float, Field(ge=0)] = 2.0
+    disk_free_gb: Amount = 2.0
     """A disk is nearly full below either of both."""
     # Days before its end that a certificate is reported
-    certificate_days: Annotated[int, Field(ge=0)] = 14
+    certificate_days: Natural = 14
     # The age in days from which on the weekly backup is too old
-    backup_days: Annotated[int, Field(ge=1)] = 8
+    backup_days: Count = 8
 
 
 class ArchiveSection(_Section):
     """Where raw pages are kept, and for how long."""
 
     folder: Path | None = None  # None for `archive` under `home`
-    keep_days: Annotated[int, Field(ge=1)] | None = None
+    keep_days: Count | None = None
     """Days after which a file of raw pages is removed; None for never. Threads stay."""
 
 
@@ -310,7 +317,7 @@ class BackupSection(_Section):
     """The weekly backup."""
 
     folder: Path | None = None  # None for no weekly backup
-    keep: Annotated[int, Field(ge=1)] = 4  # Weekly backups that stay
+    keep: Count = 4  # Weekly backups that stay
     check: bool = True  # Whether each one is restored into a scratch database, compared, and dropped again
     # The secret key that signs backups; None for `backup.key` under `home`
     key_file: Path | None = None

@@ -5,85 +5,50 @@ brings. A value that is not known is missing in the frame, never 0 or false.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.util import find_spec
 from typing import Any, Literal
 
 from medlive.api import Run, Runs, load_run, load_runs
 from medlive.errors import MissingExtra, UsageError
-from medlive.evaluation.model import CaseSet, EvaluationCase
-from medlive.evaluation.scoring.estimates import Estimate
+from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.snapshot.load import Snapshot
+from medlive.statistics.bootstrap import Comparison
 
 Library = Literal["pandas", "polars", "arrow"]
 Frame = Any
 """A frame of the library that was asked for."""
-Row = Mapping[str, Any]
-Columns = Mapping[str, str]
-"""Column → its kind: text, number, whole or truth."""
+Row = Mapping[str, object]
 
-_CASE: Columns = {
-    "case_id": "text",
-    "language": "text",
-    "source": "text",
-    "theme": "text",
-    "specialty": "text",
-    "difficulty": "text",
-    "posted": "text",
-    "month": "text",
-    "first_release": "text",
-    "narrative": "text",
-    "query": "text",
-    "criteria": "whole",
-    "positive_points": "number",
-}
-_ANSWER: Columns = {
-    "model": "text",
-    "case_id": "text",
-    "state": "text",
-    "response": "text",
-    "characters": "whole",
-    "finish_reason": "text",
-    "input_tokens": "whole",
-    "output_tokens": "whole",
-}
-_VERDICT: Columns = {
-    "model": "text",
-    "case_id": "text",
-    "criterion_id": "text",
-    "criterion": "text",
-    "axis": "text",
-    "origin": "text",
-    "points": "number",
-    "met": "truth",
-    "quote": "text",
-    "reasoning": "text",
-}
-_SCORE: Columns = {
-    "model": "text",
-    "case_id": "text",
-    "month": "text",
-    "language": "text",
-    "specialty": "text",
-    "theme": "text",
-    "state": "text",
-    "score": "number",
-    "low": "number",
-    "high": "number",
-}
-_MEAN: Columns = {
-    "model": "text",
-    "kind": "text",
-    "value": "text",
-    "n": "whole",
-    "mean": "number",
-    "low": "number",
-    "high": "number",
-    "least": "number",
-    "most": "number",
-}
+_TEXTS = (
+    "case_id",
+    "language",
+    "source",
+    "theme",
+    "specialty",
+    "difficulty",
+    "month",
+    "first_release",
+    "narrative",
+    "query",
+)
+_WHOLE = ("criteria", "characters", "input_tokens", "output_tokens", "n")
+_NUMBERS = (
+    "positive_points",
+    "points",
+    "score",
+    "mean",
+    "low",
+    "high",
+    "least",
+    "most",
+    "difference",
+    "p",
+    "p_holm",
+)
+"""Columns of numbers; those of no list hold text, and `met` true or false."""
 
 
 def cases(source: Run | CaseSet | Snapshot, library: Library = "pandas") -> Frame:
@@ -92,173 +57,119 @@ def cases(source: Run | CaseSet | Snapshot, library: Library = "pandas") -> Fram
         from medlive.evaluation.cases.load import from_snapshot
 
         source = from_snapshot(source)
-    found = source.cases if isinstance(source, CaseSet) else _run(source).run.cases
-    return _frame(map(_case_row, found), _CASE, library)
+    if not isinstance(source, CaseSet):
+        source = source if isinstance(source, GradedRun) else load_run(source)
+        found = source.run.cases
+    else:
+        found = source.cases
+    rows = []
+    for case in found:
+        row = {
+            "posted": case.post_time or None,
+            "criteria": len(case.criteria),
+            "positive_points": case.positive_points,
+        }
+        rows.append(_values(case, _TEXTS) | row)
+    columns = (*_TEXTS[:6], "posted", *_TEXTS[6:], "criteria", "positive_points")
+    return _frame(rows, columns, library)
 
 
 def answers(runs: Runs, library: Library = "pandas") -> Frame:
     """The answers of runs, a row for each answered case."""
+    names = ("case_id", "state", "response")
+    tokens = ("input_tokens", "output_tokens")
     rows = []
     for run in load_runs(runs):
         for answer in run.answers.values():
-            rows.append(
-                {
-                    "model": run.label,
-                    "case_id": answer.case_id,
-                    "state": answer.state.value,
-                    "response": answer.response,
-                    "characters": len(answer.response),
-                    "finish_reason": answer.finish_reason,
-                    "input_tokens": answer.usage.get("input_tokens"),
-                    "output_tokens": answer.usage.get("output_tokens"),
-                }
-            )
-    return _frame(rows, _ANSWER, library)
+            row = {
+                "model": run.label,
+                "characters": len(answer.response),
+                "finish_reason": answer.finish_reason,
+            }
+            used = {name: answer.usage.get(name) for name in tokens}
+            rows.append(row | _values(answer, names) | used)
+    columns = ("model", *names, "characters", "finish_reason", *tokens)
+    return _frame(rows, columns, library)
 
 
 def verdicts(runs: Runs, library: Library = "pandas") -> Frame:
     """The grader's verdicts, a row for each criterion of an answered case; `met` is missing where ungraded."""
+    names = ("criterion", "axis", "origin", "points")
+    texts = ("quote", "reasoning")
     rows = []
     for run in load_runs(runs):
         for case in run.run.cases:
-            rows += _verdict_rows(run, case)
-    return _frame(rows, _VERDICT, library)
+            answer = run.answers.get(case.case_id)
+            if answer is None or not answer.gradable:
+                continue
+            met = run.verdicts(case.case_id)
+            grades = run.grades.get(case.case_id, {})
+            for criterion in case.criteria:
+                row: dict[str, object] = {
+                    "model": run.label,
+                    "case_id": case.case_id,
+                    "criterion_id": criterion.id,
+                    "met": met.get(criterion.id),
+                }
+                if grade := grades.get(criterion.id):
+                    row |= _values(grade, texts)
+                rows.append(row | _values(criterion, names))
+    columns = ("model", "case_id", "criterion_id", *names, "met", *texts)
+    return _frame(rows, columns, library)
 
 
 def scores(table: ScoreTable, library: Library = "pandas") -> Frame:
     """The score of every case under the table's metric; `score` is missing where ungraded or unanswered."""
+    of_case = ("case_id", "month", "language", "specialty", "theme")
+    figures = ("state", "score", "low", "high")
     rows = []
     for model in table.models:
         for found in model.cases:
-            rows.append(
-                {
-                    "model": model.label,
-                    "case_id": found.case.case_id,
-                    "month": found.case.month,
-                    "language": found.case.language,
-                    "specialty": found.case.specialty,
-                    "theme": found.case.theme,
-                    "state": found.state.value,
-                    "score": found.score,
-                    "low": found.low,
-                    "high": found.high,
-                }
-            )
-    return _frame(rows, _SCORE, library)
+            row = {"model": model.label} | _values(found.case, of_case)
+            rows.append(row | _values(found, figures))
+    return _frame(rows, ("model", *of_case, *figures), library)
 
 
 def means(table: ScoreTable, library: Library = "pandas") -> Frame:
     """The overall mean of every model and that of every slice, with 95 % intervals and bounds."""
+    figures = ("n", "mean", "low", "high", "least", "most")
     rows = []
     for model in table.models:
-        rows.append(_mean_row(model.label, "overall", "", model.overall))
+        estimates = [("overall", "", model.overall)]
         for part in model.slices:
-            rows.append(_mean_row(model.label, part.kind, part.value, part.estimate))
-    return _frame(rows, _MEAN, library)
+            estimates.append((part.kind, part.value, part.estimate))
+        for kind, value, estimate in estimates:
+            row = {"model": model.label, "kind": kind, "value": value}
+            rows.append(row | _values(estimate, figures))
+    return _frame(rows, ("model", "kind", "value", *figures), library)
 
 
 def comparisons(table: ScoreTable, library: Library = "pandas") -> Frame:
     """Every pair of models: the difference with its interval, p, and p by Holm."""
-    rows = [asdict(comparison) for comparison in table.comparisons]
-    kinds = {}
-    for name in rows[0] if rows else ():
-        values = [row[name] for row in rows]
-        kinds[name] = _kind_of(values)
-    return _frame(rows, kinds, library)
+    columns = [field.name for field in fields(Comparison)]
+    return _frame(map(asdict, table.comparisons), columns, library)
 
 
-def _run(run: Run) -> GradedRun:
-    return run if isinstance(run, GradedRun) else load_run(run)
+def _values(record: object, names: Sequence[str]) -> dict[str, object]:
+    return {name: getattr(record, name) for name in names}
 
 
-def _case_row(case: EvaluationCase) -> Row:
-    return {
-        "case_id": case.case_id,
-        "language": case.language,
-        "source": case.source,
-        "theme": case.theme,
-        "specialty": case.specialty,
-        "difficulty": case.difficulty,
-        "posted": case.post_time or None,
-        "month": case.month,
-        "first_release": case.first_release,
-        "narrative": case.narrative,
-        "query": case.query,
-        "criteria": len(case.criteria),
-        "positive_points": case.positive_points,
-    }
-
-
-def _verdict_rows(run: GradedRun, case: EvaluationCase) -> list[Row]:
-    answer = run.answers.get(case.case_id)
-    if answer is None or not answer.gradable:
-        return []
-    met, grades = run.verdicts(case.case_id), run.grades.get(case.case_id, {})
-    rows: list[Row] = []
-    for criterion in case.criteria:
-        grade = grades.get(criterion.id)
-        rows.append(
-            {
-                "model": run.label,
-                "case_id": case.case_id,
-                "criterion_id": criterion.id,
-                "criterion": criterion.criterion,
-                "axis": criterion.axis,
-                "origin": criterion.origin,
-                "points": criterion.points,
-                "met": met.get(criterion.id),
-                "quote": grade.quote if grade else None,
-                "reasoning": grade.reasoning if grade else None,
-            }
-        )
-    return rows
-
-
-def _mean_row(label: str, kind: str, value: str, estimate: Estimate) -> Row:
-    return {
-        "model": label,
-        "kind": kind,
-        "value": value,
-        "n": estimate.n,
-        "mean": estimate.mean,
-        "low": estimate.low,
-        "high": estimate.high,
-        "least": estimate.least,
-        "most": estimate.most,
-    }
-
-
-def _kind_of(values: Sequence[Any]) -> str:
-    known = [value for value in values if value is not None]
-    if any(isinstance(value, str) for value in known):
-        return "text"
-    if known and all(isinstance(value, bool) for value in known):
-        return "truth"
-    if known and all(isinstance(value, int) for value in known):
-        return "whole"
-    return "number"
-
-
-def _frame(rows: Iterable[Row], columns: Columns, library: Library) -> Any:
+def _frame(rows: Iterable[Row], columns: Sequence[str], library: Library) -> Frame:
     if library not in ("pandas", "polars", "arrow"):
         raise UsageError(f"library: expected pandas, polars or arrow, got {library!r}")
-    wanted = {"pyarrow", "pyarrow" if library == "arrow" else library}
-    for name in sorted(wanted):
-        if find_spec(name) is None:
+    for name in ("pyarrow", "pandas", "polars"):
+        if name in ("pyarrow", library) and find_spec(name) is None:
             raise MissingExtra(
                 f"a data frame needs {name}, which is not installed",
                 hint="pip install 'medlive[frames]'",
             )
     import pyarrow as pa
 
-    kinds = {
-        "text": pa.string(),
-        "number": pa.float64(),
-        "whole": pa.int64(),
-        "truth": pa.bool_(),
-    }
-    fields = [pa.field(name, kinds[kind]) for name, kind in columns.items()]
-    table = pa.Table.from_pylist([dict(row) for row in rows], pa.schema(fields))
+    kinds: dict[str, pa.DataType] = {"met": pa.bool_()}
+    kinds.update(dict.fromkeys(_WHOLE, pa.int64()))
+    kinds.update(dict.fromkeys(_NUMBERS, pa.float64()))
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in columns])
+    table = pa.Table.from_pylist(list(rows), schema)
     if library == "pandas":
         return table.to_pandas()
     if library == "polars":

@@ -20,31 +20,23 @@ if TYPE_CHECKING:
 
 
 def command(
-    limit: Annotated[
-        int | None, Option(min=1, help="Judge at most so many new threads.")
-    ] = None,
-    retry_failed: Annotated[
-        bool, Option("--retry-failed", help="Retry what failed, however often.")
-    ] = False,
-    again: Annotated[
-        bool,
-        Option("--again", help="Decide again what other engines or evidence decided."),
-    ] = False,
-    parked: Annotated[
-        bool,
-        Option(
-            "--parked",
-            help="Search parked threads again where the library has changed.",
-        ),
-    ] = False,
-    exhaustive: Annotated[
-        bool, Option("--exhaustive", help="Compute all scores even when one fails.")
-    ] = False,
+    limit: Annotated[int | None, Option(min=1)] = None,
+    retry_failed: bool = False,
+    again: bool = False,
+    parked: bool = False,
+    exhaustive: bool = False,
 ) -> Result:
     """Filter and curate the threads that wait, and retry what failed.
 
     What was interrupted continues; no reply of an engine is paid for twice. Exit status 1 when the budget was
     spent before all was done, 3 when a model endpoint gave no answer to some.
+
+    Args:
+        limit: Judge at most so many new threads.
+        retry_failed: Retry what failed, however often.
+        again: Decide again what other engines or evidence decided.
+        parked: Search parked threads again where the library has changed.
+        exhaustive: Compute all scores even when one fails.
     """
     from medlive.service.curation.curate import run_curation
     from medlive.service.wiring import find_dependent_judges
@@ -81,11 +73,13 @@ def command(
 
 
 def filter_threads(
-    limit: Annotated[
-        int | None, Option(min=1, help="Judge at most so many threads.")
-    ] = None,
+    limit: Annotated[int | None, Option(min=1)] = None,
 ) -> Result:
-    """Filter the threads that wait, and queue what passes for `medlive curate` or a worker; asks no model."""
+    """Filter the threads that wait, and queue what passes for `medlive curate` or a worker; asks no model.
+
+    Args:
+        limit: Judge at most so many threads.
+    """
     from medlive.service.curation.filtering import run_filters
 
     settings = load_settings().settings

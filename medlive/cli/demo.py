@@ -4,9 +4,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from typer import Option
+from typing import TYPE_CHECKING
 
 from medlive.cli.output import Grid, Result, say, wait_for
 from medlive.config import load_settings
@@ -21,22 +19,12 @@ if TYPE_CHECKING:
 
 
 def command(
-    live: Annotated[
-        bool, Option("--live", help="Curate with your own endpoint, not a recording.")
-    ] = False,
-    base_url: Annotated[
-        str | None, Option(help="The endpoint of --live, up to /v1.")
-    ] = None,
-    model: Annotated[str | None, Option(help="The model of --live.")] = None,
-    api_key_env: Annotated[
-        str | None, Option(help="The variable that holds the endpoint's key.")
-    ] = None,
-    json_mode: Annotated[
-        JsonMode, Option(help="How the endpoint is asked for JSON.")
-    ] = JsonMode.SCHEMA,
-    record: Annotated[
-        Path | None, Option(metavar="FILE", help="Record the endpoint's replies here.")
-    ] = None,
+    live: bool = False,
+    base_url: str | None = None,
+    model: str | None = None,
+    api_key_env: str | None = None,
+    json_mode: JsonMode = JsonMode.SCHEMA,
+    record: Path | None = None,
 ) -> Result:
     """Run the whole loop once on sample communities that this machine serves: harvest, filter, curate, freeze,
     verify, evaluate, report.
@@ -44,6 +32,14 @@ def command(
     The curation replays what a language model answered to the sample threads, and says so; the rules engine stands
     in where nothing is recorded. Everything it makes lies under MEDLIVE_HOME, or .medlive/demo here when that is
     not set. A second run reports what exists already.
+
+    Args:
+        live: Curate with your own endpoint, not a recording.
+        base_url: The endpoint of --live, up to /v1.
+        model: The model of --live.
+        api_key_env: The variable that holds the endpoint's key.
+        json_mode: How the endpoint is asked for JSON.
+        record: Record the endpoint's replies here.
     """
     from medlive.demo.loop import LiveEndpoint, run_demo
     from medlive.report.tables import scores_json

@@ -29,7 +29,7 @@ from medlive.cli.output import (
     fields_of,
     say,
     wait_for,
-    with_database,
+    with_instance,
 )
 from medlive.errors import EvidenceUnavailable, UsageError
 
@@ -49,22 +49,22 @@ RetrieverOption = Annotated[
 
 @app.command()
 def build(
-    corpora: Annotated[
-        list[Path],
-        Argument(help="Archives, files or folders; docs/evidence.md lists the kinds."),
-    ],
+    corpora: list[Path],
     index: IndexOption = None,
-    corpus_kind: Annotated[
-        str | None, Option(help="The corpora's kind [recognised].")
-    ] = None,
-    name: Annotated[str | None, Option(help="The corpus's name [its own].")] = None,
+    corpus_kind: str | None = None,
+    name: str | None = None,
     *,
     vectors: Vectors,
-    fresh: Annotated[
-        bool, Option("--fresh", help="Forget corpora that the index already holds.")
-    ] = False,
+    fresh: bool = False,
 ) -> Result:
-    """Read evidence and index it; corpora of other names stay, one of the same name is replaced."""
+    """Read evidence and index it; corpora of other names stay, one of the same name is replaced.
+
+    Args:
+        corpora: Archives, files or folders; docs/evidence.md lists the kinds.
+        corpus_kind: The corpora's kind [recognised].
+        name: The corpus's name [its own].
+        fresh: Forget corpora that the index already holds.
+    """
     from medlive.evidence.corpora.registry import open_corpus
 
     if name is not None and len(corpora) > 1:
@@ -120,31 +120,25 @@ def list_() -> Result:
 
 @app.command()
 def search(
-    phrases: Annotated[
-        list[str],
-        Argument(metavar="PHRASE...", help="What to look for; several are fused."),
-    ],
-    k: Annotated[int, Option("-k", min=1, max=100, help="How many passages.")] = 5,
+    phrases: Annotated[list[str], Argument(metavar="PHRASE...")],
+    k: Annotated[int, Option("-k", min=1, max=100)] = 5,
     index: IndexOption = None,
-    not_after: Annotated[
-        datetime | None, Option(formats=["%Y-%m-%d"], help="Latest day of publication.")
-    ] = None,
+    not_after: Annotated[datetime | None, Option(formats=["%Y-%m-%d"])] = None,
     retriever: RetrieverOption = None,
     encoder: EncoderOption = None,
-    rerank: Annotated[
-        str | None,
-        Option(help='A cross-encoder, "medcpt" or its folder [as configured].'),
-    ] = None,
+    rerank: str | None = None,
     models: ModelsOption = None,
-    online: Annotated[
-        bool,
-        Option(
-            "--online",
-            help="Ask the services of [evidence] online as well, as curation does.",
-        ),
-    ] = False,
+    online: bool = False,
 ) -> Result:
-    """Print the passages nearest to the phrases, with the rank and score that each side gives them."""
+    """Print the passages nearest to the phrases, with the rank and score that each side gives them.
+
+    Args:
+        phrases: What to look for; several are fused.
+        k: How many passages.
+        not_after: Latest day of publication.
+        rerank: A cross-encoder, "medcpt" or its folder [as configured].
+        online: Ask the services of [evidence] online as well, as curation does.
+    """
     day = not_after and not_after.date()
     if online:
         hits = _search_online(phrases, k=k, day=day)
@@ -205,7 +199,7 @@ def _search_online(phrases: Sequence[str], *, k: int, day: date | None) -> "list
             (hits,) = await retriever.search([Query(*phrases)], k=k, not_after=day)
         return hits
 
-    return with_database(search_services)
+    return with_instance(search_services)
 
 
 def _hits_table(hits: "Sequence[Hit]") -> Grid:
@@ -235,14 +229,15 @@ def verify(index: IndexOption = None) -> None:
 @app.command()
 def models(
     models: ModelsOption = None,
-    download: Annotated[
-        bool, Option("--download", help="Fetch MedCPT's three models (1.3 GB).")
-    ] = False,
-    require: Annotated[
-        bool, Option("--require", help="Exit with status 3 unless MedCPT can be used.")
-    ] = False,
+    download: bool = False,
+    require: bool = False,
 ) -> Result:
-    """Show which models MedCPT needs, where they were looked for and what was found; --download fetches them."""
+    """Show which models MedCPT needs, where they were looked for and what was found; --download fetches them.
+
+    Args:
+        download: Fetch MedCPT's three models (1.3 GB).
+        require: Exit with status 3 unless MedCPT can be used.
+    """
     from medlive.evidence.encoders import folders
 
     settings = encoder_settings(models)

@@ -29,36 +29,30 @@ _RATE = 5_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chosen:
-    """Which articles of PubMed are kept."""
+    """Which articles of PubMed are kept.
 
-    types: Annotated[
-        str | None,
-        Option(
-            help="Of PubMed: guideline,systematic-review,meta-analysis,review,trial [all]."
-        ),
-    ] = None
-    since: Annotated[
-        datetime | None,
-        Option(formats=["%Y-%m-%d"], help="Of PubMed: published on this day or later."),
-    ] = None
-    language: Annotated[
-        str | None,
-        Option(help="Of PubMed: languages as it writes them, as in eng,chi."),
-    ] = None
+    Attributes:
+        types: Of PubMed: guideline,systematic-review,meta-analysis,review,trial [all].
+        since: Of PubMed: published on this day or later.
+        language: Of PubMed: languages as it writes them, as in eng,chi.
+    """
+
+    types: str | None = None
+    since: Annotated[datetime | None, Option(formats=["%Y-%m-%d"])] = None
+    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manner:
-    """How files are fetched."""
+    """How files are fetched.
 
-    to: Annotated[
-        Path | None,
-        Option(help="Folder of the corpora; default: corpora/ under MEDLIVE_HOME."),
-    ] = None
-    contact: Annotated[
-        str | None,
-        Option(help="E-mail or web address for the User-Agent [that of the harvest]."),
-    ] = None
+    Attributes:
+        to: Folder of the corpora; default: corpora/ under MEDLIVE_HOME.
+        contact: E-mail or web address for the User-Agent [that of the harvest].
+    """
+
+    to: Path | None = None
+    contact: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,20 +63,11 @@ class _Task:
 
 
 def fetch(
-    names: Annotated[
-        list[str] | None,
-        Argument(metavar="NAME...", help="Corpora; --list names them."),
-    ] = None,
-    recommended: Annotated[
-        bool, Option("--recommended", help="The corpora that a first library needs.")
-    ] = False,
-    list_: Annotated[
-        bool, Option("--list", help="List the corpora that can be fetched, and end.")
-    ] = False,
+    names: Annotated[list[str] | None, Argument(metavar="NAME...")] = None,
+    recommended: bool = False,
+    list_: bool = False,
     dry_run: DryRunOption = False,
-    no_build: Annotated[
-        bool, Option("--no-build", help="Do not add what was fetched to the index.")
-    ] = False,
+    no_build: bool = False,
     index: IndexOption = None,
     *,
     chosen: Chosen,
@@ -92,6 +77,12 @@ def fetch(
     """Download public corpora, or what is new of them, check every file, and add them to the index.
 
     Killed at any moment, the same command goes on where it was.
+
+    Args:
+        names: Corpora; --list names them.
+        recommended: The corpora that a first library needs.
+        list_: List the corpora that can be fetched, and end.
+        no_build: Do not add what was fetched to the index.
     """
     if list_:
         return _list_sources()

@@ -1,6 +1,6 @@
 """`medlive evidence gaps`: what the library lacks, by the threads that are parked for it."""
 
-from medlive.cli.output import Grid, Result, with_database
+from medlive.cli.output import Grid, Result, with_instance
 
 
 def gaps() -> Result:
@@ -11,7 +11,7 @@ def gaps() -> Result:
     """
     from medlive.service.curation.parking import find_gaps
 
-    found = with_database(find_gaps)
+    found = with_instance(find_gaps)
     rows = []
     for gap in found:
         nearest = gap.nearest and f"{gap.nearest}\n{gap.nearest_title}"

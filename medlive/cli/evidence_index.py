@@ -34,30 +34,21 @@ IndexKind = Literal["auto", "flat", "ivf_pq"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vectors:
-    """How passages become vectors."""
+    """How passages become vectors.
 
-    encoder: Annotated[
-        str | None,
-        Option(
-            help='"medcpt", a folder with models, or "none" [the index\'s own, else medcpt if installed].'
-        ),
-    ] = None
-    kind: Annotated[
-        IndexKind, Option(help="How vectors are arranged; auto: by their number.")
-    ] = "auto"
-    shard_size: Annotated[
-        int | None, Option(min=1, help="Passages in a shard: what a kill costs.")
-    ] = None
-    by_workers: Annotated[
-        bool,
-        Option(
-            "--by-workers",
-            help="Embed by workers on the queue embed, which share the index's folder.",
-        ),
-    ] = False
-    prune: Annotated[
-        bool, Option("--prune", help="Remove the vectors of other encoders afterwards.")
-    ] = False
+    Attributes:
+        encoder: "medcpt", a folder with models, or "none" [the index's own, else medcpt if installed].
+        kind: How vectors are arranged; auto: by their number.
+        shard_size: Passages in a shard: what a kill costs.
+        by_workers: Embed by workers on the queue embed, which share the index's folder.
+        prune: Remove the vectors of other encoders afterwards.
+    """
+
+    encoder: str | None = None
+    kind: IndexKind = "auto"
+    shard_size: Annotated[int | None, Option(min=1)] = None
+    by_workers: bool = False
+    prune: bool = False
     models: ModelsOption = None
 
 

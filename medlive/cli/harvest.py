@@ -20,6 +20,7 @@ from medlive.cli.output import (
     table_of,
     wait_for,
     with_database,
+    with_instance,
 )
 from medlive.clock import iso_week, now, parse_moment
 from medlive.config import Settings, load_settings
@@ -52,16 +53,9 @@ COLUMNS = (
 
 def harvest(
     sources: SourcesArgument = None,
-    since: Annotated[
-        str | None,
-        Option(metavar="DATE", help="Only threads opened on or after this day."),
-    ] = None,
-    limit: Annotated[
-        int | None, Option(min=1, help="Ask for at most so many threads a source.")
-    ] = None,
-    again: Annotated[
-        bool, Option("--again", help="Harvest again although this week's is done.")
-    ] = False,
+    since: Annotated[str | None, Option(metavar="DATE")] = None,
+    limit: Annotated[int | None, Option(min=1)] = None,
+    again: bool = False,
     dry_run: DryRunOption = False,
 ) -> Result:
     """Fetch new and changed threads of the communities, politely, and store them.
@@ -69,6 +63,11 @@ def harvest(
     Once per source and ISO week: a week that is done is not harvested again, and one that was interrupted goes on
     where it stood, so that cron may start this as often as it likes. A page that cannot be read is reported and
     the others go on; exit status 1 when a source was given up or is quarantined, with its reason on stderr.
+
+    Args:
+        since: Only threads opened on or after this day.
+        limit: Ask for at most so many threads a source.
+        again: Harvest again although this week's is done.
     """
     from medlive.service.harvest.sources import fetch_settings, select_sources
 
@@ -85,15 +84,8 @@ def harvest(
         raise UsageError(
             "a harvest needs a contact address, which every request names", hint=hint
         )
-    done, broken = with_database(
-        lambda database, settings: _harvest(
-            database,
-            settings,
-            wanted,
-            since=moment,
-            limit=limit,
-            again=again,
-        )
+    done, broken = with_instance(
+        _harvest, wanted, since=moment, limit=limit, again=again
     )
     if len(broken) == len(wanted):
         raise broken[-1]
@@ -141,7 +133,7 @@ def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
         return standing
 
     agent = fetch_settings(settings).user_agent
-    standing = with_database(look)
+    standing = with_instance(look)
     plan = []
     for name, overrides in wanted.items():
         site = build_site(name, overrides)
@@ -158,7 +150,7 @@ def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
 
 
 async def _harvest(
-    database: "Database", settings: Settings, wanted: Wanted, **how: Any
+    database: "Database", settings: Settings, wanted: Wanted, /, **how: Any
 ) -> "tuple[list[HarvestResult], list[BaseException]]":
     """Harvest sources side by side; the errors that ended some, a fault of medlive or the highest status last."""
     from medlive.service.harvest.harvest import HarvestResult, harvest_source
@@ -222,16 +214,16 @@ def _as_json(done: "HarvestResult") -> dict[str, object]:
 
 
 def import_(
-    files: Annotated[
-        list[Path], Argument(help="Thread files, one JSON object a line.")
-    ],
-    assume_posted_at: Annotated[
-        str | None, Option(metavar="DATE", help="For threads without a date.")
-    ] = None,
+    files: list[Path],
+    assume_posted_at: Annotated[str | None, Option(metavar="DATE")] = None,
 ) -> Result:
     """Import threads from JSON Lines files; a bad line is reported and the others are imported.
 
     Importing a file twice changes nothing; a thread that changed becomes a new revision.
+
+    Args:
+        files: Thread files, one JSON object a line.
+        assume_posted_at: For threads without a date.
     """
     from medlive.service.database import handle_key
     from medlive.service.harvest.harvest import ImportResult, import_file
@@ -252,21 +244,21 @@ def import_(
             done.append(imported)
         return done
 
-    done = with_database(work)
+    done = with_instance(work)
     columns = ("new", "revised", "unchanged", "taken_down", "problems")
     value, rows, notes = [], [], []
     for d in done:
         name = d.file.name
         lines = [fields_of(p, ("line", "reason", "detail")) for p in d.problems]
         value.append({"file": d.file, **d.counts, "lines": lines})
-        rows.append({"file": name, **d.counts})
+        rows.append([name, *(d.counts[column] for column in columns)])
         for problem in d.problems[:SHOWN_PROBLEMS]:
             notes.append(
                 f"{name}:{problem.line}: {problem.reason.value}: {problem.detail}"
             )
         if (more := len(d.problems) - SHOWN_PROBLEMS) > 0:
             notes.append(f"{name}: {more} more bad lines; all are in import_problems")
-    return Result(value, [table_of(rows, ("file", *columns))], notes)
+    return Result(value, [Grid(["file", *columns], rows)], notes)
 
 
 @app.command("list")
@@ -287,22 +279,20 @@ def list_() -> Result:
 
 @app.command()
 def check(
-    source: Annotated[
-        str | None, Argument(help="The community; default: all that were harvested.")
-    ] = None,
-    url: Annotated[
-        str | None, Option(help="Check this page instead: a thread's address.")
-    ] = None,
-    file: Annotated[
-        Path | None,
-        Option(help="With --url: read this saved page instead of fetching it."),
-    ] = None,
+    source: Annotated[str | None, Argument()] = None,
+    url: str | None = None,
+    file: Path | None = None,
 ) -> Result:
     """Show the state of the communities, or with --url what one page yields, field by field.
 
     Without --url: of each community's last harvest the share of threads with each field and the reasons of
     failures, beside the median of the harvests before. Exit status 1 when one is quarantined, failed or stale,
     with what fell and when; with --url, when the page is not a thread, with a typed reason.
+
+    Args:
+        source: The community; default: all that were harvested.
+        url: Check this page instead: a thread's address.
+        file: With --url: read this saved page instead of fetching it.
     """
     if url is not None:
         if source is None:
@@ -321,7 +311,7 @@ def _check_health(source: str | None) -> Result:
 
     settings = load_settings().settings
     names = list(select_sources(settings, [source] if source else []))
-    health = with_database(lambda database, _: source_health(database, source))
+    health = with_database(source_health, source)
     found = [one for one in health if one.info.name in names]
     notes = []
     if not found:
@@ -364,24 +354,24 @@ def _health_tables(found: "Sequence[SourceHealth]") -> Iterator[Grid]:
 
 @app.command()
 def lift(
-    source: Annotated[str, Argument(help="The quarantined community.")],
-    accept: Annotated[
-        bool, Option("--accept", help="Compare only with harvests from now on.")
-    ] = False,
-    why: Annotated[
-        str | None, Option("--reason", help="Why; it stays in the database.")
-    ] = None,
+    source: str,
+    accept: bool = False,
+    why: Annotated[str | None, Option("--reason")] = None,
     by: ByOption = None,
 ) -> None:
-    """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
+    """Take a quarantined community into harvests again; the next one goes on where the last one stood.
+
+    Args:
+        source: The quarantined community.
+        accept: Compare only with harvests from now on.
+        why: Why; it stays in the database.
+    """
     from medlive.service.harvest.harvest import lift_source_quarantine
     from medlive.service.harvest.sources import select_sources
 
     select_sources(load_settings().settings, [source])
     reason = with_database(
-        lambda db, _: lift_source_quarantine(
-            db, source, compare_anew=accept, reason=why, by=by
-        )
+        lift_source_quarantine, source, compare_anew=accept, reason=why, by=by
     )
     again = f"{source} is harvested again; it was out: {reason}"
     say(f"{source} was not quarantined" if reason is None else again)
@@ -411,7 +401,9 @@ def _check_page(source: str, url: str, file: Path | None) -> Result:
 
 
 def _page_tables(found: Mapping[str, Any]) -> Iterator[Grid]:
-    fields = [[name, str(value)[:300]] for name, value in found["fields"].items()]
+    fields = []
+    for name, value in found["fields"].items():
+        fields.append([name, str(value)[:300]])
     yield Grid(["field", "found"], fields)
     rows = []
     for number, message in enumerate(found["thread"]["messages"]):
@@ -439,9 +431,7 @@ _ENDS = (
 @app.command()
 def reparse(
     sources: SourcesArgument = None,
-    thread: Annotated[
-        str | None, Option(help="Only this thread of the one community.")
-    ] = None,
+    thread: str | None = None,
     dry_run: DryRunOption = False,
 ) -> Result:
     """Read every kept page again with today's parsers; a thread that comes out otherwise gets a new revision.
@@ -449,6 +439,9 @@ def reparse(
     Nothing is fetched. Threads whose reading failed are tried again; one that could be read before and cannot now
     is reported and left as it was. Exit status 1 when a file of pages is damaged or a community is being
     harvested; the others are read all the same.
+
+    Args:
+        thread: Only this thread of the one community.
     """
     from medlive.service.harvest.reparse import reparse_sources
     from medlive.service.harvest.sources import select_sources
@@ -459,15 +452,12 @@ def reparse(
             hint="medlive source reparse SOURCE --thread ID",
         )
     wanted = select_sources(load_settings().settings, sources or [])
-    done = with_database(
-        lambda database, settings: reparse_sources(
-            database,
-            settings,
-            [*wanted],
-            thread_ids=[thread] if thread else [],
-            dry_run=dry_run,
-            progress=lambda source: progress(f"reparse {source}"),
-        )
+    done = with_instance(
+        reparse_sources,
+        [*wanted],
+        thread_ids=[thread] if thread else [],
+        dry_run=dry_run,
+        progress=lambda source: progress(f"reparse {source}"),
     )
     value, problems = [], []
     for d in done:
@@ -558,7 +548,7 @@ def prune(dry_run: DryRunOption = False) -> Result:
             return await apply_retention(database, settings, dry_run=True)
         return await prune_by_hand(database, settings)
 
-    counts = with_database(work)
+    counts = with_instance(work)
     failure = None
     if counts["busy"] or counts["damaged"]:
         failure = CheckFailed(

@@ -13,15 +13,17 @@ app = Commands()
 
 @app.command()
 def serve(
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, Option(min=0, max=65535, help="Port; 0 picks a free one.")
-    ] = 8088,
-    latency_ms: Annotated[
-        float, Option(min=0, help="Delay of each answer, for benchmarks.")
-    ] = 0.0,
+    host: str = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535)] = 8088,
+    latency_ms: Annotated[float, Option(min=0)] = 0.0,
 ) -> None:
-    """Serve the rules engine and the sample models at /v1/chat/completions until stopped."""
+    """Serve the rules engine and the sample models at /v1/chat/completions until stopped.
+
+    Args:
+        host: Address to listen on.
+        port: Port; 0 picks a free one.
+        latency_ms: Delay of each answer, for benchmarks.
+    """
     from medlive.service.wiring import serve_rules
 
     async def run() -> None:

@@ -153,8 +153,8 @@ def build(arguments: Sequence[str]) -> typer.Typer:
         if function or not hasattr(found, "app"):
             from medlive.cli.options import grouped
 
-            command = getattr(found, function or "command")
-            app.command(name, help=command.__doc__)(grouped(command))
+            command = grouped(getattr(found, function or "command"))
+            app.command(name, help=command.__doc__)(command)
         else:
             app.add_typer(found.app, name=name, help=text)
     return app

@@ -1,15 +1,24 @@
 """Options that several commands take, and groups of them."""
 
 import inspect
+import re
 from collections.abc import Callable
+from copy import copy
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from enum import StrEnum
-from functools import update_wrapper
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import typer
 from typer import Argument, Option
-from typer.models import CommandFunctionType
+from typer.models import CommandFunctionType, OptionInfo
 
 from medlive.cli.output import Result, show_result
 from medlive.errors import UsageError
@@ -42,32 +51,27 @@ _Several = list[str] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseFilter:
-    """Which cases of a snapshot are taken."""
+    """Which cases of a snapshot are taken.
 
-    language: Annotated[
-        _Several, Option(help="Only cases in it, en or zh; repeatable.")
-    ] = None
-    source: Annotated[
-        _Several, Option(help="Only cases of this community; repeatable.")
-    ] = None
-    theme: Annotated[_Several, Option(help="Only cases of this theme; repeatable.")] = (
-        None
-    )
-    specialty: Annotated[
-        _Several, Option(help="Only cases of this specialty; repeatable.")
-    ] = None
-    first_release: Annotated[
-        _Several, Option(help="Only cases that are new in this version; repeatable.")
-    ] = None
-    first_release_after: Annotated[
-        str | None, Option(metavar="VERSION", help="Only newer cases.")
-    ] = None
-    posted_from: Annotated[
-        str | None, Option(metavar="DATE", help="Only cases of this day or later.")
-    ] = None
-    posted_before: Annotated[
-        str | None, Option(metavar="DATE", help="Only cases from before this day.")
-    ] = None
+    Attributes:
+        language: Only cases in it, en or zh; repeatable.
+        source: Only cases of this community; repeatable.
+        theme: Only cases of this theme; repeatable.
+        specialty: Only cases of this specialty; repeatable.
+        first_release: Only cases that are new in this version; repeatable.
+        first_release_after: Only newer cases.
+        posted_from: Only cases of this day or later.
+        posted_before: Only cases from before this day.
+    """
+
+    language: _Several = None
+    source: _Several = None
+    theme: _Several = None
+    specialty: _Several = None
+    first_release: _Several = None
+    first_release_after: Annotated[str | None, Option(metavar="VERSION")] = None
+    posted_from: Annotated[str | None, Option(metavar="DATE")] = None
+    posted_before: Annotated[str | None, Option(metavar="DATE")] = None
 
     def given(self) -> dict[str, Any]:
         """What was asked for, by name."""
@@ -98,26 +102,33 @@ class Commands(typer.Typer):
 
 
 def grouped(command: Callable[..., object]) -> Callable[..., None]:
-    """Let a command take groups of options: a parameter that is a dataclass stands for its annotated fields.
+    """Let a command take groups of options: a parameter that is a dataclass stands for its fields.
 
-    Typer knows no groups, so it is given a function whose parameters are the fields. One that returns a `Result`
-    gets the option --json, and its result is printed.
+    Typer knows no groups, so it is given a function whose parameters are the fields. The docstrings say what the
+    options mean. A command that returns a `Result` gets the option --json, and its result is printed.
     """
     groups: dict[str, Any] = {}
     flat: list[inspect.Parameter] = []
     hints = get_type_hints(command, include_extras=True)
+    text, meanings = _read_docstring(command)
     for parameter in inspect.signature(command).parameters.values():
         kind = hints[parameter.name]
         if is_dataclass(kind):
             groups[parameter.name] = kind
             inner = get_type_hints(kind, include_extras=True)
+            _, of_fields = _read_docstring(kind)
             for field in fields(kind):
-                flat.append(_option(field.name, inner[field.name], field.default))
+                name = field.name
+                default = inspect.Parameter.empty
+                if field.default is not MISSING:
+                    default = field.default
+                flat.append(_option(name, inner[name], default, of_fields.get(name)))
         else:
-            flat.append(_option(parameter.name, kind, parameter.default))
+            meaning = meanings.get(parameter.name)
+            flat.append(_option(parameter.name, kind, parameter.default, meaning))
     prints = hints.get("return") in (Result, Result | None)
     if prints:
-        flat.append(_option("as_json", JsonOption, False))
+        flat.append(_option("as_json", JsonOption, False, None))
 
     def run(**given: Any) -> None:
         as_json = prints and given.pop("as_json")
@@ -128,17 +139,51 @@ def grouped(command: Callable[..., object]) -> Callable[..., None]:
         if isinstance(result, Result):
             show_result(result, as_json)
 
-    update_wrapper(run, command, ("__name__", "__doc__", "__module__"))
+    run.__name__, run.__doc__, run.__module__ = (
+        command.__name__,
+        text,
+        command.__module__,
+    )
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     return run
 
 
-def _option(name: str, kind: object, default: object) -> inspect.Parameter:
+def _option(
+    name: str, kind: Any, default: object, meaning: str | None
+) -> inspect.Parameter:
+    """A parameter as Typer wants it: an option where it has a default, else an argument."""
     keyword = inspect.Parameter.KEYWORD_ONLY
-    if default is MISSING:
-        default = inspect.Parameter.empty
+    if kind is not typer.Context:
+        described = get_origin(kind) is Annotated
+        kind, info = get_args(kind) if described else (kind, None)
+        if info is None:
+            info = Argument() if default is inspect.Parameter.empty else Option()
+        info = copy(info)
+        info.help = info.help or meaning
+        if isinstance(info, OptionInfo) and "Path" in str(kind):
+            info.metavar = info.metavar or "PATH"
+        # Typer takes the first name of an annotated option for its default.
+        if isinstance(info, OptionInfo) and info.default is ...:
+            info.param_decls = (f"--{name.strip('_').replace('_', '-')}",)
+        kind = Annotated[kind, info]
     return inspect.Parameter(name, keyword, default=default, annotation=kind)
+
+
+def _read_docstring(of: object) -> tuple[str, dict[str, str]]:
+    """What a command or a group of options is, and the meaning of each parameter or field."""
+    text, *sections = re.split(
+        r"\n\n(?:Args|Attributes):\n", inspect.getdoc(of) or "", maxsplit=1
+    )
+    meanings: dict[str, str] = {}
+    name = ""
+    for line in "".join(sections).splitlines():
+        if line.startswith("     "):
+            meanings[name] += f" {line.strip()}"
+        else:
+            name, _, meaning = line.strip().partition(": ")
+            meanings[name] = meaning
+    return text, meanings
 
 
 def split_name(thread: str) -> tuple[str, str]:

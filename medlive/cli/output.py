@@ -21,7 +21,15 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Concatenate,
+    Final,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+)
 
 from rich.console import Console
 from rich.progress import (
@@ -46,6 +54,7 @@ if TYPE_CHECKING:
     from medlive.integrity.checks import StepResult
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 _A_MINUTE: Final = 60.0
 COLLECT_AT: Final = (20_000, 20, 20)
@@ -69,8 +78,12 @@ def wait_for(work: Coroutine[object, None, T]) -> T:
     return asyncio.run(work)
 
 
-def with_database(work: "Callable[[Database, Settings], Awaitable[T]]") -> T:
-    """What `work` returns for the configured database, which is migrated and open meanwhile."""
+def with_instance(
+    work: "Callable[Concatenate[Database, Settings, P], Awaitable[T]]",
+    *given: P.args,
+    **how: P.kwargs,
+) -> T:
+    """What `work` returns for the configured database, which is migrated and open meanwhile, and the settings."""
 
     async def run() -> T:
         from medlive.config import load_settings
@@ -78,19 +91,36 @@ def with_database(work: "Callable[[Database, Settings], Awaitable[T]]") -> T:
 
         settings = load_settings().settings
         async with open_database(settings) as database:
-            return await work(database, settings)
+            return await work(database, settings, *given, **how)
 
     return wait_for(run())
 
 
-def with_session(work: "Callable[[Session], Awaitable[T]]") -> T:
+def with_database(
+    work: "Callable[Concatenate[Database, P], Awaitable[T]]",
+    *given: P.args,
+    **how: P.kwargs,
+) -> T:
+    """The same without the settings."""
+
+    async def run(database: "Database", _: "Settings") -> T:
+        return await work(database, *given, **how)
+
+    return with_instance(run)
+
+
+def with_session(
+    work: "Callable[Concatenate[Session, P], Awaitable[T]]",
+    *given: P.args,
+    **how: P.kwargs,
+) -> T:
     """The same for a session of it, whose transaction is committed at the end."""
 
     async def run(database: "Database", _: "Settings") -> T:
         async with database.begin() as session:
-            return await work(session)
+            return await work(session, *given, **how)
 
-    return with_database(run)
+    return with_instance(run)
 
 
 def print_json(value: object) -> None:

@@ -20,52 +20,32 @@ def _group() -> None:
 
 @app.command()
 def build(
-    out: Annotated[
-        Path, Option("--out", metavar="FOLDER", help="Where the pages are written.")
-    ],
-    snapshots: Annotated[
-        Path | None,
-        Option(metavar="FOLDER", help="The snapshots [those frozen here]."),
-    ] = None,
-    bundles: Annotated[
-        Path | None,
-        Option(metavar="FOLDER", help="The bundles [bundles/ under MEDLIVE_HOME]."),
-    ] = None,
-    errata: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="The errata [errata.json beside the snapshots]."),
-    ] = None,
-    evidence: Annotated[
-        Path | None,
-        Option(
-            metavar="FOLDER",
-            help="The evidence index, for the titles of passages [the one here].",
-        ),
-    ] = None,
-    models: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="The models' cutoffs [config/models.toml]."),
-    ] = None,
-    public_key: Annotated[
-        list[Path] | None,
-        Option(metavar="FILE", help="A key that must have signed bundles; repeatable."),
-    ] = None,
-    allow_not_publishable: Annotated[
-        bool,
-        Option(
-            "--allow-not-publishable",
-            help="Show what is not publishable, marked on every page.",
-        ),
-    ] = False,
-    most_unscored: Annotated[
-        float, Option(min=0, max=1, help="Share of cases that may lack a score.")
-    ] = 0.05,
+    out: Annotated[Path, Option()],
+    snapshots: Path | None = None,
+    bundles: Path | None = None,
+    errata: Path | None = None,
+    evidence: Path | None = None,
+    models: Path | None = None,
+    public_key: list[Path] | None = None,
+    allow_not_publishable: bool = False,
+    most_unscored: Annotated[float, Option(min=0, max=1)] = 0.05,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
 ) -> Result:
     """Write the public site from verified snapshots, bundles and errata: static pages for any web server.
 
     A folder that holds a site is replaced. The same inputs make the same bytes.
+
+    Args:
+        out: Where the pages are written.
+        snapshots: The snapshots [those frozen here].
+        bundles: The bundles [bundles/ under MEDLIVE_HOME].
+        errata: The errata [errata.json beside the snapshots].
+        evidence: The evidence index, for the titles of passages [the one here].
+        models: The models' cutoffs [config/models.toml].
+        public_key: A key that must have signed bundles; repeatable.
+        allow_not_publishable: Show what is not publishable, marked on every page.
+        most_unscored: Share of cases that may lack a score.
     """
     from medlive.api import open_registry
     from medlive.integrity.signing import public_key_of

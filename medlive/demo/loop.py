@@ -7,6 +7,7 @@ the evidence and the two models are samples.
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -103,10 +104,9 @@ def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
     else:
         recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
         asked = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
-        roles = {
-            role: recorded if one.engine == "rules" else one
-            for role, one in asked.items()
-        }
+        roles = {}
+        for role, own in asked.items():
+            roles[role] = recorded if own.engine == "rules" else own
         # The recording holds no answers of known quality yet, and no grades of such.
         proved = settings.rubric.model_copy(update={"prove": False})
     return settings.model_copy(
@@ -124,16 +124,12 @@ async def run_demo(
 ) -> DemoResult:
     """Run the loop; `notify` is called at the start of each stage. Raises CheckFailed when a stage fails."""
     settings = demo_settings(settings, live)
-    done = DemoResult(
-        recording=None
-        if live is None or live.record_to is None
-        else _new_recording(live)
-    )
-    who = (
-        f"{live.model} at {live.base_url}"
-        if live
-        else "recorded replies of a language model"
-    )
+    done = DemoResult()
+    who = "recorded replies of a language model"
+    if live:
+        who = f"{live.model} at {live.base_url}"
+        if live.record_to:
+            done.recording = _new_recording(live)
     was_running = embedded.status(settings.home) is not None
     stages: list[tuple[str, str, Callable[[Settings, DemoResult], Any]]] = [
         ("evidence", "indexing the sample evidence", _evidence),
@@ -155,11 +151,7 @@ async def run_demo(
             await stage(settings, done)
             done.seconds[name] = time.perf_counter() - started
     finally:
-        if (
-            done.recording is not None
-            and live is not None
-            and live.record_to is not None
-        ):
+        if done.recording and live and live.record_to:
             save_recording(done.recording, live.record_to)
         if not was_running:
             await asyncio.to_thread(embedded.stop, settings.home)
@@ -228,9 +220,9 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
                     engine="openai", model=model, base_url=base_url, concurrency=8
                 )
             )
-            try:
-                # The port is a new one each time, so the endpoint's name leaves it out.
-                use = ModelUse(model, engine.identity.engine, "http://127.0.0.1/v1")
+            # The port is a new one each time, so the endpoint's name leaves it out.
+            use = ModelUse(model, engine.identity.engine, "http://127.0.0.1/v1")
+            async with aclosing(engine):
                 await run_model(
                     cases,
                     engine.complete,
@@ -239,13 +231,8 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
                     created_at=now(),
                     template="open",
                 )
-            finally:
-                await engine.aclose()
-            grader = build_engine(settings.roles.grader)
-            try:
+            async with aclosing(build_engine(settings.roles.grader)) as grader:
                 await grade_run(folder, grader)
-            finally:
-                await grader.aclose()
             folders.append(folder)
     done.scores = score_runs(
         [load_graded(folder) for folder in folders],

@@ -15,21 +15,6 @@ ROWS_PER_PAGE = 10
 """Threads on one page of a list."""
 POSTS_PER_PAGE = 4
 """Posts on one page of an SDN thread: few, so that a sample thread has a second page."""
-MONTHS = (
-    "Jan",
-    "Feb",
-    "Mar",
-    "Apr",
-    "May",
-    "Jun",
-    "Jul",
-    "Aug",
-    "Sep",
-    "Oct",
-    "Nov",
-    "Dec",
-)
-"""Month names on iCliniq, independent of the locale."""
 
 
 def _breaks(text: str, mark: str = "<br>") -> Markup:
@@ -78,11 +63,7 @@ def icliniq_thread(thread: SampleThread) -> str:
     """A question and its answers."""
     doctor = next((m.author for m in thread.messages if m.verified), "")
     posted = thread.posted_at
-    day = (
-        f"{MONTHS[posted.month - 1]} {posted.day:02d}, {posted.year}"
-        if posted
-        else None
-    )
+    day = f"{posted:%b %d, %Y}" if posted else None
     return _render(
         "icliniq_thread.html", title=thread.title, thread=thread, doctor=doctor, day=day
     )
@@ -123,6 +104,14 @@ def dxy_list(
 def dxy_thread(thread: SampleThread) -> str:
     """A question and its dialogue, as script state and as markup."""
     doctor = next((m for m in thread.messages if m.verified), None)
+    dialog = []
+    for message in thread.messages:
+        row = {
+            "type": int(message.role != "patient"),
+            "content": _dialog(message, thread),
+            "createTime": _second(message.posted_at),
+        }
+        dialog.append(row)
     state = {
         "question": {
             "id": int(thread.thread_id),
@@ -137,14 +126,7 @@ def dxy_thread(thread: SampleThread) -> str:
             "department": doctor.department,
             "hospital": doctor.hospital,
         },
-        "questionDialog": [
-            {
-                "type": int(m.role != "patient"),
-                "content": _dialog(m, thread),
-                "createTime": _second(m.posted_at),
-            }
-            for m in thread.messages
-        ],
+        "questionDialog": dialog,
     }
     # "</" would end the script.
     script = json.dumps(state, ensure_ascii=False).replace("</", "<\\/")
@@ -168,16 +150,18 @@ def medlive_front(token: str) -> str:
 
 def medlive_rows(threads: Sequence[SampleThread]) -> dict[str, Any]:
     """A response to the list request."""
-    rows = [
-        {
-            "title": t.title,
-            "url": t.path,
-            "inputtime": int(t.posted_at.timestamp()) if t.posted_at else None,
-            "comment_count": sum(m.placement == "comment" for m in t.messages),
-            "content": t.messages[0].text[:60] if t.messages else "",
+    rows = []
+    for thread in threads:
+        posted = thread.posted_at
+        placements = [message.placement for message in thread.messages]
+        row = {
+            "title": thread.title,
+            "url": thread.path,
+            "inputtime": int(posted.timestamp()) if posted else None,
+            "comment_count": placements.count("comment"),
+            "content": thread.messages[0].text[:60] if thread.messages else "",
         }
-        for t in threads
-    ]
+        rows.append(row)
     return {"code": 200, "data": {"data": rows}}
 
 

@@ -89,15 +89,14 @@ def export_run(run: Path, out: Path, *, judge: str | None = None) -> EvalLog:
         if answer is None:
             continue
         verdicts = graded.verdicts(case.case_id)
+        grades = graded.grades.get(case.case_id, {})
         result = case_score(case, answer, verdicts, Metric.COMPLETE)
         score = Score(
             value=float("nan") if result.score is None else result.score,
             answer=answer.response,
             metadata={
                 "state": result.state.value,
-                "grades": [
-                    g.row() for g in graded.grades.get(case.case_id, {}).values()
-                ],
+                "grades": [grade.row() for grade in grades.values()],
             },
         )
         samples.append(

@@ -100,15 +100,15 @@ def medlive(
     cases = from_snapshot(chosen)
     check_harness(cases, allow_not_publishable, "-T allow_not_publishable=true")
     manifest = chosen.manifest
-    samples = [
-        Sample(
+    samples = []
+    for case in cases.cases:
+        sample = Sample(
             id=case.case_id,
-            input=[_message(m) for m in prompt.messages(case)],
+            input=list(map(_message, prompt.messages(case))),
             target=case.advice,
             metadata={"case_id": case.case_id, "case": case.row()},
         )
-        for case in cases.cases
-    ]
+        samples.append(sample)
     about = {
         "snapshot": cases.name,
         "snapshot_digest": cases.digest,
@@ -133,10 +133,10 @@ def ungraded_rate() -> Metric:
     """Criteria without a verdict, as a share of the criteria of all answers that can be graded."""
 
     def share(scores: list[SampleScore]) -> float:
-        ungraded = sum(s.score.as_float() for s in scores)
-        criteria = sum(
-            len((s.sample_metadata or {})["case"]["criteria"]) for s in scores
-        )
+        ungraded, criteria = 0.0, 0
+        for one in scores:
+            ungraded += one.score.as_float()
+            criteria += len((one.sample_metadata or {})["case"]["criteria"])
         return ungraded / criteria if criteria else 0.0
 
     return share
@@ -171,9 +171,16 @@ def rubric(
             allow_unpinned=allow_unpinned,
             cache=shared,
         )
-        result = case_score(
-            case, answer, {g.criterion_id: g.met for g in grades}, CaseMetric.COMPLETE
-        )
+        verdicts, lines, rows = {}, [], []
+        for one in grades:
+            verdicts[one.criterion_id] = one.met
+            said = one.quote or one.reason
+            lines.append(f"{one.criterion_id}: {_VERDICT[one.met]} {said}")
+            rows.append(one.row())
+        result = case_score(case, answer, verdicts, CaseMetric.COMPLETE)
+        reason = None if answer.gradable else "no_response"
+        if result.ungraded:
+            reason = "grader_failed"
         return Score(
             value={
                 "score": float("nan") if result.score is None else result.score,
@@ -181,20 +188,13 @@ def rubric(
                 "unanswered": 0.0 if answer.gradable else 1.0,
             },
             answer=answer.response,
-            explanation="\n".join(
-                f"{g.criterion_id}: {_VERDICT[g.met]} {g.quote or g.reason}"
-                for g in grades
-            ),
-            reason="grader_failed"
-            if result.ungraded
-            else None
-            if answer.gradable
-            else "no_response",
+            explanation="\n".join(lines),
+            reason=reason,
             metadata={
                 "state": result.state.value,
                 "low": result.low,
                 "high": result.high,
-                "grades": [g.row() for g in grades],
+                "grades": rows,
             },
         )
 
@@ -238,7 +238,7 @@ class _Grader:
             )
         try:
             output = await self._model.generate(
-                [_message(m) for m in render(request)], config=config
+                list(map(_message, render(request))), config=config
             )
         except (
             LimitExceededError

@@ -63,8 +63,9 @@ def load(
     cases = from_snapshot(chosen)
     option = "allow_not_publishable: true in --metadata"
     check_harness(cases, allow_not_publishable, option)
-    rows = [
-        {
+    rows = []
+    for case in cases.cases:
+        row = {
             "case_id": case.case_id,
             "language": case.language,
             "prompt": asked.messages(case)[0]["content"],
@@ -76,8 +77,7 @@ def load(
             "template_digest": asked.digest,
             "canary": chosen.manifest.canary,
         }
-        for case in cases.cases
-    ]
+        rows.append(row)
     return {"test": Dataset.from_list(rows)}
 
 
@@ -89,16 +89,18 @@ def process_results(
     text = results[0] or ""
     answer = Answer(case.case_id, state_of(text, "stop"), text, "stop", "")
     grades = asyncio.run(_grades(case, answer))
-    result = case_score(
-        case, answer, {g.criterion_id: g.met for g in grades}, Metric.COMPLETE
-    )
+    verdicts, rows = {}, []
+    for grade in grades:
+        verdicts[grade.criterion_id] = grade.met
+        rows.append(grade.row())
+    result = case_score(case, answer, verdicts, Metric.COMPLETE)
     return {
         "score": {
             "score": result.score,
             "low": result.low,
             "high": result.high,
             "state": result.state.value,
-            "grades": [g.row() for g in grades],
+            "grades": rows,
         },
         "score_error": result.score,
         "ungraded_rate": [result.ungraded, len(result.met)],
@@ -115,11 +117,7 @@ async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
         parameters={"temperature": 0.0},
         api_key_env=os.environ.get("MEDLIVE_GRADER_KEY_ENV") or None,
     )
-    unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "") not in (
-        "",
-        "0",
-        "false",
-    )
+    unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "")
     mode = Mode(os.environ.get("MEDLIVE_GRADER_MODE") or Mode.RUBRIC)
     shared = os.environ.get("MEDLIVE_GRADER_CACHE")
     async with aclosing(open_endpoint(settings)) as engine:
@@ -128,16 +126,14 @@ async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
             answer,
             engine,
             mode=mode,
-            allow_unpinned=unpinned,
+            allow_unpinned=unpinned not in ("", "0", "false"),
             cache=GradeCache(Path(shared)) if shared else None,
         )
 
 
 def _grader_names() -> tuple[str, str]:
-    model, base_url = (
-        os.environ.get("MEDLIVE_GRADER_MODEL"),
-        os.environ.get("MEDLIVE_GRADER_BASE_URL"),
-    )
+    model = os.environ.get("MEDLIVE_GRADER_MODEL")
+    base_url = os.environ.get("MEDLIVE_GRADER_BASE_URL")
     if not model or not base_url:
         hint = "set MEDLIVE_GRADER_MODEL and MEDLIVE_GRADER_BASE_URL (…/v1)"
         raise ConfigError("the grader is not named", hint=hint)
@@ -158,5 +154,7 @@ def standard_error(items: Sequence[float | None]) -> float:
 
 def share(items: Sequence[Sequence[int]]) -> float:
     """Of (how many, of how many) by case, the share of all; 0 where there is nothing to count."""
-    whole = sum(of for _, of in items)
-    return sum(n for n, _ in items) / whole if whole else 0.0
+    part = whole = 0
+    for n, of in items:
+        part, whole = part + n, whole + of
+    return part / whole if whole else 0.0

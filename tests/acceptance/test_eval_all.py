@@ -17,11 +17,7 @@ from medlive.evaluation.runs.spending import run_logs, spent_of
 from medlive.llm.engine import Reply, Request
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
-from medlive.publishing.publish import publish
-from medlive.publishing.target import FolderTarget
-from medlive.snapshot.describe.feed import Place
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
-from tests.support.publishing import a_snapshot, prepared
 from tests.support.releases import case, release
 
 ROOT = Path(__file__).parents[2]
@@ -147,7 +143,7 @@ async def test_nothing_is_sent_before_a_yes(
             for row in json.loads((snapshot / "livemedbench.json").read_text())
         )
         assert (
-            f"--max-calls 7: so many of the {CASES + criteria} calls would be made"
+            f"--max-calls 7 would end the work before all {CASES + criteria} calls"
             in told.err
         )
         monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
@@ -295,38 +291,17 @@ async def test_json_is_one_document_and_a_second_run_costs_nothing_under_an_alia
     assert second["scores"]["models"] == first["scores"]["models"]
 
 
-async def test_latest_is_fetched_once_and_stays_that_of_the_run(
-    snapshot: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+async def test_latest_stays_that_of_the_run(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    place, out = tmp_path / "public", tmp_path / "out"
-
-    def release_week(version: str) -> None:
-        publish(
-            prepared(a_snapshot(tmp_path / "made", version, cases=2)),
-            FolderTarget(place),
-            Place(),
-        )
-
-    release_week("2026.W46")
+    home, out = tmp_path / "home" / "snapshots", tmp_path / "out"
+    release(home, "2026.W46", [case("ml-1"), case("ml-2")])
     async with serve(RulesEngine) as url:
-        assert await here(*command("latest", url, out, "--yes")) == 2
-        mine = command("latest", url, out, "--yes", "--from", place)
+        mine = command("latest", url, out, "--yes")
         assert await here(*mine, "--max-calls", "1") == 1
-        release_week("2026.W47")
-        assert await here(*mine, "--out", str(tmp_path / "next")) == 0, (
-            capsys.readouterr().err
-        )
-        assert "2026.W47" in (tmp_path / "next" / "run" / "run.json").read_text()
+        release(home, "2026.W47", [case("ml-1"), case("ml-2"), case("ml-3")])
         assert await here(*mine) == 0, capsys.readouterr().err
-        info = json.loads((out / "run" / "run.json").read_text())
-        assert (info["cases"]["name"], info["cases"]["verified"]) == ("2026.W46", True)
-        # The configuration may name the place, too.
-        monkeypatch.setenv("MEDLIVE_PUBLISH__AT", str(place))
-        release_week("2026.W48")
-        assert await here(*command("latest", url, tmp_path / "third", "--yes")) == 0
-        assert "2026.W48" in (tmp_path / "third" / "run" / "run.json").read_text()
-        assert await here(*mine, "--cases", str(snapshot)) == 2
-        assert "--from fetches a version" in capsys.readouterr().err
+    info = json.loads((out / "run" / "run.json").read_text())
+    assert (info["cases"]["name"], info["cases"]["verified"]) == ("2026.W46", True)
+    told = capsys.readouterr().err
+    assert "stage 1 of 3: answers" in told

@@ -2,9 +2,6 @@
 
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated
-
-from typer import Option
 
 from medlive.cli.output import Result, table_of, with_session
 
@@ -22,14 +19,13 @@ _SHOWN = (
 
 
 def cost(
-    week: Annotated[
-        str | None,
-        Option(
-            help="Replies stored in this ISO week: 2026.W47, this or last; without it all."
-        ),
-    ] = None,
+    week: str | None = None,
 ) -> Result:
-    """Show replies, tokens and money by stage, task, engine and source; unknown where a reply has no price."""
+    """Show replies, tokens and money by stage, task, engine and source; unknown where a reply has no price.
+
+    Args:
+        week: Replies stored in this ISO week: 2026.W47, this or last; without it all.
+    """
     from medlive.curation.model import Outcome
     from medlive.db.audit.listing import week_bounds
     from medlive.db.audit.spending import count_ended, spending
@@ -41,13 +37,9 @@ def cost(
         if chosen
         else (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
     )
-    found = with_session(lambda session: spending(session, since, until))
-    kept = with_session(
-        lambda session: count_ended(session, Outcome.KEPT, since, until)
-    )
-    parked = with_session(
-        lambda session: count_ended(session, Outcome.PARKED, since, until)
-    )
+    found = with_session(spending, since, until)
+    kept = with_session(count_ended, Outcome.KEPT, since, until)
+    parked = with_session(count_ended, Outcome.PARKED, since, until)
     total = next((s.cost_usd for s in found if s.by == "all"), 0.0)
     a_case = total / kept if kept and total is not None else None
     spent = []

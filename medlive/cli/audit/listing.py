@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from typer import Option
 
@@ -28,80 +28,69 @@ R = TypeVar("R", bound="ThreadItem | CaseItem")
 _Several = list[str] | None
 
 
-class _Order(TypedDict):
-    """How rows are ordered."""
-
-    sort: str
-    descending: bool
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Places:
-    """Where what is listed stands."""
+    """Where what is listed stands.
 
-    stage: Annotated[
-        _Several,
-        Option(
-            help="filters, screener, validator, controller, rubric or case; repeatable."
-        ),
-    ] = None
-    outcome: Annotated[
-        _Several, Option(help="pending, rejected, failed, held or kept; repeatable.")
-    ] = None
-    reason: Annotated[
-        _Several, Option(help="Why it was rejected, held or failed; repeatable.")
-    ] = None
-    status: Annotated[
-        _Several,
-        Option(help="The case's: ready, held, rejected or withdrawn; repeatable."),
-    ] = None
-    source: Annotated[_Several, Option(help="The community; repeatable.")] = None
-    language: Annotated[_Several, Option(help="en or zh; repeatable.")] = None
-    specialty: Annotated[_Several, Option(help="The case's specialty; repeatable.")] = (
-        None
-    )
-    engine: Annotated[_Several, Option(help="The screener's model; repeatable.")] = None
+    Attributes:
+        stage: filters, screener, validator, controller, rubric or case; repeatable.
+        outcome: pending, rejected, failed, held or kept; repeatable.
+        reason: Why it was rejected, held or failed; repeatable.
+        status: The case's: ready, held, rejected or withdrawn; repeatable.
+        source: The community; repeatable.
+        language: en or zh; repeatable.
+        specialty: The case's specialty; repeatable.
+        engine: The screener's model; repeatable.
+    """
+
+    stage: _Several = None
+    outcome: _Several = None
+    reason: _Several = None
+    status: _Several = None
+    source: _Several = None
+    language: _Several = None
+    specialty: _Several = None
+    engine: _Several = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """Of which time, and with which words."""
+    """Of which time, and with which words.
 
-    week: Annotated[
-        _Several,
-        Option(help="Decided in this ISO week: 2026.W47, this or last; repeatable."),
-    ] = None
-    since: Annotated[
-        str | None, Option(metavar="DATE", help="Decided on this day or later.")
-    ] = None
-    until: Annotated[
-        str | None, Option(metavar="DATE", help="Decided before this day.")
-    ] = None
-    text: Annotated[str, Option(help="Words that the thread or its case has.")] = ""
+    Attributes:
+        week: Decided in this ISO week: 2026.W47, this or last; repeatable.
+        since: Decided on this day or later.
+        until: Decided before this day.
+        text: Words that the thread or its case has.
+    """
+
+    week: _Several = None
+    since: Annotated[str | None, Option(metavar="DATE")] = None
+    until: Annotated[str | None, Option(metavar="DATE")] = None
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """How much is shown, and how."""
+    """How much is shown, and how.
 
-    sort: Annotated[str, Option(help="changed (when it was decided) or posted.")] = (
-        "changed"
-    )
-    ascending: Annotated[bool, Option("--ascending", help="The oldest first.")] = False
-    limit: Annotated[int, Option(min=1, max=1000, help="Rows on a page.")] = 50
-    after: Annotated[
-        str | None, Option(metavar="KEY", help="The page behind this key.")
-    ] = None
-    before: Annotated[
-        str | None, Option(metavar="KEY", help="The page before this key.")
-    ] = None
-    counts: Annotated[
-        bool,
-        Option("--counts", help="Count what the filter finds, by each facet, instead."),
-    ] = False
-    as_csv: Annotated[
-        bool, Option("--csv", help="Print every row that the filter finds as CSV.")
-    ] = False
+    Attributes:
+        sort: changed (when it was decided) or posted.
+        ascending: The oldest first.
+        limit: Rows on a page.
+        after: The page behind this key.
+        before: The page before this key.
+        counts: Count what the filter finds, by each facet, instead.
+        as_csv: Print every row that the filter finds as CSV.
+    """
+
+    sort: str = "changed"
+    ascending: bool = False
+    limit: Annotated[int, Option(min=1, max=1000)] = 50
+    after: Annotated[str | None, Option(metavar="KEY")] = None
+    before: Annotated[str | None, Option(metavar="KEY")] = None
+    counts: bool = False
+    as_csv: Annotated[bool, Option("--csv")] = False
     as_json: JsonOption = False
 
 
@@ -120,17 +109,24 @@ def print_list(
     if window.week:
         given["week"] = tuple(map(parse_week, window.week))
     where = Filter(given, _moment(window.since), _moment(window.until), window.text)
-    order = _Order(sort=view.sort, descending=not view.ascending)
     if view.as_csv:
-        with_session(lambda session: _print_csv(session, listing, where, order))
+        with_session(_print_csv, listing, where, view)
         return
     if view.counts:
-        counts = with_session(lambda session: count_rows(session, listing, where))
+        counts = with_session(count_rows, listing, where)
         result = _describe_counts(counts)
     else:
-        keys = {"after": view.after, "before": view.before, "size": view.limit}
         page = with_session(
-            lambda session: load_page(session, listing, where, **order, **keys)
+            lambda session: load_page(
+                session,
+                listing,
+                where,
+                sort=view.sort,
+                descending=not view.ascending,
+                after=view.after,
+                before=view.before,
+                size=view.limit,
+            )
         )
         result = _describe_page(page, names)
     show_result(result, view.as_json)
@@ -147,12 +143,14 @@ async def _print_csv(
     session: "Session",
     listing: "Listing[R]",
     where: "Filter",
-    order: _Order,
+    view: View,
 ) -> None:
     from medlive.db.audit.listing import stream_rows
     from medlive.service.audit import stream_csv
 
-    rows = stream_rows(session, listing, where, **order)
+    rows = stream_rows(
+        session, listing, where, sort=view.sort, descending=not view.ascending
+    )
     async for line in stream_csv(rows, listing.row):
         echo_lines(line)
 

@@ -6,7 +6,13 @@ from typing import Annotated
 from typer import Option
 
 from medlive.cli.options import Commands
-from medlive.cli.output import Result, fields_of, table_of, with_database, with_session
+from medlive.cli.output import (
+    Result,
+    fields_of,
+    table_of,
+    with_instance,
+    with_session,
+)
 from medlive.db.audit_log import list_entries
 from medlive.errors import CheckFailed
 from medlive.service.audit_log import verify_audit_log
@@ -17,17 +23,16 @@ _SHOWN = ("number", "at", "by", "action", "subject", "reason")
 
 @app.command()
 def log(
-    limit: Annotated[
-        int, Option(min=1, max=10_000, help="Show the latest N entries.")
-    ] = 50,
-    before: Annotated[
-        int | None, Option(min=1, help="Those before this number.")
-    ] = None,
+    limit: Annotated[int, Option(min=1, max=10_000)] = 50,
+    before: Annotated[int | None, Option(min=1)] = None,
 ) -> Result:
-    """Show what people did, the latest first."""
-    found = with_session(
-        lambda session: list_entries(session, before=before, limit=limit)
-    )
+    """Show what people did, the latest first.
+
+    Args:
+        limit: Show the latest N entries.
+        before: Those before this number.
+    """
+    found = with_session(list_entries, before=before, limit=limit)
     rows = []
     for entry in found:
         rows.append(fields_of(entry, (*_SHOWN, "details", "digest")))
@@ -36,21 +41,9 @@ def log(
 
 @app.command()
 def verify(
-    head: Annotated[
-        str | None,
-        Option(
-            metavar="DIGEST",
-            help="A digest that an earlier check printed: the log must hold it.",
-        ),
-    ] = None,
+    head: Annotated[str | None, Option(metavar="DIGEST")] = None,
     snapshots: Annotated[
-        Path | None,
-        Option(
-            exists=True,
-            file_okay=False,
-            metavar="FOLDER",
-            help="Folder of snapshots, e.g. a mirror's; default: this instance's own.",
-        ),
+        Path | None, Option(exists=True, file_okay=False, metavar="FOLDER")
     ] = None,
 ) -> Result:
     """Check the chain of digests; exit status 1 names each entry that was changed, removed or inserted.
@@ -58,12 +51,12 @@ def verify(
     Each snapshot's manifest states how many entries the log had and the last one's digest: entries that were cut
     off at the end are missed by it. Compare with copies that the database's owner cannot write, a mirror's by
     --snapshots. Entries newer than the latest snapshot are covered by --head alone.
+
+    Args:
+        head: A digest that an earlier check printed: the log must hold it.
+        snapshots: Folder of snapshots, e.g. a mirror's; default: this instance's own.
     """
-    found, anchors = with_database(
-        lambda database, settings: verify_audit_log(
-            database, settings, head=head, snapshots=snapshots
-        )
-    )
+    found, anchors = with_instance(verify_audit_log, head=head, snapshots=snapshots)
     failure = CheckFailed("; ".join(found.faults)) if found.faults else None
     value = {
         "entries": found.entries,

@@ -18,18 +18,16 @@ def group() -> None:
 
 @app.command()
 def show(
-    name: Annotated[
-        str,
-        Argument(
-            metavar="TASK|DIGEST",
-            help="E.g. screener.extract, or the digest of a request.",
-        ),
-    ],
+    name: Annotated[str, Argument(metavar="TASK|DIGEST")],
 ) -> Result:
-    """Show a task's prompt; or by its digest a stored prompt, or a request as it was sent, with its reply."""
+    """Show a task's prompt; or by its digest a stored prompt, or a request as it was sent, with its reply.
+
+    Args:
+        name: E.g. screener.extract, or the digest of a request.
+    """
     from medlive.service.audit import show_prompt
 
-    found = with_session(lambda session: show_prompt(session, name))
+    found = with_session(show_prompt, name)
     return Result(found, _lines(found))
 
 

@@ -20,6 +20,7 @@ from medlive.cli.output import (
     print_json,
     table_of,
     with_database,
+    with_instance,
     with_session,
 )
 from medlive.config import Settings
@@ -46,19 +47,18 @@ RevisionOption = Annotated[
 
 @app.command("list")
 def list_(
-    reason: Annotated[
-        Reason | None, Option(help="Only cases held for this reason.")
-    ] = None,
-    language: Annotated[
-        str | None, Option(help="Only cases in this language: en or zh.")
-    ] = None,
+    reason: Reason | None = None,
+    language: str | None = None,
 ) -> Result:
-    """List the held cases, the one that has waited longest first."""
+    """List the held cases, the one that has waited longest first.
+
+    Args:
+        reason: Only cases held for this reason.
+        language: Only cases in this language: en or zh.
+    """
     from medlive.db.curation.reviews import list_held
 
-    found = with_session(
-        lambda session: list_held(session, reason=reason, language=language)
-    )
+    found = with_session(list_held, reason=reason, language=language)
     rows = []
     for case in found:
         row = {
@@ -84,12 +84,14 @@ def show(
     case_id: CaseArgument,
     decision: DecisionOption = None,
 ) -> Result:
-    """Show a case with its thread, everything that was decided about it, and why it is held."""
+    """Show a case with its thread, everything that was decided about it, and why it is held.
+
+    Args:
+        models: How models did on it, too: reads all bundles and runs.
+    """
     from medlive.service.curation.inspect import inspect_case
 
-    found = with_session(
-        lambda session: inspect_case(session, case_id, decision=decision)
-    )
+    found = with_session(inspect_case, case_id, decision=decision)
     name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
     return Result(found, describe_thread(name, found))
 
@@ -121,43 +123,33 @@ def reject(
 @app.command()
 def edit(
     case_id: CaseArgument,
-    file: Annotated[
-        Path | None,
-        Option(
-            "--file",
-            help="JSON with what changes. Without it the case is printed as such a file.",
-        ),
-    ] = None,
-    difficulty: Annotated[Difficulty | None, Option(help="Instead of a file.")] = None,
-    register: Annotated[
-        Register | None, Option(help="Whom it is written for; instead of a file.")
-    ] = None,
-    reason: Annotated[
-        str, Option("--reason", help="Why; it stays in the database.")
-    ] = "",
+    file: Path | None = None,
+    difficulty: Difficulty | None = None,
+    register: Register | None = None,
+    reason: str = "",
     by: ByOption = None,
 ) -> None:
     """Give a case another wording, rubric or kind, as a new revision. A held case stays held until it is approved.
 
     The file has any of narrative, query, advice, theme, specialty, difficulty, dialogue_register, no_negative, and
     criteria: the whole rubric. A criterion that is left out is retired, one without an id is new.
+
+    Args:
+        file: JSON with what changes. Without it the case is printed as such a file.
+        difficulty: Instead of a file.
+        register: Whom it is written for; instead of a file.
+        reason: Why; it stays in the database.
     """
     from medlive.service.curation.review import CaseEdit, edit_case, load_edit
 
     kind = {"difficulty": difficulty, "dialogue_register": register}
     if file is None and not any(kind.values()):
-        print_json(
-            with_database(lambda database, _: load_edit(database, case_id)).model_dump(
-                mode="json"
-            )
-        )
+        print_json(with_database(load_edit, case_id).model_dump(mode="json"))
         return
     if file is not None and any(kind.values()):
         raise UsageError("--file takes no --difficulty or --register beside it")
     edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
-    done = with_database(
-        lambda database, _: edit_case(database, case_id, edited, reason, by=by)
-    )
+    done = with_database(edit_case, case_id, edited, reason, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
@@ -183,11 +175,7 @@ def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) 
     from medlive.service.curation.review import overrule_rejection
 
     source, thread_id = split_name(thread)
-    done = with_database(
-        lambda database, _: overrule_rejection(
-            database, source, thread_id, reason, by=by
-        )
-    )
+    done = with_database(overrule_rejection, source, thread_id, reason, by=by)
     echo(
         f"{thread} is no longer rejected for {done.overruled}: the next `medlive curate` continues it"
     )
@@ -196,29 +184,33 @@ def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) 
 @app.command()
 def redact(
     case_id: CaseArgument,
-    words: Annotated[str, Argument(help="The words, as the case has them.")],
+    words: str,
     reason: ReasonOption,
     by: ByOption = None,
 ) -> None:
-    """Replace words by [redacted] in every text of a case, as a new revision. Frozen snapshots keep them."""
+    """Replace words by [redacted] in every text of a case, as a new revision. Frozen snapshots keep them.
+
+    Args:
+        words: The words, as the case has them.
+    """
     from medlive.service.curation.review import redact_case
 
-    done = with_database(
-        lambda database, _: redact_case(database, case_id, words, reason, by=by)
-    )
+    done = with_database(redact_case, case_id, words, reason, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
 @app.command("drop-element")
 def drop_element(
     case_id: CaseArgument,
-    element: Annotated[
-        str, Argument(metavar="ELEMENT", help="The advice element's id, e.g. a3.")
-    ],
+    element: Annotated[str, Argument(metavar="ELEMENT")],
     reason: ReasonOption,
     by: ByOption = None,
 ) -> None:
-    """Write a held case again without one of its advice elements; the engines of config/models.toml are asked."""
+    """Write a held case again without one of its advice elements; the engines of config/models.toml are asked.
+
+    Args:
+        element: The advice element's id, e.g. a3.
+    """
     from medlive.curation.model import Curation
     from medlive.service.curation.pipeline import open_pipeline
     from medlive.service.curation.review import drop_element
@@ -227,7 +219,7 @@ def drop_element(
         async with open_pipeline(settings, database) as pipeline:
             return await drop_element(pipeline, case_id, element, reason, by=by)
 
-    done = with_database(work)
+    done = with_instance(work)
     echo(f"{case_id} was written anew without {element}")
     echo(
         f"it is still held: {done.detail}"
@@ -239,48 +231,54 @@ def drop_element(
 @app.command()
 def dispute(
     case_id: CaseArgument,
-    reason: Annotated[str, Option(help="What is wrong; it stays in the database.")],
-    criterion: Annotated[
-        str | None, Option(metavar="ID", help="About this criterion: CASE-c3, or c3.")
-    ] = None,
+    reason: Annotated[str, Option()],
+    criterion: Annotated[str | None, Option(metavar="ID")] = None,
     by: ByOption = None,
 ) -> Result:
-    """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved."""
+    """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved.
+
+    Args:
+        reason: What is wrong; it stays in the database.
+        criterion: About this criterion: CASE-c3, or c3.
+    """
     from medlive.service.curation.review import dispute_case
 
-    done = with_database(
-        lambda db, _: dispute_case(db, case_id, reason, criterion_id=criterion, by=by)
-    )
+    done = with_database(dispute_case, case_id, reason, criterion_id=criterion, by=by)
     text = f"dispute {done.number} about {_subject(done)} is open"
     return Result(_row(done), [text])
 
 
 @app.command()
 def resolve(
-    number: Annotated[
-        int, Argument(min=1, max=2**31 - 1, help="The dispute's number.")
-    ],
-    resolution: Annotated[str, Option(help="How it was resolved.")],
+    number: Annotated[int, Argument(min=1, max=2**31 - 1)],
+    resolution: Annotated[str, Option()],
     by: ByOption = None,
 ) -> Result:
-    """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`."""
+    """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`.
+
+    Args:
+        number: The dispute's number.
+        resolution: How it was resolved.
+    """
     from medlive.service.curation.review import resolve_dispute
 
-    done = with_database(
-        lambda database, _: resolve_dispute(database, number, resolution, by=by)
-    )
+    done = with_database(resolve_dispute, number, resolution, by=by)
     text = f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}"
     return Result(_row(done), [text])
 
 
 @app.command()
 def disputes(
-    everything: Annotated[bool, Option("--all", help="Closed ones too.")] = False,
+    everything: Annotated[bool, Option("--all")] = False,
 ) -> Result:
-    """List the open disputes, oldest first."""
+    """List the open disputes, oldest first.
+
+    Args:
+        everything: Closed ones too.
+    """
     from medlive.db.curation.reviews import list_disputes
 
-    found = with_session(lambda session: list_disputes(session, closed=everything))
+    found = with_session(list_disputes, closed=everything)
     rows = list(map(_row, found))
     names = ("number", "case_id", "criterion_id", "reason", "opened_at", "opened_by")
     return Result(rows, [table_of(rows, (*names, "resolution"))])
@@ -293,9 +291,7 @@ def _decide(
     from medlive.service.curation.review import decide_case
 
     with_database(
-        lambda database, _: decide_case(
-            database, case_id, ReviewAction[action], reason, of=revision, by=by
-        )
+        decide_case, case_id, ReviewAction[action], reason, of=revision, by=by
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final
 
-from typer import Argument, Option
+from typer import Option
 
 from medlive.cli.audit.listing import Places, View, Window, print_list
 from medlive.cli.options import (
@@ -20,6 +20,7 @@ from medlive.cli.output import (
     echo,
     table_of,
     with_database,
+    with_instance,
     with_session,
 )
 from medlive.errors import CheckFailed
@@ -63,11 +64,7 @@ def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
 
     source, thread_id = split_name(thread)
     try:
-        found = with_session(
-            lambda session: inspect_thread(
-                session, source, thread_id, decision=decision
-            )
-        )
+        found = with_session(inspect_thread, source, thread_id, decision=decision)
     except ThreadTakenDown as gone:
         taken_down = {"at": gone.taken_down_at.isoformat(), "reason": gone.reason}
         return Result({"thread": None, "taken_down": taken_down}, failure=gone)
@@ -204,9 +201,9 @@ def _failed(what: str, records: Sequence[Row], names: Sequence[str]) -> Grid:
 
 @app.command()
 def takedown(
-    source: Annotated[str, Argument(help="The community.")],
-    thread_id: Annotated[str, Argument(help="The thread's id there.")],
-    reason: Annotated[str, Option(help="Why, for the record that stays.")],
+    source: str,
+    thread_id: str,
+    reason: Annotated[str, Option()],
     by: ByOption = None,
     dry_run: DryRunOption = False,
 ) -> Result:
@@ -214,14 +211,15 @@ def takedown(
 
     What cannot be erased is named: a case of it in a frozen snapshot is withdrawn, and errata.json says so without
     the reason. Exit status 1 when something of the thread is left. Doing it again finishes what was interrupted.
+
+    Args:
+        source: The community.
+        thread_id: The thread's id there.
+        reason: Why, for the record that stays.
     """
     from medlive.service.harvest.takedown import take_down
 
-    done = with_database(
-        lambda db, settings: take_down(
-            db, settings, source, thread_id, reason, by=by, dry_run=dry_run
-        )
-    )
+    done = with_instance(take_down, source, thread_id, reason, by=by, dry_run=dry_run)
     frozen, left = [], []
     for version, case_id in done.frozen:
         frozen.append({"version": version, "case_id": case_id})
@@ -252,19 +250,20 @@ def takedown(
 @app.command("lift-takedown")
 def lift_takedown(
     thread: ThreadArgument,
-    reason: Annotated[str, Option(help="Why, for the log.")],
+    reason: Annotated[str, Option()],
     by: ByOption = None,
 ) -> None:
     """Let a later harvest or import bring a thread back that was taken down.
 
     Its text, pages and decisions are erased and stay so; a case that frozen snapshots hold stays withdrawn until
     `medlive snapshot reinstate`.
+
+    Args:
+        reason: Why, for the log.
     """
     from medlive.service.harvest.takedown import allow_return
 
-    with_database(
-        lambda database, _: allow_return(database, *split_name(thread), reason, by=by)
-    )
+    with_database(allow_return, *split_name(thread), reason, by=by)
     echo(f"{thread} may come back with a later harvest; nothing that was erased does")
 
 
@@ -352,5 +351,5 @@ def _scores(curation: Row) -> str:
     for name, limit in above.items():
         score = curation[name]
         figure = "not judged" if score is None else f"{score:.3g}"
-        parts.append(f"{name} {figure}{limit}")
+        parts.append(f"S{name[1:]} {figure}{limit}")
     return ", ".join(parts)

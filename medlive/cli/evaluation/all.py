@@ -1,10 +1,9 @@
 """`medlive eval all`: from cases to a report in one command, which goes on where it was killed."""
 
 import json
-import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext, redirect_stdout, suppress
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -48,12 +47,11 @@ from medlive.cli.options import (
 from medlive.cli.output import (
     Result,
     print_json,
-    progress,
     say,
     show_result,
     wait_for,
 )
-from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import RoleSettings, Settings
@@ -64,21 +62,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """Who grades, and how."""
+    """Who grades, and how.
 
-    grader: Annotated[
-        str, Option(help="The grader: the configured one's model id, or another.")
-    ]
-    grader_url: Annotated[
-        str | None, Option(help="The grader's endpoint [the model's].")
-    ] = None
-    grader_key_env: Annotated[
-        str | None, Option(metavar="NAME", help="Its key's variable [the model's].")
-    ] = None
-    grader_price: Annotated[
-        str | None,
-        Option(metavar="IN,OUT", help="Its dollars a million tokens [models.toml]."),
-    ] = None
+    Attributes:
+        grader: The grader: the configured one's model id, or another.
+        grader_url: The grader's endpoint [the model's].
+        grader_key_env: Its key's variable [the model's].
+        grader_price: Its dollars a million tokens [models.toml].
+    """
+
+    grader: Annotated[str, Option()]
+    grader_url: str | None = None
+    grader_key_env: Annotated[str | None, Option(metavar="NAME")] = None
+    grader_price: Annotated[str | None, Option(metavar="IN,OUT")] = None
     mode: ModeOption = "rubric"
     allow_unpinned: UnpinnedOption = False
 
@@ -104,21 +100,8 @@ class Judging:
 
 def all_(
     cases: CasesOption,
-    out: Annotated[
-        Path,
-        Option(
-            help="The folder for the run and the report; an existing one is continued."
-        ),
-    ],
+    out: Annotated[Path, Option()],
     *,
-    from_: Annotated[
-        str | None,
-        Option(
-            "--from",
-            metavar="URL_OR_FOLDER",
-            help="Where to fetch a version [publish.base_url].",
-        ),
-    ] = None,
     asking: Asking,
     judging: Judging,
     part: CaseFilter,
@@ -129,14 +112,18 @@ def all_(
     metric: MetricOption = "complete",
     allow: AllowOption = None,
     errata: SignedErrata,
-    yes: Annotated[bool, Option("--yes", help="Begin without asking.")] = False,
+    yes: bool = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Fetch or verify the cases, ask the model, grade, score and report, into OUT/run and OUT/report.
+    """Verify the cases, ask the model, grade, score and report, into OUT/run and OUT/report.
 
     Prints what it would take and asks first; a budget holds for all calls together. The same command goes on where
     it stopped. Exit status as of the single commands: 1 where answers or verdicts are missing in the report.
     With --json the tables go to stderr, and plan, spending and scores to stdout when it ends.
+
+    Args:
+        out: The folder for the run and the report; an existing one is continued.
+        yes: Begin without asking.
     """
     from medlive.evaluation.model import Mode
     from medlive.evaluation.scoring.refusals import check_before
@@ -148,9 +135,12 @@ def all_(
         )
     settings, run = read_settings(), out / "run"
     chosen, book = asking.candidate(settings, calls), asking.book(settings)
-    place = _fetch(settings, cases, from_, run, errata.public_key)
     case_set, arm = select_cases(
-        settings, load_set(settings, place, unverified), part, limit, asking
+        settings,
+        load_set(settings, _begun_with(run, cases), unverified),
+        part,
+        limit,
+        asking,
     )
     by, budget = judging.at(settings, chosen), calls.budget(run)
     judge_calls = judging.calls(by, chosen, calls)
@@ -255,49 +245,13 @@ def _confirm() -> None:
         raise CheckFailed("the plan was not confirmed; nothing was sent")
 
 
-def _fetch(
-    settings: "Settings", cases: str, source: str | None, run: Path, key: str | None
-) -> str:
-    """Where the cases lie; a version is fetched first where a place to fetch from is named or configured.
-
-    A run that has begun stays with its snapshot, which is not fetched again. Raises UsageError, and what fetching
-    raises.
-    """
+def _begun_with(run: Path, cases: str) -> str:
+    """The cases of a run: one that began with the latest snapshot stays with that."""
     from medlive.evaluation.runs.folder import read_info
-    from medlive.integrity.signing import public_key_of
-    from medlive.publishing.download import fetch_snapshot
-    from medlive.service.paths import snapshot_folder, snapshots_path
-    from medlive.snapshot.model import week_end
 
-    begun = (run / "run.json").exists()
-    if begun and cases == "latest":
-        cases = read_info(run).cases.name
-    version = cases.removeprefix("medlive-")
-    if os.path.lexists(cases) or not (version == "latest" or week_end(version)):
-        if source is not None:
-            raise UsageError(f"--from fetches a version, and --cases {cases} is none")
-        return cases
-    if begun:
-        with suppress(BadInput):
-            return str(snapshot_folder(settings, version))
-    section = settings.publish
-    if (
-        place := source
-        or section.base_url
-        or (section.at if section.to == "folder" else None)
-    ) is None:
-        return cases
-    with progress("bytes fetched") as tick:
-        work = fetch_snapshot(
-            place, version, snapshots_path(settings), public_key_of(key), progress=tick
-        )
-        done = wait_for(work)
-    if done.errata_kept is not None:
-        say(f"the errata here were kept: {done.errata_kept}")
-    say(
-        f"medlive {done.version} ({done.digest}) {'was here already' if done.already else 'fetched'}: {done.path}"
-    )
-    return str(done.path)
+    if cases == "latest" and (run / "run.json").exists():
+        return read_info(run).cases.name
+    return cases
 
 
 async def _never(_: "Engine", **__: Any) -> "Plan":

@@ -38,16 +38,12 @@ _SHOWN = 120
 
 def audit(
     runs: RunsArgument,
-    auditor: Annotated[str | None, Option(help="The auditor's model id.")] = None,
-    base_url: Annotated[str | None, Option(help="The auditor's endpoint.")] = None,
-    bottom: Annotated[
-        int, Option(min=1, help="How many of the lowest-scoring cases.")
-    ] = 100,
+    auditor: str | None = None,
+    base_url: str | None = None,
+    bottom: Annotated[int, Option(min=1)] = 100,
     metric: MetricOption = "complete",
-    table_only: Annotated[
-        bool, Option("--table", help="Show what is on record; ask nobody.")
-    ] = False,
-    examples: Annotated[int, Option(min=0, help="Examples of each cause.")] = 1,
+    table_only: Annotated[bool, Option("--table")] = False,
+    examples: Annotated[int, Option(min=0)] = 1,
     judge: JudgeOption = None,
     allow: AllowOption = None,
     allow_unpinned: UnpinnedOption = False,
@@ -58,6 +54,13 @@ def audit(
 
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
     Exit status 1 while cases are unaudited, 3 where no call was answered.
+
+    Args:
+        auditor: The auditor's model id.
+        base_url: The auditor's endpoint.
+        bottom: How many of the lowest-scoring cases.
+        table_only: Show what is on record; ask nobody.
+        examples: Examples of each cause.
     """
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.audit import audit_run, load_audit, plan_audit

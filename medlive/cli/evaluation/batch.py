@@ -38,14 +38,18 @@ AnswersOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchFile:
-    """The file that is written, and how long it may be."""
+    """The file that is written, and how long it may be.
 
-    out: Annotated[Path, Option(help="The JSON Lines file to write.", dir_okay=False)]
+    Attributes:
+        out: The JSON Lines file to write.
+        max_requests: Most requests in a file.
+        max_bytes: Most bytes of a file.
+    """
+
+    out: Annotated[Path, Option(dir_okay=False)]
     replace: ReplaceOption = False
-    max_requests: Annotated[int, Option(min=1, help="Most requests in a file.")] = (
-        50_000
-    )
-    max_bytes: Annotated[int, Option(min=1, help="Most bytes of a file.")] = 190 * 2**20
+    max_requests: Annotated[int, Option(min=1)] = 50_000
+    max_bytes: Annotated[int, Option(min=1)] = 190 * 2**20
 
 
 app = Commands(help="Ask and grade through an endpoint's batch API.")
@@ -114,16 +118,18 @@ def write(
 @app.command()
 def read(
     run_dir: RunArgument,
-    results: Annotated[
-        list[Path], Argument(help="Result and error files.", exists=True)
-    ],
+    results: Annotated[list[Path], Argument(exists=True)],
     answers: AnswersOption = False,
     allow_unpinned: UnpinnedOption = False,
     *,
     cache: Cache,
 ) -> Result:
     """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
-    no answer or no verdict, and for lines that are no results of this run."""
+    no answer or no verdict, and for lines that are no results of this run.
+
+    Args:
+        results: Result and error files.
+    """
     from medlive.evaluation.asking.batch import read_answers
     from medlive.evaluation.grading.batch import read_batch
     from medlive.llm.wire import Price

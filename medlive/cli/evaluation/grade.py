@@ -38,13 +38,14 @@ def grade(
     mode: ModeOption = "rubric",
     cache: Cache,
     calls: Calls,
-    repeats: Annotated[
-        int,
-        Option(min=1, max=100, help="Verdicts of each criterion, to see how stable."),
-    ] = 1,
+    repeats: Annotated[int, Option(min=1, max=100)] = 1,
 ) -> Result:
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
-    are ungraded, 3 where no call was answered."""
+    are ungraded, 3 where no call was answered.
+
+    Args:
+        repeats: Verdicts of each criterion, to see how stable.
+    """
     budget = calls.budget(run_dir)
     return grade_answers(run_dir, by, mode, cache, calls, budget, repeats)
 

@@ -120,17 +120,17 @@ def _tables(found: "Judges") -> Iterator[Grid | str]:
 def settle(
     run_dir: RunArgument,
     judge: JudgesOption = None,
-    human: Annotated[
-        list[Path] | None, Option(metavar="FILE", help="People's ratings; repeatable.")
-    ] = None,
-    adjudicator: Annotated[
-        str | None, Option(metavar="NAME", help="The rater who settles disagreements.")
-    ] = None,
+    human: list[Path] | None = None,
+    adjudicator: Annotated[str | None, Option(metavar="NAME")] = None,
 ) -> Result:
     """Write a third grading of a run: both judges where they agree, people where not, else ungraded.
 
     People's ratings are a study's (a grader check of the review desk) or of a file. The same files again add
     nothing.
+
+    Args:
+        human: People's ratings; repeatable.
+        adjudicator: The rater who settles disagreements.
     """
     from medlive.evaluation.agreement.settle import settle as settle_run
 

@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class People:
-    """What people said of the run."""
+    """What people said of the run.
 
-    human: Annotated[
-        list[Path] | None, Option(metavar="FILE", help="People's ratings; repeatable.")
-    ] = None
-    adjudicator: Annotated[
-        str | None, Option(metavar="NAME", help="The rater who settled disagreements.")
-    ] = None
+    Attributes:
+        human: People's ratings; repeatable.
+        adjudicator: The rater who settled disagreements.
+    """
+
+    human: list[Path] | None = None
+    adjudicator: Annotated[str | None, Option(metavar="NAME")] = None
 
 
 def meta(
@@ -41,14 +42,18 @@ def meta(
     people: People,
     judge: JudgeOption = None,
     allow: AllowOption = None,
-    draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, Option(min=0, help="Of the bootstrap.")] = 0,
-    out: Annotated[
-        Path | None, Option(help="A folder to write meta.json into.")
-    ] = None,
+    draws: Annotated[int, Option(min=100, max=100_000)] = 1000,
+    seed: Annotated[int, Option(min=0)] = 0,
+    out: Path | None = None,
     replace: ReplaceOption = False,
 ) -> Result:
-    """Compare a run's grading with people, with a direct judge and with itself."""
+    """Compare a run's grading with people, with a direct judge and with itself.
+
+    Args:
+        draws: Bootstrap draws.
+        seed: Of the bootstrap.
+        out: A folder to write meta.json into.
+    """
     from medlive.evaluation.agreement.meta import meta_run
     from medlive.report.tables import json_bytes, write_whole
 

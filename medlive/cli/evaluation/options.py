@@ -171,29 +171,26 @@ def read_price(text: str | None) -> "ConfiguredPrice | None":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """How a model is called, and how often."""
+    """How a model is called, and how often.
 
-    concurrency: Annotated[int, Option(min=1, max=1024, help="Calls at once.")] = 16
-    timeout: Annotated[
-        float | None,
-        Option(min=1, metavar="SECONDS", help="Limit of an attempt [120]."),
-    ] = None
+    Attributes:
+        concurrency: Calls at once.
+        timeout: Limit of an attempt [120].
+        max_usd: Stop when the folder has cost this, in all.
+        max_calls: Stop after this many calls.
+        max_tokens: Stop after this many tokens, input and output.
+        dry_run: Say what it would take; send nothing.
+    """
+
+    concurrency: Annotated[int, Option(min=1, max=1024)] = 16
+    timeout: Annotated[float | None, Option(min=1, metavar="SECONDS")] = None
     api_key_env: KeyOption = None
     parameters: ParametersOption = "{}"
-    max_usd: Annotated[
-        float | None,
-        Option(min=0, help="Stop when the folder has cost this, in all."),
-    ] = None
+    max_usd: Annotated[float | None, Option(min=0)] = None
     price: PriceOption = None
-    max_calls: Annotated[
-        int | None, Option(min=1, help="Stop after this many calls.")
-    ] = None
-    max_tokens: Annotated[
-        int | None, Option(min=1, help="Stop after this many tokens, input and output.")
-    ] = None
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Say what it would take; send nothing.")
-    ] = False
+    max_calls: Annotated[int | None, Option(min=1)] = None
+    max_tokens: Annotated[int | None, Option(min=1)] = None
+    dry_run: bool = False
 
     def budget(self, *run_dirs: Path, logs: Iterable[Path] = ()) -> "Budget":
         """The limits of what may be spent; in dollars, with what run folders, or the calls of logs, cost already."""
@@ -249,24 +246,29 @@ class Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grader:
-    """Who judges, instead of the configured grader."""
+    """Who judges, instead of the configured grader.
 
-    grader: Annotated[str | None, Option(help="The grader's model id.")] = None
-    base_url: Annotated[str | None, Option(help="The grader's endpoint.")] = None
+    Attributes:
+        grader: The grader's model id.
+        base_url: The grader's endpoint.
+    """
+
+    grader: str | None = None
+    base_url: str | None = None
     allow_unpinned: UnpinnedOption = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """Where runs share verdicts."""
+    """Where runs share verdicts.
 
-    cache: Annotated[
-        Path | None,
-        Option(help="Where verdicts are shared [MEDLIVE_HOME].", file_okay=False),
-    ] = None
-    no_cache: Annotated[
-        bool, Option("--no-cache", help="Share no verdicts with other runs.")
-    ] = False
+    Attributes:
+        cache: Where verdicts are shared [MEDLIVE_HOME].
+        no_cache: Share no verdicts with other runs.
+    """
+
+    cache: Annotated[Path | None, Option(file_okay=False)] = None
+    no_cache: bool = False
 
     def open(self, engine: "Engine | None" = None) -> "GradeCache | None":
         """The shared verdicts; None where they are not wanted, and for the rules engine, which costs nothing."""
@@ -285,47 +287,48 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoring:
-    """How runs are scored."""
+    """How runs are scored.
+
+    Attributes:
+        basis: Each model's own cases, or those common to all.
+        models: The models' cutoffs [config/models.toml].
+        since: Score cases posted on this day or later.
+        until: Score cases posted on this day or earlier.
+    """
 
     metric: MetricOption = "complete"
-    basis: Annotated[
-        str, Option("--cases", help="Each model's own cases, or those common to all.")
-    ] = "own"
-    models: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="The models' cutoffs [config/models.toml]."),
-    ] = None
+    basis: Annotated[str, Option("--cases")] = "own"
+    models: Path | None = None
     judge: JudgeOption = None
     allow: AllowOption = None
-    since: Annotated[
-        datetime | None, Option(**_DAY, help="Score cases posted on this day or later.")
-    ] = None
-    until: Annotated[
-        datetime | None,
-        Option(**_DAY, help="Score cases posted on this day or earlier."),
-    ] = None
+    since: Annotated[datetime | None, Option(**_DAY)] = None
+    until: Annotated[datetime | None, Option(**_DAY)] = None
     draws: DrawsOption = 1000
     seed: SeedOption = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Errata:
-    """What is done about what was withdrawn since a snapshot was frozen."""
+    """What is done about what was withdrawn since a snapshot was frozen.
 
-    errata: Annotated[
-        str, Option(help="What to do about withdrawn cases; apply: leave them out.")
-    ] = "warn"
+    Attributes:
+        errata: What to do about withdrawn cases; apply: leave them out.
+    """
+
+    errata: str = "warn"
     errata_file: ErrataFileOption = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedErrata(Errata):
-    """The same, and who must have signed it."""
+    """The same, and who must have signed it.
 
-    public_key: Annotated[
-        str | None,
-        Option(metavar="KEY", help="The key, or its file, that signed them."),
-    ] = None
+    Attributes:
+        errata: What to do about withdrawn cases; apply: leave them out.
+        public_key: The key, or its file, that signed them.
+    """
+
+    public_key: Annotated[str | None, Option(metavar="KEY")] = None
 
 
 def read_parameters(text: str) -> dict[str, Any]:

@@ -17,46 +17,32 @@ from medlive.errors import UsageError
 
 
 def power(
-    runs: Annotated[
-        list[Path] | None, Argument(help="Graded runs that show the spread.")
-    ] = None,
-    points: Annotated[
-        list[float] | None,
-        Option(min=0.01, max=100, help="To tell apart, of 100; repeatable [2, 5, 10]."),
-    ] = None,
-    spread: Annotated[
-        float | None,
-        Option(
-            min=0.01, max=1000, help="Without runs: deviation of scores in points [30]."
-        ),
-    ] = None,
-    correlation: Annotated[
-        float, Option(min=-1, max=0.99, help="Without runs: of two models' scores.")
-    ] = 0.5,
-    chance: Annotated[
-        float, Option("--power", help="The probability to find what is there.")
-    ] = 0.8,
-    alpha: Annotated[float, Option(min=1e-6, help="The two-sided level.")] = 0.05,
-    models: Annotated[
-        int,
-        Option(
-            min=2,
-            max=10_000,
-            help="Models compared: the level is for all their pairs by Holm.",
-        ),
-    ] = 2,
-    before: Annotated[
-        int | None, Option(min=2, help="Cases up to the cutoff [as many as after it].")
-    ] = None,
-    per_week: Annotated[
-        float, Option(min=0.01, max=1e6, help="Cases that a week of harvest gives.")
-    ] = 100.0,
+    runs: Annotated[list[Path] | None, Argument()] = None,
+    points: Annotated[list[float] | None, Option(min=0.01, max=100)] = None,
+    spread: Annotated[float | None, Option(min=0.01, max=1000)] = None,
+    correlation: Annotated[float, Option(min=-1, max=0.99)] = 0.5,
+    chance: Annotated[float, Option("--power")] = 0.8,
+    alpha: Annotated[float, Option(min=1e-6)] = 0.05,
+    models: Annotated[int, Option(min=2, max=10_000)] = 2,
+    before: Annotated[int | None, Option(min=2)] = None,
+    per_week: Annotated[float, Option(min=0.01, max=1e6)] = 100.0,
     judge: JudgeOption = None,
     allow: AllowOption = None,
 ) -> Result:
     """Say how many cases tell two models apart by some points, and how many after a cutoff show a drop of as many.
 
     The spread is that seen in graded runs, clusters counted, or assumed.
+
+    Args:
+        runs: Graded runs that show the spread.
+        points: To tell apart, of 100; repeatable [2, 5, 10].
+        spread: Without runs: deviation of scores in points [30].
+        correlation: Without runs: of two models' scores.
+        chance: The probability to find what is there.
+        alpha: The two-sided level.
+        models: Models compared: the level is for all their pairs by Holm.
+        before: Cases up to the cutoff [as many as after it].
+        per_week: Cases that a week of harvest gives.
     """
     from medlive import api
     from medlive.evaluation.scoring.refusals import marked

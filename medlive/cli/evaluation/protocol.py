@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from medlive.cli.evaluation.options import (
     AllowOption,
@@ -81,13 +81,10 @@ def list_() -> Result:
 
 @app.command()
 def run(
-    name: Annotated[str, Argument(help="The protocol; `list` shows them.")],
+    name: str,
     runs: RunsArgument,
     out: OutFolderOption = Path("protocols"),
-    option: Annotated[
-        list[str] | None,
-        Option("--set", metavar="NAME=VALUE", help="An option of the protocol."),
-    ] = None,
+    option: Annotated[list[str] | None, Option("--set", metavar="NAME=VALUE")] = None,
     judge: JudgeOption = None,
     allow: AllowOption = None,
     *,
@@ -100,6 +97,10 @@ def run(
     Without --grader the grader's role in config/models.toml is asked. What is on record is not asked again;
     --dry-run counts what can be asked now, not what builds on replies to come. Exit status 1 while questions are
     ungraded, 3 where no call was answered.
+
+    Args:
+        name: The protocol; `list` shows them.
+        option: An option of the protocol.
     """
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.protocols.model import Subject
@@ -232,12 +233,14 @@ def all_(
 @app.command()
 def errors(
     cases: CasesOption,
-    out: Annotated[
-        Path, Option(help="The file of cases to write, for eval run --cases.")
-    ],
+    out: Annotated[Path, Option()],
     seed: SeedOption = 0,
 ) -> Result:
-    """Plant one error in the advice of cases, for models to find: `eval run` on them, then active-safety."""
+    """Plant one error in the advice of cases, for models to find: `eval run` on them, then active-safety.
+
+    Args:
+        out: The file of cases to write, for eval run --cases.
+    """
     from medlive.cli.evaluation.run import load_set
     from medlive.digest import canonical_json
     from medlive.evaluation.log import writing

@@ -61,30 +61,26 @@ _MOST_NOTES = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """What is asked of the model, and which model that is."""
+    """What is asked of the model, and which model that is.
 
-    model: Annotated[str, Option(help="The model: a name in models.toml, or its id.")]
-    base_url: Annotated[
-        str | None, Option(help="The endpoint, ending in /v1 [as in models.toml].")
-    ] = None
-    template: Annotated[
-        str | None,
-        Option(
-            help="clinical, livemedbench-v1, open, open-book or as-is [by the cases]."
-        ),
-    ] = None
-    evidence: Annotated[
-        str | None, Option(metavar="NAME|PATH", help="The open book's index [default].")
-    ] = None
-    top_k: Annotated[int, Option(min=1, max=50, help="Snippets before a question.")] = 5
-    undated: Annotated[
-        bool, Option("--undated", help="Let in snippets without a date.")
-    ] = False
+    Attributes:
+        model: The model: a name in models.toml, or its id.
+        base_url: The endpoint, ending in /v1 [as in models.toml].
+        template: clinical, livemedbench-v1, open, open-book or as-is [by the cases].
+        evidence: The open book's index [default].
+        top_k: Snippets before a question.
+        undated: Let in snippets without a date.
+        raw: Ask in the threads' own words; needs their database.
+    """
+
+    model: Annotated[str, Option()]
+    base_url: str | None = None
+    template: str | None = None
+    evidence: Annotated[str | None, Option(metavar="NAME|PATH")] = None
+    top_k: Annotated[int, Option(min=1, max=50)] = 5
+    undated: bool = False
     arm: ArmOption = None
-    raw: Annotated[
-        bool,
-        Option("--raw", help="Ask in the threads' own words; needs their database."),
-    ] = False
+    raw: bool = False
 
     def candidate(self, settings: "Settings", calls: Calls) -> "RoleSettings":
         """The model that is asked, with its endpoint and parameters."""
@@ -128,21 +124,23 @@ class Asking:
 
 def run(
     cases: CasesOption,
-    out: Annotated[Path, Option(help="The run folder; an existing one is continued.")],
+    out: Annotated[Path, Option()],
     *,
     asking: Asking,
     part: CaseFilter,
     limit: LimitOption = None,
     unverified: UnverifiedOption = False,
     calls: Calls,
-    batch: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="Write the calls as a batch; send nothing."),
-    ] = None,
+    batch: Path | None = None,
     replace_: ReplaceOption = False,
 ) -> Result:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
-    failed or were empty."""
+    failed or were empty.
+
+    Args:
+        out: The run folder; an existing one is continued.
+        batch: Write the calls as a batch; send nothing.
+    """
     from medlive.evaluation.asking.batch import BatchWritten
     from medlive.evaluation.asking.plan import Plan
 
@@ -338,43 +336,34 @@ def _unanswered(done: "RunResult") -> int:
 
 def import_(
     cases: CasesOption,
-    responses: Annotated[
-        Path,
-        Option(help="The answers: the benchmark's own format, JSON, or JSON Lines."),
-    ],
-    out: Annotated[Path, Option(help="The run folder to make.")],
+    responses: Annotated[Path, Option()],
+    out: Annotated[Path, Option()],
     *,
-    model: Annotated[
-        str | None,
-        Option(help="The name of the model that answered [as Inspect's log says]."),
-    ] = None,
-    format_: Annotated[
-        str | None,
-        Option(
-            "--format",
-            help="livemedbench, healthbench, kqa, jsonl or inspect [as the file looks].",
-        ),
-    ] = None,
-    grades: Annotated[
-        Path | None, Option(help="The benchmark's verdicts, or people's.")
-    ] = None,
+    model: str | None = None,
+    format_: str | None = None,
+    grades: Path | None = None,
     part: CaseFilter,
-    template: Annotated[
-        str | None, Option(help="What they were asked with, for eval run to go on.")
-    ] = None,
+    template: str | None = None,
     parameters: ParametersOption = "{}",
-    grader: Annotated[
-        str | None, Option(help="Who made the grades, for eval grade to go on.")
-    ] = None,
+    grader: str | None = None,
     mode: ModeOption = "rubric",
     arm: ArmOption = None,
-    response_field: Annotated[
-        str, Option(help="The field that holds the answer.")
-    ] = "model_response",
+    response_field: str = "model_response",
     unverified: UnverifiedOption = False,
 ) -> Result:
     """Make a run folder of answers, and gradings, that were made elsewhere: with LiveMedBench's scripts, in a log of
-    Inspect, or for HealthBench, K-QA or a benchmark of your own (docs/harnesses.md, docs/importing.md)."""
+    Inspect, or for HealthBench, K-QA or a benchmark of your own (docs/harnesses.md, docs/importing.md).
+
+    Args:
+        responses: The answers: the benchmark's own format, JSON, or JSON Lines.
+        out: The run folder to make.
+        model: The name of the model that answered [as Inspect's log says].
+        format_: livemedbench, healthbench, kqa, jsonl or inspect [as the file looks].
+        grades: The benchmark's verdicts, or people's.
+        template: What they were asked with, for eval run to go on.
+        grader: Who made the grades, for eval grade to go on.
+        response_field: The field that holds the answer.
+    """
     from medlive.evaluation.agreement.humans import read_humans
     from medlive.evaluation.cases.benchmarks import Format, gradings_of
     from medlive.evaluation.cases.selection import Selection, select
@@ -465,16 +454,17 @@ def _import_log(cases: "CaseSet", part: CaseFilter, log: Path, out: Path) -> Res
 
 def export(
     run_dir: RunArgument,
-    out: Annotated[
-        Path, Option(help="The folder to write; for inspect the log, .eval or .json.")
-    ],
-    format_: Annotated[
-        str, Option("--format", help="livemedbench or inspect.")
-    ] = "livemedbench",
+    out: Annotated[Path, Option()],
+    format_: str = "livemedbench",
     judge: JudgeOption = None,
     replace_: ReplaceOption = False,
 ) -> Result:
-    """Write a run as LiveMedBench's responses and evaluation_results files, or as a log for `inspect view`."""
+    """Write a run as LiveMedBench's responses and evaluation_results files, or as a log for `inspect view`.
+
+    Args:
+        out: The folder to write; for inspect the log, .eval or .json.
+        format_: livemedbench or inspect.
+    """
     from medlive.api import load_run
     from medlive.evaluation.grading.imports import export_run, left_out
 

@@ -76,22 +76,8 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> "ScoreTable"
 
 def score(
     runs: RunsArgument,
-    format_: Annotated[
-        str | None,
-        Option(
-            "--format",
-            help="table, tsv, json or csv [as --out ends, or table].",
-        ),
-    ] = None,
-    slice_: Annotated[
-        str | None,
-        Option(
-            "--slice",
-            metavar="KIND",
-            help="month, theme, specialty, language, source, first-release, difficulty, dialogue-register, axis, "
-            "cutoff or errors-by-axis.",
-        ),
-    ] = None,
+    format_: str | None = None,
+    slice_: Annotated[str | None, Option(metavar="KIND")] = None,
     *,
     how: Scoring,
     out: OutOption = None,
@@ -103,6 +89,11 @@ def score(
 
     What was withdrawn since a run's snapshot was frozen is in the errata.json beside it; without one there, in
     that of the snapshots frozen here.
+
+    Args:
+        format_: table, tsv, json, csv or parquet [as --out ends, or table].
+        slice_: month, theme, specialty, language, source, first-release, difficulty, dialogue-register, axis,
+            cutoff or errors-by-axis.
     """
     from medlive.report.tables import WRITERS, write_whole
 
@@ -438,29 +429,24 @@ def _count(rates: "Rates", count: int, name: str) -> str:
 
 def report(
     runs: RunsArgument,
-    out: Annotated[Path, Option(help="The folder to write.")],
+    out: Annotated[Path, Option()],
     *,
     how: Scoring,
-    meta: Annotated[
-        list[Path] | None,
-        Option(metavar="FILE", help="A meta.json of medlive eval meta."),
-    ] = None,
-    protocols: Annotated[
-        Path | None,
-        Option(
-            metavar="PATH",
-            help="What protocol all wrote [protocols/, if of these models].",
-        ),
-    ] = None,
-    case_pages: Annotated[
-        bool, Option("--case-pages/--no-case-pages", help="A page for each case.")
-    ] = True,
+    meta: list[Path] | None = None,
+    protocols: Path | None = None,
+    case_pages: Annotated[bool, Option("--case-pages/--no-case-pages")] = True,
     errata: SignedErrata,
 ) -> None:
     """Write a report of runs: pages to read offline, and the numbers as JSON, CSV and TSV.
 
     index.html holds the tables, and figures where medlive[plot] is installed; cases.html is a list of cases with
     filters, and cases/ has a page for each case.
+
+    Args:
+        out: The folder to write.
+        meta: A meta.json of medlive eval meta.
+        protocols: What protocol all wrote [protocols/, if of these models].
+        case_pages: A page for each case.
     """
     from medlive.api import open_registry
     from medlive.report.meta import read_meta
@@ -501,9 +487,7 @@ def contamination(
     runs: RunsArgument,
     *,
     how: Scoring,
-    permutations: Annotated[
-        int, Option(min=99, max=1_000_000, help="Random permutations of a p-value.")
-    ] = 4999,
+    permutations: Annotated[int, Option(min=99, max=1_000_000)] = 4999,
     out: OutOption = None,
     replace: ReplaceOption = False,
     errata: SignedErrata,
@@ -512,6 +496,9 @@ def contamination(
 
     The cutoffs are in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
     docs/contamination.md defines every figure.
+
+    Args:
+        permutations: Random permutations of a p-value.
     """
     from medlive import api
     from medlive.evaluation.scoring.contamination import score_arms

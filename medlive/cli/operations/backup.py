@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from medlive.cli.output import Result, wait_for
 from medlive.config import load_settings
@@ -11,12 +11,15 @@ from medlive.errors import UsageError
 
 
 def backup(
-    out: Annotated[Path, Argument(help="The folder to write; it must not exist.")],
+    out: Path,
 ) -> Result:
     """Write the database, raw pages, snapshots and keys into a folder; other processes may go on.
 
     It holds keys and patients' words: keep it where only you can read it. Evidence, the signing key and the key
     that signs backups are not in it. Keep the public key that is shown elsewhere: a restore asks for it.
+
+    Args:
+        out: The folder to write; it must not exist.
     """
     from medlive.service.backup.make import make_backup
 
@@ -28,36 +31,23 @@ def backup(
 
 
 def restore(
-    folder: Annotated[Path, Argument(help="The backup.")],
-    public_key: Annotated[
-        list[str] | None,
-        Option(
-            metavar="KEY",
-            help="A key, or its file, that may have signed it; more than once for several.",
-        ),
-    ] = None,
-    unverified: Annotated[
-        bool,
-        Option(
-            "--unverified",
-            help="Ask for no signature: whoever wrote the folder runs SQL of theirs.",
-        ),
-    ] = False,
-    check: Annotated[
-        bool, Option("--check", help="Only check it: nothing is restored.")
-    ] = False,
-    scratch: Annotated[
-        bool,
-        Option(
-            "--scratch",
-            help="With --check: restore it into a scratch database too, compare, and drop that.",
-        ),
-    ] = False,
+    folder: Path,
+    public_key: Annotated[list[str] | None, Option(metavar="KEY")] = None,
+    unverified: bool = False,
+    check: bool = False,
+    scratch: bool = False,
 ) -> Result:
     """Restore a backup into this instance, which must be empty, after checking its signature and every digest.
 
     Without --public-key this instance's own `backup.key` must have signed it. Threads that were taken down since,
     as a later backup beside this one says, are taken down again.
+
+    Args:
+        folder: The backup.
+        public_key: A key, or its file, that may have signed it; more than once for several.
+        unverified: Ask for no signature: whoever wrote the folder runs SQL of theirs.
+        check: Only check it: nothing is restored.
+        scratch: With --check: restore it into a scratch database too, compare, and drop that.
     """
     from medlive.service.backup.restore import check_backup, restore_backup
     from medlive.service.backup.seal import public_keys

@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from medlive.cli.options import Commands
 from medlive.cli.output import Result, table_of, with_session
@@ -26,15 +26,16 @@ def list_() -> Result:
 
 @app.command()
 def reset(
-    names: Annotated[
-        list[str] | None,
-        Argument(metavar="NAME...", help="Endpoints, as list shows them."),
-    ] = None,
-    all_: Annotated[bool, Option("--all", help="All that are open.")] = False,
+    names: Annotated[list[str] | None, Argument(metavar="NAME...")] = None,
+    all_: bool = False,
 ) -> Result:
     """Close open circuits: the next call is made at once, by workers within a few seconds.
 
     What is still wrong opens them again.
+
+    Args:
+        names: Endpoints, as list shows them.
+        all_: All that are open.
     """
     from medlive.db.curation.circuits import list_circuits, reset_circuits
 
@@ -45,6 +46,6 @@ def reset(
     wanted = known if all_ else set(names or ())
     if unknown := sorted(wanted - known):
         raise UsageError(f"no circuit is open for {', '.join(unknown)}", hint=hint)
-    closed = with_session(lambda session: reset_circuits(session, wanted))
+    closed = with_session(reset_circuits, wanted)
     text = f"closed: {', '.join(closed) or 'none was open'}"
     return Result({"closed": closed}, notes=[text])

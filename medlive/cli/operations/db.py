@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from medlive.cli.options import Commands, DryRunOption
 from medlive.cli.output import Grid, Result, echo, say, wait_for
@@ -67,11 +67,13 @@ def serve() -> None:
 
 @app.command()
 def url(
-    password: Annotated[
-        bool, Option("--show-password", help="Print the password, for another program.")
-    ] = False,
+    password: Annotated[bool, Option("--show-password")] = False,
 ) -> None:
-    """Print the database's URL; starts the embedded PostgreSQL when it is not running."""
+    """Print the database's URL; starts the embedded PostgreSQL when it is not running.
+
+    Args:
+        password: Print the password, for another program.
+    """
     from medlive.service.database import database_url
 
     found = database_url(load_settings().settings)
@@ -101,15 +103,16 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
 
 @app.command()
 def downgrade(
-    copy: Annotated[Path, Argument(help="The copy that an upgrade left.")],
-    public_key: Annotated[
-        list[str] | None,
-        Option(metavar="KEY", help="A key, or its file, that may have signed it."),
-    ] = None,
+    copy: Path,
+    public_key: Annotated[list[str] | None, Option(metavar="KEY")] = None,
 ) -> Result:
     """Put the database back to the copy that an upgrade made; what was written since is lost.
 
     Stop everything first, and install the earlier version afterwards: this one does not work with that schema.
+
+    Args:
+        copy: The copy that an upgrade left.
+        public_key: A key, or its file, that may have signed it.
     """
     from medlive.service.backup.seal import public_keys
     from medlive.service.backup.upgrade import go_back

@@ -3,9 +3,6 @@
 import asyncio
 from collections import Counter
 from dataclasses import asdict
-from typing import Annotated
-
-from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import echo, print_json
@@ -15,18 +12,16 @@ from medlive.service.watch.doctor import Finding, Health, examine
 
 
 def command(
-    no_message: Annotated[
-        bool,
-        Option(
-            "--no-message", help="Send no test message to the webhook and by e-mail."
-        ),
-    ] = False,
+    no_message: bool = False,
     as_json: JsonOption = False,
 ) -> None:
     """Try for real what a week needs: home, database, disk, keys, models, evidence, backup, messages, sites.
 
     Each role's endpoint is asked one small question, which costs a fraction of a cent; each community's robots.txt
     is read, and no page. Exit status 1 if anything is bad; warnings do not count.
+
+    Args:
+        no_message: Send no test message to the webhook and by e-mail.
     """
     findings = asyncio.run(_examine(send=not no_message, show=not as_json))
     if as_json:

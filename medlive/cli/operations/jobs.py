@@ -46,23 +46,25 @@ def _with_queue(work: "Callable[[App, Database], Awaitable[T]]") -> T:
 
 @app.command("list")
 def list_(
-    queue: Annotated[str | None, Option(help="Only this queue.")] = None,
-    status: Annotated[
-        Literal["todo", "doing", "failed", "cancelled", "aborted"] | None,
-        Option(help="Only jobs in this state [the first three]."),
-    ] = None,
-    after: Annotated[int, Option(help="Begin after the job of this number.")] = 0,
-    limit: Annotated[int, Option(min=0, max=10_000, help="Show so many at most.")] = 20,
+    queue: str | None = None,
+    status: Literal["todo", "doing", "failed", "cancelled", "aborted"] | None = None,
+    after: int = 0,
+    limit: Annotated[int, Option(min=0, max=10_000)] = 20,
 ) -> Result:
-    """Count the jobs of every queue, and list those that wait, are being done or have failed."""
+    """Count the jobs of every queue, and list those that wait, are being done or have failed.
+
+    Args:
+        queue: Only this queue.
+        status: Only jobs in this state [the first three].
+        after: Begin after the job of this number.
+        limit: Show so many at most.
+    """
     from medlive.db.jobs import Queue, count_jobs, list_jobs
 
     queue = None if queue is None else one_of("--queue", Queue, queue)
     counts = list(map(asdict, with_session(count_jobs)))
     found = with_session(
-        lambda session: list_jobs(
-            session, queue=queue, status=status, after=after, limit=limit
-        )
+        list_jobs, queue=queue, status=status, after=after, limit=limit
     )
     jobs = list(map(asdict, found))
     shown = [
@@ -75,20 +77,17 @@ def list_(
 @app.command()
 def retry(
     jobs: Annotated[list[int] | None, _NUMBERS] = None,
-    all_: Annotated[
-        bool,
-        Option(
-            "--all", help="All that failed, and all that wait for their next attempt."
-        ),
-    ] = False,
-    reason: Annotated[
-        str | None, Option(help="Those that failed for a reason with these words.")
-    ] = None,
+    all_: bool = False,
+    reason: str | None = None,
     dry_run: DryRunOption = False,
 ) -> Result:
     """Try failed jobs again, or jobs of a worker that hangs, by number; or many at once.
 
     Of many jobs the number is printed. --all also ends the waits after an endpoint gave no answer.
+
+    Args:
+        all_: All that failed, and all that wait for their next attempt.
+        reason: Those that failed for a reason with these words.
     """
     if [bool(jobs), all_, reason is not None].count(True) != 1:
         raise UsageError(

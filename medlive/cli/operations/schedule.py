@@ -21,7 +21,7 @@ from medlive.cli.output import (
     say,
     shortened,
     wait_for,
-    with_database,
+    with_instance,
 )
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
@@ -74,9 +74,7 @@ def _stopped_by_signals() -> Iterator[asyncio.Event]:
 
 
 def scheduler(
-    once: Annotated[
-        bool, Option("--once", help="Do what is due now, and exit.")
-    ] = False,
+    once: bool = False,
     dry_run: DryRunOption = False,
     health_port: HealthPort = None,
 ) -> Result:
@@ -84,6 +82,9 @@ def scheduler(
 
     What was missed is caught up once; what failed is tried again after an hour. Any number may be started: one
     works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
+
+    Args:
+        once: Do what is due now, and exit.
     """
     from medlive.service.database import outlast
     from medlive.service.liveness import Health, answer_probes
@@ -96,7 +97,7 @@ def scheduler(
 
     settings = load_settings().settings
     if dry_run:
-        steps = with_database(read_steps)
+        steps = with_instance(read_steps)
         return Result(steps, [steps_table(steps)])
 
     async def run() -> list[StepResult]:
@@ -123,19 +124,9 @@ def scheduler(
 
 
 def worker(
-    queues: Annotated[
-        str, Option(help="What to serve: queues, comma-separated, or all.")
-    ] = "curate",
-    concurrency: Annotated[
-        int | None, Option(min=1, max=1024, help="Jobs at once [as configured].")
-    ] = None,
-    grace: Annotated[
-        float,
-        Option(
-            min=0,
-            help="Seconds that jobs may take when stopped; then they are given back.",
-        ),
-    ] = 60.0,
+    queues: str = "curate",
+    concurrency: Annotated[int | None, Option(min=1, max=1024)] = None,
+    grace: Annotated[float, Option(min=0)] = 60.0,
     health_port: HealthPort = None,
 ) -> Result:
     """Do what is queued in the database, by this process or another, until stopped by SIGTERM or SIGINT.
@@ -144,6 +135,11 @@ def worker(
     in config/medlive.toml holds for the worker's life. Queues: harvest, filter, curate, release, upkeep,
     embed (one shard at a time), backup (as the database's owner); all but curate need the scheduler's
     MEDLIVE_HOME.
+
+    Args:
+        queues: What to serve: queues, comma-separated, or all.
+        concurrency: Jobs at once [as configured].
+        grace: Seconds that jobs may take when stopped; then they are given back.
     """
     from medlive.db.jobs import Queue
     from medlive.service.database import outlast
@@ -190,27 +186,20 @@ def worker(
 
 
 def serve(
-    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[
-        int, Option(min=0, max=65535, help="Port; 0 picks a free one.")
-    ] = 8080,
-    part: Annotated[
-        WebPart,
-        Option(
-            help="The downloads, the rooms behind accounts, both, or /metrics for a monitor alone."
-        ),
-    ] = WebPart.ALL,
-    preview: Annotated[
-        bool,
-        Option(
-            "--preview",
-            help="Show snapshots that are not publishable too, marked as such.",
-        ),
-    ] = False,
+    host: str = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535)] = 8080,
+    part: WebPart = WebPart.ALL,
+    preview: bool = False,
 ) -> None:
     """Serve the downloads of frozen snapshots, and the rooms behind accounts, until stopped.
 
     --part metrics serves /metrics without an account: give it a port that stays inside.
+
+    Args:
+        host: Address to listen on.
+        port: Port; 0 picks a free one.
+        part: The downloads, the rooms behind accounts, both, or /metrics for a monitor alone.
+        preview: Show snapshots that are not publishable too, marked as such.
     """
     from medlive.service.database import keep_reachable
     from medlive.service.paths import keep_site_address

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Context, Option
+from typer import Context, Option
 
 from medlive.cli.operations.schedule import steps_table
 from medlive.cli.options import ByOption, Commands, grouped
-from medlive.cli.output import Grid, Result, table_of, with_database
+from medlive.cli.output import Grid, Result, table_of, with_instance
 from medlive.errors import CheckFailed, UsageError
 
 app = Commands(invoke_without_command=True, no_args_is_help=False)
@@ -21,28 +21,25 @@ _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 @grouped
 def status(
     context: Context,
-    check: Annotated[
-        bool,
-        Option(
-            "--check",
-            help="Print problems alone, one a line, and nothing when there is none.",
-        ),
-    ] = False,
+    check: bool = False,
 ) -> Result | None:
     """Where the threads are, what failed, what the week cost, when each step last ran and is due next.
 
     Exit status 1 when a check finds a problem that nobody has acknowledged; docs/operations.md lists the checks.
     With --check it is silent when all is well, so that cron writes to nobody.
+
+    Args:
+        check: Print problems alone, one a line, and nothing when there is none.
     """
     if context.invoked_subcommand is not None:
         return None
     from medlive.service.watch.status import read_problems, read_status
 
     if check:
-        problems = _unacknowledged(with_database(read_problems))
+        problems = _unacknowledged(with_instance(read_problems))
         failed = typer.Exit(1) if problems else None
         return Result(problems, map(_line, problems), failure=failed)
-    value = with_database(read_status)
+    value = with_instance(read_status)
     lines = list(map(_line, _unacknowledged(value["problems"])))
     failure = CheckFailed("; ".join(lines)) if lines else None
     return Result(value, _tables(value), _remarks(value), failure)
@@ -50,27 +47,22 @@ def status(
 
 @app.command()
 def ack(
-    code: Annotated[
-        str, Argument(help="The problem's code, as `medlive status --check` prints it.")
-    ],
-    lasts: Annotated[
-        str | None,
-        Option(
-            "--for", help="How long: 30m, 12h, 7d. Without it until the problem ends."
-        ),
-    ] = None,
-    why: Annotated[str | None, Option(help="What you know about it.")] = None,
+    code: str,
+    lasts: Annotated[str | None, Option("--for")] = None,
+    why: str | None = None,
     by: ByOption = None,
 ) -> Result:
-    """Acknowledge a problem: no more messages about it are sent, and --check leaves it out, until it ends."""
+    """Acknowledge a problem: no more messages about it are sent, and --check leaves it out, until it ends.
+
+    Args:
+        code: The problem's code, as `medlive status --check` prints it.
+        lasts: How long: 30m, 12h, 7d. Without it until the problem ends.
+        why: What you know about it.
+    """
     from medlive.service.watch.status import acknowledge
 
     span = None if lasts is None else _parse_span(lasts)
-    problems = with_database(
-        lambda database, settings: acknowledge(
-            database, settings, code, lasts=span, why=why, by=by
-        )
-    )
+    problems = with_instance(acknowledge, code, lasts=span, why=why, by=by)
     until = "until it ends" if lasts is None else f"for {lasts}"
     texts = "; ".join(problem["text"] for problem in problems)
     return Result(problems, notes=[f"acknowledged {until}: {texts}"])

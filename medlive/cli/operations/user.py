@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from medlive.cli.options import Commands, read_settings
 from medlive.cli.output import Result, echo, fields_of, say, table_of, with_session
@@ -19,10 +19,14 @@ _SHOWN = ("name", "role", "subject", "created_at", "signed_in_at", "disabled_at"
 @app.command()
 def invite(
     name: NameArgument,
-    role: Annotated[Role, Option(help="What it may do.")] = Role.VIEWER,
+    role: Role = Role.VIEWER,
 ) -> None:
-    """Make an account and print the one-time link by which its password is set within two days."""
-    _print_link(with_session(lambda session: accounts.invite(session, name, role)))
+    """Make an account and print the one-time link by which its password is set within two days.
+
+    Args:
+        role: What it may do.
+    """
+    _print_link(with_session(accounts.invite, name, role))
 
 
 @app.command("list")
@@ -37,24 +41,28 @@ def list_() -> Result:
 @app.command("role")
 def set_role(
     name: NameArgument,
-    role: Annotated[Role, Argument(help="What it may do from now on.")],
+    role: Role,
 ) -> None:
-    """Give an account another role, from its next request on."""
-    with_session(lambda session: accounts.set_role(session, name, role))
+    """Give an account another role, from its next request on.
+
+    Args:
+        role: What it may do from now on.
+    """
+    with_session(accounts.set_role, name, role)
     say(f"{name} is {role.value} now")
 
 
 @app.command()
 def disable(name: NameArgument) -> None:
     """Sign an account out everywhere and let it in no more; `reset` lets it in again."""
-    with_session(lambda session: accounts.disable(session, name))
+    with_session(accounts.disable, name)
     say(f"{name} is disabled")
 
 
 @app.command()
 def reset(name: NameArgument) -> None:
     """Forget an account's password, sign it out everywhere, and print a new one-time link."""
-    _print_link(with_session(lambda session: accounts.reset(session, name)))
+    _print_link(with_session(accounts.reset, name))
 
 
 def _print_link(token: str) -> None:

@@ -7,7 +7,14 @@ from typing import Annotated, Any, Final
 from typer import Argument, Option
 
 from medlive.cli.options import ByOption, Commands
-from medlive.cli.output import Grid, Result, say, table_of, wait_for, with_database
+from medlive.cli.output import (
+    Grid,
+    Result,
+    say,
+    table_of,
+    wait_for,
+    with_instance,
+)
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
@@ -23,15 +30,15 @@ def _group() -> None:
 
 @app.command()
 def show(
-    week: Annotated[
-        str, Argument(help="An ISO week such as 2026.W47, this or last.")
-    ] = "this",
-    last: Annotated[
-        int,
-        Option(min=1, max=52, help="So many weeks up to it, their steps side by side."),
-    ] = 1,
+    week: Annotated[str, Argument()] = "this",
+    last: Annotated[int, Option(min=1, max=52)] = 1,
 ) -> Result:
-    """Show a week's steps, what came, what fell, what it cost, what it waits for and what was shipped."""
+    """Show a week's steps, what came, what fell, what it cost, what it waits for and what was shipped.
+
+    Args:
+        week: An ISO week such as 2026.W47, this or last.
+        last: So many weeks up to it, their steps side by side.
+    """
     from medlive.service.audit import parse_week, weeks_before
     from medlive.service.watch.week import read_week
 
@@ -65,9 +72,7 @@ def run(
     from medlive.service.watch.week import run_as_json
 
     of_week = week and parse_week(week)
-    done = with_database(
-        lambda database, settings: run_again(database, settings, step, of_week, by=by)
-    )
+    done = with_instance(run_again, step, of_week, by=by)
     if done is None:
         raise CheckFailed(
             f"the job of {step} ended without a result",
@@ -85,19 +90,19 @@ def run(
 def clear(
     step: StepArgument,
     week: WeekOption = None,
-    reason: Annotated[str | None, Option(help="Why, for the audit log.")] = None,
+    reason: str | None = None,
     by: ByOption = None,
 ) -> None:
-    """Make a step count as not done: the scheduler runs it again at its next look, within seconds."""
+    """Make a step count as not done: the scheduler runs it again at its next look, within seconds.
+
+    Args:
+        reason: Why, for the audit log.
+    """
     from medlive.service.audit import parse_week
     from medlive.service.schedule.rerun import clear_step
 
     of_week = week and parse_week(week)
-    cleared = with_database(
-        lambda database, settings: clear_step(
-            database, settings, step, of_week, reason=reason, by=by
-        )
-    )
+    cleared = with_instance(clear_step, step, of_week, reason=reason, by=by)
     say(f"{step} of {cleared} counts as not done")
 
 

@@ -140,18 +140,15 @@ def _made_with(manifest: "Manifest") -> Grid:
 @app.command()
 def verify(
     path: SnapshotArgument,
-    public_key: Annotated[
-        Path | None,
-        Option(
-            metavar="FILE",
-            help="The key that must have signed it [the key it names: proves no origin].",
-        ),
-    ] = None,
-    parent: Annotated[
-        Path | None, Option(metavar="PATH", help="The parent's folder [beside it].")
-    ] = None,
+    public_key: Path | None = None,
+    parent: Path | None = None,
 ) -> Result:
-    """Verify a snapshot from its files alone; exit status 1 when a step fails."""
+    """Verify a snapshot from its files alone; exit status 1 when a step fails.
+
+    Args:
+        public_key: The key that must have signed it [the key it names: proves no origin].
+        parent: The parent's folder [beside it].
+    """
     from medlive.integrity.signing import public_key_of
     from medlive.service.paths import snapshot_folder
     from medlive.snapshot.verify.run import verify_snapshot
@@ -186,15 +183,15 @@ def _check_exist(folders: list[Path]) -> None:
 
 @app.command()
 def keygen(
-    out: Annotated[
-        Path | None,
-        Option(metavar="FOLDER", help="Where to [keys, in medlive's home]."),
-    ] = None,
-    password_env: Annotated[
-        str | None, Option(metavar="NAME", help="The variable with its password.")
-    ] = None,
+    out: Path | None = None,
+    password_env: Annotated[str | None, Option(metavar="NAME")] = None,
 ) -> Result:
-    """Make a key pair to sign snapshots with, in minisign's format; an existing one is never overwritten."""
+    """Make a key pair to sign snapshots with, in minisign's format; an existing one is never overwritten.
+
+    Args:
+        out: Where to [keys, in medlive's home].
+        password_env: The variable with its password.
+    """
     from medlive.integrity.signing import (
         FILE_VARIABLE,
         KEY_VARIABLE,
@@ -234,26 +231,24 @@ def keygen(
 
 @app.command()
 def export(
-    snapshot: Annotated[
-        str, Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")
-    ],
-    out: Annotated[
-        Path, Option(metavar="FILE", help="The file to write; it must not exist.")
-    ],
-    form: Annotated[
-        ExportFormat | None, Option("--format", help="Default: by the suffix.")
-    ] = None,
+    snapshot: Annotated[str, Argument(metavar="PATH")],
+    out: Annotated[Path, Option()],
+    form: Annotated[ExportFormat | None, Option("--format")] = None,
     *,
     part: CaseFilter,
-    public_key: Annotated[
-        str | None, Option(metavar="KEY", help="The key, or its file, that signed it.")
-    ] = None,
+    public_key: Annotated[str | None, Option(metavar="KEY")] = None,
     unverified: UnverifiedOption = False,
 ) -> Result:
     """Write a slice of a snapshot as one file: LiveMedBench's JSON, JSON Lines, CSV for spreadsheets, or parquet.
 
     The file is not a snapshot: it has no manifest and nothing verifies it but its digest, which is printed with
     that of the snapshot it was cut from.
+
+    Args:
+        snapshot: A snapshot's folder, a version, or latest.
+        out: The file to write; it must not exist.
+        form: Default: by the suffix.
+        public_key: The key, or its file, that signed it.
     """
     if (chosen_format := form or SUFFIXES.get(out.suffix.lower())) is None:
         raise UsageError(
@@ -284,30 +279,21 @@ app.command()(release.publish)
 
 @app.command()
 def fetch(
-    version: Annotated[
-        str, Argument(metavar="VERSION|latest", help="Such as 2026.W47.")
-    ],
-    source: Annotated[
-        str,
-        Option(
-            "--from", metavar="URL_OR_FOLDER", help="Where snapshots are published."
-        ),
-    ],
-    out: Annotated[
-        Path, Option(metavar="FOLDER", help="Where medlive-VERSION goes.")
-    ] = Path(),
-    public_key: Annotated[
-        Path | None, Option(help="Refuse what this minisign key has not signed.")
-    ] = None,
-    allow_older: Annotated[
-        bool,
-        Option(
-            "--allow-older",
-            help="Take a latest version that is older than what is there.",
-        ),
-    ] = False,
+    version: Annotated[str, Argument(metavar="VERSION|latest")],
+    source: Annotated[str, Option("--from", metavar="URL_OR_FOLDER")],
+    out: Path = Path(),
+    public_key: Path | None = None,
+    allow_older: bool = False,
 ) -> Result:
-    """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped."""
+    """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped.
+
+    Args:
+        version: Such as 2026.W47.
+        source: Where snapshots are published.
+        out: Where medlive-VERSION goes.
+        public_key: Refuse what this minisign key has not signed.
+        allow_older: Take a latest version that is older than what is there.
+    """
     from medlive.integrity.signing import public_key_of
     from medlive.publishing.download import fetch_snapshot
 
@@ -342,16 +328,18 @@ app.command()(release.reinstate)
 
 @app.command()
 def diff(
-    old: Annotated[
-        str, Argument(metavar="A", help="The older snapshot: its folder or version.")
-    ],
-    new: Annotated[str, Argument(metavar="B", help="The newer one.")],
-    limit: Annotated[
-        int, Option(min=0, help="How many cases of each kind are listed.")
-    ] = 20,
+    old: Annotated[str, Argument(metavar="A")],
+    new: Annotated[str, Argument(metavar="B")],
+    limit: Annotated[int, Option(min=0)] = 20,
     unverified: UnverifiedOption = False,
 ) -> Result:
-    """Show what changed from snapshot A to B: cases, with reasons, and how the releases were made."""
+    """Show what changed from snapshot A to B: cases, with reasons, and how the releases were made.
+
+    Args:
+        old: The older snapshot: its folder or version.
+        new: The newer one.
+        limit: How many cases of each kind are listed.
+    """
     from medlive.service.paths import snapshot_folder
     from medlive.snapshot.diff import diff_snapshots
     from medlive.snapshot.verify.run import verify_snapshot

@@ -28,17 +28,10 @@ if TYPE_CHECKING:
 
 def prove(
     snapshot: SnapshotArgument,
-    out: Annotated[
-        Path,
-        Option(help="The folder of logs and report; goes on with what is there."),
-    ],
-    prober: Annotated[
-        str | None, Option(help="The model that writes the answers.")
-    ] = None,
-    prober_url: Annotated[str | None, Option(help="Its endpoint.")] = None,
-    prober_key_env: Annotated[
-        str | None, Option(metavar="NAME", help="The variable of its key.")
-    ] = None,
+    out: Annotated[Path, Option()],
+    prober: str | None = None,
+    prober_url: str | None = None,
+    prober_key_env: Annotated[str | None, Option(metavar="NAME")] = None,
     unverified: UnverifiedOption = False,
     *,
     by: Grader,
@@ -49,6 +42,12 @@ def prove(
     Writes four answers of known quality to each case, grades them, and proposes errata; nothing is withdrawn.
     Without options the roles of config/models.toml are asked. Exit status 1 while cases are unfinished, 3 where no
     call was answered.
+
+    Args:
+        out: The folder of logs and report; goes on with what is there.
+        prober: The model that writes the answers.
+        prober_url: Its endpoint.
+        prober_key_env: The variable of its key.
     """
     from medlive.evaluation.proving import GRADES, PROBES
     from medlive.service.paths import snapshot_folder

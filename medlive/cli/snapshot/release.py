@@ -18,7 +18,7 @@ from medlive.cli.output import (
     fields_of,
     progress,
     say,
-    with_database,
+    with_instance,
 )
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
@@ -52,32 +52,24 @@ _MOST_REASONS = 50
 
 
 def freeze(
-    week: Annotated[
-        str | None,
-        Option(metavar="YYYY.WNN", help="The ISO week; default: the present one."),
-    ] = None,
-    hold_out: Annotated[
-        float | None, Option(metavar="SHARE", help="Hold out this share of new cases.")
-    ] = None,
-    anew: Annotated[
-        bool, Option("--anew", help="Drop an unfinished freeze of the week.")
-    ] = False,
-    partial: Annotated[
-        bool,
-        Option(
-            "--partial",
-            help="Freeze the week though threads queued for it wait; the snapshot says so.",
-        ),
-    ] = False,
+    week: Annotated[str | None, Option(metavar="YYYY.WNN")] = None,
+    hold_out: Annotated[float | None, Option(metavar="SHARE")] = None,
+    again: Annotated[bool, Option("--anew")] = False,
+    partial: bool = False,
     by: ByOption = None,
-    key_file: Annotated[
-        Path | None, Option("--key", metavar="FILE", help="Key [MEDLIVE_SIGNING_KEY…].")
-    ] = None,
+    key_file: Annotated[Path | None, Option("--key", metavar="FILE")] = None,
 ) -> Result:
     """Freeze the cases that are ready into the week's snapshot and write its folder.
 
     An interrupted freeze resumes where it stopped. A frozen week stays as it is; its folder is built again
     where it is missing or incomplete. Exit status 1 while threads that were queued for the week are not decided.
+
+    Args:
+        week: The ISO week; default: the present one.
+        hold_out: Hold out this share of new cases.
+        again: Drop an unfinished freeze of the week.
+        partial: Freeze the week though threads queued for it wait; the snapshot says so.
+        key_file: Key [MEDLIVE_SIGNING_KEY…].
     """
     from medlive.integrity.signing import load_signing_key
     from medlive.service.release.freeze import PartialWord
@@ -90,18 +82,15 @@ def freeze(
     )
     key = load_signing_key(os.environ, key_file)
     with progress("cases read by the gates") as tick:
-        done = with_database(
-            lambda database, settings: freeze_week(
-                database,
-                settings,
-                week,
-                key=key,
-                hold_out=hold_out,
-                anew=anew,
-                partial=word,
-                notify=say,
-                tick=tick,
-            )
+        done = with_instance(
+            freeze_week,
+            week,
+            key=key,
+            hold_out=hold_out,
+            anew=again,
+            partial=word,
+            notify=say,
+            tick=tick,
         )
     # A case that several gates kept out counts under each.
     gates = Counter(
@@ -143,20 +132,19 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
 
 
 def rebuild(
-    version: Annotated[
-        str, Argument(metavar="VERSION", help="The version of a snapshot frozen here.")
-    ],
-    out: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Keep the built folder there.")
-    ] = None,
+    version: Annotated[str, Argument(metavar="VERSION")],
+    out: Path | None = None,
 ) -> Result:
-    """Build a frozen snapshot again from its rows and compare it byte by byte; exit status 1 when it differs."""
+    """Build a frozen snapshot again from its rows and compare it byte by byte; exit status 1 when it differs.
+
+    Args:
+        version: The version of a snapshot frozen here.
+        out: Keep the built folder there.
+    """
     from medlive.service.release.rebuild import IDENTITY
     from medlive.service.release.rebuild import rebuild as rebuild_version
 
-    done = with_database(
-        lambda database, settings: rebuild_version(database, settings, version, out)
-    )
+    done = with_instance(rebuild_version, version, out)
     value = asdict(done) | {
         "is_there": done.folder_exists,
         "identical": done.identical,
@@ -189,29 +177,24 @@ def rebuild(
 
 
 def publish(
-    snapshot: Annotated[
-        str | None, Argument(metavar="VERSION_OR_PATH", help="Default: the newest.")
-    ] = None,
-    to: Annotated[
-        Literal["folder", "s3", "huggingface"] | None,
-        Option(help="Kind of place [folder]."),
-    ] = None,
-    at: Annotated[
-        str | None,
-        Option(metavar="WHERE", help="A folder, s3://bucket/prefix or org/name."),
-    ] = None,
-    endpoint_url: Annotated[
-        str | None, Option(help="The store's or hub's address, if unusual.")
-    ] = None,
-    base_url: Annotated[
-        str | None, Option(help="Where readers find it [relative links].")
-    ] = None,
-    public_key: Annotated[
-        Path | None, Option(help="Refuse what this minisign key has not signed.")
-    ] = None,
+    snapshot: Annotated[str | None, Argument(metavar="VERSION_OR_PATH")] = None,
+    to: Literal["folder", "s3", "huggingface"] | None = None,
+    at: Annotated[str | None, Option(metavar="WHERE")] = None,
+    endpoint_url: str | None = None,
+    base_url: str | None = None,
+    public_key: Path | None = None,
     dry_run: DryRunOption = False,
 ) -> Result:
-    """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed."""
+    """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed.
+
+    Args:
+        snapshot: Default: the newest.
+        to: Kind of place [folder].
+        at: A folder, s3://bucket/prefix or org/name.
+        endpoint_url: The store's or hub's address, if unusual.
+        base_url: Where readers find it [relative links].
+        public_key: Refuse what this minisign key has not signed.
+    """
     from medlive.integrity.signing import public_key_of
     from medlive.service.release.publish import find_snapshot, publish_snapshot
 
@@ -245,15 +228,11 @@ def _describe_published(done: "Published") -> Iterator[Grid | str]:
 
 
 def withdraw(
-    case_id: Annotated[str, Argument(help="The case's id.")],
-    kind: Annotated[str, Option(help="erratum, takedown or privacy.")],
-    reason: Annotated[
-        str, Option(help="Why, in up to 500 characters; it is published.")
-    ],
+    case_id: str,
+    kind: Annotated[str, Option()],
+    reason: Annotated[str, Option()],
     criterion: CriterionOption = None,
-    revision: Annotated[
-        int | None, Option(min=1, help="The revision that has the criterion.")
-    ] = None,
+    revision: Annotated[int | None, Option(min=1)] = None,
     by: ByOption = None,
     signing_key: KeyFileOption = None,
     dry_run: DryRunOption = False,
@@ -262,6 +241,12 @@ def withdraw(
 
     Later snapshots drop the case, or hold it without the criterion. Frozen ones stay as they are: errata.json
     beside them says which of them hold what was withdrawn.
+
+    Args:
+        case_id: The case's id.
+        kind: erratum, takedown or privacy.
+        reason: Why, in up to 500 characters; it is published.
+        revision: The revision that has the criterion.
     """
     from medlive.service.release.withdraw import withdraw as withdraw_it
     from medlive.snapshot.errata import WithdrawalKind
@@ -271,19 +256,16 @@ def withdraw(
         raise UsageError(
             "--revision says which criterion is meant, and needs --criterion"
         )
-    done = with_database(
-        lambda database, settings: withdraw_it(
-            database,
-            settings,
-            case_id,
-            why,
-            reason,
-            criterion_id=criterion,
-            revision=revision,
-            by=by,
-            key_file=signing_key,
-            dry_run=dry_run,
-        )
+    done = with_instance(
+        withdraw_it,
+        case_id,
+        why,
+        reason,
+        criterion_id=criterion,
+        revision=revision,
+        by=by,
+        key_file=signing_key,
+        dry_run=dry_run,
     )
     found = done.withdrawal
     what, named = found.case_id, None
@@ -308,10 +290,8 @@ def withdraw(
 
 
 def reinstate(
-    case_id: Annotated[str, Argument(help="The case's id.")],
-    reason: Annotated[
-        str, Option(help="Why; it stays in the audit log and is not published.")
-    ],
+    case_id: str,
+    reason: Annotated[str, Option()],
     criterion: CriterionOption = None,
     by: ByOption = None,
     signing_key: KeyFileOption = None,
@@ -319,19 +299,20 @@ def reinstate(
     """Undo the withdrawal of a case, or of a criterion of one; errata.json keeps its entry and says so.
 
     The case is held until `medlive review approve`. A snapshot that was frozen without it stays as it is.
+
+    Args:
+        case_id: The case's id.
+        reason: Why; it stays in the audit log and is not published.
     """
     from medlive.service.release.withdraw import reinstate as reinstate_it
 
-    with_database(
-        lambda database, settings: reinstate_it(
-            database,
-            settings,
-            case_id,
-            reason,
-            criterion_id=criterion,
-            by=by,
-            key_file=signing_key,
-        )
+    with_instance(
+        reinstate_it,
+        case_id,
+        reason,
+        criterion_id=criterion,
+        by=by,
+        key_file=signing_key,
     )
     if criterion is None:
         echo(

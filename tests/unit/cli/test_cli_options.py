@@ -22,10 +22,14 @@ class Colours:
     )
 
 
-def paint(
-    path: Annotated[Path, typer.Argument(help="What.")], *, colours: Colours
-) -> Result:
-    """Paint it."""
+def paint(path: Path, twice: bool = False, *, colours: Colours) -> Result:
+    """Paint it.
+
+    Args:
+        path: What.
+        twice: With a second
+            coat.
+    """
     failure = CheckFailed("too dark") if colours.front == "black" else None
     return Result(colours.back, [f"{path} {colours.front}"], ["dry"], failure)
 
@@ -42,7 +46,12 @@ def test_the_fields_of_a_group_are_options_and_the_command_gets_the_group() -> N
         _app(), ["wall", "--front", "red", "--back", "a", "--back", "b", "--json"]
     )
     assert found.stdout.split() == ["[", '"a",', '"b"', "]"]
-    assert "--front" in CliRunner().invoke(_app(), ["--help"]).stdout
+    help_ = " ".join(CliRunner().invoke(_app(), ["--help"]).stdout.split())
+    assert "--front" in help_
+    assert "--twice" in help_
+    assert "With a second coat." in help_
+    assert "--no-twice" not in help_
+    assert "Args:" not in help_
     assert CliRunner().invoke(_app(), ["wall"]).exit_code == 2
 
 
