@@ -20,11 +20,7 @@ from medlive.evaluation.cases.benchmarks import (
     format_of,
     read_benchmark,
 )
-from medlive.evaluation.cases.livemedbench import (
-    read_cases,
-    read_grades,
-    read_responses,
-)
+from medlive.evaluation.cases.livemedbench import read_grades, read_responses
 from medlive.evaluation.log import read_log
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, open_run
@@ -162,7 +158,7 @@ def benchmark(path: Path) -> None:
 
 READERS: dict[str, Reader] = {
     "threads": Reader(threads, THREAD, "threads.jsonl"),
-    "cases": Reader(read_cases, [CASE]),
+    "cases": Reader(lambda path: read_benchmark(path, Format.LIVEMEDBENCH), [CASE]),
     "responses": Reader(
         lambda path: read_responses(path, "m"),
         [{"case_id": "c1", "model_response": "Rest."}],
