@@ -14,7 +14,6 @@ from medlive.evaluation.scoring.metrics import CaseScore, CaseState
 from medlive.evaluation.scoring.score import ModelScore
 from medlive.report.html import file_name, json_text, page, render, resource
 from medlive.report.model import Report, judged
-from medlive.report.search import OWN, model_text, own_text, part_of, write_texts
 
 CASES_A_LIST: Final = 3_000
 """Cases on one list; the filters of a list see these."""
@@ -116,7 +115,6 @@ def _list(
     )
     data = {
         "about": report.basis,
-        "list": number,
         "models": [model.label for model in report.models],
         "cases": [_data(entry) for entry in part],
     }
@@ -151,12 +149,6 @@ def _mark(score: CaseScore | None) -> float | list[Any]:
     return [_STATES[score.state], value]
 
 
-def write_own_texts(found: Sequence[Entry], folder: Path) -> None:
-    """The cases' own words into `folder`, for each list to be searched."""
-    for number, part in _lists(found):
-        write_texts(folder, number, OWN, [own_text(entry.case) for entry in part])
-
-
 def _lists(found: Sequence[Entry]) -> Iterator[tuple[int, Sequence[Entry]]]:
     starts = range(0, len(found), CASES_A_LIST)
     return (
@@ -165,15 +157,11 @@ def _lists(found: Sequence[Entry]) -> Iterator[tuple[int, Sequence[Entry]]]:
     )
 
 
-def write_case_pages(
-    report: Report, found: Sequence[Entry], folder: Path, texts: Path
-) -> int:
-    """A page for each case in `folder`, which is empty, and the models' words into `texts`, for each list to be
-    searched; the bytes of the pages.
+def write_case_pages(report: Report, found: Sequence[Entry], folder: Path) -> None:
+    """A page for each case in `folder`, which is empty.
 
     Models are added one after the other, so that the texts of one run alone are held at a time.
     """
-    size = 0
     foot = ""
     for place, entry in enumerate(found):
         # What is the reader's text was escaped: the last end of this kind is the page's own.
@@ -183,7 +171,7 @@ def write_case_pages(
             _nav(found, place),
         ).rpartition(_MAIN_ENDS)
         foot = "".join(ends)
-        size += _append(folder / file_name(entry.case.case_id), head)
+        _append(folder / file_name(entry.case.case_id), head)
     # Repeated under every answer of many models, the criteria would be most of the report.
     whole = len(report.models) <= MOST_WHOLE
     for number, model in enumerate(report.models):
@@ -203,24 +191,16 @@ def write_case_pages(
                     answer=answers.get(case.case_id),
                     grades=grades.get(case.case_id, {}),
                 )
-                size += _append(folder / file_name(case.case_id), text)
-        for at, part in _lists(found):
-            words = [
-                model_text(answers.get(cid := e.case.case_id), grades.get(cid, {}))
-                for e in part
-            ]
-            write_texts(texts, at, part_of(number), words)
-    return size + sum(
-        _append(folder / file_name(entry.case.case_id), foot) for entry in found
-    )
+                _append(folder / file_name(case.case_id), text)
+    for entry in found:
+        _append(folder / file_name(entry.case.case_id), foot)
 
 
-def _append(path: Path, text: str) -> int:
+def _append(path: Path, text: str) -> None:
     # A model's answer may hold a lone surrogate, which UTF-8 cannot; the page shows its escape.
     data = text.encode("utf-8", "backslashreplace")
     with path.open("ab") as handle:
         handle.write(data)
-    return len(data)
 
 
 def _grades(model: ModelScore) -> Mapping[str, Mapping[str, Grade]]:

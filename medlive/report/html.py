@@ -15,11 +15,12 @@ from medlive.evaluation.log import some
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.refusals import marked
 from medlive.plot import svg
-from medlive.report.search import MOST_TEXT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_TEXT: Final = 50_000
+"""Characters of one text that a page shows."""
 _CONTROLS: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff"
 _UNSAFE: Final = re.compile(f"[{_CONTROLS}]")
 """What HTML cannot hold. Line ends and tabs stay."""
@@ -113,9 +114,9 @@ def whole(text: object) -> Markup:
         return text
     shown, end = Markup(), 0
     cleaned = str(clean(text))
-    for found in (
-        one for one in _NUMBER.finditer(cleaned) if len(one[0]) <= _MOST_WHOLE
-    ):
+    for found in _NUMBER.finditer(cleaned):
+        if len(found[0]) > _MOST_WHOLE:
+            continue
         shown += escape(cleaned[end : found.start()]) + Markup(
             '<span class="nb">{}</span>'
         ).format(found[0])
@@ -229,10 +230,10 @@ def page(
 
     What may run is named by its digest in the page's own policy, so that markup that slipped through an escape
     would stay dead. `nav`: (address, name) of other pages and parts. `data`: JSON as `json_text` writes it, for
-    the script, which may load other scripts; markup may not all the same.
+    the script.
     """
     style = resource("style.css")
-    scripts = f"{_digest(script)} 'strict-dynamic'" if script else "'none'"
+    scripts = _digest(script) if script else "'none'"
     policy = (
         f"default-src 'none'; style-src {_digest(style)}; script-src {scripts}; base-uri 'none'; "
         "form-action 'none'; img-src data:"

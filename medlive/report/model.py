@@ -219,13 +219,11 @@ def in_parts(count: int, size: int) -> list[tuple[str, range]]:
     """
     number = max(1, -(-count // size))
     starts = [count * k // number for k in range(number + 1)]
-    return [
-        (
-            "" if number == 1 else f", models {first + 1} to {last} of {count}",
-            range(first, last),
-        )
-        for first, last in pairwise(starts)
-    ]
+    parts = []
+    for first, last in pairwise(starts):
+        which = "" if number == 1 else f", models {first + 1} to {last} of {count}"
+        parts.append((which, range(first, last)))
+    return parts
 
 
 def _short(digest: str) -> str:

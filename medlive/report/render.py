@@ -22,7 +22,6 @@ from medlive.report.cases import (
     entries,
     list_name,
     write_case_pages,
-    write_own_texts,
 )
 from medlive.report.html import Section, page
 from medlive.report.meta import MetaFile
@@ -108,9 +107,9 @@ def write_report(
     """Write the report of a score table into the folder `out`.
 
     `index.html` with the figures, `protocols.html` of a portfolio if there is one, `cases.html` and more of its
-    kind, `cases/` with a page for each case unless `case_pages` is false, `search/` with the texts that lists
-    search, and `scores.json`, `scores.csv`, `scores.tsv`. An earlier report is replaced. Raises BadInput when the
-    folder cannot be written, or holds files of these names that no report wrote.
+    kind, `cases/` with a page for each case unless `case_pages` is false, and `scores.json`, `scores.csv`,
+    `scores.tsv`. An earlier report is replaced. Raises BadInput when the folder cannot be written, or holds files of
+    these names that no report wrote.
     """
     _check_place(out)
     report = analyse(table, registry, metas=metas, case_pages=case_pages)
@@ -191,12 +190,9 @@ def _write_pages(
     _write(made / "index.html", index(report, len(found), protocols=protocols))
     for name, text in case_lists(report, found, linked=report.case_pages):
         _write(made / name, text)
-    texts = made / "search"
-    texts.mkdir()
-    write_own_texts(found, texts)
     if report.case_pages:
         (made / "cases").mkdir()
-        write_case_pages(report, found, made / "cases", texts)
+        write_case_pages(report, found, made / "cases")
 
 
 def index(report: Report, cases: int, *, protocols: bool = False) -> str:

@@ -1,7 +1,6 @@
 "use strict";
-/* Filters the table of cases that is on the page already, and saves what it shows. Nothing is fetched; what words
-   are looked for in is loaded from the folder search/ beside the page, when there are words to look for. Text from
-   models and forums is only ever compared or written as text. */
+/* Filters the table of cases that is on the page already, and saves what it shows. Nothing is fetched or loaded. Text
+   from models and forums is only ever compared or written as text. */
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const form = document.getElementById("filters");
@@ -24,82 +23,6 @@
   const chosen = () => (field("model").value === "" ? null : Number(field("model").value));
   const shownMarks = (entry, model) => (model === null ? entry.marks : [entry.marks[model]]);
 
-  /* Texts to look into come in parts: the cases' own ("case") and each model's ("m0", "m1", ...). */
-  const KEPT = 60e6;
-  const kept = new Map();
-  const waiting = new Map();
-  window.medlive = (part, packed) => waiting.get(part)?.(packed);
-
-  async function unpack(packed) {
-    const text = atob(packed);
-    const bytes = new Uint8Array(text.length);
-    for (let k = 0; k < text.length; k += 1) bytes[k] = text.charCodeAt(k);
-    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-    return (await new Response(stream).text()).toLowerCase().split("\u0000");
-  }
-
-  async function texts(part) {
-    if (kept.has(part)) return kept.get(part);
-    const script = document.createElement("script");
-    const packed = await new Promise((resolve, reject) => {
-      waiting.set(part, resolve);
-      script.onerror = () => reject(new Error(part));
-      script.src = "search/" + data.list + "-" + part + ".js";
-      document.head.append(script);
-    });
-    script.remove();
-    const found = await unpack(packed);
-    kept.set(part, found);
-    /* Answers of many models are more than a browser should hold: the earliest are let go of. */
-    let size = 0;
-    for (const one of kept.values()) size += one.reduce((sum, text) => sum + text.length, 0);
-    for (const [name, one] of kept) {
-      if (size <= KEPT || name === part) break;
-      size -= one.reduce((sum, text) => sum + text.length, 0);
-      kept.delete(name);
-    }
-    return found;
-  }
-
-  let asked = "";
-  let answered = "";
-  let holds = null;
-  let lacking = "";
-
-  /* Which cases hold every word, in any of the texts asked for; at most 30 words. */
-  async function look(words, key) {
-    asked = key;
-    const where = field("where").value;
-    const model = chosen();
-    const answers = model === null ? data.models.map((_, place) => "m" + place) : ["m" + model];
-    const hasAnswers = field("where").options.length > 1;
-    const parts = [...(where === "answers" ? [] : ["case"]), ...(where === "case" || !hasAnswers ? [] : answers)];
-    const sought = words.slice(0, 30);
-    const seen = new Uint32Array(data.cases.length);
-    let done = 0;
-    lacking = "";
-    form.setAttribute("aria-busy", "true");
-    try {
-      for (const part of parts) {
-        if (parts.length > 4) count.textContent = "Looking for words: " + done + " of " + parts.length;
-        const found = await texts(part);
-        if (asked !== key) return;
-        found.forEach((text, place) => {
-          sought.forEach((word, bit) => { if (text.includes(word)) seen[place] |= 1 << bit; });
-        });
-        done += 1;
-      }
-      const all = 2 ** sought.length - 1;
-      holds = Array.from(seen, (bits) => bits === all);
-    } catch {
-      holds = null;
-      lacking = "; words could not be looked for: the folder search/ is not beside this page, or the browser is old";
-    }
-    answered = key;
-    form.removeAttribute("aria-busy");
-    apply();
-  }
-
   let shown = [];
   let lastOrder = "";
 
@@ -107,18 +30,6 @@
 
   function apply() {
     const model = chosen();
-    /* Words, and phrases between double quotes, of which the last may still be open. */
-    const said = field("text").value.toLowerCase();
-    const words = Array.from(said.matchAll(/"([^"]*)"?|[^\s"]+/g), (m) => m[1] ?? m[0]).filter((w) => w.trim());
-    const key = words.length ? [field("where").value, field("model").value, ...words].join("\u0000") : "";
-    if (key === "") {
-      asked = answered = lacking = "";
-      holds = null;
-      form.removeAttribute("aria-busy");
-    } else if (key !== answered) {
-      if (key !== asked) look(words, key);
-      return;
-    }
     const least = field("least").value === "" ? null : Number(field("least").value) / 100;
     const most = field("most").value === "" ? null : Number(field("most").value) / 100;
     const state = field("state").value;
@@ -130,8 +41,7 @@
         kinds.every((kind) => field(kind).value === "" || entry[kind] === field(kind).value) &&
         (state === "" || marks.some((mark) => stateOf(mark) === state)) &&
         ((least === null && most === null) ||
-          (score !== null && (least === null || score >= least) && (most === null || score <= most))) &&
-        (holds === null || holds[place]);
+          (score !== null && (least === null || score >= least) && (most === null || score <= most)));
       rows[place].hidden = !fits;
       const held = marks.map(stateOf).filter((s) => s !== "s");
       const note = held.length ? held.length === 1 && marks.length === 1 ? states[held[0]] : held.length + " not scored" : "";
@@ -146,7 +56,7 @@
     /* Rows are moved only where an order was asked for, or was before. */
     if (by !== "" || lastOrder !== "") body.append(...order.map((x) => rows[x.place]));
     lastOrder = by;
-    count.textContent = shown.length + " of " + data.cases.length + " cases on this page" + lacking;
+    count.textContent = shown.length + " of " + data.cases.length + " cases on this page";
   }
 
   function records() {
@@ -191,12 +101,7 @@
     const whole = { about: data.about, shown: shown.length, of: data.cases.length, cases: records() };
     save("cases.json", "application/json", JSON.stringify(whole, null, 2) + "\n");
   });
-  let later = 0;
-  form.addEventListener("input", (event) => {
-    clearTimeout(later);
-    if (event.target === field("text")) later = setTimeout(apply, 200);
-    else apply();
-  });
+  form.addEventListener("input", apply);
   form.addEventListener("reset", () => setTimeout(apply, 0));
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;

@@ -283,9 +283,12 @@ def compare(
                     why=reasons[k] if n else "",
                 )
             )
-    return [
-        replace(c, p_holm=p) for c, p in zip(raw, holm([c.p for c in raw]), strict=True)
-    ]
+    corrected = holm([comparison.p for comparison in raw])
+    return list(map(_with_holm, raw, corrected))
+
+
+def _with_holm(comparison: Comparison, p: float) -> Comparison:
+    return replace(comparison, p_holm=p)
 
 
 def compare_paired(
@@ -379,12 +382,13 @@ def tie_groups(
     that are significantly better, rank_worst the number of models less those significantly worse. A pair without an
     interval is a tie.
     """
-    below = {
-        (c.second, c.first) if c.difference > 0 else (c.first, c.second)
-        for c in comparisons
+    below = set()
+    for pair in comparisons:
         # Signs alone show that two models differ, not which mean is higher.
-        if c.difference and c.p_holm < 0.05 and c.low is not None
-    }
+        if pair.difference and pair.p_holm < 0.05 and pair.low is not None:
+            worse_first = pair.difference < 0
+            names = (pair.first, pair.second)
+            below.add(names if worse_first else names[::-1])
     order = sorted(scores, key=lambda name: (-scores[name], name))
     standings: list[Standing] = []
     leader, group = None, 0
@@ -449,13 +453,11 @@ def estimate(
     if np.isnan(value):
         return no_estimate("not defined on these items", items, k)
     flat = gathered.reshape(k, -1)
-    drawn = np.concatenate(
-        [
-            statistic((w @ flat).reshape(len(w), *cells.shape[1:]))
-            for w in weight_chunks(k, draws, seed)
-        ]
-    )
-    return with_interval(value, drawn, items, k)
+    drawn = []
+    for weights in weight_chunks(k, draws, seed):
+        counts = (weights @ flat).reshape(len(weights), *cells.shape[1:])
+        drawn.append(statistic(counts))
+    return with_interval(value, np.concatenate(drawn), items, k)
 
 
 def with_interval(value: float, drawn: Floats, n: int, clusters: int) -> Estimate:

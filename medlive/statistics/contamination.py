@@ -359,15 +359,19 @@ def adjusted_drop(
             drawn.append(before - after)
     low, high = (interval(np.concatenate(drawn)) if drawn else None) or (None, None)
     known = not math.isnan(pre)
-    kept_pre, kept_post, lost_pre, lost_post = (
-        int(side[which].sum()) for which in (both, ~both) for side in (n[0::2], n[1::2])
-    )
-    first, second, gap = (
-        (float(pre), float(post), float(pre - post)) if known else (None, None, None)
-    )
-    pairs = tuple((int(a), int(b)) for a, b in zip(n[0::2], n[1::2], strict=True))
+    shares = n.reshape(-1, 2).astype(int)
+    kept, lost = shares[both].sum(axis=0), shares[~both].sum(axis=0)
     return Adjusted(
-        kept_pre, kept_post, lost_pre, lost_post, first, second, gap, low, high, pairs
+        n_pre=int(kept[0]),
+        n_post=int(kept[1]),
+        lost_pre=int(lost[0]),
+        lost_post=int(lost[1]),
+        pre=float(pre) if known else None,
+        post=float(post) if known else None,
+        difference=float(pre - post) if known else None,
+        low=low,
+        high=high,
+        strata=tuple((int(before), int(after)) for before, after in shares),
     )
 
 

@@ -122,32 +122,26 @@ class ErrataSearch:
             BadInput: If the file is missing or does not contain errata.
             CheckFailed: If the file is not signed by the key.
         """
-        hint = run.info.snapshots
-        folders = [None if hint is None else run.path / hint, self.home]
-        beside = (
-            folder / ERRATA
-            for folder in folders
-            if folder is not None and (folder / ERRATA).is_file()
-        )
-        path = self.file or next(beside, None)
+        folders = [self.home]
+        if run.info.snapshots is not None:
+            folders.insert(0, run.path / run.info.snapshots)
+        path = self.file
+        for folder in folders:
+            if path is None and folder is not None and (folder / ERRATA).is_file():
+                path = folder / ERRATA
         if path is None:
             return FoundErrata(None, Errata())
+        given = self.file is not None
         try:
-            given = self.file is not None
             errata = load_errata(path, public_key=self.public_key, given=given)
-            key = None if self.public_key is None else self.public_key.id_text()
-            return FoundErrata(
-                path,
-                errata,
-                digest_bytes(read_bytes(path) if given else read_found(path)),
-                key,
-            )
+            data = read_bytes(path) if given else read_found(path)
         except (BadInput, CheckFailed) as exc:
-            if self.lenient:
-                return FoundErrata(
-                    path, Errata(), problem=exc.message.replace(str(path), path.name)
-                )
-            raise
+            if not self.lenient:
+                raise
+            problem = exc.message.replace(str(path), path.name)
+            return FoundErrata(path, Errata(), problem=problem)
+        key = None if self.public_key is None else self.public_key.id_text()
+        return FoundErrata(path, errata, digest_bytes(data), key)
 
 
 def use_errata(
@@ -222,25 +216,23 @@ def emptied_cases(
 def without(run: RunFolder, errata: RunErrata) -> RunFolder:
     """Return the run without its withdrawn cases and criteria. Raises CheckFailed when no case is left."""
     withdrawn = set(errata.criteria)
-    affected = {case_id for case_id, _ in withdrawn}
-    kept = tuple(
-        replace(
-            case,
-            criteria=tuple(
-                c for c in case.criteria if (case.case_id, c.id) not in withdrawn
-            ),
-        )
-        if case.case_id in affected
-        else case
-        for case in run.cases
-        if case.case_id not in {*errata.cases, *errata.emptied}
-    )
+    left_out = {*errata.cases, *errata.emptied}
+    kept = []
+    for case in run.cases:
+        if case.case_id not in left_out:
+            kept.append(_without_criteria(case, withdrawn))
     if not kept:
         raise CheckFailed(
             f"every case of {run.path} was withdrawn: nothing is left to score",
             hint="evaluate on a later snapshot",
         )
-    return replace(run, cases=kept)
+    return replace(run, cases=tuple(kept))
+
+
+def _without_criteria(
+    case: EvaluationCase, withdrawn: set[tuple[str, str]]
+) -> EvaluationCase:
+    return case.with_criteria(lambda c: (case.case_id, c.id) not in withdrawn)
 
 
 def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
@@ -250,14 +242,10 @@ def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
         named = "" if apply else f" ({some(run.cases)})"
         parts.append(f"{len(run.cases)} case(s){named}")
     if run.criteria:
-        named = (
-            ""
-            if apply
-            else f" ({some([criterion_id for _, criterion_id in run.criteria])})"
-        )
-        parts.append(
-            f"{len(run.criteria)} criteria of {len(dict(run.criteria))} other case(s){named}"
-        )
+        ids = [criterion_id for _, criterion_id in run.criteria]
+        named = "" if apply else f" ({some(ids)})"
+        others = f"{len(dict(run.criteria))} other case(s)"
+        parts.append(f"{len(ids)} criteria of {others}{named}")
     if run.emptied and apply:
         parts.append(f"{len(run.emptied)} case(s) left without a positive criterion")
     found = []

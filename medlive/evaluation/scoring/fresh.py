@@ -36,14 +36,10 @@ class Window:
     def has(self, case: EvaluationCase) -> bool:
         """Whether the case was posted within; one without a day is in no window."""
         day = day_of(case)
-        low, high = (
-            end.isoformat() if end else None for end in (self.since, self.until)
-        )
-        return (
-            day is not None
-            and (low is None or day >= low)
-            and (high is None or day <= high)
-        )
+        if day is None:
+            return False
+        since, until = self.since or date.min, self.until or date.max
+        return since.isoformat() <= day <= until.isoformat()
 
     def of(self, runs: Sequence[GradedRun]) -> list[GradedRun]:
         """The runs with these cases alone. Raises UsageError if a run is left with none."""
@@ -89,10 +85,11 @@ class FreshRanking:
 
 def sides_of(cutoff: Cutoff | None, cases: Iterable[EvaluationCase]) -> Sides:
     """0 for a case up to the cutoff, 1 for one after it, -1 where that is unknown."""
-    seen = (
-        cutoff.before(case.post_time, case.month) if cutoff else None for case in cases
-    )
-    return np.array([-1 if s is None else 0 if s else 1 for s in seen], dtype=np.int_)
+    sides = []
+    for case in cases:
+        seen = cutoff.before(case.post_time, case.month) if cutoff else None
+        sides.append(-1 if seen is None else 1 - seen)
+    return np.array(sides, dtype=np.int_)
 
 
 def rank_fresh(

@@ -70,11 +70,12 @@ class GradedRun:
 
     def case_scores(self, metric: Metric) -> tuple[CaseScore, ...]:
         """Every case's score."""
-        cases = ((case, case.case_id) for case in self.run.cases)
-        return tuple(
-            case_score(c, self.answers.get(name), self.verdicts(name), metric)
-            for c, name in cases
-        )
+        scores = []
+        for case in self.run.cases:
+            answer = self.answers.get(case.case_id)
+            verdicts = self.verdicts(case.case_id)
+            scores.append(case_score(case, answer, verdicts, metric))
+        return tuple(scores)
 
 
 class _GradeBook(Mapping[str, Mapping[str, Grade]]):

@@ -118,11 +118,10 @@ class Rates:
     @property
     def shares(self) -> dict[str, float | None]:
         """The share of ungraded criteria, and of cases for the other counts; None where the total is 0."""
-        totals = {"ungraded": self.criteria, **dict.fromkeys(_OF_CASES, self.cases)}
-        return {
-            name: getattr(self, name) / total if total else None
-            for name, total in totals.items()
-        }
+        shares = {"ungraded": self.ungraded / self.criteria if self.criteria else None}
+        for name in _OF_CASES:
+            shares[name] = getattr(self, name) / self.cases if self.cases else None
+        return shares
 
 
 _OF_CASES: Final = ("partly_graded", "unanswered", "truncated", "refused", "unscorable")
@@ -590,10 +589,8 @@ def as_published(
             warnings.append(
                 f"{run.label}: the published figures are based on the verdicts in the run folder: {why}"
             )
-        warnings += [
-            f"{run.label}: {warning}"
-            for warning in _figure_warnings(scored[-1], before, found)
-        ]
+        for warning in _figure_warnings(scored[-1], before, found):
+            warnings.append(f"{run.label}: {warning}")
     return scored, warnings
 
 

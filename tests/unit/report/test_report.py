@@ -1,11 +1,8 @@
 """The report: whole, offline, escaped, complete to the last case, honest about what may not be published."""
 
-import asyncio
-import base64
 import csv
 import json
 import re
-import zlib
 from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -410,8 +407,6 @@ def test_lists_are_cut_into_pages_and_every_case_is_on_one(
     assert found == [f"case-{k:04d}" for k in range(12)]
     assert not (out / "cases").exists()
     assert "list 2 of 3" in lists[1].read_text("utf-8")
-    assert all(path.name.endswith("-case.js") for path in (out / "search").iterdir())
-    assert "answers, quotes" not in lists[0].read_text("utf-8")
 
 
 def test_a_second_report_leaves_nothing_of_the_first(tmp_path: Path) -> None:
@@ -420,10 +415,6 @@ def test_a_second_report_leaves_nothing_of_the_first(tmp_path: Path) -> None:
     write_report(table_of(tmp_path / "a", models=2, n=12), tmp_path / "out")
     write_report(table_of(tmp_path / "b", models=1, n=4), tmp_path / "out")
     assert len(list((tmp_path / "out" / "cases").iterdir())) == 4
-    assert {p.name for p in (tmp_path / "out" / "search").iterdir()} == {
-        "1-case.js",
-        "1-m0.js",
-    }
     assert (tmp_path / "out" / "mine.txt").read_text() == "kept"
     assert not list((tmp_path / "out").glob(".report-*"))
 
@@ -440,50 +431,6 @@ def test_every_model_is_in_every_table_however_many_there_are(
             kind
         )
         assert "models 5 to 8 of 8" in part
-
-
-def test_the_texts_to_search_are_all_that_the_case_pages_show(tmp_path: Path) -> None:
-    table = table_of(tmp_path, models=2, n=40, change=hostile)
-    out = write_report(table, tmp_path / "out").page.parent
-
-    def texts(part: str) -> list[str]:
-        said = (out / "search" / f"1-{part}.js").read_text("ascii")
-        name, packed = json.loads(
-            f"[{said.removeprefix('medlive(').removesuffix(chr(10)).removesuffix(');')}]"
-        )
-        assert name == part
-        return (
-            zlib.decompress(base64.b64decode(packed), -zlib.MAX_WBITS)
-            .decode("utf-8")
-            .split("\0")
-        )
-
-    found = entries(analyse(table))
-    own = texts("case")
-    assert len(own) == len(found)
-    for entry, text in zip(found, own, strict=True):
-        case = entry.case
-        for one in (
-            case.case_id,
-            case.narrative,
-            case.query,
-            case.advice,
-            *(c.criterion for c in case.criteria),
-        ):
-            assert (
-                one.replace("\0", " ").encode("utf-8", "backslashreplace").decode()
-                in text
-            )
-    reasons = 0
-    for place, model in enumerate(table.models):
-        for entry, text in zip(found, texts(f"m{place}"), strict=True):
-            assert model.run.answers[entry.case.case_id].response in text
-            for grade in model.run.grades.get(entry.case.case_id, {}).values():
-                assert grade.quote in text
-                assert grade.reasoning in text
-                assert grade.reason in text
-                reasons += bool(grade.reason)
-    assert reasons
 
 
 def test_nothing_that_no_report_wrote_is_replaced(tmp_path: Path) -> None:
