@@ -30,6 +30,7 @@ from medlive.evaluation.protocols.model import (
     bounds_by_case,
     has_reference,
     mean,
+    whole_mean,
 )
 
 TASK: Final = "protocol.checklist"
@@ -110,28 +111,33 @@ class Checklist(Protocol):
             "question": case.question,
             "answer": answer.response,
         }
-        return [
-            Question(
-                case_id=case.case_id,
-                part=f"round {n + 1}",
-                task=TASK,
-                inputs=inputs,
-                reply=ChecklistReply,
-                round=n,
+        questions = []
+        for n in range(self.rounds):
+            questions.append(
+                Question(
+                    case_id=case.case_id,
+                    part=f"round {n + 1}",
+                    task=TASK,
+                    inputs=inputs,
+                    reply=ChecklistReply,
+                    round=n,
+                )
             )
-            for n in range(self.rounds)
-        ]
+        return questions
 
     def _requirements(self, case: EvaluationCase) -> tuple[list[str], list[str]]:
-        if {c.axis for c in case.criteria} <= {CORE, SECONDARY}:
-            core, secondary = (
-                [c.criterion for c in case.criteria if c.axis == one]
-                for one in (CORE, SECONDARY)
-            )
-            return core, secondary
-        positive = [c for c in case.criteria if c.points > 0]
-        core = [c.criterion for c in positive if c.points >= self.core_points]
-        return core, [c.criterion for c in positive if c.points < self.core_points]
+        core: list[str] = []
+        secondary: list[str] = []
+        published = {c.axis for c in case.criteria} <= {CORE, SECONDARY}
+        for criterion in case.criteria:
+            is_core = criterion.points >= self.core_points
+            if published:
+                is_core = criterion.axis == CORE
+            if is_core:
+                core.append(criterion.criterion)
+            elif published or criterion.points > 0:
+                secondary.append(criterion.criterion)
+        return core, secondary
 
     def scores(self, run: Subject, found: Findings) -> dict[str, float | None]:
         """Case id → the mean of all rounds; None where one of them has no score."""
@@ -164,8 +170,9 @@ class Checklist(Protocol):
             means = self.scores(run, found)
             usable = self._judged(run, means)
             judged += usable
+            row = self._usability(run, means, usable)
             figures[run.label] = mean([one.usable for one in usable])
-            usability.append(self._usability(run, means, usable))
+            usability.append(row)
             by_category.append([run.label, *_by_category(usable, categories)])
         titles = (
             "model",
@@ -248,6 +255,5 @@ def _by_category(judged: Sequence[Judged], categories: Sequence[str]) -> list[Ce
     by_category: dict[str, list[float]] = {name: [] for name in categories}
     for one in judged:
         by_category[one.case.theme or "none"].append(one.usable)
-    shares = [mean(values) for values in by_category.values()]
-    known = [share for share in shares if share is not None]
-    return [*shares, mean(known) if len(known) == len(shares) else None]
+    shares = list(map(mean, by_category.values()))
+    return [*shares, whole_mean(shares)]

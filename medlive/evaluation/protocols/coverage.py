@@ -142,7 +142,7 @@ class Coverage(Protocol):
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Runs of which one at least was graded; the others are NA."""
-        return any(run.verdicts(c.case_id) for run in material for c in run.cases)
+        return any(_graded(hits_of(run, -math.inf)) for run in material)
 
     def results(self, material: Material, found: Findings) -> Results:
         """Models, nearby thresholds, slices and the length control."""

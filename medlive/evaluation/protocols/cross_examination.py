@@ -199,7 +199,8 @@ class CrossExamine(Protocol):
         row.append(mean([one.figure for one in scored]))
         row.append(None if low is None else 100 * low)
         row.append(None if high is None else 100 * high)
-        row += [mean([getattr(one.scores, name) for one in scored]) for name in SCORES]
+        for name in SCORES:
+            row.append(mean([getattr(one.scores, name) for one in scored]))
         return [*row, asked - len(scored), len(run.cases) - asked]
 
 
