@@ -142,7 +142,7 @@ class Coverage(Protocol):
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Runs of which one at least was graded; the others are NA."""
-        return any(_graded(hits_of(run, -math.inf)) for run in material)
+        return any(map(_has_verdicts, material))
 
     def results(self, material: Material, found: Findings) -> Results:
         """Models, nearby thresholds, slices and the length control."""
@@ -207,6 +207,10 @@ class Coverage(Protocol):
         if advice:
             titles.append(_ADVICE_COLUMN)
         return Table("Thresholded coverage", titles, rows, note)
+
+
+def _has_verdicts(run: Subject) -> bool:
+    return any(run.verdicts(case.case_id) for case in run.cases)
 
 
 def _graded(hits: Mapping[str, Hits | None]) -> dict[str, Hits]:
