@@ -192,8 +192,18 @@ class Coverage(Protocol):
                 draws=self.draws,
                 seed=self.seed,
             )
-            row: list[Cell] = [name, len(own), accuracy.mean(name), passed.mean(name)]
-            row += [column.mean(name), low, high, sum(h.vetoed for h in own.values())]
+            row: list[Cell] = [
+                name,
+                len(own),
+                accuracy.mean(name),
+                passed.mean(name),
+            ]
+            row += [
+                column.mean(name),
+                low,
+                high,
+                sum(h.vetoed for h in own.values()),
+            ]
             row += [answered - len(own), len(run.cases) - answered]
             if advice:
                 row.append(of_advice.mean(name))
@@ -202,7 +212,15 @@ class Coverage(Protocol):
             "Means over wholly graded cases; t = ceil(share · n). Rubric accuracy is k / n. A veto leaves no "
             "CACS."
         )
-        titles = ["model", "cases", "accuracy", "Pass@t", "CACS@t", "low", "high"]
+        titles = [
+            "model",
+            "cases",
+            "accuracy",
+            "Pass@t",
+            "CACS@t",
+            "low",
+            "high",
+        ]
         titles += ["vetoed", "ungraded", "unanswered"]
         if advice:
             titles.append(_ADVICE_COLUMN)
@@ -347,5 +365,10 @@ def _length(scored: Scored, share: float) -> Table:
         given = partial(length, values, models, cases)
         rows.append([name, pearson(length, values), spearman(length, values), given])
     note = "Characters of an answer against its figure. Partial: Pearson's r given the model and the case."
-    titles = ["figure", "Pearson", "Spearman", "partial"]
+    titles = [
+        "figure",
+        "Pearson",
+        "Spearman",
+        "partial",
+    ]
     return Table("Length of answers", titles, rows, note)

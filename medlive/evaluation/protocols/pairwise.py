@@ -126,7 +126,14 @@ class Pairwise(Protocol):
             n = _met(won, place)
             row = [hall.names[place], *_figures(rated[place]), n]
             rows.append([*row, _share(won, place)])
-        titles = ("model", "Elo", "low", "high", "matches", "share of points")
+        titles = (
+            "model",
+            "Elo",
+            "low",
+            "high",
+            "matches",
+            "share of points",
+        )
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
         several = len(judges) > 1
         if several:
@@ -163,7 +170,14 @@ class Pairwise(Protocol):
                 n = _met(won[name], place)
                 rows.append([hall.names[place], name, *figures, n])
         note = "Each judge's matches by themselves."
-        titles = ("model", "judge", "Elo", "low", "high", "matches")
+        titles = (
+            "model",
+            "judge",
+            "Elo",
+            "low",
+            "high",
+            "matches",
+        )
         return Table("Ratings by judge", titles, rows, note)
 
     def _agreement(self, hall: "_Hall", played: Mapping[str, list[Match]]) -> Table:

@@ -183,7 +183,12 @@ def _gaps(
                 _gap(means[Side.PASSIVE], means[Side.ACTIVE]),
             ]
         )
-    titles = ["model", *Side, "knowledge - execution", "passive - active"]
+    titles = [
+        "model",
+        *Side,
+        "knowledge - execution",
+        "passive - active",
+    ]
     note = "Means of the tasks of each side, 0 to 1; a gap above 0: knows or declines more than it does or notices."
     return Table("Gaps", titles, rows, note)
 
