@@ -244,7 +244,6 @@ def _about(people: HumanRatings, adjudicator: str | None) -> dict[str, Any]:
     return {
         "file": people.name,
         "digest": people.digest,
-        "format": people.format,
         "raters": raters,
         "adjudicator": adjudicator,
     }

@@ -160,7 +160,7 @@ class Checklist(Protocol):
         return scores
 
     def results(self, material: Material, found: Findings) -> Results:
-        """Usability by model and category, and how far the rounds agree."""
+        """Usability by model and category, and beside people's ratings."""
         categories = _categories(material)
         usability: list[list[Cell]] = []
         by_category: list[list[Cell]] = []
@@ -191,15 +191,12 @@ class Checklist(Protocol):
             Table("Usability", titles, usability, note),
             Table("Usability by category", columns, by_category, plain),
         ]
-        notes = []
-        if self.rounds > 1:
-            notes.append(self._stability(material, found))
+        notes: list[str] = []
         if self.people:
-            people_tables, people_notes = compare_with_people(
+            people_tables, notes = compare_with_people(
                 self.people, judged, draws=self.draws, seed=self.seed
             )
             tables += people_tables
-            notes += people_notes
         return Results(tables, figures, notes)
 
     def _judged(self, run: Subject, means: Mapping[str, float | None]) -> list[Judged]:
@@ -229,16 +226,6 @@ class Checklist(Protocol):
             len(means) - len(judged),
             len(run.cases) - len(means),
         ]
-
-    def _stability(self, material: Material, found: Findings) -> str:
-        """How many answers have one score in every round."""
-        scored = equal = 0
-        for run in material:
-            for case, answer in run.answered():
-                scores = set(self._given(case, answer, found))
-                scored += bool(scores)
-                equal += len(scores) == 1
-        return f"{equal} of {scored} answers have one score in every round"
 
 
 def _categories(material: Material) -> list[str]:
