@@ -84,10 +84,12 @@ class Candidate:
     @property
     def errors(self) -> frozenset[str]:
         """Criteria with positive points that are not met, and with negative points that are."""
-        met, criteria = self.score.met, self.score.case.criteria
-        return frozenset(
-            c.id for c in criteria if c.points and met[c.id] is (c.points < 0)
-        )
+        errors = []
+        for criterion in self.score.case.criteria:
+            met, points = self.score.met[criterion.id], criterion.points
+            if points and met is (points < 0):
+                errors.append(criterion.id)
+        return frozenset(errors)
 
     @property
     def question(self) -> Question:
@@ -206,11 +208,15 @@ def find_bottom(
             f"{run.run.path}: nothing is graded", hint="run medlive eval grade first"
         )
     metric = metric.equation_1
-    all_scores = run.case_scores(metric)
-    known = ((s.score, s.case.case_id, s) for s in all_scores if s.score is not None)
-    order = sorted(known, key=lambda k: k[:2])
+    order: list[tuple[float, str, CaseScore]] = []
+    states: Counter[str] = Counter()
+    for score in run.case_scores(metric):
+        if score.score is None:
+            states[score.state.value] += 1
+        else:
+            order.append((score.score, score.case.case_id, score))
+    order.sort(key=lambda k: k[:2])
     lowest = tuple(Candidate(s, run.answers[name]) for _, name, s in order[:asked])
-    states = Counter(s.state.value for s in all_scores if s.score is None)
     edge, equals = None, 0
     if lowest:
         edge = lowest[-1].score.score

@@ -143,10 +143,19 @@ class SnapshotProof:
 
     def means(self) -> dict[str, dict[str, float | None]]:
         """The mean figures: as frozen, now, and of the cases that have both, what moved."""
-        frozen = [asdict(case.frozen) for case in self.cases if case.frozen]
-        now = [asdict(case.now) for case in self.proved if case.now]
-        moved = [dict(case.moved) for case in self.cases if case.moved]
-        return {"frozen": _means(frozen), "now": _means(now), "moved": _means(moved)}
+        rows: dict[str, list[Mapping[str, float]]] = {
+            "frozen": [],
+            "now": [],
+            "moved": [],
+        }
+        for case in self.cases:
+            if case.frozen:
+                rows["frozen"].append(asdict(case.frozen))
+            if case.now:
+                rows["now"].append(asdict(case.now))
+            if case.moved:
+                rows["moved"].append(case.moved)
+        return {name: _means(of_name) for name, of_name in rows.items()}
 
     def as_json(self) -> dict[str, Any]:
         """The report."""
@@ -499,10 +508,11 @@ def _propose(
     rest, regraded = without_criteria(criteria, probes, set(filter(None, doubted)))
     has_reward = any(criterion.points > 0 for criterion in rest)
     if doubted and has_reward and examine(rest, regraded).passed:
-        return [
-            Proposal(case_id, criterion, f"{_WHY[doubt.fault]} (graded by {grader})")
-            for criterion, doubt in doubted.items()
-        ]
+        proposals = []
+        for criterion, doubt in doubted.items():
+            reason = f"{_WHY[doubt.fault]} (graded by {grader})"
+            proposals.append(Proposal(case_id, criterion, reason))
+        return proposals
     faults = sorted({failure.fault.value for failure in examination.failures})
     reason = f"the rubric does not tell good answers from bad: {', '.join(faults)}"
     return [Proposal(case_id, None, f"{reason} (graded by {grader})")]

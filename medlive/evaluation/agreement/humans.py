@@ -60,8 +60,6 @@ class HumanRatings:
     name: str
     """The file's name; of several, all of them."""
     digest: str
-    format: str
-    """"medlive" or "kqa"; "mixed" of several files."""
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
     """By criterion and rater; None: the rater could not decide."""
@@ -83,7 +81,6 @@ class RatingCollector:
     items: Mapping[str, Place] | None = None
     """The criteria of a run's item ids; None without a run."""
     digests: list[str] = field(default_factory=list)
-    formats: dict[str, None] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     raters: dict[str, None] = field(default_factory=dict)
@@ -161,11 +158,10 @@ class RatingCollector:
             )
         if not self.raters:
             raise BadInput(f"{name} has no ratings", hint=FORMAT_HINT)
-        formats, digests = list(self.formats), self.digests
+        digests = self.digests
         return HumanRatings(
             name=name,
             digest=digests[0] if len(digests) == 1 else digest_json(digests),
-            format="mixed" if len(formats) > 1 else formats[0],
             raters=tuple(self.raters),
             verdicts=self.verdicts,
             scores=self.scores,
@@ -227,10 +223,8 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
         found.notes.append("not valid UTF-8, read as GB18030")
     head = text.split("\n", 1)[0]
     if all(column in head for column in (*KQA_COLUMNS, "label_0")):
-        found.formats["kqa"] = None
         _read_kqa(text, name, found)
     else:
-        found.formats["medlive"] = None
         for place, values in read_table(text, name, ("case_id|item", "rater")):
             where = found.where(name, place)
             try:

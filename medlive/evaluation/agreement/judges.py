@@ -181,10 +181,10 @@ def compare_judges(
         )
     whole: dict[str, Mapping[str, GradedRun]] = {}
     for model, by_judge in models.items():
-        missing = [name for name in names if name not in by_judge]
+        missing = names.keys() - by_judge.keys()
         if missing:
             notes.append(
-                f"{model} is not graded by {', '.join(missing)}: left out of scores and ranks"
+                f"{model} is not graded by {', '.join(sorted(missing))}: left out of scores and ranks"
             )
         else:
             whole[model] = by_judge
@@ -341,9 +341,13 @@ def _asked(run: GradedRun) -> dict[str, _Asked]:
 
 def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
     """The cases that both runs have with the same question, criteria and answer."""
-    common = _asked(first).items() & _asked(second).items()
-    ids = {case_id for case_id, _ in common}
-    return [case for case in first.run.cases if case.case_id in ids]
+    own, other = _asked(first), _asked(second)
+    cases = []
+    for case in first.run.cases:
+        asked = own.get(case.case_id)
+        if asked is not None and asked == other.get(case.case_id):
+            cases.append(case)
+    return cases
 
 
 def _codes(run: GradedRun, case: EvaluationCase) -> list[int]:
@@ -357,11 +361,15 @@ def _case_scores(
 ) -> CaseScores:
     """How alike two judges score a model's cases."""
     first_scores, second_scores = scores_of(pair.first), scores_of(pair.second)
-    scored = first_scores.keys() & second_scores.keys()
-    cases = [case for case in comparable(*pair) if case.case_id in scored]
-    ids = [case.case_id for case in cases]
-    x = np.array([first_scores[case_id] for case_id in ids])
-    y = np.array([second_scores[case_id] for case_id in ids])
+    cases: list[EvaluationCase] = []
+    scored: dict[str, tuple[float, float]] = {}
+    for case in comparable(*pair):
+        name = case.case_id
+        if name in first_scores and name in second_scores:
+            cases.append(case)
+            scored[name] = first_scores[name], second_scores[name]
+    ids = list(scored)
+    x, y = np.array(list(scored.values())).reshape(-1, 2).T
     clusters = _clusters(cases)
     correlation = partial(correlate, clusters=clusters, draws=draws, seed=seed)
     difference = mean_of(np.abs(x - y), clusters, draws=draws, seed=seed)

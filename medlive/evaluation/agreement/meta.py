@@ -232,7 +232,8 @@ def _about(people: HumanRatings, adjudicator: str | None) -> dict[str, Any]:
     """What `meta.json` says of people's ratings."""
     verdicts, scores = Counter[str](), Counter[str]()
     for by_rater in people.verdicts.values():
-        verdicts.update(r for r, met in by_rater.items() if met is not None)
+        for rater, met in by_rater.items():
+            verdicts[rater] += met is not None
     for scores_by_rater in people.scores.values():
         scores.update(scores_by_rater.keys())
     raters = []
@@ -243,7 +244,6 @@ def _about(people: HumanRatings, adjudicator: str | None) -> dict[str, Any]:
     return {
         "file": people.name,
         "digest": people.digest,
-        "format": people.format,
         "raters": raters,
         "adjudicator": adjudicator,
     }
@@ -296,7 +296,7 @@ def _raters_of_criteria(
     people: HumanRatings, adjudicator: str | None
 ) -> tuple[str, ...]:
     rated_by = set[str]().union(*people.verdicts.values()) - {adjudicator}
-    return tuple(rater for rater in people.raters if rater in rated_by)
+    return tuple(filter(rated_by.__contains__, people.raters))
 
 
 def _counts(codes: Codes, grader: Codes, decisions: Codes) -> dict[str, int]:
@@ -320,10 +320,15 @@ def _rated_places(
     run: GradedRun, people: HumanRatings, known: list[Place], notes: list[str]
 ) -> list[Place]:
     """The run's criteria that people rated, of cases with an answer."""
-    rated = [place for place in known if place in people.verdicts]
     answered = {case.case_id for case, _ in gradable(run.run.cases, run.answers)}
-    places = [place for place in rated if place[0] in answered]
-    if unanswered := len(rated) - len(places):
+    places = []
+    unanswered = 0
+    for place in filter(people.verdicts.__contains__, known):
+        if place[0] in answered:
+            places.append(place)
+        else:
+            unanswered += 1
+    if unanswered:
         notes.append(
             f"{unanswered} rated criteria belong to cases without an answer in this run; left out"
         )
@@ -357,13 +362,12 @@ def _note_unknown(
 ) -> None:
     """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
     ids = {case.case_id for case in run.run.cases}
-    cases = [
-        f"{key!r} ({people.lines[key]})" for key in people.scores if key not in ids
-    ]
+    cases = []
+    for case_id in people.scores.keys() - ids:
+        cases.append(f"{case_id!r} ({people.lines[case_id]})")
     criteria = []
-    for place in people.verdicts:
-        if place not in known:
-            criteria.append(f"{'/'.join(place)!r} ({people.lines[place]})")
+    for place in people.verdicts.keys() - known:
+        criteria.append(f"{'/'.join(place)!r} ({people.lines[place]})")
     if len(cases) + len(criteria) == len(people.scores) + len(people.verdicts):
         raise BadInput(
             f"{people.name} has no ratings for this run",
@@ -372,7 +376,7 @@ def _note_unknown(
     for what, keys in {"cases": cases, "criteria": criteria}.items():
         if keys:
             notes.append(
-                f"{people.name}: {what} that are not in this run, left out: {some(keys)}"
+                f"{people.name}: {what} that are not in this run, left out: {some(sorted(keys))}"
             )
 
 
@@ -400,16 +404,19 @@ def _people_scores(
     The scores are those that people gave, or if there are none, Equation 1 from the verdicts of those who decided
     every criterion of a case. The adjudicator is left out.
     """
-    raters = [rater for rater in people.raters if rater != adjudicator]
     by_case: dict[str, list[float]] = {case.case_id: [] for case in run.run.cases}
     for case_id, scores in by_case.items():
-        given = people.scores.get(case_id, {})
-        scores += [score for rater, score in given.items() if rater != adjudicator]
-    origin = "given" if any(by_case.values()) else "derived"
-    if origin == "derived":
-        for rater in raters:
-            for case_id, score in scores_of(run, _verdicts_by(people, rater)).items():
-                by_case[case_id].append(score)
+        given = dict(people.scores.get(case_id, {}))
+        given.pop(adjudicator or "", None)
+        scores += given.values()
+    origin = "given"
+    if not any(by_case.values()):
+        origin = "derived"
+        for rater in people.raters:
+            if rater != adjudicator:
+                derived = scores_of(run, _verdicts_by(people, rater))
+                for case_id, score in derived.items():
+                    by_case[case_id].append(score)
     means = {}
     for case_id, scores in by_case.items():
         if scores:

@@ -15,7 +15,7 @@ from medlive.errors import UsageError
 from medlive.evaluation.agreement.humans import HumanRatings
 from medlive.evaluation.agreement.judges import gradings
 from medlive.evaluation.agreement.meta import agreed_codes, codes_of, read_people
-from medlive.evaluation.agreement.reliability import ABSENT, MET, grader_name, grader_of
+from medlive.evaluation.agreement.reliability import ABSENT, MET, grader_of
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Grade, Mode, gradable, grade_keys
@@ -91,17 +91,19 @@ def settle(
         by_people = _settled_by(ratings, adjudicator)
         notes = tuple(f"{ratings.name}: {note}" for note in ratings.notes)
     rows: list[Grade] = []
-    decisions: dict[Place, _Decision] = {}
+    unsettled: list[Place] = []
+    agreed = overruled = 0
     for case, answer in gradable(first.run.cases, first.answers):
         keys = grade_keys(case, answer, judge)
         for criterion in case.criteria:
             place = case.case_id, criterion.id
             grades = [_grade_at(first, place), _grade_at(second, place)]
-            decision = decisions[place] = _decide(grades, by_people.get(place))
+            decision = _decide(grades, by_people.get(place))
             rows.append(_row(place, keys[criterion.id], decision, name, judge))
-    made = decisions.values()
-    agreed = sum(decision.by_judges for decision in made)
-    unsettled = tuple(place for place, one in decisions.items() if one.met is None)
+            agreed += decision.by_judges
+            overruled += decision.overruled
+            if decision.met is None:
+                unsettled.append(place)
     return Settled(
         name=name,
         judge=judge,
@@ -109,8 +111,8 @@ def settle(
         criteria=len(rows),
         agreed=agreed,
         people=len(rows) - agreed - len(unsettled),
-        overruled=sum(decision.overruled for decision in made),
-        open=unsettled,
+        overruled=overruled,
+        open=tuple(unsettled),
         new=_add(run_dir, judge, rows),
         notes=notes,
     )
@@ -158,14 +160,17 @@ def _row(place: Place, key: str, decision: _Decision, name: str, judge: str) -> 
 
 def two_judges(run_dir: Path, judges: Sequence[str]) -> tuple[GradedRun, GradedRun]:
     """A run under its two judges, in the order of the log. Raises UsageError for more or fewer."""
-    found = [run for by in gradings([run_dir], judges).values() for run in by.values()]
+    found: dict[str, GradedRun] = {}
+    for by_judge in gradings([run_dir], judges).values():
+        found |= by_judge
     if len(found) != 2:
-        named = ", ".join(grader_name(grader_of(run)) for run in found) or "none"
+        named = ", ".join(found) or "none"
         hint = (
             "medlive eval grade --grader asks another; --judge A --judge B chooses two"
         )
         raise UsageError(f"expected two judges of {run_dir}, found {named}", hint=hint)
-    return found[0], found[1]
+    first, second = found.values()
+    return first, second
 
 
 def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, bool]:
@@ -183,8 +188,13 @@ def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, b
 def _add(run_dir: Path, judge: str, rows: Sequence[Grade]) -> int:
     """Write the rows that say something new; how many."""
     with open_log(run_dir / GRADES) as log:
-        known = {g.key: g for g in read_grades(run_dir / GRADES)[0] if g.judge == judge}
-        new = [row for row in rows if row != known.get(row.key)]
-        for row in new:
-            log.add(row.row())
-    return len(new)
+        known: dict[str, Grade] = {}
+        for grade in read_grades(run_dir / GRADES)[0]:
+            if grade.judge == judge:
+                known[grade.key] = grade
+        new = 0
+        for row in rows:
+            if row != known.get(row.key):
+                log.add(row.row())
+                new += 1
+    return new

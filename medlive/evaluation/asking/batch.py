@@ -8,7 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
@@ -199,11 +199,12 @@ def read_results(
     `take` takes the result of a call, which may have been read before, and returns what it counts as; `open_of`
     says what of a call has no verdict or answer yet. What was read is marked in `written`.
     """
-    asked = {
-        custom_id: row for custom_id, row in log.asked.items() if row["kind"] == kind
-    }
+    asked = {}
+    for custom_id, row in log.asked.items():
+        if row["kind"] == kind:
+            asked[custom_id] = row
     read = BatchRead(notes=list(log.notes))
-    for result in (one for path in files for one in _results(path)):
+    for result in chain.from_iterable(map(_results, files)):
         if isinstance(result, str):
             read.counts["damaged"] += 1
             read.notes.append(result)

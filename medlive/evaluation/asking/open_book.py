@@ -70,18 +70,16 @@ async def look_up(
                 retriever, Query(text), date.fromisoformat(day), top_k, undated
             )
 
-    hits = await asyncio.gather(*(one(case) for case in chosen))
-    by_case = {
-        case.case_id: tuple(
-            _snippet(case, rank, hit.passage) for rank, hit in enumerate(found, start=1)
-        )
-        for case, found in zip(chosen, hits, strict=True)
-    }
-    why = {
-        c.case_id: NOTHING if day_of(c) else NO_DAY
-        for c in chosen
-        if not by_case[c.case_id]
-    }
+    by_case: dict[str, tuple[Snippet, ...]] = {}
+    why: dict[str, str] = {}
+    hits = await asyncio.gather(*map(one, chosen))
+    for case, found in zip(chosen, hits, strict=True):
+        snippets = []
+        for rank, hit in enumerate(found, start=1):
+            snippets.append(_snippet(case, rank, hit.passage))
+        by_case[case.case_id] = tuple(snippets)
+        if not snippets:
+            why[case.case_id] = NOTHING if day_of(case) else NO_DAY
     return Evidence(by_case, why)
 
 
@@ -92,12 +90,11 @@ async def _dated(
     k = top_k
     while True:
         (hits,) = await retriever.search([query], k=k, not_after=day)
-        days = [hit.passage.published for hit in hits]
-        kept = [
-            hit
-            for hit, dated in zip(hits, days, strict=True)
-            if (dated <= day if dated else undated)
-        ]
+        kept = []
+        for hit in hits:
+            dated = hit.passage.published
+            if dated <= day if dated else undated:
+                kept.append(hit)
         if len(kept) >= top_k or len(hits) < k or k >= WIDEST:
             return kept[:top_k]
         k = min(WIDEST, k * 6)

@@ -198,24 +198,27 @@ async def plan_run(
             case.language, "\n".join(message["content"] for message in messages)
         )
 
-    calls = [call(case) for case in todo]
-    limits = [
-        use.parameters.get(name) for name in ("max_tokens", "max_completion_tokens")
-    ]
-    about = {"cases": len(cases), "answered": len(cases) - len(calls)}
+    calls = list(map(call, todo))
+    output_tokens = AN_ANSWER
+    for name in ("max_tokens", "max_completion_tokens"):
+        limit = use.parameters.get(name)
+        if isinstance(limit, int) and limit > 0:
+            output_tokens = min(output_tokens, limit)
+    record = []
+    for case in cases.cases:
+        if case.case_id in answers:
+            record.append(Sample(call(case), answers[case.case_id].usage))
     return plan_calls(
         calls,
-        [
-            Sample(call(c), answers[c.case_id].usage)
-            for c in cases.cases
-            if c.case_id in answers
-        ],
-        about=about | {"characters": sum(len(one.text) for one in calls)},
+        record,
+        about={
+            "cases": len(cases),
+            "answered": len(cases) - len(calls),
+            "characters": sum(len(one.text) for one in calls),
+        },
         price=price,
         concurrency=concurrency,
-        output_tokens=min(
-            [AN_ANSWER, *(n for n in limits if isinstance(n, int) and n > 0)]
-        ),
+        output_tokens=output_tokens,
     )
 
 
@@ -372,17 +375,14 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
 
 def note_thinking(answers: Iterable[Answer]) -> list[str]:
     """A note on answers that begin with a thinking block, which is graded with them, if there are any."""
-    n = sum(
-        answer.gradable and _THINKING.match(answer.response) is not None
-        for answer in answers
-    )
-    return (
-        [
-            f"{n} answers begin with a thinking block, which is graded with them: let the endpoint separate it"
-        ]
-        if n
-        else []
-    )
+    n = 0
+    for answer in answers:
+        n += answer.gradable and _THINKING.match(answer.response) is not None
+    if not n:
+        return []
+    return [
+        f"{n} answers begin with a thinking block, which is graded with them: let the endpoint separate it"
+    ]
 
 
 def _note_models(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
@@ -395,9 +395,8 @@ def _note_models(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
     if {name.rpartition("/")[2].casefold() for name in named} - {
         pinned.rpartition("/")[2].casefold()
     }:
-        listed = ", ".join(
-            f"{name} ({n})" for name, n in sorted(named.most_common(_REASONS))
-        )
+        most = sorted(named.most_common(_REASONS))
+        listed = ", ".join(f"{name} ({n})" for name, n in most)
         more = " and others" if len(named) > _REASONS else ""
         notes.append(f"{pinned} was asked; the endpoint names {listed}{more}")
     if unnamed:

@@ -30,6 +30,7 @@ from medlive.evaluation.protocols.model import (
     bounds_by_case,
     has_reference,
     mean,
+    whole_mean,
 )
 
 TASK: Final = "protocol.checklist"
@@ -110,28 +111,33 @@ class Checklist(Protocol):
             "question": case.question,
             "answer": answer.response,
         }
-        return [
-            Question(
-                case_id=case.case_id,
-                part=f"round {n + 1}",
-                task=TASK,
-                inputs=inputs,
-                reply=ChecklistReply,
-                round=n,
+        questions = []
+        for n in range(self.rounds):
+            questions.append(
+                Question(
+                    case_id=case.case_id,
+                    part=f"round {n + 1}",
+                    task=TASK,
+                    inputs=inputs,
+                    reply=ChecklistReply,
+                    round=n,
+                )
             )
-            for n in range(self.rounds)
-        ]
+        return questions
 
     def _requirements(self, case: EvaluationCase) -> tuple[list[str], list[str]]:
-        if {c.axis for c in case.criteria} <= {CORE, SECONDARY}:
-            core, secondary = (
-                [c.criterion for c in case.criteria if c.axis == one]
-                for one in (CORE, SECONDARY)
-            )
-            return core, secondary
-        positive = [c for c in case.criteria if c.points > 0]
-        core = [c.criterion for c in positive if c.points >= self.core_points]
-        return core, [c.criterion for c in positive if c.points < self.core_points]
+        core: list[str] = []
+        secondary: list[str] = []
+        published = {c.axis for c in case.criteria} <= {CORE, SECONDARY}
+        for criterion in case.criteria:
+            is_core = criterion.points >= self.core_points
+            if published:
+                is_core = criterion.axis == CORE
+            if is_core:
+                core.append(criterion.criterion)
+            elif published or criterion.points > 0:
+                secondary.append(criterion.criterion)
+        return core, secondary
 
     def scores(self, run: Subject, found: Findings) -> dict[str, float | None]:
         """Case id → the mean of all rounds; None where one of them has no score."""
@@ -154,7 +160,7 @@ class Checklist(Protocol):
         return scores
 
     def results(self, material: Material, found: Findings) -> Results:
-        """Usability by model and category, and how far the rounds agree."""
+        """Usability by model and category, and beside people's ratings."""
         categories = _categories(material)
         usability: list[list[Cell]] = []
         by_category: list[list[Cell]] = []
@@ -164,8 +170,9 @@ class Checklist(Protocol):
             means = self.scores(run, found)
             usable = self._judged(run, means)
             judged += usable
+            row = self._usability(run, means, usable)
             figures[run.label] = mean([one.usable for one in usable])
-            usability.append(self._usability(run, means, usable))
+            usability.append(row)
             by_category.append([run.label, *_by_category(usable, categories)])
         titles = (
             "model",
@@ -184,15 +191,12 @@ class Checklist(Protocol):
             Table("Usability", titles, usability, note),
             Table("Usability by category", columns, by_category, plain),
         ]
-        notes = []
-        if self.rounds > 1:
-            notes.append(self._stability(material, found))
+        notes: list[str] = []
         if self.people:
-            people_tables, people_notes = compare_with_people(
+            people_tables, notes = compare_with_people(
                 self.people, judged, draws=self.draws, seed=self.seed
             )
             tables += people_tables
-            notes += people_notes
         return Results(tables, figures, notes)
 
     def _judged(self, run: Subject, means: Mapping[str, float | None]) -> list[Judged]:
@@ -223,16 +227,6 @@ class Checklist(Protocol):
             len(run.cases) - len(means),
         ]
 
-    def _stability(self, material: Material, found: Findings) -> str:
-        """How many answers have one score in every round."""
-        scored = equal = 0
-        for run in material:
-            for case, answer in run.answered():
-                scores = set(self._given(case, answer, found))
-                scored += bool(scores)
-                equal += len(scores) == 1
-        return f"{equal} of {scored} answers have one score in every round"
-
 
 def _categories(material: Material) -> list[str]:
     """The categories of all runs' cases, in the order of their appearance."""
@@ -248,6 +242,5 @@ def _by_category(judged: Sequence[Judged], categories: Sequence[str]) -> list[Ce
     by_category: dict[str, list[float]] = {name: [] for name in categories}
     for one in judged:
         by_category[one.case.theme or "none"].append(one.usable)
-    shares = [mean(values) for values in by_category.values()]
-    known = [share for share in shares if share is not None]
-    return [*shares, mean(known) if len(known) == len(shares) else None]
+    shares = list(map(mean, by_category.values()))
+    return [*shares, whole_mean(shares)]

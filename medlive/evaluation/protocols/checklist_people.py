@@ -64,16 +64,18 @@ def mapped(
 ) -> int:
     """The paper's total of a generated text, 0 to 7, by four dimensions of 0 to 5 (appendix D: B, C, D, E)."""
     b, c, d, e = instructions, correctness, effectiveness, readability
-    rules = (
-        (b * c * d * e == 0, 0),
-        (1 in (b, c, d, e), 1),
-        (b + c + d + e == 20, 7),
-        (min(b, c) >= 5 and min(d, e) >= 4, 6),
-        ((min(b, c) >= 5 and min(d, e) >= 3) or min(b, c, d, e) >= 4, 5),
-        (min(b, c) >= 4 and min(d, e) >= 3, 4),
-        (min(b, c) >= 3 and min(d, e) >= 2, 3),
-    )
-    return next((total for holds, total in rules if holds), 2)
+    if 0 in (b, c, d, e):
+        return 0
+    if 1 in (b, c, d, e):
+        return 1
+    if b + c + d + e == 20:
+        return 7
+    if min(b, c, d, e) >= 4:
+        return 6 if min(b, c) >= 5 else 5
+    for least, rest, total in ((5, 3, 5), (4, 3, 4), (3, 2, 3)):
+        if min(b, c) >= least and min(d, e) >= rest:
+            return total
+    return 2
 
 
 def read_people(path: Path) -> list[Rated]:

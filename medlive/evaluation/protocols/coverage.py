@@ -142,7 +142,7 @@ class Coverage(Protocol):
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Runs of which one at least was graded; the others are NA."""
-        return any(run.verdicts(c.case_id) for run in material for c in run.cases)
+        return any(map(_has_verdicts, material))
 
     def results(self, material: Material, found: Findings) -> Results:
         """Models, nearby thresholds, slices and the length control."""
@@ -192,8 +192,18 @@ class Coverage(Protocol):
                 draws=self.draws,
                 seed=self.seed,
             )
-            row: list[Cell] = [name, len(own), accuracy.mean(name), passed.mean(name)]
-            row += [column.mean(name), low, high, sum(h.vetoed for h in own.values())]
+            row: list[Cell] = [
+                name,
+                len(own),
+                accuracy.mean(name),
+                passed.mean(name),
+            ]
+            row += [
+                column.mean(name),
+                low,
+                high,
+                sum(h.vetoed for h in own.values()),
+            ]
             row += [answered - len(own), len(run.cases) - answered]
             if advice:
                 row.append(of_advice.mean(name))
@@ -202,11 +212,23 @@ class Coverage(Protocol):
             "Means over wholly graded cases; t = ceil(share · n). Rubric accuracy is k / n. A veto leaves no "
             "CACS."
         )
-        titles = ["model", "cases", "accuracy", "Pass@t", "CACS@t", "low", "high"]
+        titles = [
+            "model",
+            "cases",
+            "accuracy",
+            "Pass@t",
+            "CACS@t",
+            "low",
+            "high",
+        ]
         titles += ["vetoed", "ungraded", "unanswered"]
         if advice:
             titles.append(_ADVICE_COLUMN)
         return Table("Thresholded coverage", titles, rows, note)
+
+
+def _has_verdicts(run: Subject) -> bool:
+    return any(run.verdicts(case.case_id) for case in run.cases)
 
 
 def _graded(hits: Mapping[str, Hits | None]) -> dict[str, Hits]:
@@ -343,5 +365,10 @@ def _length(scored: Scored, share: float) -> Table:
         given = partial(length, values, models, cases)
         rows.append([name, pearson(length, values), spearman(length, values), given])
     note = "Characters of an answer against its figure. Partial: Pearson's r given the model and the case."
-    titles = ["figure", "Pearson", "Spearman", "partial"]
+    titles = [
+        "figure",
+        "Pearson",
+        "Spearman",
+        "partial",
+    ]
     return Table("Length of answers", titles, rows, note)

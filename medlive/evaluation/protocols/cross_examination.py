@@ -176,7 +176,13 @@ class CrossExamine(Protocol):
             rows.append(self._row(run, asked, scored))
             each += scored
         names = [name.replace("_", " ") for name in SCORES]
-        titles = ["model", "answers", "figure", "low", "high"]
+        titles = [
+            "model",
+            "answers",
+            "figure",
+            "low",
+            "high",
+        ]
         titles += [*names, "ungraded", "left out"]
         note = (
             "Percent; conformity strict counts what the answer does not say against it. Stability: questions that "
@@ -186,7 +192,12 @@ class CrossExamine(Protocol):
         lowest = sorted(each, key=lambda one: one.figure)[: self.lowest]
         if lowest:
             about = f"{len(lowest)} of {len(each)}; the option `lowest` says how many."
-            columns = ["model", "case", "figure", *names]
+            columns = [
+                "model",
+                "case",
+                "figure",
+                *names,
+            ]
             listed = [one.row for one in lowest]
             tables.append(Table("The lowest figures", columns, listed, about))
         return Results(tables, figures)
@@ -199,7 +210,8 @@ class CrossExamine(Protocol):
         row.append(mean([one.figure for one in scored]))
         row.append(None if low is None else 100 * low)
         row.append(None if high is None else 100 * high)
-        row += [mean([getattr(one.scores, name) for one in scored]) for name in SCORES]
+        for name in SCORES:
+            row.append(mean([getattr(one.scores, name) for one in scored]))
         return [*row, asked - len(scored), len(run.cases) - asked]
 
 

@@ -7,9 +7,11 @@ left as they are: a model that always cries error gains nothing.
 
 import random
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain
 from typing import Final
 
 from medlive.evaluation.model import EvaluationCase, Turn
@@ -123,7 +125,7 @@ _INSTRUCTIONS: Final = {
 
 def edits(text: str) -> Iterator[tuple[Edit, list[str]]]:
     """Every error that can be planted in a text, with the sentences as they then read."""
-    lines = [line.strip() for line in sentences(text) if line.strip()]
+    lines = _lines(text)
     for place, line in enumerate(lines):
         for kind, before, start, after in _changes(line):
             changed = line[:start] + after + line[start + len(before) :]
@@ -136,6 +138,11 @@ def edits(text: str) -> Iterator[tuple[Edit, list[str]]]:
                 Edit(ErrorKind.OMISSION, 0, line, ""),
                 [*lines[:place], *lines[place + 1 :]],
             )
+
+
+def _lines(text: str) -> list[str]:
+    """The sentences of a text, without empty ones."""
+    return list(filter(None, map(str.strip, sentences(text))))
 
 
 def _changes(line: str) -> Iterator[tuple[ErrorKind, str, int, str]]:
@@ -194,15 +201,12 @@ def plant(
             edit, lines = rng.choice(found[rng.choice(list(found))])
             made.append(_task(case, lines, edit))
         elif case.advice.strip():
-            lines = [line.strip() for line in sentences(case.advice) if line.strip()]
-            whole.append(
-                (not _ALARM.search(case.advice), rng.random(), _task(case, lines, None))
-            )
-    kept = [case for *_, case in sorted(whole, key=lambda one: one[:2])[: len(made)]]
-    kinds = ", ".join(
-        f"{sum(f'error:{kind}' in case.tags for case in made)} {kind}"
-        for kind in ErrorKind
-    )
+            task = _task(case, _lines(case.advice), None)
+            whole.append((not _ALARM.search(case.advice), rng.random(), task))
+    whole.sort(key=lambda one: one[:2])
+    kept = [case for *_, case in whole[: len(made)]]
+    tags = Counter(chain.from_iterable(case.tags for case in made))
+    kinds = ", ".join(f"{tags[f'error:{kind}']} {kind}" for kind in ErrorKind)
     notes = [f"{len(made)} cases with an error ({kinds}), {len(kept)} without"]
     return sorted([*made, *kept], key=lambda case: case.case_id), notes
 

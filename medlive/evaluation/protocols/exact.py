@@ -108,7 +108,13 @@ class Number(Protocol):
                 right += given is not None and close(given, reference, self.tolerance)
             share = figures[run.label] = right / asked if asked else None
             rows.append([run.label, asked, share, silent, len(run.cases) - asked])
-        titles = ("model", "answers", "right", "no number", "left out")
+        titles = (
+            "model",
+            "answers",
+            "right",
+            "no number",
+            "left out",
+        )
         within = f"within {100 * self.tolerance:g} % of the reference"
         note = f"Right: {within}. Left out: unanswered, or no number in `advice`."
         return Results([Table("Numbers", titles, rows, note)], figures)
@@ -209,7 +215,13 @@ class Query(Protocol):
             figures[run.label] = score
             rows.append([run.label, n, score, *counts.values(), len(run.cases) - n])
         scored = f"RS({self.penalty:g})"
-        titles = ["model", "answers", scored, *QueryState, "unanswered"]
+        titles = [
+            "model",
+            "answers",
+            scored,
+            *QueryState,
+            "unanswered",
+        ]
         note = (
             "An answer abstains by saying that there is no query: right where the reference does, and 0 points "
             "elsewhere. One without a query that does not say so is wrong."

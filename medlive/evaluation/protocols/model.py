@@ -127,6 +127,12 @@ def mean(values: Sequence[float] | Floats) -> float | None:
     return float(np.mean(values)) if len(values) else None
 
 
+def whole_mean(values: Sequence[float | None]) -> float | None:
+    """The mean; None where one is missing."""
+    known = [value for value in values if value is not None]
+    return mean(known) if len(known) == len(values) else None
+
+
 def is_planted(case: EvaluationCase) -> bool:
     """Whether a case was made to find an error in (`errors.plant`)."""
     return any(tag.startswith("error:") for tag in case.tags)

@@ -30,7 +30,6 @@ from medlive.evaluation.protocols.model import (
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.bradley_terry import (
     Match,
-    Rating,
     points,
     rank_agreement,
     ratings,
@@ -105,28 +104,36 @@ class Pairwise(Protocol):
             yield from hall.questions(pair, found)
 
     def _hall(self, material: Material) -> "_Hall":
-        """Who can meet whom, made once for the material: every round looks at it."""
+        """Who can meet whom, made once for the material: every stage looks at it."""
         if self._last is None or self._last[0] is not material:
             self._last = (material, _Hall(material, self.seed))
         return self._last[1]
 
     def results(self, material: Material, found: Findings) -> Results:
-        """Ratings over all judges on record and by each, what each model took from each, criteria, and what the
-        order did."""
+        """Ratings over all judges on record, what each model took from each, criteria, and what the order did."""
         hall = self._hall(material)
         judges = _by_name([found, *found.others], hall)
         played = {name: hall.matches(judge) for name, judge in judges.items()}
         pooled = list(chain.from_iterable(played.values()))
-        rated = self._rated(hall, pooled)
+        rated = ratings(pooled, hall.models, draws=self.draws, seed=self.seed)
         won = points(pooled, hall.models)
-        elo_of = [rating.elo if rating else -np.inf for rating in rated]
-        order = sorted(range(hall.models), key=lambda place: -elo_of[place])
+        figures: dict[str, float | None] = {}
         rows: list[list[Cell]] = []
-        for place in order:
-            n = _met(won, place)
-            row = [hall.names[place], *_figures(rated[place]), n]
-            rows.append([*row, _share(won, place)])
-        titles = ("model", "Elo", "low", "high", "matches", "share of points")
+        for place, (name, rating) in enumerate(zip(hall.names, rated, strict=True)):
+            figures[name] = rating.elo if rating else None
+            elo: list[Cell] = [None, None, None]
+            if rating:
+                elo = [rating.elo, rating.low, rating.high]
+            rows.append([name, *elo, _met(won, place), _share(won, place)])
+        rows.sort(key=lambda row: -(figures[str(row[0])] or -np.inf))
+        titles = (
+            "model",
+            "Elo",
+            "low",
+            "high",
+            "matches",
+            "share of points",
+        )
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
         several = len(judges) > 1
         if several:
@@ -137,34 +144,12 @@ class Pairwise(Protocol):
             _criteria(hall, judges.values()),
         ]
         if several:
-            tables.append(self._by_judge(hall, played, order))
             tables.append(self._agreement(hall, played))
-        figures: dict[str, float | None] = {}
-        for name, rating in zip(hall.names, rated, strict=True):
-            figures[name] = rating.elo if rating else None
         notes = []
         for name, judge in judges.items():
             for judge_note in hall.order_notes(judge):
                 notes.append(f"{name}: {judge_note}" if several else judge_note)
         return Results(tables, figures, notes)
-
-    def _rated(self, hall: "_Hall", matches: list[Match]) -> list[Rating | None]:
-        return ratings(matches, hall.models, draws=self.draws, seed=self.seed)
-
-    def _by_judge(
-        self, hall: "_Hall", played: Mapping[str, list[Match]], order: Iterable[int]
-    ) -> Table:
-        rated = {name: self._rated(hall, matches) for name, matches in played.items()}
-        won = {name: points(matches, hall.models) for name, matches in played.items()}
-        rows: list[list[Cell]] = []
-        for place in order:
-            for name in played:
-                figures = _figures(rated[name][place])
-                n = _met(won[name], place)
-                rows.append([hall.names[place], name, *figures, n])
-        note = "Each judge's matches by themselves."
-        titles = ("model", "judge", "Elo", "low", "high", "matches")
-        return Table("Ratings by judge", titles, rows, note)
 
     def _agreement(self, hall: "_Hall", played: Mapping[str, list[Match]]) -> Table:
         rows: list[list[Cell]] = []
@@ -200,10 +185,6 @@ def _by_name(judges: Iterable[Findings], hall: "_Hall") -> dict[str, Findings]:
             name = judge.identity.model
             named[name if name not in named else f"{name} ({len(named) + 1})"] = judge
     return named
-
-
-def _figures(rating: Rating | None) -> tuple[Cell, Cell, Cell]:
-    return (rating.elo, rating.low, rating.high) if rating else (None, None, None)
 
 
 class _Hall:

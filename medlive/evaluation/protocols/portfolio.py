@@ -18,7 +18,7 @@ from medlive.evaluation.protocols.model import (
     Results,
     Side,
     Table,
-    mean,
+    whole_mean,
 )
 from medlive.evaluation.scoring.refusals import Objection
 from medlive.statistics.correlation import spearman
@@ -139,7 +139,7 @@ def portfolio(
     ranked: list[list[Cell]] = []
     for model, *own in zip(models, *by_task, strict=True):
         values.append([model, *(of_task.get(model) for of_task in figures.values())])
-        ranked.append([model, *own, _whole_mean(own)])
+        ranked.append([model, *own, whole_mean(own)])
     ranked.sort(key=lambda row: (row[-1] is None, row[-1] or 0.0))
     note = "1 is best. NA: the model was not run there. The mean is of all tasks, and NA where one is."
     about = "Each task's own figure; higher is better. NA: not run."
@@ -149,12 +149,6 @@ def portfolio(
         _alike(figures, models),
         _gaps(figures, sides, models),
     )
-
-
-def _whole_mean(values: Sequence[float | None]) -> float | None:
-    """The mean; None where one is missing."""
-    known = [value for value in values if value is not None]
-    return mean(known) if len(known) == len(values) else None
 
 
 def _alike(figures: Figures, models: Sequence[str]) -> Table:
@@ -183,7 +177,7 @@ def _gaps(
     for model in models:
         means: dict[Side, float | None] = {}
         for side, tasks in by_side.items():
-            means[side] = _whole_mean([figures[task].get(model) for task in tasks])
+            means[side] = whole_mean([figures[task].get(model) for task in tasks])
         rows.append(
             [
                 model,
@@ -192,7 +186,12 @@ def _gaps(
                 _gap(means[Side.PASSIVE], means[Side.ACTIVE]),
             ]
         )
-    titles = ["model", *Side, "knowledge - execution", "passive - active"]
+    titles = [
+        "model",
+        *Side,
+        "knowledge - execution",
+        "passive - active",
+    ]
     note = "Means of the tasks of each side, 0 to 1; a gap above 0: knows or declines more than it does or notices."
     return Table("Gaps", titles, rows, note)
 

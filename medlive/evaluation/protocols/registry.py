@@ -1,5 +1,6 @@
 """The protocols there are."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -53,14 +54,13 @@ def fitting(subjects: Sequence[Subject]) -> Iterator[tuple[str, Protocol, Materi
     sets: dict[tuple[tuple[str, str], ...], list[Subject]] = {}
     for subject in subjects:
         # Cases with a planted error have the ids of the cases that they were made from.
-        sets.setdefault(
-            tuple((case.case_id, case.question) for case in subject.cases), []
-        ).append(subject)
+        asked = tuple((case.case_id, case.question) for case in subject.cases)
+        sets.setdefault(asked, []).append(subject)
     for material in sets.values():
-        labels = [subject.label for subject in material]
-        if twice := [label for label in labels if labels.count(label) > 1]:
+        (label, n), *_ = Counter(run.label for run in material).most_common(1)
+        if n > 1:
             raise UsageError(
-                f"several runs of {twice[0]} are on the same cases",
+                f"several runs of {label} are on the same cases",
                 hint="name one run of each model",
             )
     for name, kind in PROTOCOLS.items():

@@ -245,7 +245,6 @@ def test_kqa_labels_that_are_none_are_said(tmp_path: Path) -> None:
     ((case_id, first), (_, second)) = found.verdicts
     assert found.verdicts[case_id, first] == {"label_0": True, "label_1": False}
     assert found.verdicts[case_id, second] == {"label_0": None, "label_1": False}
-    assert found.format == "kqa"
     path.write_text(head + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q2?\n")
     assert list(read_humans(path).verdicts) == [(case_id, "r1")]
 

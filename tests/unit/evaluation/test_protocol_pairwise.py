@@ -173,7 +173,7 @@ async def test_a_stopped_run_goes_on_and_nothing_is_paid_twice(tmp_path: Path) -
     assert (again.calls, again.questions, again.settled) == (0, 80, 80)
 
 
-async def test_judges_are_rated_by_themselves_pooled_and_beside_each_other(
+async def test_judges_are_pooled_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stuff = await material(tmp_path, 4)
@@ -195,21 +195,18 @@ async def test_judges_are_rated_by_themselves_pooled_and_beside_each_other(
     alone = await play(ALL, stuff, tmp_path, Judge(by_skill))
     assert len(alone.tables) == 3
     both = await play(ALL, stuff, tmp_path, Judge(mixed, model="judge-2"))
-    pooled, by_judge, agreement = both.tables[0], *both.tables[3:]
+    pooled, _, _, agreement = both.tables
     assert [row[0] for row in pooled.rows] == ["m2", "m3", "m1", "m0"]
     assert "Pooled over judge-2, judge-1." in pooled.note
     assert {row[4] for row in pooled.rows} == {72}
-    assert {tuple(row[:2]): row[5] for row in by_judge.rows} == {
-        (f"m{m}", f"judge-{judge}"): 36 for m in range(4) for judge in (1, 2)
-    }
     # Ranks 1, 2, 3, 4 against 1.5, 3, 4, 1.5: of five pairs without a tie three agree.
     assert [row[2] for row in agreement.rows] == ["Kendall", "Spearman"]
     assert agreement.rows[0][3] == pytest.approx((3 - 2) / np.sqrt(5 * 6), abs=1e-9)
     assert agreement.rows[1][3] == pytest.approx(1 / np.sqrt(90), abs=1e-9)
-    for table in (by_judge, agreement):
+    for table in (pooled, agreement):
         at = list(table.columns).index("low")
         for row in table.rows:
-            value, low, high = row[at - 1 : at + 2]
+            value, low, high = map(float, row[at - 1 : at + 2])
             assert low - 1e-6 <= value <= high + 1e-6
     show_result(Result(None, describe_tables(both.tables)))
     assert "judge-2" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """The report: whole, offline, escaped, complete to the last case, honest about what may not be published."""
 
+import asyncio
 import csv
 import json
 import re
