@@ -3,9 +3,10 @@
 from collections.abc import Collection
 
 from sqlalchemy import delete, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import insert_rows, read, row_of
+from medlive.db.mapping import read, row_of
 from medlive.db.session import Database
 from medlive.db.tables.release import CircuitRow
 from medlive.llm.circuit import Opening
@@ -30,30 +31,27 @@ class PostgresCircuits:
             if known is None:
                 if new is None:
                     return True
-                rows = [row_of(CircuitRow, new, key=key)]
-                inserted = await insert_rows(
-                    session, CircuitRow, rows, skip_known=True, returning=["key"]
-                )
-                return bool(inserted)
+                row = row_of(CircuitRow, new, key=key)
+                added = upsert(CircuitRow).values(row).on_conflict_do_nothing()
+                return await session.scalar(added.returning(CircuitRow.key)) is not None
             same = (CircuitRow.key == key, CircuitRow.retry_at == known.retry_at)
-            change = (
-                update(CircuitRow).values(row_of(CircuitRow, new))
-                if new
-                else delete(CircuitRow)
-            )
-            return bool(
-                (
-                    await session.execute(change.where(*same).returning(CircuitRow.key))
-                ).first()
-            )
+            if new is None:
+                removed = delete(CircuitRow).where(*same).returning(CircuitRow.key)
+                return await session.scalar(removed) is not None
+            changed = update(CircuitRow).where(*same).values(row_of(CircuitRow, new))
+            return await session.scalar(changed.returning(CircuitRow.key)) is not None
 
 
-async def list_circuits(session: AsyncSession) -> list[Opening]:
-    """Every open circuit, the oldest first."""
-    rows = await session.scalars(
-        select(CircuitRow).order_by(CircuitRow.opened_at, CircuitRow.key)
-    )
-    return [read(Opening, row) for row in rows]
+async def list_circuits(
+    session: AsyncSession, names: Collection[str] | None = None
+) -> list[Opening]:
+    """The open circuits of these keys or endpoints (None: every one), the oldest first."""
+    query = select(CircuitRow).order_by(CircuitRow.opened_at, CircuitRow.key)
+    openings = []
+    for row in await session.scalars(query):
+        if names is None or row.key in names or row.endpoint in names:
+            openings.append(read(Opening, row))
+    return openings
 
 
 async def reset_circuits(
@@ -66,11 +64,3 @@ async def reset_circuits(
         .returning(CircuitRow.endpoint)
     )
     return sorted(set(await session.scalars(statement)))
-
-
-async def open_circuits(session: AsyncSession, names: Collection[str]) -> list[Opening]:
-    """The open circuits of these keys or endpoints, the oldest first."""
-    rows = await session.scalars(select(CircuitRow).order_by(CircuitRow.opened_at))
-    return [
-        read(Opening, row) for row in rows if row.key in names or row.endpoint in names
-    ]

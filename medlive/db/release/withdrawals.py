@@ -59,12 +59,10 @@ def text_digest(criterion: str) -> str:
 
 def without_criteria(rubric: Rubric, withdrawn: Collection[str]) -> Rubric:
     """The rubric without the criteria whose text has one of these digests; ids stay, positions are closed up."""
-    kept = (
-        [c for c in rubric.criteria if text_digest(c.criterion) not in withdrawn]
-        if withdrawn
-        else []
-    )
-    if not withdrawn or len(kept) == len(rubric.criteria):
+    if not withdrawn:
+        return rubric
+    kept = [c for c in rubric.criteria if text_digest(c.criterion) not in withdrawn]
+    if len(kept) == len(rubric.criteria):
         return rubric
     criteria = tuple(replace(c, position=p) for p, c in enumerate(kept, start=1))
     return replace(rubric.unproved(), criteria=criteria)
@@ -170,13 +168,11 @@ async def add_withdrawal(
         new_revision=new_revision,
         kind=kind,
         reason=reason,
+        withdrawn_by=withdrawn_by,
     )
-    row.withdrawn_by = withdrawn_by
     if criterion is not None:
-        row.criterion_id, row.criterion_digest = (
-            criterion.id,
-            text_digest(criterion.criterion),
-        )
+        row.criterion_id = criterion.id
+        row.criterion_digest = text_digest(criterion.criterion)
     await add_row(session, row)
     about = {"withdrawal": row.id, "kind": kind.value, "criterion": row.criterion_id}
     await record(

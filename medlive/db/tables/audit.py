@@ -85,7 +85,7 @@ class ThreadStandingRow(Base):
         Index(None, "words", postgresql_using="gin"),
     )
     thread_id: Mapped[int] = key_column(
-        "The thread", ForeignKey("threads.id", ondelete="CASCADE"), autoincrement=False
+        "The thread", ForeignKey("threads.id", ondelete="CASCADE")
     )
     revision_id: Mapped[int] = column("Its latest revision")
     curation_id: Mapped[int | None] = column(

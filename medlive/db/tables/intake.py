@@ -440,13 +440,12 @@ class BandRow(Base):
 
     __tablename__ = "bands"
     key: Mapped[int] = key_column(
-        "A hash of the band's place and its minima", BigInteger, autoincrement=False
+        "A hash of the band's place and its minima", BigInteger
     )
     thread_id: Mapped[int] = key_column(
         "A thread of which some accepted revision has this band",
         Integer,
         ForeignKey("threads.id"),
-        autoincrement=False,
     )
 
 

@@ -471,7 +471,7 @@ class ReinstatementRow(Base):
 
     __tablename__ = "reinstatements"
     withdrawal_id: Mapped[int] = key_column(
-        "The withdrawal", ForeignKey("withdrawals.id"), autoincrement=False
+        "The withdrawal", ForeignKey("withdrawals.id")
     )
     case_id: Mapped[str] = column("Its case", ForeignKey("cases.id"))
     reinstated_at: Mapped[datetime] = now_column("When it was undone")

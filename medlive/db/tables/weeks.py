@@ -27,7 +27,7 @@ class WeekThreadRow(Base):
         Index(None, "frozen_in"),
     )
     revision_id: Mapped[int] = key_column(
-        "The revision", ForeignKey("thread_revisions.id"), autoincrement=False
+        "The revision", ForeignKey("thread_revisions.id")
     )
     week: Mapped[str | None] = column(
         "The ISO week it was queued for; NULL: the next that is frozen"

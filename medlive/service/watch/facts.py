@@ -9,7 +9,7 @@ from medlive.clock import now
 from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
 from medlive.db import watch
 from medlive.db.audit import health
-from medlive.db.curation.circuits import open_circuits
+from medlive.db.curation.circuits import list_circuits
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import is_scheduler_active, load_history
 from medlive.db.session import Database, read_clock
@@ -53,7 +53,7 @@ async def read_facts(
             failed_jobs=await health.failed_jobs(session),
             failed_threads=await health.failed_threads(session),
             sources=await list_sources(session),
-            circuits=await open_circuits(session, configured_circuits(settings)),
+            circuits=await list_circuits(session, configured_circuits(settings)),
             week=await read_week(session, settings.budget),
             undelivered=await watch.undelivered(session),
             missing_rights=await health.missing_rights(session),
