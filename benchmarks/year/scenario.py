@@ -146,7 +146,9 @@ class Year:
     async def check(self) -> None:
         """Note the lines of `status --check` that are new or gone since the last time."""
         found = set()
-        for problem in await read_problems(self.settings):
+        async with open_database(self.settings) as database:
+            problems = await read_problems(database, self.settings)
+        for problem in problems:
             if problem["code"] not in _OF_THE_SIMULATION:
                 found.add(_TIMES.sub("", problem["text"]))
         for line in sorted(found - self.problems):
