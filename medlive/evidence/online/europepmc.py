@@ -4,11 +4,10 @@ Source: "Europe PMC RESTful Web Service" (europepmc.org/RestfulWebService), `sea
 """
 
 import json
-from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
-from medlive.evidence.corpora.parsing.chunk import Document, Section, passages_of
+from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.text import is_retracted_title, one_line
 from medlive.evidence.online.html import text_of
 from medlive.evidence.online.service import (
@@ -19,6 +18,7 @@ from medlive.evidence.online.service import (
     TryAgain,
     Unreadable,
     in_the_past,
+    passages_by,
 )
 from medlive.evidence.passage import Passage
 
@@ -91,14 +91,8 @@ class EuropePMC:
         stored = await self._caller.ask(
             f"{self._address}/searchPOST", form, read_search
         )
-        passages: list[Passage] = []
-        for result in json.loads(stored):
-            for passage in _passages(result):
-                if passage.published is not None and (
-                    not_after is None or passage.published <= not_after
-                ):
-                    passages.append(passage)
-        return passages
+        documents = filter(None, map(_document, json.loads(stored)))
+        return passages_by(documents, self.name, LICENCE, not_after)
 
 
 def read_search(body: bytes) -> bytes:
@@ -128,7 +122,7 @@ def _results(body: bytes) -> list[dict[str, Any]]:
     return [result for result in results if isinstance(result, dict)]
 
 
-def _passages(result: dict[str, Any]) -> Iterator[Passage]:
+def _document(result: dict[str, Any]) -> Document | None:
     source, identity = _text(result, "source"), _text(result, "id")
     abstract = text_of(_text(result, "abstractText"))
     if (
@@ -136,8 +130,8 @@ def _passages(result: dict[str, Any]) -> Iterator[Passage]:
         or source in _UNREVIEWED
         or _is_withdrawn(result)
     ):
-        return
-    document = Document(
+        return None
+    return Document(
         id=f"{source}-{identity}",
         title=text_of(_text(result, "title")),
         sections=(Section("", abstract),),
@@ -146,9 +140,6 @@ def _passages(result: dict[str, Any]) -> Iterator[Passage]:
         licence=LICENCE,
         continuous=True,
     )
-    for passage in passages_of(document, corpus=EuropePMC.name, licence=LICENCE):
-        if passage is not None:
-            yield passage
 
 
 def _is_withdrawn(result: dict[str, Any]) -> bool:

@@ -7,10 +7,11 @@ a key; `tool` and `email` in each; POST for long requests.
 import io
 from collections.abc import Iterator, Sequence
 from datetime import date
+from itertools import chain
 from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import ReadLog
-from medlive.evidence.corpora.parsing.chunk import passages_of
+from medlive.evidence.corpora.parsing.chunk import Document
 from medlive.evidence.corpora.parsing.frames import Frame, frames
 from medlive.evidence.corpora.parsing.frames import Unreadable as UnreadableFile
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
@@ -23,6 +24,7 @@ from medlive.evidence.online.service import (
     TryAgain,
     Unreadable,
     in_the_past,
+    passages_by,
 )
 from medlive.evidence.passage import Passage
 
@@ -105,14 +107,9 @@ class PubMed:
         )
         articles = listed.decode().split()
         records = await self._records(articles)
-        passages: list[Passage] = []
-        for article in articles:
-            for passage in _passages(records.get(article, b"")):
-                if passage.published is not None and (
-                    not_after is None or passage.published <= not_after
-                ):
-                    passages.append(passage)
-        return passages
+        found = [records[article] for article in articles if article in records]
+        documents = chain.from_iterable(map(_documents, found))
+        return passages_by(documents, self.name, LICENCE, not_after)
 
     async def _records(self, articles: Sequence[str]) -> dict[str, bytes]:
         """Return each article's record; those that are not stored are asked for together."""
@@ -199,15 +196,7 @@ def _parse(body: bytes, root_name: str) -> Element:
     return root
 
 
-def _passages(record: bytes) -> Iterator[Passage]:
-    if not record:
-        return
-    kind = (
-        "PubmedBookArticle"
-        if record.startswith(b"<PubmedBookArticle")
-        else "PubmedArticle"
-    )
-    for document in documents_of_record(Frame(kind, 1, record), ReadLog()):
-        for passage in passages_of(document, corpus=PubMed.name, licence=LICENCE):
-            if passage is not None:
-                yield passage
+def _documents(record: bytes) -> Iterator[Document]:
+    book = record.startswith(b"<PubmedBookArticle")
+    kind = "PubmedBookArticle" if book else "PubmedArticle"
+    return documents_of_record(Frame(kind, 1, record), ReadLog())

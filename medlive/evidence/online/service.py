@@ -4,7 +4,7 @@ to ask over HTTP with pace, retries and a cache."""
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple, Protocol
@@ -13,6 +13,7 @@ from medlive.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
 from medlive.clock import now, parse_retry_after
 from medlive.digest import digest_json
 from medlive.errors import LiteratureUnavailable
+from medlive.evidence.corpora.parsing.chunk import Document, passages_of
 from medlive.evidence.passage import Passage
 
 ATTEMPTS = 4
@@ -201,6 +202,25 @@ class Caller:
             f"{self.service} gave no usable answer: {cause}",
             hint="the threads concerned are retried; [evidence] online = [] does without it",
         )
+
+
+def passages_by(
+    documents: Iterable[Document], corpus: str, licence: str, day: date | None
+) -> list[Passage]:
+    """Cut the documents that were published by a day; an undated one may be younger.
+
+    Args:
+        documents: In the service's order.
+        corpus: The service's name.
+        licence: Of documents that name none.
+        day: The last day; None for any.
+    """
+    found: list[Passage] = []
+    for document in documents:
+        published = document.published
+        if published is not None and (day is None or published <= day):
+            found += filter(None, passages_of(document, corpus=corpus, licence=licence))
+    return found
 
 
 def in_the_past(day: date | None) -> date | None:
