@@ -18,4 +18,4 @@ def metrics_room(read: Callable[[], Awaitable[bytes]]) -> Room:
             await read(), media_type="text/plain; version=0.0.4; charset=utf-8"
         )
 
-    return Room("metrics", True, router)
+    return Room(True, router)

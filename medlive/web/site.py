@@ -38,7 +38,6 @@ class Section:
 class Room:
     """A part of the application."""
 
-    name: str
     public: bool  # Whether it needs no account
     router: APIRouter
     sections: tuple[Section, ...] = ()

@@ -182,7 +182,7 @@ async def test_a_role_opens_its_own_routes_and_those_of_the_roles_it_includes(
         )
     site = site_of(database, tmp_path)
     opened = set()
-    async with served(site, [Room("test", False, router)]) as browser:
+    async with served(site, [Room(False, router)]) as browser:
         for role in Role:
             headers = await session_of(
                 site, await add_account(database, role.value, role)

@@ -19,7 +19,7 @@ from medlive.web.pages import Page, local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 router: Final = APIRouter(include_in_schema=False)
-ACCOUNTS: Final = Room("accounts", False, router, (Section("Account", "/account"),))
+ACCOUNTS: Final = Room(False, router, (Section("Account", "/account"),))
 ACCOUNT_ATTEMPTS: Final = 10
 ADDRESS_ATTEMPTS: Final = 50
 """Attempts to sign in within `accounts.ATTEMPTS_WINDOW` from one address, of one account and of all."""

@@ -32,7 +32,7 @@ from medlive.web.pages import TEMPLATES, Page, local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 router: Final = APIRouter(prefix="/acts", include_in_schema=False)
-ACTS: Final = Room("acts", False, router, (Section("Log", "/acts/log"),))
+ACTS: Final = Room(False, router, (Section("Log", "/acts/log"),))
 NEW_ROWS: Final = 2  # Empty rows for further criteria
 
 Kind = Literal["case", "thread", "source", "step", "dispute"]

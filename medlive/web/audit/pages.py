@@ -10,7 +10,6 @@ from medlive.db.audit.listing import Counts
 from medlive.db.audit.spending import Spent
 from medlive.db.curation.funnel import FunnelRow
 from medlive.db.tables.audit import SavedViewRow
-from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.people import AuditLogRow
 from medlive.web.acts.actions import Actions
 from medlive.web.audit.marking import Change, Marked
@@ -57,16 +56,6 @@ class GapsPage(Page):
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of a table page."""
-
-    href: str | None
-    language: str
-    cells: Sequence[tuple[str, object]]  # Column and value
-    more: Sequence[tuple[str, object]]
-
-
-@dataclass(frozen=True)
 class TablePage(Page):
     """The rows of a table that a filter finds, and how many each facet's values would."""
 
@@ -74,7 +63,7 @@ class TablePage(Page):
     table: Table
     tables: Sequence[Link]
     state: State
-    rows: Sequence[Row]
+    rows: Sequence[tuple[object, Link | None]]  # Each with its own page
     counts: Counts
     before: str | None  # Address of the page before
     after: str | None
@@ -89,14 +78,6 @@ class Advice:
     element: Mapping[str, object]
     claim: Mapping[str, object] | None
     criteria: Sequence[Mapping[str, object]]
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of an agent with its reply."""
-
-    asked: Mapping[str, object]
-    reply: ReplyRow | None
 
 
 @dataclass(frozen=True)
@@ -129,7 +110,8 @@ class ThreadPage(Page):
     flags: Mapping[str, Sequence[Mapping[str, object]]]
     advice: Sequence[Advice]
     loose: Sequence[Mapping[str, object]]  # Criteria of no advice above
-    calls: Sequence[Call]
+    calls: Sequence[Mapping[str, object]]  # Of agents
+    replies: Mapping[str, StoredReply]  # Request's digest → reply
     decision_links: Mapping[int, str]  # Number of a decision → its address
     revisions: Sequence[RevisionStep]  # The newest first
     memberships: Sequence[Membership]

@@ -26,7 +26,7 @@ from medlive.service.curation.inspect import (
 )
 from medlive.web.accounts.access import Viewer, require
 from medlive.web.audit.overview import load_overview
-from medlive.web.audit.pages import GapsPage, RequestPage, Row, TablePage
+from medlive.web.audit.pages import GapsPage, RequestPage, TablePage
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
@@ -39,7 +39,7 @@ router: Final = APIRouter(
     include_in_schema=False,
     dependencies=[Depends(require(Role.VIEWER))],
 )
-AUDIT: Final = Room("audit", False, router, (Section("Audit", "/audit"),))
+AUDIT: Final = Room(False, router, (Section("Audit", "/audit"),))
 PlaceOf = Annotated[Place, Depends()]
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""
@@ -203,16 +203,13 @@ async def show_table(
         views = [
             v for v in await list_views(session, account.id) if v.table_name == table
         ]
-    found, rows = without_identifiers(page.rows), []
-    for row, link in zip(found, row_links(state, found, page.keys), strict=True):
-        cells = [(name, getattr(row, name)) for name in view.columns]
-        more = [(name, value) for name in view.more if (value := getattr(row, name))]
-        rows.append(Row(link and link[1], getattr(row, "language", ""), cells, more))
+    rows = without_identifiers(page.rows)
+    links = row_links(state, rows, page.keys)
     shown = TablePage(
         table=view,
         tables=_LINKS,
         state=state,
-        rows=rows,
+        rows=list(zip(rows, links, strict=True)),
         counts=counts,
         views=views,
         before=page.before and state.page(before=page.before),

@@ -28,7 +28,6 @@ from medlive.web.acts.actions import Actions, case_actions, thread_actions
 from medlive.web.audit.marking import Change, compare, mark_thread
 from medlive.web.audit.pages import (
     Advice,
-    Call,
     Link,
     RevisionStep,
     ThreadPage,
@@ -73,6 +72,8 @@ async def load_thread_page(
     elements = _group(curation["elements"], "side")
     criteria = _group(found["criteria"], "advice_id")
     advice = _advice(elements.get("advice", ()), curation["claims"], criteria)
+    calls = curation["calls"]
+    requests = {call["request_digest"] for call in calls}
     failed_checks = [check for check in curation["checks"] if not check["passed"]]
     state = _state(QueryParams(request.url.query))
     before, after = await _neighbours(session, state)
@@ -90,7 +91,8 @@ async def load_thread_page(
         flags=_group(failed_checks, "subject"),
         advice=advice,
         loose=[c for rest in criteria.values() for c in rest],
-        calls=await _calls(session, curation["calls"]),
+        calls=calls,
+        replies=await find_replies(session, requests),
         decision_links=_decision_links(request, found["decisions"]),
         revisions=history.steps,
         memberships=history.memberships,
@@ -120,12 +122,6 @@ def _advice(
         own_criteria = criteria.pop(element["id"], [])
         advice.append(Advice(element, claim_of.get(element["id"]), own_criteria))
     return advice
-
-
-async def _calls(session: Session, calls: Sequence[_Record]) -> list[Call]:
-    """Calls of agents with their replies."""
-    replies = await find_replies(session, {call["request_digest"] for call in calls})
-    return [Call(call, replies.get(call["request_digest"])) for call in calls]
 
 
 def _decision_links(request: Request, decisions: Iterable[_Record]) -> dict[int, str]:

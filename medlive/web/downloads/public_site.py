@@ -111,7 +111,7 @@ async def _page(request: Request, site: SiteOf, catalog: TheCatalog) -> Response
     return await _send(request, site, catalog, request.url.path.removeprefix("/"))
 
 
-for _name, *_ in SECTIONS[1:]:
+for _name, *_ in SECTIONS:
     router.add_api_route(f"/{_name}", _page, methods=_READ)
 for _folder in ("assets", "cases", "data", "models"):
     router.add_api_route(f"/{_folder}/{{name}}", _page, methods=_READ)

@@ -77,12 +77,6 @@ async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response
     )
 
 
-@router.api_route("/index.html", methods=_READ)
-async def index_file() -> Response:
-    """The feed's links lead to it, as in a published folder."""
-    return RedirectResponse("/", 308)
-
-
 @router.api_route("/latest", methods=_READ)
 @router.api_route("/latest/{name:path}", methods=_READ)
 async def latest(catalog: TheCatalog, name: str = "") -> Response:
@@ -264,7 +258,6 @@ _router.include_router(router)
 _router.include_router(public_site.router)
 _router.include_router(api.router)
 DOWNLOADS: Final = Room(
-    "downloads",
     True,
     _router,
     (

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     )  # Loads numpy, as do the imports in the routes
 
 router: Final = APIRouter(prefix="/review", include_in_schema=False)
-REVIEW: Final = Room(
-    "review", False, router, (Section("Review", "/review", Role.REVIEWER),)
-)
+REVIEW: Final = Room(False, router, (Section("Review", "/review", Role.REVIEWER),))
 
 
 SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
