@@ -18,6 +18,7 @@ from medlive.llm.engine import Reply, Request
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
+from tests.support.publishing import a_snapshot
 from tests.support.releases import case, release
 
 ROOT = Path(__file__).parents[2]
@@ -295,11 +296,11 @@ async def test_latest_stays_that_of_the_run(
     snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home, out = tmp_path / "home" / "snapshots", tmp_path / "out"
-    release(home, "2026.W46", [case("ml-1"), case("ml-2")])
+    a_snapshot(home, "2026.W46", cases=2)
     async with serve(RulesEngine) as url:
         mine = command("latest", url, out, "--yes")
         assert await here(*mine, "--max-calls", "1") == 1
-        release(home, "2026.W47", [case("ml-1"), case("ml-2"), case("ml-3")])
+        a_snapshot(home, "2026.W47", cases=2)
         assert await here(*mine) == 0, capsys.readouterr().err
     info = json.loads((out / "run" / "run.json").read_text())
     assert (info["cases"]["name"], info["cases"]["verified"]) == ("2026.W46", True)
