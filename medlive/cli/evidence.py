@@ -248,14 +248,14 @@ def models(
     problem, packages = folders.missing_models(found), folders.missing_packages()
     rows, listed = [], []
     for each in found:
-        role, folder = each.role, each.model and each.model.folder
-        rows.append([role.repository, role.purpose, folder, each.problem])
+        role, place = each.role, each.model and each.model.folder
+        rows.append([role.repository, role.purpose, place, each.problem])
         listed.append(
             {
                 "role": role.value,
                 "repository": role.repository,
                 "purpose": role.purpose,
-                "folder": folder,
+                "folder": place,
                 "problem": each.problem or None,
             }
         )

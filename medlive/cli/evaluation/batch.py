@@ -163,10 +163,6 @@ def _describe_read(done: "BatchRead", kinds: list[str], left: str, hint: str) ->
         notes.append(f"ungraded: {n}: {reason}")
         if "response_format" in reason or "json_schema" in reason:
             refused += n
-    for model, n in done.strangers.most_common(5):
-        notes.append(
-            f"{n} criteria: {model[:100]!r} answered; the same command with --allow-unpinned takes its verdicts"
-        )
     if refused:
         notes.append(
             f"{refused} calls were refused for the shape of the reply: try batch write --shape object"

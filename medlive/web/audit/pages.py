@@ -111,7 +111,7 @@ class ThreadPage(Page):
     advice: Sequence[Advice]
     loose: Sequence[Mapping[str, object]]  # Criteria of no advice above
     calls: Sequence[Mapping[str, object]]  # Of agents
-    replies: Mapping[str, StoredReply]  # Request's digest → reply
+    replies: Mapping[str, ReplyRow]  # Request's digest → reply
     decision_links: Mapping[int, str]  # Number of a decision → its address
     revisions: Sequence[RevisionStep]  # The newest first
     memberships: Sequence[Membership]
