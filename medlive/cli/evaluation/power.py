@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -14,6 +14,9 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.output import Result, table_of
 from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.api import CasesNeeded
 
 
 def power(
@@ -50,7 +53,7 @@ def power(
     if runs and spread is not None:
         raise UsageError("--spread is for no runs")
     graded = load_runs(check_runs(runs), judge) if runs else []
-    found: list[api.CasesNeeded] = []
+    found: list[CasesNeeded] = []
     for difference in points or [2.0, 5.0, 10.0]:
         needed = api.power(
             difference,
@@ -65,17 +68,7 @@ def power(
         )
         found.append(needed)
     seen, overridden = found[0].spread, found[0].overridden
-    rows = []
-    for needed in found:
-        apart, fresh = needed.to_tell_two_apart, needed.after_the_cutoff
-        row = {
-            "points": needed.points,
-            "to tell two models apart": apart,
-            "after the cutoff": fresh,
-            "weeks to tell two models apart": math.ceil(apart / per_week),
-            "weeks after the cutoff": fresh and math.ceil(fresh / per_week),
-        }
-        rows.append(row)
+    rows = [_row(needed, per_week) for needed in found]
     origin = f"seen in {len(graded)} runs" if graded else "assumed"
     value = {
         "power": chance,
@@ -99,3 +92,14 @@ def power(
         )
     table = table_of(rows, list(rows[0]), marked(title, overridden))
     return Result(value, [table], notes)
+
+
+def _row(needed: "CasesNeeded", per_week: float) -> dict[str, object]:
+    apart, fresh = needed.to_tell_two_apart, needed.after_the_cutoff
+    return {
+        "points": needed.points,
+        "to tell two models apart": apart,
+        "after the cutoff": fresh,
+        "weeks to tell two models apart": math.ceil(apart / per_week),
+        "weeks after the cutoff": fresh and math.ceil(fresh / per_week),
+    }

@@ -133,14 +133,20 @@ def _fault(
         excused = not grade.raw or grade.reason.startswith(PASSED_OVER)
         return "a verdict, though called ungraded" if decided and not excused else ""
     imported = grade.engine in (IMPORTED, SETTLED) or grade.origin is Origin.IMPORT
-    if grade.quote.strip():
-        if not quoted(grade.quote, answer.response):
-            return "a quote that is not in the answer"
-    elif grade.met and not grade.whole and not imported:
-        return "no quote from the answer"
+    if wrong := _quote_fault(grade, answer, imported):
+        return wrong
     own = Verdict(grade.met, grade.quote, grade.reasoning, grade.whole)
     # A cached verdict may have been asked for under another criterion's id.
     cached = grade.origin is Origin.CACHE and own in chain(*read.values())
     if own in said or cached:
         return ""
     return None if imported or not said else "another verdict, quote or reasoning"
+
+
+def _quote_fault(grade: Grade, answer: Answer, imported: bool) -> str | None:
+    if not grade.quote.strip():
+        needed = grade.met and not grade.whole and not imported
+        return "no quote from the answer" if needed else None
+    if quoted(grade.quote, answer.response):
+        return None
+    return "a quote that is not in the answer"

@@ -49,6 +49,7 @@ from medlive.evaluation.runs.folder import (
     RESPONSES,
     SETTLED,
     CasesUse,
+    EvidenceUse,
     RunFolder,
     RunInfo,
     open_run,
@@ -305,6 +306,15 @@ def _evidence(state: Verification, out: Faults) -> None:
     if book.data() != data or list(book.by_case) != [case.case_id for case in cases]:
         out.add(EVIDENCE, "every case of the run, in order and canonical form", "other")
         return
+    _check_snippets(book, use, cases, out)
+
+
+def _check_snippets(
+    book: Evidence,
+    use: EvidenceUse,
+    cases: Sequence[EvaluationCase],
+    out: Faults,
+) -> None:
     for case in cases:
         day, snippets = day_of(case), book.by_case[case.case_id]
         allowed = [_is_allowed(one.date, day, use.undated) for one in snippets]

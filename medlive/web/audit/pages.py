@@ -10,6 +10,7 @@ from medlive.db.audit.listing import Counts
 from medlive.db.audit.spending import Spent
 from medlive.db.curation.funnel import FunnelRow
 from medlive.db.tables.audit import SavedViewRow
+from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.people import AuditLogRow
 from medlive.web.acts.actions import Actions
 from medlive.web.audit.marking import Change, Marked
