@@ -212,6 +212,9 @@ async def test_judges_are_rated_by_themselves_pooled_and_beside_each_other(
         at = list(table.columns).index("low")
         for row in table.rows:
             value, low, high = row[at - 1 : at + 2]
+            assert isinstance(value, float)
+            assert isinstance(low, float)
+            assert isinstance(high, float)
             assert low - 1e-6 <= value <= high + 1e-6
     show_tables(both.tables)
     assert "judge-2" in capsys.readouterr().out
