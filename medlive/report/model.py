@@ -165,9 +165,9 @@ class Report:
         """The labels of the models at these places."""
         return [self.models[place].label for place in places]
 
-    def parts(self, size: int = A_PART) -> list[tuple[str, range]]:
-        """The models' places in parts of at most `size`, each with what `in_parts` calls it."""
-        return in_parts(len(self.models), size)
+    def parts(self) -> list[tuple[str, range]]:
+        """The models' places in parts of at most `A_PART`, each with what `in_parts` calls it."""
+        return in_parts(len(self.models), A_PART)
 
     @property
     def few_note(self) -> str:

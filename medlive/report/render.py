@@ -168,13 +168,8 @@ def _check_place(out: Path) -> None:
 
 def _replace(made: Path, out: Path) -> None:
     """Put what was made in the place of what an earlier report left, and take away what it alone had."""
-    for old in (
-        *out.glob("cases-*.html"),
-        out / PROTOCOLS,
-        out / "cases",
-        out / "figures",
-        out / "search",
-    ):
+    stale = [out / name for name in _NAMES if name != "index.html"]
+    for old in (*stale, *out.glob("cases-*.html")):
         if old.is_dir():
             shutil.rmtree(old)
         else:

@@ -206,7 +206,10 @@ async def test_judges_are_pooled_and_compared(
     for table in (pooled, agreement):
         at = list(table.columns).index("low")
         for row in table.rows:
-            value, low, high = map(float, row[at - 1 : at + 2])
+            value, low, high = row[at - 1 : at + 2]
+            assert isinstance(value, float)
+            assert isinstance(low, float)
+            assert isinstance(high, float)
             assert low - 1e-6 <= value <= high + 1e-6
     show_result(Result(None, describe_tables(both.tables)))
     assert "judge-2" in capsys.readouterr().out
