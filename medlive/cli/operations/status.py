@@ -10,7 +10,7 @@ from typer import Context, Option
 
 from medlive.cli.operations.schedule import steps_table
 from medlive.cli.options import ByOption, Commands, grouped
-from medlive.cli.output import Grid, Result, table_of, wait_for
+from medlive.cli.output import Grid, Result, priced, table_of, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
@@ -118,9 +118,9 @@ def _tables(status: dict[str, Any]) -> Iterator[Grid]:
     yield steps_table(status["steps"])
     rates = ("usd_a_curated_thread", "usd_a_kept_case")
     title = "Engines: what stored replies cost"
-    yield table_of(status["stages"], (*_PAID, *rates, *_LATENCIES), title)
+    yield table_of(priced(status["stages"]), (*_PAID, *rates, *_LATENCIES), title)
     yield table_of(status["answers"], _ENDS, "Engines: how calls ended")
-    yield table_of(status["costs"], (*_PAID, *_LATENCIES), "Engines: by task")
+    yield table_of(priced(status["costs"]), (*_PAID, *_LATENCIES), "Engines: by task")
     if status["failures"]:
         yield table_of(status["failures"], _FAILURES, "Failed, and to be retried")
 

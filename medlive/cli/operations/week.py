@@ -10,6 +10,7 @@ from medlive.cli.options import ByOption, Commands
 from medlive.cli.output import (
     Grid,
     Result,
+    priced,
     say,
     table_of,
     wait_for,
@@ -130,12 +131,9 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
     if value["threads"]:
         parts = ("stage", "outcome", "reason", "count")
         yield table_of(value["threads"], parts, "What became of the threads")
-    costs = []
-    for spent in value["cost"]:
-        if spent["by"] != "task":
-            costs.append(spent | {"cost_usd": _money(spent["cost_usd"])})
+    costs = [spent for spent in value["cost"] if spent["by"] != "task"]
     columns = ("by", "name", "replies", "cost_usd", "unpriced", "estimated")
-    yield table_of(costs, columns, "What it cost (by task: medlive cost)")
+    yield table_of(priced(costs), columns, "What it cost (by task: medlive cost)")
     yield from _proofs(value["proofs"])
     yield _shipped(value["snapshot"])
 
