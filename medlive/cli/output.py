@@ -250,6 +250,15 @@ def _cell(cell: object) -> Text:
     return Text(_shown(cell))
 
 
+def priced(costs: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
+    """Costs as tables show them: what has no price is unknown."""
+    rows = []
+    for cost in costs:
+        usd = cost["cost_usd"]
+        rows.append({**cost, "cost_usd": "unknown" if usd is None else usd})
+    return rows
+
+
 def shortened(text: str, most: int) -> str:
     """A text of at most so many characters."""
     return text if len(text) <= most else f"{text[: most - 1]}…"

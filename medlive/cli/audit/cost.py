@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from datetime import UTC, datetime
 
-from medlive.cli.output import Result, table_of, with_session
+from medlive.cli.output import Result, priced, table_of, with_session
 
 _SHOWN = (
     "by",
@@ -56,4 +56,4 @@ def cost(
     title = f"Cost: {chosen or 'all weeks'}; {kept} cases kept, {each} USD each"
     if parked:
         title += f"; {parked} threads parked"
-    return Result(value, [table_of(spent, _SHOWN, title)])
+    return Result(value, [table_of(priced(spent), _SHOWN, title)])
