@@ -41,12 +41,16 @@ def index(built: Path, tmp_path: Path) -> Path:
 
 
 def flip(place: Path, position: int) -> None:
-    """In place: an engine that maps the file dies of a bus error where the file is cut."""
-    with place.open("r+b") as file:
-        file.seek(position)
-        (value,) = file.read(1)
-        file.seek(position)
-        file.write(bytes([value ^ 0xFF]))
+    data = bytearray(place.read_bytes())
+    data[position] ^= 0xFF
+    put(place, bytes(data))
+
+
+def put(place: Path, data: bytes) -> None:
+    """Replace a file: one that is cut while an engine has it mapped ends the process."""
+    new = place.with_name("new")
+    new.write_bytes(data)
+    new.replace(place)
 
 
 async def test_each_damaged_file_is_an_error_before_the_first_result(
@@ -60,7 +64,7 @@ async def test_each_damaged_file_is_an_error_before_the_first_result(
         flip(place, len(whole) // 2)
         with pytest.raises(IndexCorrupt):  # as it is opened, or at its first search
             await open_index(index, verify=True).search(QUESTION, k=5)
-        place.write_bytes(whole)
+        put(place, whole)
     assert await open_index(index, verify=True).search(QUESTION, k=5) != [[]]
 
 
