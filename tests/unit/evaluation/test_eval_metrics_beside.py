@@ -37,7 +37,6 @@ from medlive.evaluation.scoring.score import ModelScore, ScoreTable, score_runs
 from medlive.report.html import file_name
 from medlive.report.render import write_report
 from medlive.report.tables import score_rows, scores_json
-from medlive.web.downloads.leaderboard import Scores
 from tests.support.published import published_table
 from tests.support.runs import made_cases, made_run
 
@@ -321,17 +320,6 @@ def test_the_report_shows_both_scores_and_where_a_criterion_comes_from(
     text = (out / "cases" / file_name(case.case_id)).read_text("utf-8")
     # The paper metric leads, and yet the page has every criterion and what it rests on.
     assert all(f"<td>{origin}</td>" in text for origin in ORIGINS)
-
-
-def test_the_site_shows_what_a_leaderboard_file_holds() -> None:
-    score = {"n": 40, "mean": 0.5, "ci_low": 0.4, "ci_high": 0.6}
-    older = {"metric": "paper", "models": [{"model": "m", "overall": score}]}
-    assert Scores.model_validate(older).beside == ()
-    named = dict.fromkeys(("overall", "complete", "paper", "core"), score)
-    newer = {"metric": "complete", "models": [{"model": "m", **named}]}
-    assert Scores.model_validate(newer).beside == ("core",)
-    mixed_origins = Scores.model_validate({**newer, "advice_only": False})
-    assert mixed_origins.beside == ("paper", "core")
 
 
 def test_models_are_ranked_by_the_metric_that_leads(table: ScoreTable) -> None:
