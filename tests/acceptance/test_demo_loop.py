@@ -14,6 +14,7 @@ from urllib.parse import urlencode
 import pytest
 
 from medlive.demo.samples import SampleThread
+from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.build import write_site
@@ -324,7 +325,7 @@ def test_ten_windows_of_the_site_have_the_figures_of_eval_score(
 ) -> None:
     runs = [load_graded(Path(run)) for run in loop.first.json["paths"]["runs"]]
     board = made_board(runs)
-    days = sorted(case.post_time[:10] for case in board.cases if case.post_time)
+    days = sorted(filter(None, map(day_of, board.cases)))
     windows: list[tuple[str | None, str | None]] = [(None, None)]
     windows += [(days[n * len(days) // 10], None) for n in range(3)]
     windows += [(None, days[-1 - n * len(days) // 10]) for n in range(3)]
