@@ -193,7 +193,7 @@ async def test_what_protocols_found_is_verified_from_the_replies(
         (forged(scored, {"part": "round 9"}), "another case, part or task"),
         (forged(scored, {"grader": "other"}), "tables[0]"),
         (forged(scored, {"key": "sha256:0"}), "one finding of each question"),
-        (forged(scored, {"raw": "", "value": {"score": "much"}}), "valid replies"),
+        (forged(scored, {"raw": "", "value": {"score": "much"}}), "tables[0]"),
         (forged(rows=[*rows, rows[0]]), "one finding of each question"),
         (
             forged(rows=[row for row in rows if row["task"] != "controller.answers"]),
