@@ -87,10 +87,7 @@ class View:
         text = _INVISIBLE.sub("", original) if self._removed else original
         if not text.isascii():
             text = text.translate(_FOLDED)
-            if "①" in text:
-                text = _CIRCLED.sub(
-                    lambda m: m.group().translate(_CIRCLED_DIGITS), text
-                )
+            text = _CIRCLED.sub(lambda m: m.group().translate(_CIRCLED_DIGITS), text)
         self.text = text
         self.ascii = text.isascii()
         lower = text.lower()

@@ -164,6 +164,7 @@ def test_invisible_characters_hide_nothing(hidden: str) -> None:
     [
         ("电话１３８００１３８０００", IdentifierKind.PHONE, "１３８００１３８０００"),
         ("电话①③⑧⓪⓪①③⑧⓪⓪⓪", IdentifierKind.PHONE, "①③⑧⓪⓪①③⑧⓪⓪⓪"),
+        ("座机⑧⑥⑤④③②⑤⑨", IdentifierKind.PHONE, "⑧⑥⑤④③②⑤⑨"),
         ("号码一三八零零一三八零零零", IdentifierKind.PHONE, "一三八零零一三八零零零"),
         ("ring 4l5-555-O123", IdentifierKind.PHONE, "4l5-555-O123"),
         (
