@@ -322,6 +322,7 @@ DECIDING_MODULES: Final = (
     "snapshot/verify/text_checks.py",
     "text/neutral.py",
     "text/normalise.py",
+    "text/lists.py",
     "text/quantities.py",
 )
 """The modules that decide `content_hits`, by their path in the package."""
