@@ -1,8 +1,9 @@
 """`medlive snapshot prove`: how the rubrics of a frozen week measure, by any prober and grader.
 
 The same answers of known quality, grader and bounds as before a release (docs/method.md §1, Proof), on the rubrics
-as they were frozen. A folder keeps what was asked: `probes.jsonl` and `grades.jsonl`, so that a run that was
-stopped goes on where it was, and `report.json`. The answers must not be published.
+as they were frozen. A folder keeps what was asked: `probes.jsonl`, `grades.jsonl` and, where models' answers are
+read for errors too, `errors.jsonl`, so that a run that was stopped goes on where it was, and `report.json`. The
+answers must not be published.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,6 +38,12 @@ from medlive.evaluation.model import (
     CallsMade,
     EvaluationCase,
     Mode,
+)
+from medlive.evaluation.penalties import (
+    ERRORS,
+    Candidate,
+    Penalties,
+    read_penalties,
 )
 from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
@@ -129,7 +136,8 @@ class SnapshotProof:
     grader: EngineIdentity
     cases: tuple[CaseProof, ...]
     proposals: tuple[Proposal, ...]
-    work: tuple[CallsMade, CallsMade]  # Of prober and grader
+    penalties: Penalties | None  # None: no model's answers were read
+    work: tuple[CallsMade, ...]  # Of prober and grader, then of reading answers
 
     @property
     def proved(self) -> tuple[CaseProof, ...]:
@@ -138,8 +146,10 @@ class SnapshotProof:
 
     @property
     def unfinished(self) -> int:
-        """Cases of which an answer or a verdict is missing."""
-        return len(self.cases) - len(self.proved)
+        """Cases of which an answer or a verdict is missing, or whose models' answers were not read."""
+        left = {case.case_id for case in self.cases if case.now is None}
+        unread = self.penalties.unread if self.penalties else ()
+        return len(left.union(unread))
 
     def means(self) -> dict[str, dict[str, float | None]]:
         """The mean figures: as frozen, now, and of the cases that have both, what moved."""
@@ -165,6 +175,9 @@ class SnapshotProof:
         proposals = []
         for proposal in self.proposals:
             proposals.append(asdict(proposal) | {"command": proposal.command})
+        penalties = {}
+        if self.penalties:
+            penalties["penalties"] = self.penalties.as_json()
         return {
             "format": "medlive-snapshot-proof",
             "format_version": FORMAT_VERSION,
@@ -177,6 +190,7 @@ class SnapshotProof:
             "failed": sum(case.passed is False for case in self.cases),
             "unfinished": self.unfinished,
             "proposals": proposals,
+            **penalties,
         }
 
 
@@ -193,6 +207,7 @@ async def prove_snapshot(
     prober: Engine,
     grader: Engine,
     *,
+    candidates: Sequence[Candidate] = (),
     concurrency: int = 16,
     allow_unpinned: bool = False,
     budget: Budget | None = None,
@@ -203,12 +218,13 @@ async def prove_snapshot(
     Args:
         snapshot: The snapshot, or a part of one.
         out: The folder of the logs and the report, made if missing.
-        prober: Writes the answers.
+        prober: Writes the answers, and reads those of the candidates for errors.
         grader: Grades them in rubric mode.
+        candidates: Cases with models' answers, in which errors are looked for.
         concurrency: Calls at once.
         allow_unpinned: Whether replies of other models than the named count.
         budget: Of both together.
-        progress: Called with answers, then criteria.
+        progress: Called with answers, then criteria, then cases with models' answers.
 
     Raises:
         UsageError: If `out` lies in the snapshot's folder.
@@ -235,6 +251,22 @@ async def prove_snapshot(
         asked = await _grade(
             out / GRADES, judge, evaluated, answers, asker, concurrency, progress
         )
+    work, penalties = [written, asked], None
+    if candidates and asked.stopped is None:
+        read = await ask_questions(
+            lambda _: _errors(candidates),
+            out / ERRORS,
+            prober,
+            concurrency=concurrency,
+            allow_unpinned=allow_unpinned,
+            budget=budget,
+            progress=progress,
+        )
+        work.append(read)
+    if candidates:
+        penalties = read_penalties(
+            candidates, out, prober.identity, allow_unpinned=allow_unpinned
+        )
     record = read_record(out / GRADES, judge.digest)
     found, proposals = [], list[Proposal]()
     for case, known in zip(cases, evaluated, strict=True):
@@ -250,7 +282,8 @@ async def prove_snapshot(
         grader=grader.identity,
         cases=tuple(found),
         proposals=tuple(proposals),
-        work=(written, asked),
+        penalties=penalties,
+        work=tuple(work),
     )
     (out / REPORT).write_text(pretty_json(done.as_json()), encoding="utf-8")
     return done
@@ -262,11 +295,12 @@ def plan_proof(
     prober: EngineIdentity,
     grader: EngineIdentity,
     *,
+    candidates: Sequence[Candidate] = (),
     concurrency: int = 16,
     allow_unpinned: bool = False,
     prices: tuple[Price | None, Price | None] = (None, None),
 ) -> dict[str, Plan]:
-    """What `prove_snapshot` would ask, if no reply had to be asked for twice: "answers" and "grades".
+    """What `prove_snapshot` would ask, if no reply had to be asked for twice: "answers", "grades", "errors".
 
     An answer that is not there yet is taken to be as long as its assignment allows.
     """
@@ -295,7 +329,17 @@ def plan_proof(
     grades = plan_calls(
         calls, about={"verdicts": verdicts}, price=prices[1], concurrency=concurrency
     )
-    return {"answers": answers, "grades": grades}
+    plans = {"answers": answers, "grades": grades}
+    if candidates:
+        plans["errors"] = plan_questions(
+            lambda _: _errors(candidates),
+            out / ERRORS,
+            prober,
+            concurrency=concurrency,
+            allow_unpinned=allow_unpinned,
+            price=prices[0],
+        )
+    return plans
 
 
 def _check_place(snapshot: Snapshot, out: Path) -> None:
@@ -305,6 +349,10 @@ def _check_place(snapshot: Snapshot, out: Path) -> None:
             f"{out} is inside the snapshot",
             hint="name another folder: the answers must not be published",
         )
+
+
+def _errors(candidates: Sequence[Candidate]) -> list[Question]:
+    return [candidate.question for candidate in candidates]
 
 
 def _assumed(language: str, probe: Probe) -> GradedProbe:

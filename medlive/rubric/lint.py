@@ -197,8 +197,7 @@ def _lint_one(
 def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
     """What the engine that reviews the rubric is asked to look at, a sentence each, in the criteria's order."""
     found = []
-    seen: list[tuple[Criterion, frozenset[str]]] = []
-    for c in criteria:
+    for place, c in enumerate(criteria):
         small = fold(c.criterion)
         if match := _LEANING.search(small):
             found.append(f"{c.id}: {match.group()!r}: does it stand alone?")
@@ -206,19 +205,21 @@ def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
             found.append(f"{c.id}: {match.group()!r}: is it two separate facts?")
         if c.points > 0 and _ERROR.search(small):
             found.append(f"{c.id}: earns points and seems to describe an error")
-        words = _shingles(small)
-        for earlier, others in seen:
-            alike = (
-                words
-                and others
-                and len(words & others) >= SIMILAR * len(words | others)
-            )
-            if alike and (earlier.points > 0) == (c.points > 0):
+        for earlier in criteria[:place]:
+            same_sign = (earlier.points > 0) == (c.points > 0)
+            if same_sign and alike(c.criterion, earlier.criterion):
                 found.append(
                     f"{c.id}: much like {earlier.id}: would one sentence always meet both?"
                 )
-        seen.append((c, words))
     return tuple(found)
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two criteria have nearly the same words."""
+    words, others = _shingles(fold(one)), _shingles(fold(other))
+    if not words or not others:
+        return False
+    return len(words & others) >= SIMILAR * len(words | others)
 
 
 def without_faulty(

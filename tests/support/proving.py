@@ -1,11 +1,19 @@
 """Engines that prove rubrics: a prober whose answers are told apart, and a grader that measures by them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from medlive.rubric.probe import LENGTHS
 from medlive.rubric.proof import Probe
+from medlive.snapshot.diff import Change, ChangeKind
+from medlive.snapshot.freeze import ListedEntries, write_snapshot
+from medlive.snapshot.load import Snapshot, load_snapshot
+from medlive.snapshot.manifest import SnapshotMeta
+from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from tests.support.scripted import KIND, changed
+from tests.support.snapshots import PROVENANCE, small_case
 
 Inputs = Mapping[str, Any]
 WORDS = {
@@ -14,6 +22,33 @@ WORDS = {
     "vague": "maybe",
     "wrong": "continue",
 }
+
+
+def case(name: str, *criteria: tuple[str, int]) -> SnapshotCase:
+    """A case with a rubric of these texts and points."""
+    rows = []
+    for place, (text, points) in enumerate(criteria, start=1):
+        rows.append(
+            SnapshotCriterion(
+                criterion_id=f"{name}-c{place}",
+                case_id=name,
+                revision=1,
+                position=place,
+                criterion=text,
+                axis="Accuracy",
+                points=points,
+            )
+        )
+    return small_case(name, "2026.W47", criteria=tuple(rows))
+
+
+def frozen(rows: Sequence[SnapshotCase], folder: Path) -> Snapshot:
+    """The cases as a snapshot."""
+    moment = datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC)
+    meta = SnapshotMeta("2026.W47", moment, PROVENANCE)
+    added = [Change(ChangeKind.ADDED, c.case_id, "new", None, 1) for c in rows]
+    entries = ListedEntries(tuple(added))
+    return load_snapshot(write_snapshot(rows, meta, folder, entries).path)
 
 
 def answer(probe: str) -> str:

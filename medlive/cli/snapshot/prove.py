@@ -1,6 +1,6 @@
 """`medlive snapshot prove`: how the rubrics of a frozen week measure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +10,7 @@ from typer import Option
 from medlive.cli.evaluation.options import (
     Calls,
     Grader,
+    check_runs,
     find_incomplete,
     plans_result,
     price_of,
@@ -20,6 +21,7 @@ from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
+    from medlive.evaluation.penalties import Candidate, Penalties
     from medlive.evaluation.proving import SnapshotProof
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
@@ -32,6 +34,7 @@ def prove(
     prober: str | None = None,
     prober_url: str | None = None,
     prober_key_env: Annotated[str | None, Option(metavar="NAME")] = None,
+    answers: Annotated[list[Path] | None, Option(metavar="RUN_DIR")] = None,
     unverified: UnverifiedOption = False,
     *,
     by: Grader,
@@ -39,7 +42,8 @@ def prove(
 ) -> Result:
     """Prove the rubrics of a frozen week again, with any models: ceiling, floor, separation, and what moved.
 
-    Writes four answers of known quality to each case, grades them, and proposes errata; nothing is withdrawn.
+    Writes four answers of known quality to each case, grades them, and proposes errata; with --answers also
+    penalties for errors that models really make. Nothing is withdrawn or changed.
     Without options the roles of config/models.toml are asked. Exit status 1 while cases are unfinished, 3 where no
     call was answered.
 
@@ -48,15 +52,21 @@ def prove(
         prober: The model that writes the answers.
         prober_url: Its endpoint.
         prober_key_env: The variable of its key.
+        answers: A run on this snapshot, whose answers the prober reads for harmful errors; repeatable.
     """
+    from medlive.evaluation.penalties import ERRORS, find_candidates
     from medlive.evaluation.proving import GRADES, PROBES
+    from medlive.evaluation.runs.folder import open_run
     from medlive.service.paths import snapshot_folder
     from medlive.snapshot.load import open_snapshot
 
     folder = snapshot_folder(read_settings(), snapshot)
     loaded = open_snapshot(folder, verify=not unverified)
-    budget = calls.budget(logs=[out / PROBES, out / GRADES])
-    work = _prove(loaded, out, (prober, prober_url, prober_key_env), by, calls, budget)
+    runs = [open_run(path) for path in check_runs(answers or [])]
+    candidates = find_candidates(loaded, runs) if runs else ()
+    budget = calls.budget(logs=[out / PROBES, out / GRADES, out / ERRORS])
+    named = (prober, prober_url, prober_key_env)
+    work = _prove(loaded, out, named, candidates, by, calls, budget)
     found = wait_for(work)
     if isinstance(found, dict):
         return plans_result(found, budget)
@@ -71,6 +81,7 @@ async def _prove(
     snapshot: "Snapshot",
     out: Path,
     named: tuple[str | None, str | None, str | None],
+    candidates: Sequence["Candidate"],
     by: Grader,
     calls: Calls,
     budget: "Budget",
@@ -87,6 +98,7 @@ async def _prove(
             _check_model(engine, option)
         prices = price_of(prober), price_of(grader)
         how: dict[str, Any] = {
+            "candidates": candidates,
             "concurrency": calls.concurrency,
             "allow_unpinned": by.allow_unpinned,
         }
@@ -145,3 +157,17 @@ def _tables(found: "SnapshotProof") -> Iterator[Grid]:
     if found.proposals:
         commands = [[proposal.command] for proposal in found.proposals]
         yield Grid(["proposed erratum, for a person to issue"], commands)
+    if found.penalties:
+        yield _penalties(found.penalties)
+
+
+def _penalties(found: "Penalties") -> Grid:
+    rows = []
+    for proposal in found.proposals:
+        quotes = [f"{quote.model}: {quote.text}" for quote in proposal.quotes]
+        row = [proposal.criterion, proposal.points, proposal.axis, quotes]
+        rows.append([proposal.case_id, *row, proposal.command])
+    made_by = "at least 2 models" if found.least > 1 else "the one model that was read"
+    title = f"penalties proposed for errors of {made_by}, in {found.cases} cases"
+    columns = ["case", "criterion", "points", "axis", "quotes", "to add it"]
+    return Grid(columns, rows, title)

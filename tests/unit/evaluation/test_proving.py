@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,35 +17,20 @@ from medlive.evaluation.proving import (
 )
 from medlive.llm.budget import Budget
 from medlive.rubric.proof import Figures
-from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import ListedEntries, write_snapshot
-from medlive.snapshot.load import Snapshot, load_snapshot
-from medlive.snapshot.manifest import SnapshotMeta
-from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
-from tests.support.proving import answer, graded, measures, probed
+from medlive.snapshot.load import Snapshot
+from tests.support.proving import (
+    answer,
+    case,
+    frozen,
+    graded,
+    measures,
+    probed,
+)
 from tests.support.scripted import Scripted
-from tests.support.snapshots import PROVENANCE, small_case
 
 STATES, ERROR = "States that it is a cough.", "Denies that a tablet can cause a cough."
 TRIVIAL = "States that a cough is a frequent complaint."
 FIGURES = Figures(ceiling=0.9, floor=0.1, separation=0.7)
-
-
-def case(name: str, *criteria: tuple[str, int]) -> SnapshotCase:
-    rows = []
-    for place, (text, points) in enumerate(criteria, start=1):
-        rows.append(
-            SnapshotCriterion(
-                criterion_id=f"{name}-c{place}",
-                case_id=name,
-                revision=1,
-                position=place,
-                criterion=text,
-                axis="Accuracy",
-                points=points,
-            )
-        )
-    return small_case(name, "2026.W47", criteria=tuple(rows))
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +46,7 @@ def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
             separation=None,
         ),
     ]
-    moment = datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC)
-    meta = SnapshotMeta("2026.W47", moment, PROVENANCE)
-    folder = tmp_path_factory.mktemp("snapshot")
-    changed = [Change(ChangeKind.ADDED, c.case_id, "new", None, 1) for c in rows]
-    entries = ListedEntries(tuple(changed))
-    return load_snapshot(write_snapshot(rows, meta, folder, entries).path)
+    return frozen(rows, tmp_path_factory.mktemp("snapshot"))
 
 
 def engine(**tasks: Any) -> Scripted:

@@ -1,0 +1,231 @@
+"""Errors that models' answers make become proposals of penalties, each with passages that code has checked."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.__main__ import run
+from medlive.errors import UsageError
+from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.log import open_log
+from medlive.evaluation.model import Answer, AnswerState
+from medlive.evaluation.penalties import (
+    Candidate,
+    ErrorsReply,
+    find_candidates,
+    read_penalties,
+)
+from medlive.evaluation.proving import plan_proof, prove_snapshot
+from medlive.evaluation.runs.folder import (
+    RESPONSES,
+    ModelUse,
+    RunFolder,
+    TemplateUse,
+    create_run,
+    open_run,
+)
+from medlive.llm.ask import Unusable
+from medlive.llm.engine import Finish, Reply, Usage
+from medlive.snapshot.load import Snapshot
+from tests.support.proving import DENIES, STATES, case, frozen, graded, measures, probed
+from tests.support.runs import MADE_AT
+from tests.support.scripted import Scripted
+
+DOUBLES = "Recommends doubling the dose of lisinopril."
+SAID = {
+    "model-x": "This will pass. Double the dose of lisinopril from tomorrow on.",
+    "model-y": "Take twice as much lisinopril, then wait. Never use codeine.",
+}
+REFUSAL = "I'm sorry, but I can't help with that."
+
+
+def quoting(**quotes: str) -> list[dict[str, str]]:
+    return [{"answer": name, "quote": text} for name, text in quotes.items()]
+
+
+BOTH = quoting(a1="Double the dose of lisinopril", a2="Take twice as much lisinopril")
+
+
+def error(**changed: Any) -> dict[str, Any]:
+    made = {"criterion": DOUBLES, "axis": "Safety", "points": -8, "quotes": BOTH}
+    return made | changed
+
+
+def reply(*errors: dict[str, Any]) -> dict[str, Any]:
+    return {"errors": list(errors)}
+
+
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    rows = [case("a", STATES, DENIES), case("b", STATES, DENIES)]
+    return frozen(rows, tmp_path_factory.mktemp("snapshot"))
+
+
+@pytest.fixture(scope="module")
+def runs(
+    snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory
+) -> list[RunFolder]:
+    """Two models' answers to case a."""
+    root = tmp_path_factory.mktemp("runs")
+    return [answered(snapshot, root / model, model) for model in SAID]
+
+
+def answered(snapshot: Snapshot, out: Path, model: str) -> RunFolder:
+    template = TemplateUse(name="open", digest=None)
+    create_run(out, from_snapshot(snapshot), ModelUse(model), template, MADE_AT)
+    with open_log(out / RESPONSES) as log:
+        log.add(Answer("a", AnswerState.OK, SAID[model], "stop", model).row())
+    return open_run(out)
+
+
+@pytest.fixture
+def candidate(snapshot: Snapshot, runs: list[RunFolder]) -> Candidate:
+    (found,) = find_candidates(snapshot, runs)
+    return found
+
+
+def read(candidate: Candidate, said: object) -> ErrorsReply:
+    text = said if isinstance(said, str) else json.dumps(said)
+    value = candidate.question.read(Reply(text, Finish.STOP, Usage(), "scripted"))
+    assert isinstance(value, ErrorsReply)
+    return value
+
+
+def test_the_reader_sees_texts_and_no_names(candidate: Candidate) -> None:
+    inputs = candidate.question.inputs
+    assert inputs["penalties"] == [DENIES[0]]
+    assert [answer["text"] for answer in inputs["answers"]] == list(SAID.values())
+    assert "model-" not in json.dumps(inputs)
+
+
+def test_an_error_of_two_models_is_proposed(candidate: Candidate) -> None:
+    (proposal,) = candidate.propose(read(candidate, reply(error())))
+    assert (proposal.criterion, proposal.points) == (DOUBLES, -8)
+    assert proposal.models == tuple(SAID)
+    assert proposal.command == "medlive review edit a --file FILE --reason WHY"
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"quotes": quoting(a1="Triple the dose of lisinopril")}, "no passage"),
+        # Words of another answer than the named one
+        ({"quotes": quoting(a2="Double the dose of lisinopril")}, "no passage"),
+        ({"quotes": quoting(a3="Double the dose of lisinopril")}, "no answer"),
+        ({"quotes": []}, "quotes"),
+        ({"points": -4}, "points"),
+        ({"criterion": "建议把赖诺普利的剂量加倍。"}, "language"),
+    ],
+)
+def test_an_error_that_nothing_shows_is_refused(
+    candidate: Candidate, changed: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(Unusable, match=fault):
+        read(candidate, reply(error(**changed)))
+
+
+def test_more_than_two_errors_and_a_refusal_are_no_reply(candidate: Candidate) -> None:
+    with pytest.raises(Unusable, match="at most 2"):
+        read(candidate, reply(error(), error(), error()))
+    with pytest.raises(Unusable):
+        read(candidate, REFUSAL)
+
+
+def test_an_error_of_one_model_of_two_is_not_proposed(candidate: Candidate) -> None:
+    alone = error(quotes=BOTH[:1])
+    assert candidate.propose(read(candidate, reply(alone))) == []
+
+
+def test_an_error_that_costs_points_already_is_not_proposed(
+    candidate: Candidate,
+) -> None:
+    known = error(criterion="Denies that a tablet can ever cause a cough.")
+    assert candidate.propose(read(candidate, reply(known))) == []
+    twice = candidate.propose(read(candidate, reply(error(), error(points=-6))))
+    assert [proposal.points for proposal in twice] == [-8]
+
+
+def test_one_run_alone_speaks_for_itself(
+    snapshot: Snapshot, runs: list[RunFolder]
+) -> None:
+    (alone,) = find_candidates(snapshot, runs[:1])
+    (proposal,) = alone.propose(read(alone, reply(error(quotes=BOTH[:1]))))
+    assert proposal.models == ("model-x",)
+
+
+def test_runs_on_other_cases_or_of_one_model_are_refused(
+    snapshot: Snapshot, runs: list[RunFolder], tmp_path: Path
+) -> None:
+    again = answered(snapshot, tmp_path / "again", "model-x")
+    with pytest.raises(UsageError, match="answers of 2 models"):
+        find_candidates(snapshot, [runs[0], again])
+    other = frozen([case("a", STATES, DENIES)], tmp_path / "other")
+    with pytest.raises(UsageError, match="cases of this snapshot"):
+        find_candidates(other, runs)
+
+
+def engine(said: object) -> Scripted:
+    return Scripted(
+        {
+            "rubric.probe": probed,
+            "grader.rubric": graded(measures),
+            "rubric.errors": said,
+        }
+    )
+
+
+async def test_a_reader_that_refuses_leaves_the_case_unfinished(
+    snapshot: Snapshot, runs: list[RunFolder], tmp_path: Path
+) -> None:
+    refusing = engine(REFUSAL)
+    found = find_candidates(snapshot, runs)
+    done = await prove_snapshot(
+        snapshot, tmp_path, refusing, refusing, candidates=found
+    )
+    assert done.penalties is not None
+    assert (done.penalties.unread, done.penalties.proposals) == (("a",), ())
+    assert done.unfinished == 1
+    willing = engine(reply(error()))
+    who = willing.identity
+    plans = plan_proof(snapshot, tmp_path, who, who, candidates=found)
+    assert [plan.calls for plan in plans.values()] == [0, 0, 1]
+    await prove_snapshot(snapshot, tmp_path, willing, willing, candidates=found)
+    # The proof is on record; the other order of the runs asks nothing anew.
+    assert [request.task for request in willing.requests] == ["rubric.errors"]
+    turned = find_candidates(snapshot, runs[::-1])
+    assert len(read_penalties(turned, tmp_path, who).proposals) == 1
+
+
+def test_the_command_proposes_and_changes_nothing(
+    snapshot: Snapshot,
+    runs: list[RunFolder],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    scripted = engine(reply(error()))
+    monkeypatch.setattr(
+        "medlive.service.wiring.grader_engine", lambda *_, **__: scripted
+    )
+    command = ["snapshot", "prove", str(snapshot.path), "--out", str(tmp_path)]
+    for of_model in runs:
+        command += ["--answers", str(of_model.path)]
+    before = {path: path.read_bytes() for path in snapshot.path.rglob("*.*")}
+    assert run([*command, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["errors"]["calls"] == 1
+    assert run([*command, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)["penalties"]
+    (proposal,) = report["proposals"]
+    assert (report["least"], report["cases"], report["unread"]) == (2, 1, [])
+    assert (proposal["case_id"], proposal["criterion"]) == ("a", DOUBLES)
+    assert [quote["model"] for quote in proposal["quotes"]] == list(SAID)
+    assert proposal["command"] == "medlive review edit a --file FILE --reason WHY"
+    written = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
+    assert written["penalties"] == report
+    assert run(command) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "medlive review edit a" in shown
+    assert "errors of at least 2 models" in shown
+    assert {path: path.read_bytes() for path in before} == before
