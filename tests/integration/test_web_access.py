@@ -42,7 +42,7 @@ NEEDS: dict[str, Role | None] = {
     "GET /audit": Role.VIEWER,
     "GET /audit/gaps": Role.VIEWER,
     "GET /audit/{table}": Role.VIEWER,
-    "GET /audit/{table}.{form}": Role.VIEWER,
+    "GET /audit/{table}.csv": Role.VIEWER,
     "GET /audit/threads/{source}/{thread_id:path}": Role.VIEWER,
     "GET /audit/cases/{case_id}": Role.VIEWER,
     "GET /audit/requests/{digest}": Role.VIEWER,
