@@ -80,7 +80,7 @@ NOT_PAGES = {
         "/sign-in/provider",
         "/sign-in/provider/back",
         "/leaderboard",
-        "/audit/{table}.{form}",
+        "/audit/{table}.csv",
         "/review/studies/{name}/ratings.csv",
     )
 }
