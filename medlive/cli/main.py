@@ -63,7 +63,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "serve": (
         "medlive.cli.operations.schedule:serve",
-        "Snapshots to download; the audit room and the review desk, over HTTP.",
+        "The public site and downloads; the audit room and the review desk.",
     ),
     "thread": (
         "medlive.cli.audit.thread",
@@ -80,7 +80,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     ),
     "status": (
         "medlive.cli.operations.status",
-        "Where the threads are, what failed, what it cost, what is due.",
+        "Where the threads are, what failed, what the week cost, what is due.",
     ),
     "doctor": (
         "medlive.cli.operations.doctor",

@@ -10,7 +10,7 @@ from tests.support.instance import Done, Instance
 NewInstance = Callable[..., Instance]
 
 
-async def test_pages_are_read_again_exported_pruned_and_taken_down(
+async def test_pages_are_read_again_pruned_and_taken_down(
     new_instance: NewInstance,
 ) -> None:
     forum = Forum()

@@ -201,7 +201,7 @@ async def test_raters_see_neither_each_other_nor_other_studies(
         ) == ([], [])
 
 
-async def test_eval_meta_reads_what_each_kind_of_study_exports(
+async def test_studies_come_to_what_was_rated_and_eval_meta_reads_a_grader_check(
     database: Database, database_url: str, site: Site, tmp_path: Path
 ) -> None:
     with psycopg.connect(database_url.replace("+psycopg", "")) as connection:

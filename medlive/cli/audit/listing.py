@@ -34,7 +34,7 @@ class Places:
 
     Attributes:
         stage: filters, screener, validator, controller, rubric or case; repeatable.
-        outcome: pending, rejected, failed, held or kept; repeatable.
+        outcome: pending, rejected, parked, failed, held or kept; repeatable.
         reason: Why it was rejected, held or failed; repeatable.
         status: The case's: ready, held, rejected or withdrawn; repeatable.
         source: The community; repeatable.

@@ -358,7 +358,7 @@ def import_(
         responses: The answers: the benchmark's own format, JSON, or JSON Lines.
         out: The run folder to make.
         model: The name of the model that answered [as Inspect's log says].
-        format_: livemedbench, healthbench, kqa, jsonl or inspect [as the file looks].
+        format_: livemedbench, healthbench, kqa, llmeval, jsonl or inspect [as the file looks].
         grades: The benchmark's verdicts, or people's.
         template: What they were asked with, for eval run to go on.
         grader: Who made the grades, for eval grade to go on.

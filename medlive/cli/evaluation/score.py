@@ -91,7 +91,7 @@ def score(
     that of the snapshots frozen here.
 
     Args:
-        format_: table, tsv, json, csv or parquet [as --out ends, or table].
+        format_: table, tsv, json or csv [as --out ends, or table].
         slice_: month, theme, specialty, language, source, first-release, difficulty, dialogue-register, axis,
             cutoff or errors-by-axis.
     """

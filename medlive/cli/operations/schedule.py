@@ -191,14 +191,14 @@ def serve(
     part: WebPart = WebPart.ALL,
     preview: bool = False,
 ) -> None:
-    """Serve the downloads of frozen snapshots, and the rooms behind accounts, until stopped.
+    """Serve the public site, the downloads of frozen snapshots and the rooms behind accounts, until stopped.
 
     --part metrics serves /metrics without an account: give it a port that stays inside.
 
     Args:
         host: Address to listen on.
         port: Port; 0 picks a free one.
-        part: The downloads, the rooms behind accounts, both, or /metrics for a monitor alone.
+        part: The public site and downloads, the rooms behind accounts, both, or /metrics for a monitor alone.
         preview: Show snapshots that are not publishable too, marked as such.
     """
     from medlive.service.database import keep_reachable

@@ -1,4 +1,4 @@
-"""`medlive status`: where the threads are, what failed, what it cost, which steps are due."""
+"""`medlive status`: where the threads are, what failed, what the week cost, which steps are due."""
 
 import re
 from collections.abc import Iterator

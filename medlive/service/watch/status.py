@@ -1,4 +1,4 @@
-"""The status report: funnel, failures, costs, sources and steps, read from the database."""
+"""The status report: funnel, failures, what the week cost, sources and steps, read from the database."""
 
 from dataclasses import asdict
 from datetime import timedelta

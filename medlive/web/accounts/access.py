@@ -44,7 +44,7 @@ async def check_exposure(site: Site, host: str) -> None:
     if open_to_all and not is_loopback(host):
         raise AccountMissing(
             f"the private rooms are not served at {host}, since there is no account",
-            hint="medlive user invite NAME --role admin makes one; --part public serves the downloads alone",
+            hint="medlive user invite NAME --role admin makes one; --part public serves site and downloads alone",
         )
 
 

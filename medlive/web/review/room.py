@@ -311,10 +311,7 @@ async def end(site: SiteOf, account: Admin, name: str) -> Response:
 async def export(
     site: SiteOf, account: Admin, name: str, adjudicated: bool = False
 ) -> Response:
-    """The raters' ratings, or the adjudicator's, as `medlive eval meta RUN` reads them.
-
-    Those of cases are read by its --quality, those of a grader check by its --human.
-    """
+    """The raters' ratings, or the adjudicator's, as a table; `medlive eval meta RUN --human` reads a grader check's."""
     study = await _study(site, name)
     if _still_rates(account, study):
         raise HTTPException(
