@@ -89,6 +89,12 @@ def test_a_metric_has_the_figures_of_eval_score(
     page.get_by_label("Metric").select_option(metric.value)
     window = window_of(None, "2025-11-11")
     assert shown(page) == expected(site.runs, metric=metric, window=window)
+    other = Metric.COMPLETE if metric is Metric.PAPER else Metric.PAPER
+    assert page.locator("#beside").text_content() == f"{other.value} %"
+    beside = expected(site.runs, metric=other, window=window)
+    last = "rows => Object.fromEntries(rows.map(r => [r.cells[1].textContent, r.cells[9].textContent]))"
+    found = page.locator("#ranking tbody tr").evaluate_all(last)
+    assert found == {model: cells[0] for model, cells in beside.items()}
 
 
 def test_signs_and_reasons_are_those_of_the_statistics(site: Served, page: Any) -> None:

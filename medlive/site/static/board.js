@@ -5,6 +5,9 @@ import { holm, meanAndSpread, meanBounds, pairHolds, pairedP, signP, tieGroups, 
 
 const [MET, UNGRADED, UNANSWERED] = [1, 2, 3];
 
+/** The metric that stands beside another: complete and paper are always shown together. */
+export const beside = (metric) => (metric === "paper" ? "complete" : "paper");
+
 export class Board {
   /** `description`: the board's JSON; `packed`: two bits a criterion, each model's on whole bytes. */
   constructor(description, packed) {
@@ -101,6 +104,13 @@ export class Board {
       for (let draw = 0; draw < draws; draw++) total[draw] += weights[start + draw] * value;
     }
     return total;
+  }
+
+  /** A model's mean over a selection without its interval; null where nothing is scored. */
+  mean(model, metric, selection) {
+    const scores = this.scores(model, metric);
+    const kept = selection.items.filter((item, place) => selection.keep[place] && !Number.isNaN(scores[item]));
+    return kept.length ? kept.reduce((sum, item) => sum + scores[item], 0) / kept.length : null;
   }
 
   /** A model's mean over a selection: {n, mean, low, high, why}, `why` where there is no interval. */
@@ -240,9 +250,11 @@ export class Board {
 
   /** The means of these models, best first. */
   means(models, metric, selection) {
+    const other = beside(metric);
     const rows = models.map((place) => ({
       place,
       name: this.models[place].name,
+      beside: this.mean(place, other, selection),
       ...this.estimate(place, metric, selection),
     }));
     const value = (row) => (row.mean === null ? -1 : row.mean);

@@ -1,6 +1,6 @@
 // The leaderboard: controls, the address that holds their choice, and the table.
 
-import { loadBoard } from "./board.js";
+import { beside, loadBoard } from "./board.js";
 import { percent } from "./format.js";
 
 const FILTERS = ["language", "specialty", "theme", "difficulty"];
@@ -136,6 +136,7 @@ function tableRow(row, standing, choice) {
     element("td", { class: "n" }, standing ? String(standing.group) : "–"),
     element("td", { class: "n" }, ranks),
     element("td", { class: mayHaveSeen ? "seen" : "" }, cutoff),
+    element("td", { class: "n" }, percent(row.beside)),
   ];
   const line = element("tr", { "data-model": model.name }, ...cells);
   if (row.n < 30) line.className = "few";
@@ -186,6 +187,7 @@ async function update() {
   drawTimeline(choice);
   const metric = field("metric").selectedOptions[0].text;
   document.querySelector("#ranking caption").textContent = `${board.title}: ${metric} score with its 95 % interval`;
+  document.querySelector("#beside").textContent = `${beside(choice.metric)} %`;
   const all = board.models.map((_, place) => place);
   const shown = all.filter((place) => !hidden.has(place));
   const selection = board.select(choice);
