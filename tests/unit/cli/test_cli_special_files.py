@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.errors import BadInput
+from medlive.errors import BadInput, IndexCorrupt
 from medlive.evaluation import log
 from medlive.evaluation.bundles.files import read_bundle
 from medlive.evidence.corpora.guidelines import READER as GUIDELINES
@@ -115,9 +115,8 @@ def test_no_file_of_a_snapshot_a_bundle_or_an_index_makes_reading_hang(
     with pytest.raises(BadInput):
         read_bundle(tmp_path / "bundle.zip")
     put(tmp_path / MANIFEST, kind)
-    with pytest.raises(Exception, match=r"cannot be read") as caught:
+    with pytest.raises(IndexCorrupt):
         read_manifest(tmp_path)
-    assert type(caught.value).__name__ == "IndexCorrupt"
 
 
 @pytest.mark.parametrize("kind", ["fifo", "zero", "link", "folder"])

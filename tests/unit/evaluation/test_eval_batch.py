@@ -340,6 +340,6 @@ async def test_a_run_that_does_not_say_how_it_is_asked_gives_no_batch(
         read_answers(run, [])
     imported = tmp_path / "imported"
     import_answers(imported, make_cases(2), [], "m", AT)
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="does not say"):
         write_answers(imported, tmp_path / "q.jsonl")
     assert not (tmp_path / "q.jsonl").exists()

@@ -163,12 +163,13 @@ def test_what_is_no_rating_is_said_with_its_line(text: str, said: str) -> None:
 
 
 def test_other_bytes(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="line 2: not valid UTF-8"):
-        read_ratings(b"case_id,rater\n\xff,r\n", "people.csv")
-    with pytest.raises(BadInput, match="line 1: not valid UTF-16"):
-        read_ratings(b"\xff\xfea", "people.csv")
-    with pytest.raises(BadInput, match="workbook"):
-        read_ratings(b"PK\x03\x04\x14\x00", "people.xlsx")
+    for data, said in (
+        (b"case_id,rater\n\xff,r\n", "line 2: .*UTF-8"),
+        (b"\xff\xfea", "line 1: .*UTF-16"),
+        (b"PK\x03\x04\x14\x00", "workbook"),
+    ):
+        with pytest.raises(BadInput, match=said):
+            read_ratings(data, "people.csv")
     with pytest.raises(BadInput):
         read_humans(tmp_path / "absent.csv")
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,16 +97,15 @@ async def test_another_model_template_or_set_of_cases_needs_another_folder(
 ) -> None:
     model = Model()
     await run_model(make_cases(2), model, run_dir, use=USE, created_at=AT)
-    with pytest.raises(UsageError, match="model"):
-        await run_model(
-            make_cases(2), model, run_dir, use=ModelUse("cand-2"), created_at=AT
-        )
-    with pytest.raises(UsageError, match="template"):
-        await run_model(
-            make_cases(2), model, run_dir, use=USE, created_at=AT, template="open"
-        )
-    with pytest.raises(UsageError, match="cases"):
-        await run_model(make_cases(3), model, run_dir, use=USE, created_at=AT)
+    others: list[tuple[str, int, dict[str, Any]]] = [
+        ("model", 2, {"use": ModelUse("cand-2")}),
+        ("template", 2, {"template": "open"}),
+        ("cases", 3, {}),
+    ]
+    for differs, cases, changes in others:
+        options = {"use": USE, "created_at": AT} | changes
+        with pytest.raises(UsageError, match=differs):
+            await run_model(make_cases(cases), model, run_dir, **options)
     assert len(model.prompts) == 2
 
 

@@ -378,7 +378,7 @@ def test_weights_that_leave_a_part_to_chance_are_refused(
         if "layer.1.output" not in name
     }
     model.save_pretrained(folder, state_dict=state)
-    with pytest.raises(EvidenceUnavailable):
+    with pytest.raises(EvidenceUnavailable, match="lacks 4"):
         open_encoder(copied, settings=own)
 
 
@@ -420,12 +420,12 @@ def test_encoders_that_do_not_belong_together_are_refused(
 ) -> None:
     query = open_folder(models / Role.QUERY.value, Role.QUERY)
     wide = open_folder(make_model(tmp_path / "wide", 2, hidden=40), Role.ARTICLE)
-    with pytest.raises(EvidenceUnavailable):
+    with pytest.raises(EvidenceUnavailable, match=r"\(40\)"):
         medcpt.MedCPTEncoder(query, wide, own)
     short = open_folder(
         make_model(tmp_path / "short", 2, max_position_embeddings=128), Role.ARTICLE
     )
-    with pytest.raises(EvidenceUnavailable):
+    with pytest.raises(EvidenceUnavailable, match="128"):
         medcpt.MedCPTEncoder(query, short, own)
     shutil.rmtree(copied / Role.ARTICLE.value)
     shutil.copytree(models / Role.QUERY.value, copied / Role.ARTICLE.value)

@@ -12,7 +12,7 @@ from medlive.integrity.folder import SUMS
 from medlive.integrity.signing import PublicKey, SecretKey, generate
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish
-from medlive.publishing.reading import Network, Pace, _target
+from medlive.publishing.reading import Network, Pace, _Refused, _target
 from medlive.publishing.target import FolderTarget
 from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, load_errata
@@ -264,7 +264,7 @@ async def test_a_redirect_from_https_to_http_is_refused() -> None:
     assert _target(URL("http://a.test/x"), "https://b.test/y") == URL(
         "https://b.test/y"
     )
-    with pytest.raises(Exception, match="from https to http"):
+    with pytest.raises(_Refused, match="https to http"):
         _target(URL("https://a.test/x"), "http://a.test/x")
 
 

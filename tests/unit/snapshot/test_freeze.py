@@ -171,12 +171,10 @@ def test_an_illegal_row_is_named_and_nothing_is_left(
 
 
 def test_doubles_emptiness_and_odd_versions_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckFailed, match="twice"):
-        write_snapshot([make_case(1), make_case(1)], META, tmp_path)
-    with pytest.raises(CheckFailed, match="after 'c002'"):
-        write_snapshot([make_case(2), make_case(1)], META, tmp_path)
-    with pytest.raises(CheckFailed, match="no case"):
-        write_snapshot([], META, tmp_path)
+    for numbers, said in (((1, 1), "twice"), ((2, 1), "c002"), ((), "no case")):
+        cases = [make_case(number) for number in numbers]
+        with pytest.raises(CheckFailed, match=said):
+            write_snapshot(cases, META, tmp_path)
     for version in ("2026.47", "2026.W54", "../x"):
         with pytest.raises(UsageError):
             write_snapshot([make_case(1)], replace(META, version=version), tmp_path)
