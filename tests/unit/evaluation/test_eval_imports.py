@@ -394,7 +394,7 @@ def test_json_lines_are_read_and_a_tail_that_is_cut_off_is_told(tmp_path: Path) 
     for text in ('[{"case_id": "c0", "model_resp', "", "7", "\xff"):
         whole = tmp_path / "cut.json"
         whole.write_text(text, "latin-1")
-        with pytest.raises(BadInput):
+        with pytest.raises(BadInput, match=whole.name):
             import_run(cases, whole, tmp_path / "x", model="m", created_at=AT)
     assert not (tmp_path / "x").exists()
 

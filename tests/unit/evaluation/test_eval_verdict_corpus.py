@@ -389,7 +389,7 @@ def test_a_reply_of_many_blanks_is_read_at_once() -> None:
         {"grades": [{"id": "a", "met": False, "quote": "", "reasoning": "No."}]}
     )
     assert read_rubric(words + graded, ["a"], "Rest.")["a"] == Verdict(False, "", "No.")
-    with pytest.raises(Unusable):
+    with pytest.raises(Unusable, match="before its JSON"):
         read_rubric(words + "true" + graded, ["a"], "Rest.")
 
 

@@ -367,7 +367,7 @@ def test_a_folder_that_a_stranger_filled_yields_its_plain_files_alone(
 def test_unknown_paths_kinds_and_names_are_refused_with_the_choices(
     tmp_path: Path,
 ) -> None:
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput, match="there is no"):
         open_corpus(tmp_path / "absent")
     (tmp_path / "x.bin").write_bytes(b"\0\1")
     with pytest.raises(BadInput) as unknown:

@@ -275,7 +275,7 @@ async def test_a_server_that_sends_too_much_or_nothing_is_given_up(
     server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for server.endless in (f"{NAME}/{SUMS}", f"{NAME}/LICENSE"):
-        with pytest.raises(CheckFailed):
+        with pytest.raises(CheckFailed, match="longer"):
             await get(server, tmp_path)
     server.endless = None
     for status, times in ((500, 20), (403, 1)):
@@ -315,6 +315,6 @@ async def test_another_snapshot_of_that_name_is_left_alone(
     line: Line, server: Web, tmp_path: Path
 ) -> None:
     shutil.copytree(line.releases[0].path, tmp_path / NAME)
-    with pytest.raises(CheckFailed):
+    with pytest.raises(CheckFailed, match="another snapshot"):
         await get(server, tmp_path)
     assert same(tmp_path / NAME, line.releases[0].path)

@@ -149,7 +149,7 @@ async def test_a_link_in_a_published_folder_is_not_read(
     root = Path(shutil.copytree(server.root, tmp_path / "public"))
     (root / NAME / "README.md").rename(tmp_path / "readme")
     (root / NAME / "README.md").symlink_to(tmp_path / "readme")
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput, match="over a link"):
         await fetch_snapshot(str(root), VERSION, tmp_path / "out")
 
 

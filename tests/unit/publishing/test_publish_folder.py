@@ -253,7 +253,7 @@ def test_another_line_under_the_same_names_is_refused(
     send(target, made["2026.W43"])
     other = prepare_release(build_line(tmp_path / "other", signed=False).last)
     before = tree(target.root)
-    with pytest.raises(CheckFailed):
+    with pytest.raises(CheckFailed, match="both called"):
         send(target, other)
     assert tree(target.root) == before
 

@@ -444,7 +444,7 @@ def test_nothing_that_no_report_wrote_is_replaced(tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         write_report(table, tmp_path / "run0")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput, match="is a file"):
         write_report(table, tmp_path / "file")
     with pytest.raises(BadInput):
         write_report(table, tmp_path / "file" / "out")

@@ -39,7 +39,7 @@ def test_a_changed_snapshot_is_refused_unless_asked_for(freeze: Freeze) -> None:
         list(load_snapshot(path, verify=False))
     with pytest.raises(CheckFailed):
         list(opened)
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInput, match="neither a snapshot"):
         load_snapshot(path / "data")
 
 
