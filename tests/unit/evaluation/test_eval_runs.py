@@ -103,7 +103,7 @@ async def test_another_model_template_or_set_of_cases_needs_another_folder(
         ("cases", 3, {}),
     ]
     for differs, cases, changes in others:
-        options = {"use": USE, "created_at": AT} | changes
+        options: dict[str, Any] = {"use": USE, "created_at": AT} | changes
         with pytest.raises(UsageError, match=differs):
             await run_model(make_cases(cases), model, run_dir, **options)
     assert len(model.prompts) == 2

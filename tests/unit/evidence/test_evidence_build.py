@@ -413,7 +413,7 @@ def test_other_corpora_of_a_damaged_index_are_not_dropped_silently(
     )
     manifest = build_index([open_corpus(a), open_corpus(b)], index)
     _truncate(index / manifest.data / "passages.jsonl")
-    with pytest.raises(IndexCorrupt):
+    with pytest.raises(IndexCorrupt, match="contains b"):
         build_index([open_corpus(a)], index)
     assert build_index([open_corpus(a)], index, fresh=True).passages == 2
 
@@ -427,7 +427,7 @@ def test_damaged_passages_are_not_kept_under_a_fresh_digest(tmp_path: Path) -> N
     manifest = build_index([open_corpus(a), open_corpus(b)], index)
     place = index / manifest.data / "passages.jsonl"
     place.write_bytes(place.read_bytes().replace(b"e", b"a", 1))
-    with pytest.raises(IndexCorrupt):
+    with pytest.raises(IndexCorrupt, match="contains b"):
         build_index([open_corpus(a)], index)
     assert build_index([open_corpus(a)], index, fresh=True).passages == 2
 
