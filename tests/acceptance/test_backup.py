@@ -201,7 +201,7 @@ async def test_a_week_is_backed_up_where_a_folder_is_named_and_the_oldest_goes(
             .set(username="reads_little")
             .render_as_string(hide_password=False)
         )
-        with pytest.raises(DatabaseForbidden, match="reads_little may not do this"):
+        with pytest.raises(DatabaseForbidden):
             await make_backup(
                 settings.model_copy(update={"database_url": SecretStr(few)}),
                 folder / "other",

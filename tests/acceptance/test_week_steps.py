@@ -53,7 +53,7 @@ async def test_a_step_is_run_again_and_cleared_beside_a_scheduler(
     async with open_app(database).open_async() as app, database.begin() as session:
         await defer_step(app, session, Queue.FILTER, "queue", week)
     for act in (run_again, clear_step):
-        with pytest.raises(CheckFailed, match="is being done"):
+        with pytest.raises(CheckFailed):
             await act(database, settings, "queue")
     await database.aclose()
     log = "SELECT by, action, subject, reason, details FROM audit_log ORDER BY number"

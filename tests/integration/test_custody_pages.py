@@ -143,7 +143,7 @@ async def test_a_mended_parser_reads_what_was_kept_and_asks_nobody(
     assert (again.counts["unchanged"], again.before) == (4, again.after)
     one = await reparse(database, settings, "5004")
     assert one.counts == {"unchanged": 1, "pages": 3}
-    with pytest.raises(UsageError, match="elsewhere"):
+    with pytest.raises(UsageError):
         await reparse(database, settings, "elsewhere")
     assert forum.asked == asked
 

@@ -322,7 +322,7 @@ def test_as_a_service_it_lives_and_ends_with_one_process(home: Path) -> None:
         assert query(embedded.start(home), "SELECT 1") == 1
         os.kill(running(home).pid, signal.SIGKILL)
         assert service.wait(LIMIT_S) == 3
-        with pytest.raises(DatabaseUnavailable, match="medlive db serve"):
+        with pytest.raises(DatabaseUnavailable, match="db serve"):
             embedded.start(home)
         service = begin()
         service.terminate()

@@ -131,7 +131,7 @@ async def test_a_run_s_counts_are_its_latest_start_s_to_add_to(
         await harvests.add_counts(session, run, {})
     later = await start(database, "2026.W10")
     for late in (harvests.add_counts, harvests.finish_harvest):
-        with pytest.raises(harvests.HarvestTakenOver, match="another process"):
+        with pytest.raises(harvests.HarvestTakenOver):
             async with database.begin() as session:
                 await late(session, run, {"pages": 9})
     await finish(database, later)

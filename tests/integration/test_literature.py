@@ -360,7 +360,7 @@ async def test_a_service_that_is_away_is_asked_no_more_until_it_answers(
                 await first.search([Query("colchicine")], k=5)
         asked = len(server.asked)
         monkeypatch.setattr(circuit, "FRESH_S", 0.0)
-        with pytest.raises(CircuitOpen, match="pubmed"):
+        with pytest.raises(CircuitOpen):
             await second.search([Query("colchicine")], k=5)
         assert len(server.asked) == asked
         assert await second.search([Query("gout")], k=5) != [

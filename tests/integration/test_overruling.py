@@ -27,6 +27,7 @@ from tests.support.reviewing import (
     pipeline,
 )
 from tests.support.scripted import THREAD, changed
+from tests.support.triggers import refused_by_trigger
 
 
 async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
@@ -65,7 +66,7 @@ async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
 
     await asyncio.to_thread(work)
     assert await drain(contradicting(database)) == {}
-    with pytest.raises(Exception, match="refused"):
+    with refused_by_trigger():
         async with database.begin() as session:
             await session.execute(text("DELETE FROM overrules"))
 
@@ -84,7 +85,7 @@ async def test_overruling_one_reason_leaves_the_others(
     database: Database, rejected: int
 ) -> None:
     """A thread without an answer cannot be made into a case by anybody's word."""
-    with pytest.raises(UsageError, match="unknown thread"):
+    with pytest.raises(UsageError):
         await overrule_rejection(database, "test", "2", "x")
     await overrule_rejection(database, "test", "1", "Old passage.")
     silent = changed(screener__extract={"narrative": [], "query": None, "advice": []})[
@@ -93,7 +94,7 @@ async def test_overruling_one_reason_leaves_the_others(
     assert await drain(contradicting(database, "m-2", screener__extract=silent)) == {
         "rejected": 1
     }
-    with pytest.raises(CheckFailed, match="lacks what a case is made of"):
+    with pytest.raises(CheckFailed):
         await overrule_rejection(database, "test", "1", "x")
 
 

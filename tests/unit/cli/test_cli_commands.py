@@ -210,7 +210,7 @@ def _without(
 
 def test_a_week_is_known_without_its_nought() -> None:
     assert (parse_week("2026.W1"), parse_week("2026.W53")) == ("2026.W01", "2026.W53")
-    with pytest.raises(UsageError, match="expected an ISO week"):
+    with pytest.raises(UsageError):
         parse_week("2027.W53")
 
 

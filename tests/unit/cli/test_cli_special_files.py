@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.errors import BadInput
+from medlive.errors import BadInput, IndexCorrupt
 from medlive.evaluation import log
 from medlive.evaluation.bundles.files import read_bundle
 from medlive.evidence.corpora.guidelines import READER as GUIDELINES
@@ -95,7 +95,7 @@ def test_no_log_is_written_through_what_lies_in_its_place(
     path.write_bytes(b'{"a": 1}\n')
     put(path, kind)
     with (
-        pytest.raises(BadInput, match=r"grades\.jsonl cannot be written"),
+        pytest.raises(BadInput),
         log.open_log(path) as out,
     ):
         out.add({"b": 2})
@@ -112,12 +112,11 @@ def test_no_file_of_a_snapshot_a_bundle_or_an_index_makes_reading_hang(
     with pytest.raises(BadInput):
         load_snapshot(snapshot, verify=False)
     put(tmp_path / "bundle.zip", kind)
-    with pytest.raises(BadInput, match="cannot be read as a bundle"):
+    with pytest.raises(BadInput):
         read_bundle(tmp_path / "bundle.zip")
     put(tmp_path / MANIFEST, kind)
-    with pytest.raises(Exception, match=r"cannot be read") as caught:
+    with pytest.raises(IndexCorrupt):
         read_manifest(tmp_path)
-    assert type(caught.value).__name__ == "IndexCorrupt"
 
 
 @pytest.mark.parametrize("kind", ["fifo", "zero", "link", "folder"])

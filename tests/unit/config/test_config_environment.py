@@ -43,7 +43,7 @@ def test_a_variable_replaces_a_table_of_a_file(tmp_path: Path) -> None:
         ]
     below = load_settings({**environment, f"{variable}__SEED": "3"}).settings
     assert below.roles.grader.parameters == {"temperature": 0.0, "seed": 3}
-    with pytest.raises(ConfigError, match="seed is a single value, not a table"):
+    with pytest.raises(ConfigError, match="seed"):
         load_settings({**environment, f"{variable}__SEED__X": "3"})
 
 
@@ -80,6 +80,6 @@ def test_a_limit_of_an_unknown_stage_is_refused(tmp_path: Path) -> None:
     (tmp_path / "medlive.toml").write_text("[budget.stage_week_usd]\nscrener = 1.0\n")
     with pytest.raises(
         ConfigError,
-        match=r"medlive\.toml: budget\.stage_week_usd\.screner: Input should be",
+        match="screner",
     ):
         load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})

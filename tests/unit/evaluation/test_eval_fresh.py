@@ -88,7 +88,7 @@ def test_a_window_holds_both_its_days(metric: Metric) -> None:
         window=Window(date(2026, 1, 5), date(2026, 1, 10)),
     )
     assert [c.case for c in table.models[0].cases] == [*cases[4:7], *cases[8:10]]
-    with pytest.raises(UsageError, match="posted since 2030-01-01"):
+    with pytest.raises(UsageError):
         score_runs(runs, window=Window(since=date(2030, 1, 1)))
 
 

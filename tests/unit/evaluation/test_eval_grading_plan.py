@@ -304,7 +304,7 @@ async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(
     run_dir: Path,
 ) -> None:
     run = await answered(run_dir, 2)
-    with pytest.raises(UsageError, match="two rounds"):
+    with pytest.raises(UsageError):
         await repeat_run(run, Judge(met), repeats=1, mode=Mode.CRITERION)
     half = Judge(
         lambda r: met(r) if r.inputs["criterion"].startswith("criterion 0") else down()

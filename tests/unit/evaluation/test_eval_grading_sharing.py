@@ -116,7 +116,7 @@ async def test_what_the_cache_may_not_give(tmp_path: Path) -> None:
     cache = GradeCache(tmp_path / "cache")
     run = await answered(tmp_path / "a")
     # Neither the ungraded nor, for whoever pins it, verdicts of another model.
-    with pytest.raises(ConfigError, match="could be read"):
+    with pytest.raises(ConfigError):
         await grade_run(
             run, Judge(lambda _: "rubbish"), cache=cache, mode=Mode.CRITERION
         )

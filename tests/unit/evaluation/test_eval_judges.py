@@ -112,7 +112,7 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
         for g in compare_judges([runs[0], other], ("mild", "third"), draws=50).criteria
     } == {600}
     graded_by("mild", other, lambda *_: True)
-    with pytest.raises(UsageError, match="are both v, graded by mild"):
+    with pytest.raises(UsageError, match="both v"):
         compare_judges([runs[0], other], ("mild", "third"))
     # A model on other cases shares none with the rest: agreement by criterion, and no ranks.
     apart = made_cases(2, change=lambda n, case: replace(case, case_id=f"apart-{n}"))
@@ -123,10 +123,9 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
     (none,) = disjoint.rankings
     assert {one.rank for one in disjoint.scores} == {None}
     assert (none.cases, none.shift.value) == (0, None)
-    with pytest.raises(UsageError, match="no run is graded by nobody"):
-        compare_judges(runs, ("mild", "nobody"))
-    with pytest.raises(UsageError, match="no answer is graded by two"):
-        compare_judges(runs, ("mild",))
+    for judges, said in ((("mild", "nobody"), "nobody"), (("mild",), "by two")):
+        with pytest.raises(UsageError, match=said):
+            compare_judges(runs, judges)
 
 
 scores = st.integers(0, 4).map(lambda n: n / 4)
@@ -223,11 +222,11 @@ def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
         None,
         UNSETTLED,
     )
-    with pytest.raises(UsageError, match="people's own verdicts"):
+    with pytest.raises(UsageError, match="own verdicts"):
         meta_run(run, human=rated, judge=second.judge)
-    with pytest.raises(UsageError, match="expected two judges"):
+    with pytest.raises(UsageError):
         settle(run)
-    with pytest.raises(UsageError, match="has no ratings by 'zoe'"):
+    with pytest.raises(UsageError, match="zoe"):
         settle(run, ("mild", "strict"), human=[rated], adjudicator="zoe")
 
 

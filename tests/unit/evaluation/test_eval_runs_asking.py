@@ -119,7 +119,7 @@ def test_the_command_line_overrides_and_null_takes_away(tmp_path: Path) -> None:
         choose_candidate(settings, "thinks-1", base_url="http://other/v1").api_key_env
         is None
     )
-    with pytest.raises(UsageError, match="no endpoint"):
+    with pytest.raises(UsageError):
         choose_candidate(settings, "unheard-of")
 
 

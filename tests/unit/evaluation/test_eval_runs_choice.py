@@ -70,7 +70,7 @@ def test_a_limit_draws_always_the_same_cases_and_smaller_ones_lie_in_larger(
 
 
 def test_what_leaves_no_case_or_is_no_condition_is_said() -> None:
-    with pytest.raises(UsageError, match="matches language fr; found en, zh"):
+    with pytest.raises(UsageError, match="en, zh"):
         select(CASES, Selection(language=("fr",)))
     for version, said in (
         ("2026.W99", "2026 has no week 99"),
@@ -93,7 +93,7 @@ async def test_a_part_is_part_of_what_a_run_is(run_dir: Path) -> None:
     assert open_run(run_dir).info.cases.selection == {"language": ["zh"], "limit": 3}
     with pytest.raises(
         UsageError,
-        match=r"the cases of language zh; limit 3, not the cases of language zh; limit 4$",
+        match=r"limit 4$",
     ):
         await run_model(
             select(CASES, Selection(language=("zh",), limit=4)),
@@ -138,7 +138,7 @@ async def test_a_snapshot_that_does_not_verify_is_refused_unless_told(
     (made.path / "README.md").write_bytes(
         (made.path / "README.md").read_bytes() + b"more\n"
     )
-    with pytest.raises(CheckFailed, match=r"README\.md"):
+    with pytest.raises(CheckFailed):
         load_cases(made.path)
     loose = load_cases(made.path, verify=False)
     await run_model(loose, Model(), run_dir, use=USE, created_at=AT)
@@ -172,7 +172,7 @@ def test_a_snapshot_s_file_of_cases_is_as_publishable_as_the_snapshot(
 
 
 def test_cases_that_are_not_there_are_called_so(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"none\.json is not there") as failed:
+    with pytest.raises(BadInput) as failed:
         load_cases(tmp_path / "none.json")
     assert "LiveMedBench's JSON" in (failed.value.hint or "")
 
@@ -203,7 +203,7 @@ async def test_a_folder_of_something_else_is_not_made_a_run(
         run_model(make_cases(1), model, out, use=USE, created_at=AT),
         _planned(out),
     ):
-        with pytest.raises(UsageError, match=f"unrelated files: {files[0]}"):
+        with pytest.raises(UsageError, match=files[0]):
             await command
     assert model.prompts == []
     assert sorted(path.name for path in out.iterdir()) == files
@@ -217,9 +217,7 @@ async def test_another_model_under_the_same_name_is_another_run(tmp_path: Path) 
     first = replace(USE, asked_as="vendor/cand-2026-01")
     await run_model(make_cases(1), Model(), tmp_path, use=first, created_at=AT)
     for other in (USE, replace(USE, asked_as="vendor/cand-2026-06")):
-        with pytest.raises(
-            UsageError, match="model's id at the endpoint vendor/cand-2026-01"
-        ):
+        with pytest.raises(UsageError, match="vendor/cand-2026-01"):
             await run_model(make_cases(1), Model(), tmp_path, use=other, created_at=AT)
     assert (
         await run_model(make_cases(1), Model(), tmp_path, use=first, created_at=AT)
@@ -261,7 +259,7 @@ async def test_a_file_of_cases_may_be_renamed_and_may_not_change(
     assert (
         await run_model(moved, Model(), tmp_path, use=USE, created_at=AT)
     ).calls == 0
-    with pytest.raises(UsageError, match="with digest of the cases "):
+    with pytest.raises(UsageError, match="digest"):
         await run_model(
             replace(moved, digest="sha256:" + "1" * 64),
             Model(),

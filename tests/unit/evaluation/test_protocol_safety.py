@@ -158,7 +158,7 @@ async def test_unread_answers_are_in_no_figure(tmp_path: Path) -> None:
     assert (row["answers"], row["right"], row["unread"]) == (len(made) - 1, 1.0, 1)
     plain = make_cases(1).cases
     other = Subject("m", plain, {plain[0].case_id: says(True)})
-    with pytest.raises(UsageError, match="was not made by"):
+    with pytest.raises(UsageError):
         ActiveSafety().results([other], Findings(EngineIdentity("", "")))
 
 

@@ -141,7 +141,7 @@ async def test_a_plan_counts_what_is_left(snapshot: Snapshot, tmp_path: Path) ->
 
 async def test_no_answer_is_written_into_a_snapshot(snapshot: Snapshot) -> None:
     asked = engine()
-    with pytest.raises(UsageError, match="inside the snapshot"):
+    with pytest.raises(UsageError):
         await prove_snapshot(snapshot, snapshot.path / "proof", asked, asked)
 
 

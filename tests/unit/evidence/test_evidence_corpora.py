@@ -183,9 +183,9 @@ def test_damage_in_the_middle_keeps_what_came_before(tmp_path: Path) -> None:
 def test_external_entity_is_never_fetched(tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     secret.write_text("SECRET")
-    with pytest.raises(UnsafeXml, match="document type"):
+    with pytest.raises(UnsafeXml):
         parse(f'<!DOCTYPE a [<!ENTITY x SYSTEM "file://{secret}">]><a>&x;</a>'.encode())
-    with pytest.raises(UnsafeXml, match="document type"):
+    with pytest.raises(UnsafeXml):
         parse('<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>'.encode("utf-16"))
 
 

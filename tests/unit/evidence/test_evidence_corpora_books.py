@@ -346,7 +346,7 @@ def test_a_path_is_known_by_what_it_holds(
 def test_xml_of_no_known_kind_is_no_corpus(tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text("<html><body>Rest.</body></html>")
     (tmp_path / "b.xml").write_text("no XML at all")
-    with pytest.raises(BadInput, match="recognises"):
+    with pytest.raises(BadInput):
         open_corpus(tmp_path)
 
 

@@ -405,7 +405,7 @@ def test_another_encoders_index_is_refused(index: Path) -> None:
 def test_words_alone_search_an_index_whose_encoder_is_gone_and_nothing_else_does(
     index: Path,
 ) -> None:
-    with pytest.raises(EvidenceUnavailable, match="no-such-model") as caught:
+    with pytest.raises(EvidenceUnavailable) as caught:
         open_index(index)
     assert "--retriever bm25" in (caught.value.hint or "")
     assert search(open_index(index, retriever="bm25"), "gout")[0]

@@ -329,7 +329,7 @@ def test_a_record_that_unpacks_without_end_is_left(
     monkeypatch.setattr(warc, "RECORD_BYTES", 1_000_000)
     path = tmp_path / "bomb.warc.gz"
     path.write_bytes(gzip.compress(b"WARC/1.1\r\n" + b"0" * 50_000_000))
-    with pytest.raises(ArchiveDamaged, match="unpacks to more than"):
+    with pytest.raises(ArchiveDamaged, match="unpacks"):
         list(pages(path))
 
 

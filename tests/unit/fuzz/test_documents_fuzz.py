@@ -329,9 +329,9 @@ def test_no_row_of_a_run_folder_is_an_internal_error(run: Path, row: str) -> Non
     try:
         path.write_text(row)
         _set_digest(run, row.encode())
-        with pytest.raises(BadInput, match="cannot be read"):
+        with pytest.raises(BadInput):
             open_run(run)
-        with pytest.raises(BadInput, match="not a snippet"):
+        with pytest.raises(BadInput):
             Evidence.read(row.encode())
     finally:
         path.write_bytes(whole)

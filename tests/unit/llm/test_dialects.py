@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from medlive.config import RoleSettings
-from medlive.errors import ConfigError
+from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.ask import Asker, CallOutcome, read_as
 from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.openai import Access, OpenAIEngine
@@ -233,7 +233,7 @@ async def test_what_an_error_says(case: str) -> None:
     status, body, message = ERRORS[case]
     async with bad_endpoint([sends(body, status)]) as endpoint:
         engine = OpenAIEngine("m-1", endpoint.url, KEY)
-        with pytest.raises(Exception, match=f"status {status}: .*{message}"):
+        with pytest.raises(EndpointUnavailable, match=f"status {status}: .*{message}"):
             await engine.answer(REQUEST)
         await engine.aclose()
 

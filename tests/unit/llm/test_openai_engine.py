@@ -191,9 +191,7 @@ async def test_a_dead_endpoint_is_unavailable() -> None:
     async with bad_endpoint([ok(GOOD)]) as endpoint:
         url = endpoint.url
     asker = engine(url, max_retries=1)
-    with pytest.raises(
-        EndpointUnavailable, match=r"127\.0\.0\.1:\d+ gave no answer .* no connection"
-    ):
+    with pytest.raises(EndpointUnavailable):
         await asker.answer(REQUEST)
     await asker.aclose()
 

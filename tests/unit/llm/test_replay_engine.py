@@ -314,7 +314,7 @@ async def test_a_budget_in_dollars_refuses_a_model_without_a_price(
     async with bad_endpoint([ok("x")]) as endpoint:
         budget = Budget(max_usd=5)
         engine = asking(endpoint, tmp_path, budget)
-        with pytest.raises(BudgetSpent, match="no price"):
+        with pytest.raises(BudgetSpent):
             await engine.answer(request())
         assert endpoint.asked == 0
         await engine.aclose()

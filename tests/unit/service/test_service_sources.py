@@ -39,7 +39,7 @@ def test_a_source_can_be_switched_off(tmp_path: Path) -> None:
     off = settings(tmp_path, dxy={"enabled": False})
     assert list(select_sources(off, [])) == ["icliniq", "sdn", "medlive"]
     assert list(select_sources(off, ["dxy"])) == ["dxy"]
-    with pytest.raises(UsageError, match="unknown source 'DXY'"):
+    with pytest.raises(UsageError):
         select_sources(off, ["DXY"])
 
 

@@ -158,7 +158,7 @@ def test_what_is_not_publishable_is_refused_or_said_on_every_page(
     files = make_bundle(run, draws=DRAWS, allow=[Allow.NOT_PUBLISHABLE])
     (bundles / "a.zip").write_bytes(archive(files))
     inputs = Inputs(snapshots=root, bundles=bundles, draws=DRAWS)
-    with pytest.raises(CheckFailed, match="model-a: not publishable: the snapshot"):
+    with pytest.raises(CheckFailed):
         read_content(inputs)
     content = read_content(replace(inputs, allow_not_publishable=True))
     (board,) = content.boards

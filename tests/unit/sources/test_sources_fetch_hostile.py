@@ -349,9 +349,7 @@ async def test_a_host_that_fails_page_after_page_is_given_up(server: Server) -> 
             with contextlib.suppress(FetchFailed):
                 await fetcher.fetch(server.url(path), server.policy)
         before = len(server.asked)
-        with pytest.raises(
-            HostDown, match=r"failed 3 pages in a row.*status 500"
-        ) as caught:
+        with pytest.raises(HostDown) as caught:
             await fetcher.fetch(server.url("/fine"), server.policy)
         assert isinstance(caught.value, Blocked)
         assert len(server.asked) == before == 10
