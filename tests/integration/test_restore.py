@@ -277,7 +277,7 @@ async def test_a_link_is_not_copied_into_a_backup(
     link = made.home / "snapshots" / "other.json"
     link.symlink_to("/etc/passwd")
     try:
-        with pytest.raises(BadInput):
+        with pytest.raises(BadInput, match="link"):
             await make_backup(made, tmp_path / "backup")
     finally:
         link.unlink()

@@ -381,7 +381,7 @@ async def test_what_was_withdrawn_does_not_come_back_with_a_later_curation(
     with pytest.raises(CheckFailed, match="1 criterion"):
         await withdraw(database, settings, case_id, PRIVACY, WRONG, criterion_id="c4")
     await withdraw(database, settings, case_id, PRIVACY, WRONG)
-    with pytest.raises(CheckFailed):
+    with pytest.raises(CheckFailed, match="whole case"):
         await withdraw(database, settings, case_id, PRIVACY, WRONG, criterion_id="c4")
     assert (await curated_again(database, case_id, RUBRIC)).status == "revised"
     async with database.begin() as session:

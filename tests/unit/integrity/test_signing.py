@@ -135,7 +135,7 @@ def test_a_key_that_minisign_made_is_read(tmp_path: Path, password: str | None) 
     with pytest.raises(BadSignature):
         check_signature(DATA, (tmp_path / "m.minisig").read_text(), public)
     if password is not None:
-        with pytest.raises(BadKey):
+        with pytest.raises(BadKey, match="MEDLIVE_SIGNING_PASSWORD"):
             SecretKey.parse((tmp_path / "k.key").read_text(), "another")
         with pytest.raises(BadKey) as refused:
             SecretKey.parse((tmp_path / "k.key").read_text(), None)
@@ -295,7 +295,7 @@ def test_other_spellings_of_the_same_bytes_are_refused() -> None:
     bits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
     loose = second[:-2] + bits[bits.index(second[-2]) | 1] + second[-1]
     assert base64.b64decode(loose) == base64.b64decode(second)
-    with pytest.raises(BadSignature):
+    with pytest.raises(BadSignature, match="spelled"):
         check_signature(DATA, "\n".join([first, loose, third, fourth, ""]), KEY.public)
 
 
