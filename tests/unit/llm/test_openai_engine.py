@@ -191,7 +191,7 @@ async def test_a_dead_endpoint_is_unavailable() -> None:
     async with bad_endpoint([ok(GOOD)]) as endpoint:
         url = endpoint.url
     asker = engine(url, max_retries=1)
-    with pytest.raises(EndpointUnavailable):
+    with pytest.raises(EndpointUnavailable, match="no connection"):
         await asker.answer(REQUEST)
     await asker.aclose()
 

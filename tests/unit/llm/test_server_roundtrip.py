@@ -393,7 +393,7 @@ async def test_faults_and_latency_are_given_as_asked_for() -> None:
         assert reply.usage.latency_ms >= 80
         await engine.aclose()
         hopeless = OpenAIEngine("rules-0", url, max_retries=0)
-        with pytest.raises(EndpointUnavailable):
+        with pytest.raises(EndpointUnavailable, match="rules-0"):
             await hopeless.answer(request("grader.criterion"))
         await hopeless.aclose()
 

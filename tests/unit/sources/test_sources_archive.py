@@ -415,5 +415,5 @@ def test_a_file_of_someone_else_is_damaged_not_a_crash(tmp_path: Path) -> None:
         gzip.compress(b"no record"),
     ):
         path.write_bytes(content)
-        with pytest.raises(ArchiveDamaged):
+        with pytest.raises(ArchiveDamaged, match="offset 0"):
             verify(path)

@@ -202,7 +202,7 @@ def test_sdn_wants_every_page_of_a_thread() -> None:
     first, second = SAMPLES[2].pages()
     with pytest.raises(IncompleteThread):
         read("sdn", [first])
-    with pytest.raises(IncompleteThread):
+    with pytest.raises(IncompleteThread, match="is page 2"):
         read("sdn", [second])
     with pytest.raises(IncompleteThread):
         read("sdn", [])
