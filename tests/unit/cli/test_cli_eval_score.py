@@ -221,6 +221,7 @@ def test_contamination_prints_and_writes_what_it_found(
     assert next(m for m in found["models"] if m["model"] == "stranger")["drop"] is None
 
 
+@pytest.mark.thorough
 def test_what_no_model_can_have_seen_is_printed_first(
     instance: Instance, folder: Path, tmp_path: Path
 ) -> None:

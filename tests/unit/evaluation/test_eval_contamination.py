@@ -186,6 +186,7 @@ def test_a_planted_memory_is_found_beyond_the_others() -> None:
     assert len(middle.placebo.drops) >= 15
 
 
+@pytest.mark.thorough
 def test_drift_is_no_memory_and_a_shift_of_the_mix_is_adjusted_away() -> None:
     drifting = analysed(planted({}, drift=0.3))
     late = drifting["late"]
@@ -280,6 +281,7 @@ def test_the_raw_arm_is_held_against_the_rewritten_one() -> None:
     assert all(m.did is None for m in found.models)
 
 
+@pytest.mark.thorough
 def test_what_was_asked_another_way_is_no_control_and_in_no_pooled_effect() -> None:
     runs = planted({"middle": 0.12})
     alone = table_of(runs)

@@ -169,6 +169,7 @@ VERDICTS = st.fixed_dictionaries(
     st.tuples(st.sets(st.sampled_from(IDS)), st.sets(st.sampled_from(IDS))),
     st.sampled_from(Metric),
 )
+@pytest.mark.thorough
 def test_applying_is_scoring_runs_of_a_snapshot_that_never_held_it(
     cases: set[str],
     parts: set[str],

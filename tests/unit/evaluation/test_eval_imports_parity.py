@@ -164,6 +164,7 @@ ODD = [
 @settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(benchmark=benchmarks(), one=gradings(), two=gradings())
 @example(benchmark=[], one=[], two=[])
+@pytest.mark.thorough
 def test_raw_files_give_the_published_table(
     benchmark: list[Any], one: list[dict[str, Any]], two: list[dict[str, Any]]
 ) -> None:

@@ -40,6 +40,7 @@ def rated_items(run: Path) -> list[Item]:
     return [item for case in open_run(run).cases for item in case_items(case)]
 
 
+@pytest.mark.thorough
 def test_the_table_is_what_was_rated(run: Path) -> None:
     items = rated_items(run)
     draw = np.random.default_rng(3)

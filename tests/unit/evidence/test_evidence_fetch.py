@@ -331,6 +331,7 @@ def test_a_killed_fetch_goes_on_to_equal_bytes_and_the_index_says_what_was_fetch
     assert done.json["index"]["index_digest"] == manifest["index_digest"]
 
 
+@pytest.mark.thorough
 def test_recommended_is_planned_in_one_command(
     publisher: Publisher, tmp_path: Path
 ) -> None:

@@ -96,6 +96,7 @@ async def test_turns_are_given_in_order_and_never_lost() -> None:
     assert (state.under_way, state.waiting) == (0, 0)
 
 
+@pytest.mark.thorough
 async def test_a_pause_holds_everybody() -> None:
     limiter = Limiter("e", 4)
     limiter.pause(0.15)

@@ -391,6 +391,7 @@ async def test_a_call_that_waits_in_line_is_not_given_up() -> None:
     assert state.lowest < 32
 
 
+@pytest.mark.thorough
 async def test_an_endpoint_that_queues_is_not_flooded() -> None:
     turns = asyncio.Lock()
 
@@ -494,6 +495,7 @@ async def test_no_more_than_the_agreed_calls_are_under_way() -> None:
         assert endpoint.most_under_way == 5
 
 
+@pytest.mark.thorough
 async def test_waiting_for_a_turn_is_not_waiting_for_the_endpoint() -> None:
     async with bad_endpoint([slow(0.3, ok(GOOD))]) as endpoint:
         asker = engine(endpoint.url, concurrency=2, timeout_s=2.5, max_retries=0)

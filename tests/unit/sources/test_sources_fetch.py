@@ -141,6 +141,7 @@ async def test_robots_rules_are_obeyed_with_wildcards(community: Community) -> N
     assert community.paths() == ["/a/private/more"]
 
 
+@pytest.mark.thorough
 async def test_requests_keep_the_longest_interval_asked_for(
     community: Community,
 ) -> None:

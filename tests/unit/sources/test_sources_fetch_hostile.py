@@ -284,6 +284,7 @@ async def test_a_403_stops_the_host_even_when_its_body_never_comes(
     assert server.asked == ["/robots.txt", "/b"]
 
 
+@pytest.mark.thorough
 async def test_all_attempts_of_a_page_have_one_limit_of_time(server: Server) -> None:
     server.answers["/drip"] = endless(_HEAD + b"\r\n", b"x", 0.02)
 

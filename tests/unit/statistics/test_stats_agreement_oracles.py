@@ -113,6 +113,7 @@ def test_two_raters_as_irrcac(rated: list[tuple[str, str]]) -> None:
 
 @few
 @given(pairs)
+@pytest.mark.thorough
 def test_kappa_as_scikit_learn(rated: list[tuple[str, str]]) -> None:
     first, second = [a for a, _ in rated], [b for _, b in rated]
     found = kappa(first, second)
