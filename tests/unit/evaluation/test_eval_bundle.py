@@ -390,6 +390,7 @@ def test_another_snapshot_than_the_one_named_is_found(
     assert room.verify(room.files, snapshot=spoilt).failed[0].number == 4
 
 
+@pytest.mark.thorough
 def test_the_commands_tell_it_in_words_and_exit_statuses(
     room: Room, tmp_path: Path
 ) -> None:

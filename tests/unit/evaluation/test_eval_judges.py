@@ -78,6 +78,7 @@ def test_agreement_of_two_judges_is_the_worked_example(tmp_path: Path) -> None:
     assert (found.rankings, len(found.scores)) == ((), 2)
 
 
+@pytest.mark.thorough
 def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
     shares = {"v": (60, 50), "w": (50, 52), "x": (40, 35), "y": (30, 30)}
     hundred = tuple(

@@ -33,6 +33,7 @@ VALUES = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(TEXTS, VALUES, max_size=3), max_size=5))
+@pytest.mark.thorough
 def test_rows_come_back_as_they_were(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]]
 ) -> None:

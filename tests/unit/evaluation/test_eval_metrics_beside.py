@@ -316,6 +316,7 @@ def test_a_bundle_holds_each_metric_with_its_core_score(runs: list[GradedRun]) -
     assert scores["rates"]["criteria"] == model.rates.criteria
 
 
+@pytest.mark.thorough
 def test_the_report_shows_both_scores_and_where_a_criterion_comes_from(
     runs: list[GradedRun], tmp_path: Path
 ) -> None:

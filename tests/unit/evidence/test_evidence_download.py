@@ -50,6 +50,7 @@ def instance(tmp_path: Path, hub: Hub) -> Instance:
     )
 
 
+@pytest.mark.thorough
 def test_one_command_fetches_the_pinned_models(tmp_path: Path, hub: Hub) -> None:
     here = instance(tmp_path, hub)
     done = here.run("evidence", "models", "--download", "--json")

@@ -366,6 +366,7 @@ async def test_a_text_that_may_not_be_whole_is_asked_for_again(reason: Any) -> N
     assert str(reason) in error.message
 
 
+@pytest.mark.thorough
 async def test_a_call_that_waits_in_line_is_not_given_up() -> None:
     busy = 0
 

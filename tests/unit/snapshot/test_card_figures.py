@@ -75,6 +75,7 @@ def test_the_figures_are_those_of_the_folder_each_with_the_canary_and_its_number
     month_counts,
     st.dictionaries(st.integers(0, 10**4).map(str), st.integers(0, 10**6)),
 )
+@pytest.mark.thorough
 def test_any_names_and_numbers_make_figures_that_parse(
     sources: dict[str, int],
     specialties: dict[str, int],

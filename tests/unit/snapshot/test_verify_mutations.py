@@ -133,6 +133,7 @@ def test_a_changed_byte_is_caught_in_every_file(place: Place) -> None:
     assert check(place.alone, BYTE_MUTATIONS) == []
 
 
+@pytest.mark.thorough
 def test_what_is_missing_linked_swapped_or_does_not_belong_is_caught(
     place: Place,
 ) -> None:

@@ -221,6 +221,7 @@ async def test_temporary_failures_are_retried_within_their_own_bound(
     assert community.paths() == ["/flaky"] * 3 + ["/dead"] * 3 + ["/gone"]
 
 
+@pytest.mark.thorough
 async def test_retry_after_is_waited_for_or_respected_without_asking(
     community: Community,
 ) -> None:
