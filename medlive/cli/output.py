@@ -19,7 +19,6 @@ from collections.abc import (
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from operator import attrgetter
 from pathlib import Path
 from typing import (
     TYPE_CHECKING,
@@ -321,12 +320,6 @@ def _is_numeric(cells: Sequence[str]) -> bool:
     """Whether a column holds numbers alone, besides cells that hold nothing or say that it is not known."""
     known = [cell for cell in cells if cell not in ("–", "unknown")]
     return bool(known) and all(_NUMBER.fullmatch(cell) for cell in known)
-
-
-def attributes(record: object, names: str) -> dict[str, object]:
-    """An object's attributes of these names, which are separated by spaces; `key=a.b`: `record.a.b` as `key`."""
-    pairs = [name.partition("=") for name in names.split()]
-    return {key: attrgetter(path or key)(record) for key, _, path in pairs}
 
 
 def checks_table(steps: "Sequence[StepResult]", most: int | None = None) -> Grid:
