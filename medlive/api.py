@@ -101,7 +101,7 @@ def load_bundle(
     """Verify a bundle, its scores recomputed, and return the run that it holds.
 
     Args:
-        path: The archive or folder.
+        path: The .zip that `medlive eval bundle` made.
         snapshot: The folder of the run's cases; None: the version that the bundle names is looked up.
         public_key: The key that must have signed it; None: the one that the bundle names.
 

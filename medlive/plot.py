@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_SERIES: Final = 10
-"""Models in one figure that has a colour for each: as many as can be told apart."""
+"""Most models in a figure with a colour for each: more colours look alike."""
 _MARKS: Final = "os^vDP*X<>"
 _NAME: Final = 60
 """Characters of a model's name that a figure shows."""

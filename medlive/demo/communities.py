@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import hashlib
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -148,7 +149,7 @@ def _newest_first(threads: Sequence[SampleThread]) -> list[SampleThread]:
     return sorted(threads, key=lambda t: t.posted_at or OLDEST, reverse=True)
 
 
-class _Community:
+class _Community(ABC):
     """One site's threads and routes."""
 
     def __init__(self, threads: list[SampleThread]) -> None:
@@ -156,9 +157,9 @@ class _Community:
         self.by_path = {t.path: t for t in threads}
         self.boards = {t.board for t in threads}
 
+    @abstractmethod
     def add_routes(self, router: web.UrlDispatcher) -> None:
         """Add the site's routes."""
-        raise NotImplementedError
 
     def on_board(self, board: str) -> list[SampleThread]:
         """The board's threads, newest first; raises 404 for an unknown board."""

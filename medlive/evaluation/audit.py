@@ -130,7 +130,7 @@ class Candidate:
             if criterion_id not in known:
                 return f"there is no criterion {criterion_id[:80]!r}"
             if criterion_id not in self.errors:
-                return f"criterion {criterion_id!r} is no error"
+                return f"criterion {criterion_id!r} is not an error of this answer"
         if len(set(reply.criteria)) != len(reply.criteria):
             return "a criterion is named twice"
         if reply.quote.strip() and not quoted(reply.quote, self.answer.response):

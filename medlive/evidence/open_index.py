@@ -277,8 +277,8 @@ def _dense_record(
     """Return what verdicts record of the dense side and the reranker; None for words alone."""
     record: dict[str, Any] = {}
     if name != "bm25" and manifest.dense is not None:
-        told = {"encoder", "encoder_digest", "kind", "parameters", "recall"}
-        record = manifest.dense.model_dump(mode="json", include=told)
+        fields = {"encoder", "encoder_digest", "kind", "parameters", "recall"}
+        record = manifest.dense.model_dump(mode="json", include=fields)
     if name == "hybrid":
         record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH, "joint": JOINT}
     if reranker is not None:

@@ -74,7 +74,7 @@ class Estimate:
     of: int
     """The number of cases in the bounds: n and those without a point score."""
     why: str = ""
-    """Why there is no interval, where there is a mean and none."""
+    """Why a mean has no interval; empty where it has one, or there is no mean."""
 
     @property
     def few(self) -> bool:
