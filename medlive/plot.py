@@ -99,7 +99,8 @@ def lengths(table: ScoreTable, axes: "Axes | None" = None) -> "Axes":
         sizes, values = [], []
         for score, characters in answer_lengths(model.run, model.cases):
             sizes.append(characters)
-            values.append(100 * (score.score or 0.0))
+            assert score.score is not None  # `answer_lengths` gives scored cases alone
+            values.append(100 * score.score)
         # Hundreds of thousands of points would be a file of as many marks.
         axes.scatter(sizes, values, s=12, marker=mark, label=name, rasterized=True)
     axes.set_xlabel("characters of the answer")

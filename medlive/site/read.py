@@ -19,7 +19,7 @@ from medlive.evaluation.bundles.leaderboard import (
 )
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import from_snapshot
-from medlive.evaluation.model import CaseSet
+from medlive.evaluation.model import AnswerState, CaseSet
 from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import (
@@ -342,11 +342,13 @@ def _models(table: ScoreTable, trust: Mapping[str, str]) -> tuple[ModelEntry, ..
 
 
 def _tokens(run: GradedRun) -> tuple[int, int] | None:
-    """The tokens of prompts and answers; None where no answer has both counts."""
-    asked, answered, known = 0, 0, False
+    """The tokens of prompts and answers; None where an answer lacks a count: a part would pass for the whole."""
+    asked, answered = 0, 0
     for answer in run.answers.values():
         prompt = answer.usage.get("input_tokens")
         completion = answer.usage.get("output_tokens")
         if isinstance(prompt, int) and isinstance(completion, int):
-            asked, answered, known = asked + prompt, answered + completion, True
-    return (asked, answered) if known else None
+            asked, answered = asked + prompt, answered + completion
+        elif answer.state is not AnswerState.FAILED:
+            return None
+    return asked, answered

@@ -69,6 +69,19 @@ def test_a_model_costs_the_tokens_of_its_answers(inputs: Inputs) -> None:
         assert model.tokens == (10 * answers, 2 * answers)
 
 
+def test_tokens_are_unknown_where_an_answer_has_no_count(
+    inputs: Inputs, tmp_path: Path
+) -> None:
+    run = graded(inputs.snapshots / f"medlive-{VERSION}", tmp_path / "third", "third")
+    answers = dict(run.answers)
+    first = next(iter(answers))
+    answers[first] = replace(answers[first], usage={})
+    files = make_bundle(replace(run, answers=answers), draws=DRAWS)
+    (inputs.bundles / "third.zip").write_bytes(archive(files))
+    tokens = {m.name: m.tokens for m in read_content(inputs).boards[0].models}
+    assert [name for name, known in tokens.items() if known is None] == ["third"]
+
+
 def withdraw(inputs: Inputs, *case_ids: str) -> None:
     entries = tuple(
         Erratum(
