@@ -1,10 +1,10 @@
 """What an excellent answer must say and the forum's physician did not: named by a model, and proved before it counts.
 
-A point is kept where a passage supports it as a claim, by the path that advice takes, or where a second model that saw
-nothing of the first's list names it too. Source: docs/method.md §1, Rubric (origin).
+Two models name points, neither seeing the other's list. A point is kept where a passage supports it as a claim, by
+the path that advice takes, or where both name it. Source: docs/method.md §1, Rubric (origin).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated, ClassVar, Final, Literal
@@ -70,6 +70,13 @@ class PointItem(ReplyModel):
     points: Annotated[int, Field(ge=4, le=10)]
 
 
+class ConsideredItem(ReplyModel):
+    """What an answer must settle, and where it is settled."""
+
+    matter: Text
+    where: Literal["advice", "criterion", "point", "not_needed"]
+
+
 class CompleteReply(ReplyModel):
     """What an excellent answer must say and the advice does not; often nothing.
 
@@ -77,6 +84,10 @@ class CompleteReply(ReplyModel):
     """
 
     task: ClassVar = "rubric.complete"
+    # Before the points, so that a model goes through the matters first; nothing else reads them
+    considered: Annotated[
+        tuple[ConsideredItem, ...], Field(max_length=20, strict=False)
+    ] = ()
     points: Annotated[
         tuple[PointItem, ...], Field(max_length=MOST_POINTS, strict=False)
     ]
@@ -105,9 +116,7 @@ class Completing:
     curation: Curation
     rubric: Rubric
     first: Agent  # Names points
-    second: (
-        Agent  # Is asked the same without the first's list, and reviews what is added
-    )
+    second: Agent  # Names points without the first's list, reviews what is added
     judge: Agent  # Of claims, and of what two lists share
     library: Library
 
@@ -122,18 +131,27 @@ class Completing:
         Raises:
             AgentFailure: If an engine gives no usable reply.
         """
-        named = await self._ask(self.first)
-        if not named:
+        named = _numbered("p", await self._ask(self.first))
+        others = {}
+        if self.has_two_voices:
+            others = _numbered("o", await self._ask(self.second))
+        shared = await self._shared(named, others)
+        items = dict(named)
+        for name, item in others.items():
+            if name not in shared.values():
+                items[name] = item
+        if not items:
             return replace(self.rubric, completion=Completion())
-        items = {}
-        for number, item in enumerate(named, start=1):
-            items[f"p{number}"] = item
         judged = await self._judge(items)
-        shared, note = await self._shared(items, judged)
         points: dict[str, CompletedPoint] = {}
         for name, item in items.items():
-            points[name] = self._decide(item, judged[name], shared.get(name))
-        return await self._with_criteria(items, points, note)
+            other = shared.get(name)
+            words = others[other].point if other else None
+            points[name] = self._decide(item, judged[name], words)
+        note = ""
+        if any(p.outcome is PointOutcome.ONE_MODEL for p in points.values()):
+            note = "one model has both roles, so that no second was asked"
+        return await self._with_criteria(items, _gravest(items, points, shared), note)
 
     async def _ask(self, agent: Agent) -> tuple[PointItem, ...]:
         inputs = {
@@ -162,36 +180,24 @@ class Completing:
         return {verdict.element_id: verdict for verdict in verdicts}
 
     async def _shared(
-        self, items: Mapping[str, PointItem], judged: Mapping[str, ClaimVerdict]
-    ) -> tuple[dict[str, str], str]:
-        """Return the points that no passage decides and a second model names too, and why none was asked."""
-        open_points = {}
-        for name, item in items.items():
-            if judged[name].verdict is Alignment.NEUTRAL:
-                open_points[name] = item.point
-        if not open_points:
-            return {}, ""
-        if not self.has_two_voices:
-            return {}, "one model has both roles, so that no second was asked"
-        others = {}
-        for number, item in enumerate(await self._ask(self.second), start=1):
-            others[f"o{number}"] = item.point
-        if not others:
-            return {}, ""
+        self, named: Mapping[str, PointItem], others: Mapping[str, PointItem]
+    ) -> dict[str, str]:
+        """Return which points of the first list the second names too, each with its id there."""
+        if not named or not others:
+            return {}
         inputs = {
             "query": self.text.query,
-            "points": _listed(open_points),
+            "points": _listed(named),
             "others": _listed(others),
         }
 
         def check(reply: MatchReply) -> str | None:
-            named = set(_pairs(reply).values())
-            return check_ids(ids_of(reply.matches), list(open_points)) or check_known(
-                named, set(others), "a point of the other list"
+            known = set(_pairs(reply).values())
+            return check_ids(ids_of(reply.matches), list(named)) or check_known(
+                known, set(others), "a point of the other list"
             )
 
-        pairs = _pairs(await self.judge.ask(MatchReply, inputs, check))
-        return {name: others[other] for name, other in pairs.items()}, ""
+        return _pairs(await self.judge.ask(MatchReply, inputs, check))
 
     def _decide(
         self, item: PointItem, verdict: ClaimVerdict, shared: str | None
@@ -323,5 +329,28 @@ def _cut(criteria: list[Criterion]) -> tuple[list[Criterion], list[OmittedFact]]
     return kept, omitted
 
 
-def _listed(points: Mapping[str, str]) -> list[dict[str, str]]:
-    return [{"id": name, "point": point} for name, point in points.items()]
+def _numbered(letter: str, items: Sequence[PointItem]) -> dict[str, PointItem]:
+    names = {}
+    for number, item in enumerate(items, start=1):
+        names[f"{letter}{number}"] = item
+    return names
+
+
+def _listed(items: Mapping[str, PointItem]) -> list[dict[str, str]]:
+    return [{"id": name, "point": item.point} for name, item in items.items()]
+
+
+def _gravest(
+    items: Mapping[str, PointItem],
+    points: Mapping[str, CompletedPoint],
+    shared: Mapping[str, str],
+) -> dict[str, CompletedPoint]:
+    """The points, at most `MOST_POINTS` of them kept: those that both models named, then the heaviest."""
+    kept = [name for name, point in points.items() if point.outcome.kept]
+    kept.sort(key=lambda name: (name not in shared, -items[name].points))
+    decided = dict(points)
+    for name in kept[MOST_POINTS:]:
+        decided[name] = replace(
+            points[name], outcome=PointOutcome.SURPLUS, source="", detail=""
+        )
+    return decided

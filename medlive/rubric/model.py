@@ -118,10 +118,11 @@ class PointOutcome(StrEnum):
     CONSENSUS = "consensus"  # Kept: a second model named it too
     CONTRADICTED = "contradicted"
     NOT_STANDARD = "not_standard"
-    # No passage decides it, and the second model did not name it
+    # No passage decides it, and the other model did not name it
     NOT_NAMED = "not_named"
     ONE_MODEL = "one_model"  # No passage decides it, and there is no second model
     FAULTY = "faulty"  # The reviewer objected to its criterion
+    SURPLUS = "surplus"  # Sound, but there were graver points enough
 
     @property
     def kept(self) -> bool:

@@ -23,6 +23,7 @@ from medlive.rubric.lint import (
     Bounds,
     Fault,
     Finding,
+    find_light,
     lint,
     without_faulty,
 )
@@ -241,6 +242,7 @@ class Drafting:
         for problem in review.problems:
             fault = Fault(problem.fault)
             faults.append(Finding(fault, problem.criterion_id, problem.detail))
+        faults += find_light(whole, faults)
         kept = without_faulty(whole, faults)
         return _Draft(
             reply=reply,

@@ -123,7 +123,7 @@ async def completed(
 
 
 async def test_a_point_that_a_passage_supports_rests_on_that_passage() -> None:
-    rubric, _, writer = await completed(
+    rubric, _, _ = await completed(
         point("Change to losartan."), verdict=judged("supported", QUOTE)
     )
     added = rubric.criteria[-1]
@@ -132,8 +132,6 @@ async def test_a_point_that_a_passage_supports_rests_on_that_passage() -> None:
     assert rubric.completion is not None
     [kept] = rubric.completion.points
     assert (kept.outcome, kept.detail) == (PointOutcome.EVIDENCE, QUOTE)
-    # Nothing was open, so the second model only reviewed what was added.
-    assert [r.task for r in writer.requests].count("rubric.complete") == 0
 
 
 async def test_a_point_that_no_passage_decides_needs_a_second_model_that_saw_nothing() -> (
@@ -155,6 +153,43 @@ async def test_a_point_that_no_passage_decides_needs_a_second_model_that_saw_not
         for engine in (reader, writer)
     ]
     assert asked[0] == asked[1]
+
+
+async def test_what_only_the_second_model_names_counts_where_a_passage_supports_it() -> (
+    None
+):
+    named = [point(f"Count {name}.", 5) for name in ("pills", "days", "cups")]
+    others = [point("Look at the pill box.", 4), point("Change to losartan.", 9)]
+    others += [point(f"Ask for {name}.", 6) for name in ("fever", "falls")]
+    rubric, _, _ = await completed(
+        *named,
+        others=tuple(others),
+        matches={"p1": "o1"},
+        verdict=judged("supported", QUOTE),
+    )
+    added = [c.criterion for c in rubric.criteria if c.origin is Origin.EVIDENCE]
+    assert added == [
+        "Says: Count pills.",
+        "Says: Change to losartan.",
+        "Says: Ask for fever.",
+        "Says: Ask for falls.",
+    ]
+    assert rubric.completion is not None
+    surplus = {
+        p.point for p in rubric.completion.points if p.outcome is PointOutcome.SURPLUS
+    }
+    assert surplus == {"Count days.", "Count cups."}
+
+
+async def test_light_criteria_are_left_out_where_three_others_earn_points() -> None:
+    criteria = [("Names it.", 7), ("Names tea.", 2), ("Names rest.", 4)]
+    rubric, _, _ = await completed(write=rubric_of(*criteria, ("Denies it.", -3)))
+    assert len(rubric.criteria) == 4
+    more = [("Changes it.", 6), ("Stops it.", 8)]
+    rubric, _, _ = await completed(
+        write=rubric_of(*criteria, *more, ("Denies it.", -3))
+    )
+    assert [c.points for c in rubric.criteria] == [7, 6, 8, -3]
 
 
 @pytest.mark.parametrize(
@@ -200,7 +235,7 @@ async def test_a_criterion_that_the_reviewer_refuses_is_not_kept() -> None:
 
 
 async def test_the_lightest_advice_makes_room_and_is_recorded() -> None:
-    most = [(f"Names cause {name}.", 7 if name == "a" else 4) for name in "abcdefghijk"]
+    most = [(f"Names cause {name}.", 7 if name == "a" else 5) for name in "abcdefghijk"]
     full = rubric_of(*most, ("Denies it.", -5))
     rubric, _, _ = await completed(
         point("Change to losartan."), verdict=judged("supported", QUOTE), write=full
