@@ -108,7 +108,8 @@ class _Draft:
     reply: RubricReply
     whole: tuple[Criterion, ...]
     findings: tuple[Finding, ...]
-    criteria: tuple[Criterion, ...]  # Those without a fault
+    light: tuple[Finding, ...]  # Not shown to the writer, who would give more points
+    criteria: tuple[Criterion, ...]  # Those without a fault that are not too light
     remaining: tuple[Finding, ...]  # What is wrong with these
 
     def rubric(self) -> Rubric:
@@ -136,7 +137,7 @@ class _Draft:
     def lost_advice(self) -> bool:
         """Whether an advice that earned points earns none any more, though it is needed and no other says the same."""
         needless = set()
-        for finding in self.findings:
+        for finding in (*self.findings, *self.light):
             if finding.fault in (Fault.DUPLICATE, Fault.MINOR):
                 needless.add(finding.criterion)
         needed = [c for c in self.whole if c.id not in needless]
@@ -242,12 +243,13 @@ class Drafting:
         for problem in review.problems:
             fault = Fault(problem.fault)
             faults.append(Finding(fault, problem.criterion_id, problem.detail))
-        faults += find_light(whole, faults)
-        kept = without_faulty(whole, faults)
+        light = tuple(find_light(whole, faults))
+        kept = without_faulty(whole, [*faults, *light])
         return _Draft(
             reply=reply,
             whole=tuple(whole),
             findings=tuple(faults),
+            light=light,
             criteria=kept,
             remaining=self._lint(kept, reply),
         )
@@ -271,7 +273,7 @@ def _omitted(reply: RubricReply, draft: _Draft) -> tuple[OmittedFact, ...]:
     for item in reply.left_out:
         facts.append(OmittedFact(item.fact, item.advice_id, item.reason))
     kept = {c.fact for c in draft.criteria}
-    faults = {f.criterion: f.fault for f in draft.findings if f.criterion}
+    faults = {f.criterion: f.fault for f in (*draft.findings, *draft.light)}
     for criterion in draft.whole:
         if criterion.fact in kept or criterion.fact is None:
             continue
