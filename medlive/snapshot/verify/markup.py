@@ -89,8 +89,8 @@ _PAGE_TAG: Final = re.compile(r"</?details>|<summary>[^<>&\[\]]*</summary>")
 _PAGE_TOKEN: Final = re.compile(r"\\[^<]|[<\[$]|://|www\.", re.IGNORECASE)
 """What begins HTML, an image, a link or a formula. A backslash hides no `<`: within HTML it means nothing."""
 _IMAGE: Final = re.compile(r"\[[^\[\]<>\\]*\]\((figures/[a-z-]+\.svg)\)")
-_WARNING: Final = "> [!WARNING]"
-"""The whole line: with something behind the bracket it would be a link or an image."""
+_ALERTS: Final = ("> [!WARNING]", "> [!NOTE]")
+"""Whole lines: with something behind the bracket it would be a link or an image."""
 _FENCE: Final = re.compile(r"```(?:|python|sh|bibtex)")
 """The beginning or the end of a block of code; blocks in other languages, such as maps, may load something."""
 _FRONT_KEY: Final = (
@@ -193,7 +193,7 @@ def find_active_markdown(data: bytes) -> str | None:
 
 
 def _line_fault(row: str) -> str | None:
-    if row == _WARNING or _PAGE_TAG.fullmatch(row):
+    if row in _ALERTS or _PAGE_TAG.fullmatch(row):
         return None
     if "\r" in row or (("```" in row or "~~~" in row) and not _FENCE.fullmatch(row)):
         return row[:_MAX_SHOWN]

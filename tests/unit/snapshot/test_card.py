@@ -38,6 +38,7 @@ from medlive.snapshot.manifest import (
     Signing,
     SnapshotMeta,
 )
+from medlive.snapshot.verify.markup import find_active_markdown
 from tests.unit.snapshot.conftest import PROVENANCE
 from tests.unit.snapshot.test_card_figures import CANARY, COUNTS, FIGURES
 
@@ -154,6 +155,17 @@ def test_a_snapshot_that_may_not_be_published_warns_before_anything_else(
     assert "> **Not publishable. DO NOT CITE" in warning
     assert "> - the screener was &lt;b&gt;rules&lt;/b&gt;\n> - one # two\n" in warning
     assert "| publishable | **no** |" in loud
+
+
+def test_a_card_that_warns_of_one_model_in_all_parts_verifies() -> None:
+    engines = tuple(
+        EngineUse(role=role, engine="openai", model="m-1")
+        for role in ("rubric", "prober", "grader")
+    )
+    made = PROVENANCE.model_copy(update={"engines": engines})
+    card = card_of(provenance=made)
+    assert "> [!NOTE]\n> m-1 wrote rubrics" in card
+    assert find_active_markdown(card.encode()) is None
 
 
 def test_held_out_cases_are_counted_and_explained(card: str) -> None:
