@@ -100,21 +100,17 @@ def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
             timeout_s=_TIMEOUT_S,
         )
         roles = dict.fromkeys((*CURATION_ROLES, "prober"), own)
-        proved = settings.rubric
     else:
         recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
         asked = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
         roles = {}
         for role, own in asked.items():
             roles[role] = recorded if own.engine == "rules" else own
-        # The recording holds no answers of known quality yet, and no grades of such.
-        proved = settings.rubric.model_copy(update={"prove": False})
     return settings.model_copy(
         update={
             "database_url": None,
             "harvest": {"allow_loopback": True},
             "roles": settings.roles.model_copy(update=roles),
-            "rubric": proved,
         }
     )
 
