@@ -31,7 +31,7 @@ from medlive.curation.validator import (
     state_claims,
 )
 from medlive.evidence.passage import Retriever
-from medlive.rubric.lint import WRITTEN
+from medlive.rubric.lint import LIGHT, WRITTEN
 from medlive.rubric.model import (
     Axis,
     CompletedPoint,
@@ -345,11 +345,12 @@ def _gravest(
     points: Mapping[str, CompletedPoint],
     shared: Mapping[str, str],
 ) -> dict[str, CompletedPoint]:
-    """The points, at most `MOST_POINTS` of them kept: those that both models named, then the heaviest."""
+    """The points, at most `MOST_POINTS` of them kept: those that both models named, then the heaviest; none light."""
     kept = [name for name, point in points.items() if point.outcome.kept]
     kept.sort(key=lambda name: (name not in shared, -items[name].points))
+    heavy = [name for name in kept if items[name].points > LIGHT]
     decided = dict(points)
-    for name in kept[MOST_POINTS:]:
+    for name in set(kept) - set(heavy[:MOST_POINTS]):
         decided[name] = replace(
             points[name], outcome=PointOutcome.SURPLUS, source="", detail=""
         )

@@ -122,7 +122,7 @@ class PointOutcome(StrEnum):
     NOT_NAMED = "not_named"
     ONE_MODEL = "one_model"  # No passage decides it, and there is no second model
     FAULTY = "faulty"  # The reviewer objected to its criterion
-    SURPLUS = "surplus"  # Sound, but there were graver points enough
+    SURPLUS = "surplus"  # Sound, but light, or there were graver points enough
 
     @property
     def kept(self) -> bool:

@@ -158,9 +158,10 @@ async def test_a_point_that_no_passage_decides_needs_a_second_model_that_saw_not
 async def test_what_only_the_second_model_names_counts_where_a_passage_supports_it() -> (
     None
 ):
-    named = [point(f"Count {name}.", 5) for name in ("pills", "days", "cups")]
-    others = [point("Look at the pill box.", 4), point("Change to losartan.", 9)]
-    others += [point(f"Ask for {name}.", 6) for name in ("fever", "falls")]
+    named = [point(f"Count {name}.", 6) for name in ("pills", "days")]
+    named.append(point("Count cups.", 5))
+    others = [point("Look at the pill box.", 7), point("Change to losartan.", 9)]
+    others += [point(f"Ask for {name}.", 7) for name in ("fever", "falls")]
     rubric, _, _ = await completed(
         *named,
         others=tuple(others),
@@ -181,10 +182,10 @@ async def test_what_only_the_second_model_names_counts_where_a_passage_supports_
     assert surplus == {"Count days.", "Count cups."}
 
 
-async def test_light_criteria_are_left_out_where_three_others_earn_points() -> None:
-    criteria = [("Names it.", 7), ("Names tea.", 2), ("Names rest.", 4)]
+async def test_light_criteria_are_left_out_where_two_others_earn_points() -> None:
+    criteria = [("Names it.", 7), ("Names rest.", 4)]
     rubric, _, _ = await completed(write=rubric_of(*criteria, ("Denies it.", -3)))
-    assert len(rubric.criteria) == 4
+    assert len(rubric.criteria) == 3
     more = [("Changes it.", 6), ("Stops it.", 8)]
     rubric, _, _ = await completed(
         write=rubric_of(*criteria, *more, ("Denies it.", -3))
@@ -235,8 +236,9 @@ async def test_a_criterion_that_the_reviewer_refuses_is_not_kept() -> None:
 
 
 async def test_the_lightest_advice_makes_room_and_is_recorded() -> None:
-    most = [(f"Names cause {name}.", 7 if name == "a" else 5) for name in "abcdefghijk"]
-    full = rubric_of(*most, ("Denies it.", -5))
+    most = [(f"Names cause {name}.", 7 if name == "a" else 6) for name in "abcdefghi"]
+    penalties = [(f"Denies cause {name}.", -5) for name in "abc"]
+    full = rubric_of(*most, *penalties)
     rubric, _, _ = await completed(
         point("Change to losartan."), verdict=judged("supported", QUOTE), write=full
     )
