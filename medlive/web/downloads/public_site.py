@@ -10,6 +10,7 @@ from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
+from medlive.db.studies import blind_items
 from medlive.errors import MedliveError
 from medlive.evaluation.asking.registry import load_registry
 from medlive.publishing.target import MUTABLE, media_type
@@ -35,19 +36,26 @@ class _Built:
         self.of: object = None
         self.files: Mapping[str, bytes] | None = {}
 
-    def read(self, site: Site, catalog: Catalog) -> Mapping[str, bytes] | None:
-        """The files, made again where snapshots, errata or bundles changed; None where they cannot be made."""
+    def read(
+        self, site: Site, catalog: Catalog, checked: frozenset[str]
+    ) -> Mapping[str, bytes] | None:
+        """The files; None where they cannot be made.
+
+        They are made again where snapshots, errata, bundles or what people check blind changed.
+        """
         with self.lock:
-            of = _state(site, catalog)
+            of = checked, _state(site, catalog)
             if of != self.of:
-                self.files = _make(site, catalog)
+                self.files = _make(site, catalog, checked)
                 self.of = of
             return self.files
 
 
-def _make(site: Site, catalog: Catalog) -> Mapping[str, bytes] | None:
+def _make(
+    site: Site, catalog: Catalog, checked: frozenset[str]
+) -> Mapping[str, bytes] | None:
     try:
-        content = _content(site, catalog)
+        content = _content(site, catalog, checked)
     except MedliveError as exc:
         _log.error("the public site cannot be made: %s", exc.message)
         return None
@@ -73,7 +81,7 @@ def _stamp(path: Path) -> tuple[str, int, int]:
     return path.name, found.st_size, found.st_mtime_ns
 
 
-def _content(site: Site, catalog: Catalog) -> Content:
+def _content(site: Site, catalog: Catalog, checked: frozenset[str]) -> Content:
     """What is given out. Raises MedliveError where errata or the registry cannot be read."""
     errata = site.snapshots / errata_name(site)
     inputs = Inputs(
@@ -84,6 +92,7 @@ def _content(site: Site, catalog: Catalog) -> Content:
         registry=load_registry(site.settings.candidates),
         allow_not_publishable=site.preview,
         leave_out_not_publishable=not site.preview,
+        checked=checked,
         versions=frozenset(shown.version for shown in catalog.given_out),
     )
     return read_content(inputs)
@@ -91,7 +100,9 @@ def _content(site: Site, catalog: Catalog) -> Content:
 
 async def _send(request: Request, site: Site, catalog: Catalog, name: str) -> Response:
     built = _BUILT.setdefault(request.app, _Built())
-    files = await asyncio.to_thread(built.read, site, catalog)
+    async with site.database.begin() as session:
+        checked = await blind_items(session)
+    files = await asyncio.to_thread(built.read, site, catalog, checked)
     if files is None:
         raise HTTPException(503, "The public site cannot be made; the log says why.")
     data = files.get(name)

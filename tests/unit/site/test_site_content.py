@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.scoring.refusals import Allow
@@ -157,6 +158,21 @@ def test_a_second_bundle_of_a_model_and_a_broken_one_are_left_out(
     assert (torn, second) == ("torn.zip", "second.zip")
     assert why == "it cannot be read as a bundle"
     assert "already ranked with first.zip" in built(content)["leaderboard.html"]
+
+
+def test_a_bundle_whose_verdicts_people_check_blind_is_left_out(
+    inputs: Inputs, tmp_path: Path
+) -> None:
+    run = graded(inputs.snapshots / f"medlive-{VERSION}", tmp_path / "third", "third")
+    (inputs.bundles / "third.zip").write_bytes(archive(make_bundle(run, draws=DRAWS)))
+    assert "third" in read_content(inputs).models
+    items = items_of(run.run.cases, run.answers)
+    content = read_content(replace(inputs, checked=[items[-1].id]))
+    assert content.models == {"first", "x" * 200}
+    pages = built(content)
+    assert "a bundle: people check a grader&#39;s" in pages["leaderboard.html"]
+    assert "while people check them" in pages[f"cases/{IDS[1]}.html"]
+    assert [name for name, text in pages.items() if "third" in text] == []
 
 
 def test_what_is_not_publishable_is_refused_or_said_on_every_page(
