@@ -18,6 +18,7 @@ from medlive.evaluation.runs.folder import RAW
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
 from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.refusals import Objection
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
 from medlive.statistics.bootstrap import (
     Comparison,
@@ -125,6 +126,8 @@ class ContaminationTable:
     arms: tuple[ArmDrop, ...]
     registry: str
     warnings: tuple[str, ...]
+    overridden: tuple[Objection, ...] = ()
+    """What was overridden to show the figures."""
 
 
 def contamination(
@@ -155,6 +158,7 @@ def contamination(
         arms=tuple(study.arms()),
         registry=registry.origin,
         warnings=tuple(warnings),
+        overridden=table.overridden,
     )
 
 
