@@ -1,8 +1,10 @@
 """The public site at `/`: the pages of `medlive site build`, made of what is given out here."""
 
 import asyncio
+import gzip
 import logging
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -98,6 +100,11 @@ def _content(site: Site, catalog: Catalog, checked: frozenset[str]) -> Content:
     return read_content(inputs)
 
 
+@lru_cache(maxsize=64)
+def _compress(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
+
+
 async def _send(request: Request, site: Site, catalog: Catalog, name: str) -> Response:
     built = _BUILT.setdefault(request.app, _Built())
     async with site.database.begin() as session:
@@ -108,7 +115,10 @@ async def _send(request: Request, site: Site, catalog: Catalog, name: str) -> Re
     data = files.get(name)
     if data is None:
         raise HTTPException(404)
-    headers = {"Cache-Control": MUTABLE}
+    headers = {"Cache-Control": MUTABLE, "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        data = await asyncio.to_thread(_compress, data)
+        headers["Content-Encoding"] = "gzip"
     return Response(data, media_type=media_type(name), headers=headers)
 
 
@@ -124,5 +134,5 @@ async def _page(request: Request, site: SiteOf, catalog: TheCatalog) -> Response
 
 for _name, *_ in SECTIONS:
     router.add_api_route(f"/{_name}", _page, methods=_READ)
-for _folder in ("assets", "cases", "data", "models"):
+for _folder in ("assets", "cases", "data", "lists", "models"):
     router.add_api_route(f"/{_folder}/{{name}}", _page, methods=_READ)
