@@ -151,7 +151,7 @@ def made_run(
         answered = rng.random() > 0.005
         state = AnswerState.OK if answered else AnswerState.EMPTY
         text = "Rest first." if answered else ""
-        usage = {"prompt_tokens": 180, "completion_tokens": 420}
+        usage = {"input_tokens": 180, "output_tokens": 420}
         answers[case.case_id] = Answer(
             case.case_id, state, text, "stop", name, "", usage
         )

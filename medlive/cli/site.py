@@ -24,6 +24,7 @@ def build(
     snapshots: Path | None = None,
     bundles: Path | None = None,
     errata: Path | None = None,
+    downloads: str | None = None,
     evidence: Path | None = None,
     models: Path | None = None,
     public_key: list[Path] | None = None,
@@ -43,6 +44,7 @@ def build(
         snapshots: The snapshots [those frozen here].
         bundles: The bundles [bundles/ under MEDLIVE_HOME].
         errata: The errata [errata.json beside the snapshots].
+        downloads: Where snapshots are published, for links to their files [base_url under [publish]].
         evidence: The evidence index, for the titles of passages [the one here].
         models: The models' cutoffs [config/models.toml].
         public_key: A key that must have signed bundles; repeatable.
@@ -78,7 +80,10 @@ def build(
         seed=seed,
     )
     content = read_content(inputs)
-    size = write_site(site_files(content), out)
+    address = downloads or settings.publish.base_url
+    if address is not None:
+        address = f"{address.rstrip('/')}/"
+    size = write_site(site_files(content, downloads=address), out)
     seconds = round(time.monotonic() - started, 1)
     left_out, notes = [], []
     for name, why in content.left_out:

@@ -70,14 +70,14 @@ def site_files(
     content: Content,
     *,
     links: Sequence[tuple[str, str]] = (),
-    downloads: str = "",
+    downloads: str | None = None,
 ) -> Iterator[SiteFile]:
     """Every file of the site; the same content makes the same bytes.
 
     Args:
         content: What it shows.
         links: Further entries of the navigation: address and text.
-        downloads: The address before the folders of snapshots; "" where they lie beside the pages.
+        downloads: The address that ends where the folders of snapshots begin; None: their files are not linked.
     """
     site = _Site(content, links, downloads)
     for path in sorted(files("medlive.site").joinpath("static").iterdir(), key=str):
@@ -89,7 +89,7 @@ def site_files(
     yield SiteFile("data/cases.json", _case_list(cases))
     yield SiteFile("data/texts.json", _case_texts(cases))
     releases = [week.release for week in content.weeks if week.release is not None]
-    yield SiteFile("feed.xml", feed_xml(releases, Place(None), content.errata))
+    yield SiteFile("feed.xml", feed_xml(releases, Place(downloads), content.errata))
     yield from site.pages()
 
 
@@ -97,7 +97,7 @@ class _Site:
     """Renders the pages of one content."""
 
     def __init__(
-        self, content: Content, links: Sequence[tuple[str, str]], downloads: str
+        self, content: Content, links: Sequence[tuple[str, str]], downloads: str | None
     ) -> None:
         self.content = content
         self.links = links

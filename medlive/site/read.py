@@ -316,7 +316,7 @@ def board_of(
     first = runs[0]
     info, grader = first.run.info, first.grader
     by = "nobody" if grader is None else f"{grader.model} ({grader.mode} mode)"
-    title = f"{info.cases.name} · graded by {by} · {info.template.name}"
+    title = f"{info.cases.name} · graded by {by} · template {info.template.name}"
     if info.evidence is not None:
         title += f" · {info.evidence.top_k} snippets a question"
     overridden = map(attrgetter("why"), table.overridden)

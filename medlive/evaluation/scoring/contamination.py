@@ -215,7 +215,9 @@ class _Study:
                 f"the cutoff is undisclosed: split by the release date, {cutoff.text}"
             )
         if not enough:
-            notes.append(f"fewer than {FEW} cases on a side: no p-value is computed")
+            notes.append(
+                f"fewer than {FEW} cases on a side: no interval and no p-value is computed"
+            )
         if undated:
             notes.append(f"{undated} cases without a date are on neither side")
         if not against:
@@ -244,7 +246,9 @@ class _Study:
         )
         if full.mean is None or post.mean is None:
             return PaperFigure(full, post, None, None, None)
-        low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
+        low = high = None
+        if full.low is not None and post.low is not None:
+            low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
         return PaperFigure(full, post, full.mean - post.mean, low, high)
 
     def _did(self, column: int) -> tuple[Effect | None, tuple[str, ...]]:

@@ -235,6 +235,23 @@ def test_a_board_of_one_model_is_shown(tmp_path: Path) -> None:
     assert "1 to 1" in page
 
 
+def test_files_of_snapshots_are_linked_where_they_are_published(
+    inputs: Inputs,
+) -> None:
+    content = read_content(inputs)
+    # The pages replace a folder, so no snapshot lies beside them.
+    assert f"medlive-{VERSION}/" not in built(content)["downloads.html"]
+    address = "https://data.example/medlive/"
+    files = site_files(content, downloads=address)
+    pages = {
+        file.name: file.data.decode() for file in files if file.name[-4:] != ".bin"
+    }
+    link = f'href="{address}medlive-{VERSION}/data/cases.jsonl"'
+    assert link in pages["downloads.html"]
+    assert f"--from {address}" in pages["downloads.html"]
+    assert f'href="{address}' in pages["feed.xml"]
+
+
 def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for _ in range(2):
