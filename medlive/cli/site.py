@@ -10,6 +10,8 @@ from medlive.cli.evaluation.options import DrawsOption, SeedOption
 from medlive.cli.options import Commands, read_settings
 from medlive.cli.output import Result, with_session
 
+# A mistyped folder would make an empty site, which replaces the one that is there.
+ExistingFolder = Annotated[Path | None, Option(exists=True, file_okay=False)]
 app = Commands()
 
 
@@ -21,11 +23,11 @@ def _group() -> None:
 @app.command()
 def build(
     out: Annotated[Path, Option()],
-    snapshots: Path | None = None,
-    bundles: Path | None = None,
+    snapshots: ExistingFolder = None,
+    bundles: ExistingFolder = None,
     errata: Path | None = None,
     downloads: str | None = None,
-    evidence: Path | None = None,
+    evidence: ExistingFolder = None,
     models: Path | None = None,
     public_key: list[Path] | None = None,
     allow_not_publishable: bool = False,
