@@ -302,6 +302,12 @@ async def test_the_front_shows_the_site_of_what_is_given_out(served: Served) -> 
     assert "Rubric" in (await served.http.get(f"/{page[1]}")).text
     style = await served.http.get("/assets/site.css")
     assert style.headers["Content-Type"].startswith("text/css")
+    assert style.headers["Content-Encoding"] == "gzip"
+    plain = await served.http.get(
+        "/assets/site.css", headers={"Accept-Encoding": "identity"}
+    )
+    assert "Content-Encoding" not in plain.headers
+    assert plain.content == style.content
     assert (await served.http.get("/cases/other.html")).status_code == 404
 
 
