@@ -9,7 +9,7 @@ import pytest
 
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles.bundle import make_bundle
-from medlive.evaluation.bundles.files import archive
+from medlive.evaluation.bundles.files import RUN, archive
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.build import write_site
 from medlive.site.model import Content
@@ -157,6 +157,17 @@ def test_a_second_bundle_of_a_model_and_a_broken_one_are_left_out(
     assert (torn, second) == ("torn.zip", "second.zip")
     assert why == "it cannot be read as a bundle"
     assert "already ranked with first.zip" in built(content)["leaderboard.html"]
+
+
+@pytest.mark.security
+def test_a_bundle_nested_without_end_costs_no_other(inputs: Inputs) -> None:
+    bundles = inputs.bundles
+    assert bundles is not None
+    deep = b'{"cases":' * 50_000
+    (bundles / "deep.zip").write_bytes(archive({RUN: deep}))
+    content = read_content(inputs)
+    assert content.left_out == [("deep.zip", "it cannot be read as a bundle")]
+    assert len(content.boards[0].models) == 2
 
 
 def test_what_is_not_publishable_is_refused_or_said_on_every_page(
