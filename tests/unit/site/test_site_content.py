@@ -159,7 +159,6 @@ def test_a_second_bundle_of_a_model_and_a_broken_one_are_left_out(
     assert "already ranked with first.zip" in built(content)["leaderboard.html"]
 
 
-@pytest.mark.security
 def test_a_bundle_nested_without_end_costs_no_other(inputs: Inputs) -> None:
     bundles = inputs.bundles
     assert bundles is not None
