@@ -241,7 +241,7 @@ def _snapshot_of(bundle: Path) -> str:
     files, _ = read_bundle(bundle)
     try:
         return str(json.loads(files[RUN])["cases"]["name"])
-    except (KeyError, TypeError, ValueError) as exc:
+    except (KeyError, TypeError, ValueError, RecursionError) as exc:
         raise BadInput("it cannot be read as a bundle") from exc
 
 

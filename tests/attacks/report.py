@@ -48,8 +48,8 @@ tests hold that list to be complete.
 | evidence | `curation/validator.py` | a verdict quotes, in four words or more, a passage that was given |
 | replies | `curation/agent.py` | one JSON object of the task's shape, one verdict each, or no reply |
 | rubric | `rubric/lint.py` | criteria are in the case's language, of its advice, and ask for no other number |
-| text | `snapshot/verify/disguise.py`, `snapshot/gates.py` | no hidden character, foreign letter or markup |
-| identifiers | `deidentify/detect.py`, `snapshot/verify/disguise.py` | scanned as spelled and as read |
+| text | `snapshot/verify/text_checks.py`, `snapshot/gates.py` | no hidden character, foreign letter or markup |
+| identifiers | `deidentify/detect.py`, `snapshot/verify/text_checks.py` | scanned as spelled and as read |
 
 ## What judgement alone must catch
 

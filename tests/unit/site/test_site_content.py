@@ -11,7 +11,7 @@ from medlive.__main__ import run
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.bundles.bundle import make_bundle
-from medlive.evaluation.bundles.files import archive
+from medlive.evaluation.bundles.files import RUN, archive
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.build import write_site
 from medlive.site.model import Content
@@ -174,6 +174,16 @@ def test_a_bundle_whose_verdicts_people_check_blind_is_left_out(
     assert "a bundle: people check a grader&#39;s" in pages["leaderboard.html"]
     assert "while people check them" in pages[f"cases/{IDS[1]}.html"]
     assert [name for name, text in pages.items() if "third" in text] == []
+
+
+def test_a_bundle_nested_without_end_costs_no_other(inputs: Inputs) -> None:
+    bundles = inputs.bundles
+    assert bundles is not None
+    deep = b'{"cases":' * 50_000
+    (bundles / "deep.zip").write_bytes(archive({RUN: deep}))
+    content = read_content(inputs)
+    assert content.left_out == [("deep.zip", "it cannot be read as a bundle")]
+    assert len(content.boards[0].models) == 2
 
 
 def test_what_is_not_publishable_is_refused_or_said_on_every_page(
