@@ -13,7 +13,13 @@ from typer import Argument, Option
 
 from medlive.cli.options import one_of, read_settings
 from medlive.cli.output import Result, say, table_of, wait_for
-from medlive.errors import CheckFailed, EndpointUnavailable, MedliveError, UsageError
+from medlive.errors import (
+    CheckFailed,
+    CircuitOpen,
+    EndpointUnavailable,
+    MedliveError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from medlive.config import Price as ConfiguredPrice
@@ -404,9 +410,15 @@ def find_incomplete(
     silences = [part.silence for part in asked]
     if left and silences and (last := silences[-1]) is not None and all(silences):
         calls = sum(part.calls for part in asked)
+        if isinstance(last, CircuitOpen):
+            # Its own hint is for workers, which go on by themselves.
+            to_do = (
+                "look at the address, the key and the network; the same command goes on"
+            )
+        else:
+            to_do = last.hint
         return EndpointUnavailable(
-            f"none of {calls} calls was answered, the last: {last.message}",
-            hint=last.hint,
+            f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
         )
     stopped = next((part.stopped for part in work if part.stopped), None)
     if stopped and (left or always):
