@@ -12,15 +12,15 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parents[2]
-for _folder in ("docs", "deploy", "tests/attacks"):
+for _folder in ("docs", "deploy"):
     sys.path.insert(0, str(ROOT / _folder))
 
 import accent  # noqa: E402
 import references  # noqa: E402
-import report  # noqa: E402
 
 from medlive.config import DATABASE_PARTS  # noqa: E402
 from medlive.errors import MedliveError  # noqa: E402
+from tests.attacks import report  # noqa: E402
 from tests.support.attack_list import ATTACKS  # noqa: E402
 
 _WRITTEN = sorted(
