@@ -6,7 +6,7 @@ Evaluation needs no medlive[service]: functions that need it import it themselve
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from functools import cache
@@ -537,12 +537,12 @@ class Pipeline:
                 raise opening.error()
 
     async def aclose(self) -> None:
-        """Close connections, also those that are left when one fails to close or the wait is cancelled."""
-        async with AsyncExitStack() as stack:
+        """Close connections, all at once; each is closed though another fails to or the wait is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for respondent in set(self.respondents.values()):
+                group.create_task(respondent.aclose())
             if self.online is not None:
-                stack.push_async_callback(self.online.aclose)
-            for respondent in self.respondents.values():
-                stack.push_async_callback(respondent.aclose)
+                group.create_task(self.online.aclose())
 
 
 def build_pipeline(
