@@ -28,8 +28,6 @@ class MedliveError(Exception):
         )
         self.hint = None if hint is None else hide_secrets(hint)
         super().__init__(self.message)
-        if self.hint is not None:
-            self.add_note(self.hint)  # For notebooks, which show the error alone
 
 
 def describe(error: BaseException) -> str:
