@@ -53,7 +53,8 @@ _BEFORE_SEX = re.compile(
     rf"(?:^|[\n。；;：:]|患者|病人|患儿)\s?(?P<name>{_HAN_NAME}?)[，,、 ]{{1,2}}(?=[男女]性?[，,、 ])"
 )
 _WORKING = re.compile(
-    rf"{_any('doctor parts')}(?:医生|大夫|医师|护士)(?P<name>{_HAN_NAME}?){_NAME_END}"
+    rf"{_any('doctor parts')}(?:医生|大夫|医师|护士)(?P<name>{_HAN_NAME}?)"
+    rf"(?:{_NAME_END}|(?=说|给|让|建议|告诉|认为|把))"
 )
 _SPELLED_NAME = re.compile(
     rf"(?:叫|姓名[:：]?|{_any('kin')})\s?(?P<name>[{''.join(sorted(_SPELLED))}]{{3,8}}"
@@ -260,7 +261,12 @@ _NAME_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...]
         lambda m: not _NOT_CALLED.search(m["name"]) and m["name"] not in _NOT_NAMES,
     ),
     (_NICKNAME, _is_nickname),
-    (_WORKING, lambda m: _is_full_name(m["name"]) and m["name"][0] in _FIRST),
+    (
+        _WORKING,
+        lambda m: (
+            _is_full_name(m["name"]) and (len(m["name"]) == 3 or m["name"][0] in _FIRST)
+        ),
+    ),
     (_SPELLED_NAME, lambda m: m["name"] not in _NOT_NAMES),
     *(
         (pattern, lambda m: _is_full_name(m[m.lastgroup or 0]))

@@ -81,7 +81,9 @@ _GREETING = re.compile(
     r"|greetings|bless you|cheers|@)[ ,]{1,2}(?:again |there )?(?=[a-z])"
 )
 _AFTER_GREETING = re.compile(r"\s?(?:[,!.:;\n]|$| and | for | i | - )")
-_HERE = re.compile(r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+) here\b")
+_HERE = re.compile(
+    r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+(?: [a-z]+)?) here\b"
+)
 
 _STATES = (
     "A[LKZR]|C[AOT]|DE|FL|GA|HI|I[DLNA]|K[SY]|LA|M[EDAINSOT]|"
@@ -391,7 +393,8 @@ def _signatures(view: View) -> Candidates:
         return
     for candidate in matches(IdentifierKind.NAME, _HERE, lower):
         _, start, end = candidate
-        if lower[start:end] in _GIVEN:
+        first, *last = lower[start:end].split()
+        if first in _GIVEN and _NOT_SURNAME.isdisjoint(last):
             yield candidate
 
 
@@ -529,9 +532,10 @@ def _streets(view: View) -> Candidates:
 
 def _is_street(view: View, match: re.Match[str]) -> bool:
     name, suffix = match["name"].split(), match["suffix"]
-    if not _NOT_STREET.isdisjoint(name):
-        return False
     capital = view.text[match.start("name")].isupper() or name[0][0].isdigit()
+    refused = _NOT_STREET - {"old"} if capital else _NOT_STREET
+    if not refused.isdisjoint(name):
+        return False
     follows = _AFTER_STREET.match(view.lower, match.end()) is not None
     return (
         suffix in _SURE_SUFFIX
