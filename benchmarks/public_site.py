@@ -46,6 +46,7 @@ AXES: Final = (
 THEMES: Final = ("Emergency Referrals", "Context-Seeking", "Response Depth")
 SPECIALTIES: Final = ("Cardiology", "Dermatology", "Neurology", "Pediatrics", "Urology")
 START: Final = date(2025, 1, 6)
+_SYLLABLES: Final = ("ba", "cor", "den", "fi", "gra", "hy", "lo", "mus", "ne", "pro")
 PAGES: Final = ("index.html", "leaderboard.html", "cases.html", "weeks.html")
 """Whose first view is timed."""
 FIRST_VIEW: Final = (
@@ -59,6 +60,20 @@ FIRST_VIEW: Final = (
     "data/board-1.json",
     "data/board-1.bin",
 )
+
+
+def made_text(rng: random.Random, chinese: bool, words: int) -> str:
+    """Words of two to four syllables, some often: it compresses about as prose does."""
+    syllables = (
+        "需要做磁共振吗膝关节疼三周上下楼加重头晕药量血压检查"
+        if chinese
+        else _SYLLABLES
+    )
+    chosen = []
+    for _ in range(words):
+        common = random.Random(int(rng.paretovariate(0.6)) % 5000)
+        chosen.append("".join(common.choices(syllables, k=common.randint(2, 4))))
+    return ("" if chinese else " ").join(chosen)
 
 
 def made_case(place: int, of: int, weeks: int) -> SnapshotCase:
@@ -78,7 +93,7 @@ def made_case(place: int, of: int, weeks: int) -> SnapshotCase:
                 case_id,
                 1,
                 position,
-                f"Advises step {position} before anything else",
+                made_text(rng, zh, 9),
                 AXES[position % len(AXES)],
                 points,
                 "evidence" if position == 5 else "advice",
@@ -94,11 +109,9 @@ def made_case(place: int, of: int, weeks: int) -> SnapshotCase:
         posted_at=posted,
         specialty=rng.choice(SPECIALTIES),
         theme=rng.choice(THEMES),
-        narrative="膝关节疼痛三周，上下楼加重。" * 12
-        if zh
-        else "The knee has hurt for three weeks. " * 12,
-        query="需要做磁共振吗？" if zh else "Do I need a scan of the knee?",
-        advice="Rest first; come back in two weeks. " * 6,
+        narrative=made_text(rng, zh, 80),
+        query=made_text(rng, zh, 18),
+        advice=made_text(rng, zh, 120),
         criteria=tuple(criteria),
         difficulty=rng.choice(("low", "medium", "high")),
     )
@@ -138,7 +151,7 @@ def made_run(
         answered = rng.random() > 0.005
         state = AnswerState.OK if answered else AnswerState.EMPTY
         text = "Rest first." if answered else ""
-        usage = {"prompt_tokens": 180, "completion_tokens": 420}
+        usage = {"input_tokens": 180, "output_tokens": 420}
         answers[case.case_id] = Answer(
             case.case_id, state, text, "stop", name, "", usage
         )

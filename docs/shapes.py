@@ -27,12 +27,13 @@ _FORMATS = (
     ("`manifest.json`: `cost`", manifest, "WeekCost"),
     ("`manifest.json`: `counts`", manifest, "Counts"),
     ("`manifest.json`: `provenance`", manifest, "Provenance"),
-    ("`manifest.json`: `files`", manifest, "FileEntry"),
+    ("`manifest.json`: an entry of `files`", manifest, "FileEntry"),
     ("`run.json`", folder, "RunInfo"),
     ("`responses.jsonl`", answers, "Answer"),
     ("`grades.jsonl`", answers, "Grade"),
 )
 _ELSEWHERE = {("SnapshotCase", "criteria")}  # A file of its own
+_STAMPED = ("SnapshotCase", "SnapshotCriterion")  # Their rows get the snapshot's canary
 
 
 def python_page(written: str) -> str:
@@ -97,6 +98,8 @@ def formats_page(written: str, explain: Explain) -> str:
             kind = annotation.replace("|", "\\|")
             meaning = meanings.get(field, "").replace("|", "\\|")
             rows.append(f"| `{field}` | `{kind}` | {meaning} |")
+        if name in _STAMPED:
+            rows.append("| `canary` | `str` | The manifest's, in every row |")
     return "\n".join(rows) + "\n"
 
 

@@ -95,14 +95,14 @@ def load_run(path: str | Path, *, judge: str | None = None) -> GradedRun:
 def load_bundle(
     path: str | Path,
     *,
-    snapshot: str | Path | None = None,
+    snapshot: Snapshot | str | Path | None = None,
     public_key: PublicKey | str | Path | None = None,
 ) -> GradedRun:
     """Verify a bundle, its scores recomputed, and return the run that it holds.
 
     Args:
         path: The .zip that `medlive eval bundle` made.
-        snapshot: The folder of the run's cases; None: the version that the bundle names is looked up.
+        snapshot: The snapshot of the run's cases, or its folder; None: the version that the bundle names is looked up.
         public_key: The key that must have signed it; None: the one that the bundle names.
 
     Raises:
@@ -110,6 +110,8 @@ def load_bundle(
         CheckFailed: If a step of its verification failed or could not be taken.
     """
     keys = [] if public_key is None else [public_key_of(public_key)]
+    if isinstance(snapshot, Snapshot):
+        snapshot = snapshot.path
     place = None if snapshot is None else Path(snapshot)
     report = verify_bundle(
         Path(path), public_keys=[key for key in keys if key], snapshot=place
@@ -255,9 +257,11 @@ def power(
 
     Raises:
         Misleading: If the runs' scores would mislead, and `allow` does not override why.
-        UsageError: If the runs' scores show no spread, power and alpha are not in (0, 1), or power is not above
-            alpha.
+        UsageError: If the points are not from 0.01 to 100, the runs' scores show no spread, power and alpha are not
+            in (0, 1), or power is not above alpha.
     """
+    if not 0.01 <= points <= 100:
+        raise UsageError(f"points: expected a number from 0.01 to 100, got {points}")
     overridden: Sequence[Objection] = ()
     if graded := load_runs(runs) if runs else []:
         table = score(graded, draws=1, allow=allow)

@@ -111,6 +111,8 @@ ENDPOINT_WAIT_S: Final = 120.0
 """An endpoint's Retry-After that is waited for; past it the endpoint counts as unavailable."""
 REPLY_CHARS: Final = 1_000_000
 """A model's reply: none of our tasks asks for a longer one."""
+REPLY_TOKENS: Final = 100_000_000
+"""Tokens that an endpoint may say a request took; more is no usage, and an upper bound is counted instead."""
 RULES_REQUEST_BYTES: Final = 32 * 2**20
 """A request to `medlive llm serve`."""
 LOG_LINE_BYTES: Final = 256 * 2**20

@@ -88,6 +88,7 @@ def drops(table: ContaminationTable, axes: "Axes | None" = None) -> "Axes":
     axes.axvline(0, color="grey", linewidth=0.8)
     axes.set_yticks(range(len(labels)), labels)
     axes.set_xlabel("score up to the cutoff less score after it, points, 95 % interval")
+    _title(axes, "Drop past the cutoff", table.overridden)
     return axes
 
 

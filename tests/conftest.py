@@ -5,8 +5,10 @@ import os
 import re
 import shutil
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
@@ -84,6 +86,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(
         key=lambda item: places.get(str(item.path).removeprefix(here), len(FIRST))
     )
+
+
+DAY_ENDS = timedelta(minutes=2)
+
+
+def pytest_runtest_setup() -> None:
+    """Begin no test in the last two minutes of a day in UTC: its date and ISO week stay the same to its end."""
+    moment = datetime.now(UTC)
+    tomorrow = (moment + DAY_ENDS).replace(hour=0, minute=0, second=0, microsecond=0)
+    if tomorrow > moment:
+        time.sleep((tomorrow - moment).total_seconds())
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""`medlive site`: the public site as static pages; no database needed."""
+"""`medlive site`: the public site as static pages."""
 
 import time
 from pathlib import Path
@@ -8,8 +8,10 @@ from typer import Option
 
 from medlive.cli.evaluation.options import DrawsOption, SeedOption
 from medlive.cli.options import Commands, read_settings
-from medlive.cli.output import Result
+from medlive.cli.output import Result, with_session
 
+# A mistyped folder would make an empty site, which replaces the one that is there.
+ExistingFolder = Annotated[Path | None, Option(exists=True, file_okay=False)]
 app = Commands()
 
 
@@ -21,33 +23,39 @@ def _group() -> None:
 @app.command()
 def build(
     out: Annotated[Path, Option()],
-    snapshots: Path | None = None,
-    bundles: Path | None = None,
+    snapshots: ExistingFolder = None,
+    bundles: ExistingFolder = None,
     errata: Path | None = None,
-    evidence: Path | None = None,
+    downloads: str | None = None,
+    evidence: ExistingFolder = None,
     models: Path | None = None,
     public_key: list[Path] | None = None,
     allow_not_publishable: bool = False,
+    withhold_checked: bool = False,
     most_unscored: Annotated[float, Option(min=0, max=1)] = 0.05,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
 ) -> Result:
     """Write the public site from verified snapshots, bundles and errata: static pages for any web server.
 
-    A folder that holds a site is replaced. The same inputs make the same bytes.
+    A folder that holds a site is replaced. The same inputs make the same bytes. No database is read, so a bundle
+    whose verdicts people check blind is shown; --withhold-checked asks the database and leaves it out.
 
     Args:
         out: Where the pages are written.
         snapshots: The snapshots [those frozen here].
         bundles: The bundles [bundles/ under MEDLIVE_HOME].
         errata: The errata [errata.json beside the snapshots].
+        downloads: Where snapshots are published, for links to their files [base_url under [publish]].
         evidence: The evidence index, for the titles of passages [the one here].
         models: The models' cutoffs [config/models.toml].
         public_key: A key that must have signed bundles; repeatable.
         allow_not_publishable: Show what is not publishable, marked on every page.
+        withhold_checked: Leave out what open studies check blind.
         most_unscored: Share of cases that may lack a score.
     """
     from medlive.api import open_registry
+    from medlive.db.studies import blind_items
     from medlive.integrity.signing import public_key_of
     from medlive.service.paths import index_path, snapshots_path
     from medlive.site.build import write_site
@@ -56,6 +64,9 @@ def build(
 
     started = time.monotonic()
     settings = read_settings()
+    checked: frozenset[str] = frozenset()
+    if withhold_checked:
+        checked = with_session(blind_items)
     keys = [key for file in public_key or () if (key := public_key_of(file))]
     inputs = Inputs(
         snapshots=snapshots or snapshots_path(settings),
@@ -64,13 +75,17 @@ def build(
         evidence=evidence or index_path(settings),
         registry=open_registry(models),
         public_keys=keys,
+        checked=checked,
         allow_not_publishable=allow_not_publishable,
         most_unscored=most_unscored,
         draws=draws,
         seed=seed,
     )
     content = read_content(inputs)
-    size = write_site(site_files(content), out)
+    address = downloads or settings.publish.base_url
+    if address is not None:
+        address = f"{address.rstrip('/')}/"
+    size = write_site(site_files(content, downloads=address), out)
     seconds = round(time.monotonic() - started, 1)
     left_out, notes = [], []
     for name, why in content.left_out:

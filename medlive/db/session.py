@@ -64,7 +64,10 @@ def parse_url(url: str) -> URL:
 
     Raises ConfigError, without repeating the URL, when it is not PostgreSQL's.
     """
-    hint = "MEDLIVE_DATABASE_HOST, _PORT, _NAME, _USER and _PASSWORD (or _PASSWORD_FILE) spare the escaping"
+    hint = (
+        "write postgresql://USER:PASSWORD@HOST:PORT/NAME, or in place of a URL MEDLIVE_DATABASE_HOST, "
+        "_PORT, _NAME, _USER and _PASSWORD (or _PASSWORD_FILE), which need no escaping"
+    )
     if url.count("@") > 1:
         raise ConfigError(
             "the database URL holds more than one @: write those of its password %40",

@@ -148,6 +148,13 @@ async def blind_versions(session: Session) -> frozenset[str]:
     return await versions_of(session, items)
 
 
+async def blind_items(session: Session) -> frozenset[str]:
+    """The items of grader checks whose verdicts people check blind now: no page may show them."""
+    row = StudyItemRow
+    query = select(row.item).where(row.study.in_(_blind()))
+    return frozenset(await session.scalars(query))
+
+
 async def is_checked_blind(session: Session, case_id: str) -> bool:
     """Whether people check the verdicts on a case blind now."""
     row = StudyItemRow

@@ -19,6 +19,7 @@ _SURNAMES = characters("surnames")
 _AMBIGUOUS_SURNAMES = characters("ambiguous surnames")
 _COMPOUND_SURNAMES = word_list("chinese", "compound surnames")
 _NOT_GIVEN = characters("not given")
+_SPELLED = characters("spelled names")
 _NOT_BEFORE_TITLE = characters("not before title")
 _CITIES = word_list("chinese", "cities")
 _AMBIGUOUS_CITIES = _any("ambiguous cities")
@@ -45,6 +46,20 @@ _I_AM = re.compile(
     r"(?:我是|本人是?|这是|在下|我系)(?:患者|病人|家属|患者家属|孩子妈妈"
     rf"|孩子爸爸)?(?P<name>{_HAN_NAME}?)(?=$|[,，。;；!！\n(（]|[ 　]|男|女|今年|，|[0-9]{{1,2}}岁)"
 )
+_OF_RELATIVE = re.compile(
+    rf"(?:我是|本人是?|这是)(?:患者|病人)?(?P<name>{_HAN_NAME}?)的(?={_any('kin')}|家属|家人)"
+)
+_BEFORE_SEX = re.compile(
+    rf"(?:^|[\n。；;：:]|患者|病人|患儿)\s?(?P<name>{_HAN_NAME}?)[，,、 ]{{1,2}}(?=[男女]性?[，,、 ])"
+)
+_WORKING = re.compile(
+    rf"{_any('doctor parts')}(?:医生|大夫|医师|护士)(?P<name>{_HAN_NAME}?)"
+    rf"(?:{_NAME_END}|(?=说|给|让|建议|告诉|认为|把))"
+)
+_SPELLED_NAME = re.compile(
+    rf"(?:叫|姓名[:：]?|{_any('kin')})\s?(?P<name>[{''.join(sorted(_SPELLED))}]{{3,8}}"
+    rf"(?:·[{''.join(sorted(_SPELLED))}]{{2,8}})?)(?:{_NAME_END}|(?={_any('after kin')}|怀孕))"
+)
 _SIGNED = re.compile(
     r"(?:敬礼|敬上|祝好|祝您?[\u4e00-\u9fff]{2,6}|谢谢(?:您|你|了|大家|医生|大夫)?|感谢|感激不尽"
     r"|拜托了?|跪求|叩首|不胜感激|多谢|致谢|顺祝商祺)[!！。.～~，, ]{0,3}(?:\s*\n+\s*|(?<=敬礼)\s*"
@@ -52,7 +67,7 @@ _SIGNED = re.compile(
     rf"|～)?\s*(?:患者|家属|病人|您的患者|孩子妈妈)?[:： ]?(?P<thanked>{_HAN_NAME}?)[ \t]*(?=$|\n"
     r"|\d{2,4}[年.-]|敬上|拜上|上$|上\n)"
     rf"|(?:——|—|--|～)\s*(?:患者|家属|病人)?[:： ]?(?P<dashed>{_HAN_NAME}?)[ \t。]*(?=$|\n)"
-    rf"|(?:\n|^|[。！!，,] ?)(?:患者|家属|病人|学生|晚辈)?[:：]?(?P<humble>{_HAN_NAME}?)(?:敬上|拜上|叩上"
+    rf"|(?:\n|^|[。！!，,] ?)(?:患者|家属|病人|学生|晚辈){{0,2}}[:： ]?(?P<humble>{_HAN_NAME}?) ?(?:敬上|拜上|叩上"
     r"|谨上|留|上)[。!！]?[ \t]*(?=$|\n)"
 )
 _NICKNAME = re.compile(
@@ -124,12 +139,13 @@ _NOT_AREA = re.compile(
 )
 _BOUNDARY = re.compile(r"[\s,，。.!！?？;；:：、~～()（）\[\]【】\"“”\n]")
 _GREETING_BEFORE = re.compile(
-    "(?:你好|您好|感谢|谢谢|尊敬的|请问|请教|麻烦|多谢|敬爱的)$"
+    "(?:你好|您好|感谢|谢谢|尊敬的|请问|请教|麻烦|多谢|敬爱的|您|找|由|医生|大夫|医师|护士)$"
 )
 
 
 _NOT_NAMES = word_list("chinese", "not names")
 _NOT_IN_NAMES = characters("particles") | characters("body and illness")
+_ILLNESS_ENDS = frozenset("斑疣癣疸疹疮症病炎癌瘤虑郁")
 _NOT_AFTER_RARE = (_NOT_GIVEN - frozenset("小明晨")) | _NOT_IN_NAMES
 _PET_NAME = re.compile(
     r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)"
@@ -143,6 +159,8 @@ def _name_before(text: str, title_at: int) -> int | None:
         start = title_at - length
         name = text[max(0, start) : title_at]
         if len(name) < length or not all(map(_HAN.match, name)):
+            continue
+        if name in _NOT_NAMES or name[-1] in _ILLNESS_ENDS:
             continue
         if name in _COMPOUND_SURNAMES:
             return start
@@ -202,7 +220,15 @@ def _is_introduced(match: re.Match[str]) -> bool:
     by_pet_name = (
         label.startswith(("小名", "乳名", "大名")) and name not in _NOT_PET_NAMES
     )
+    if _NAME_FIELD.search(label) and name[0] in _AMBIGUOUS_SURNAMES:
+        return name not in _NOT_NAMES and not set(name[1:]) & _NOT_IN_NAMES
     return _is_full_name(name) or by_pet_name or ("叫" in label and _is_pet_name(name))
+
+
+_NAME_FIELD = re.compile(r"(?:姓名|签名|签字|署名|落款|联系人|收件人|监护人)[:：]\s*$")
+
+
+_FIRST = _SURNAMES | frozenset(name[0] for name in _COMPOUND_SURNAMES)
 
 
 def _is_related(match: re.Match[str]) -> bool:
@@ -235,9 +261,16 @@ _NAME_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...]
         lambda m: not _NOT_CALLED.search(m["name"]) and m["name"] not in _NOT_NAMES,
     ),
     (_NICKNAME, _is_nickname),
+    (
+        _WORKING,
+        lambda m: (
+            _is_full_name(m["name"]) and (len(m["name"]) == 3 or m["name"][0] in _FIRST)
+        ),
+    ),
+    (_SPELLED_NAME, lambda m: m["name"] not in _NOT_NAMES),
     *(
         (pattern, lambda m: _is_full_name(m[m.lastgroup or 0]))
-        for pattern in (_SIGNED, _AFTER_ROLE, _BEFORE_ROLE)
+        for pattern in (_SIGNED, _AFTER_ROLE, _BEFORE_ROLE, _OF_RELATIVE, _BEFORE_SEX)
     ),
 )
 """Patterns whose last group is a name, and what a match must be besides."""
@@ -278,7 +311,8 @@ _DOOR = (
     + one_of("chinese", "doors")
 )
 _ADDRESS = re.compile(
-    rf"{_any('estates')}(?:[\u4e00-\u9fff]{{0,3}}(?:段|支路|[东西南北]路))?(?:{_DOOR}[ ，,]?)+"
+    rf"{_any('estates')}(?:[\u4e00-\u9fff]{{0,3}}(?:段|支路|[东西南北]路)"
+    rf"|[一二三四五六七八九十东南西北中]{{1,2}}区)?(?:{_DOOR}[ ，,]?)+"
     r"(?:[A-Za-z]?\d{2,4}(?:室|房|户)?(?![\d年月日.%]))?"
 )
 _LIVES = re.compile(

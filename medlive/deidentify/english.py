@@ -81,7 +81,9 @@ _GREETING = re.compile(
     r"|greetings|bless you|cheers|@)[ ,]{1,2}(?:again |there )?(?=[a-z])"
 )
 _AFTER_GREETING = re.compile(r"\s?(?:[,!.:;\n]|$| and | for | i | - )")
-_HERE = re.compile(r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+) here\b")
+_HERE = re.compile(
+    r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+(?: [a-z]+)?) here\b"
+)
 
 _STATES = (
     "A[LKZR]|C[AOT]|DE|FL|GA|HI|I[DLNA]|K[SY]|LA|M[EDAINSOT]|"
@@ -211,6 +213,8 @@ def _after_titles(view: View) -> Candidates:
             title in ("mr", "mrs", "prof") and "." in match.group()
         )
         end = _name_end(view, at, small=small)
+        if small and text[at].islower():
+            end = _with_small_surname(lower, at, end, _LAST_SURNAME)
         also_a_word = title in _ALSO_WORDS or text.startswith("MS", start)
         if end > at and (not also_a_word or lower[at:end].split()[0] in _KNOWN):
             yield IdentifierKind.NAME, at, end
@@ -251,6 +255,7 @@ def _after_labels(view: View) -> Candidates:
         end = at
         if labelled or sure:
             end = _name_end(view, at, small=not labelled, shouted=labelled)
+            end = _with_small_surname(lower, at, end) if sure else end
         yield (
             IdentifierKind.NAME,
             at,
@@ -261,6 +266,25 @@ def _after_labels(view: View) -> Candidates:
 _MINE = re.compile(
     r"(?<![a-z])(?:my|his|her)\s(?:(?:full|first|last|good|real|nick) ?)?$"
 )
+
+
+_SMALL_SURNAME = re.compile(
+    r" (?P<surname>(?![a-z]+(?:ing|ed) )[a-z]{3,})(?=[,.\n]|$| (?:i|im|i'm|i am|and i|age|aged|from|\d))"
+)
+_LAST_SURNAME = re.compile(
+    r" (?P<surname>(?![a-z]+(?:ing|ed|ly)(?![a-z]))[a-z]{3,})(?=[.!…\s]*(?:$|\n))"
+)
+_NOT_SURNAME = _NEVER_IN_NAME | _NOT_AFTER_TITLE
+
+
+def _with_small_surname(
+    lower: str, at: int, end: int, pattern: re.Pattern[str] = _SMALL_SURNAME
+) -> int:
+    """Return where a name ends with the surname that follows it and is not listed: "keisha brownlee im 19"."""
+    match = pattern.match(lower, end)
+    if end == at or match is None or match["surname"] in _NOT_SURNAME:
+        return end
+    return match.end()
 
 
 def _introductions(view: View) -> Candidates:
@@ -308,14 +332,57 @@ def _relatives(view: View) -> Candidates:
             words = lower[at:end].split()
             related = _BEFORE_RELATIVE.search(lower, max(0, start - 20), start)
             follows = len(words) > 1 or _AFTER_RELATIVE.match(lower, end)
-            if words[0] in _KNOWN or words[0] in _GIVEN_WORDS or (related and follows):
+            titled = match.group().strip() in _KIN_TITLES
+            listed = words[0] in _KNOWN or words[0] in _GIVEN_WORDS
+            if listed or ((related or titled) and follows):
                 yield IdentifierKind.NAME, at, end
 
 
+_WHOSE_MANY = re.compile(
+    r"(?<![a-z])(?:my|our|his|her|their) (?:[a-z]+ )?(?:sisters|brothers|sons|daughters|kids|children|twins"
+    r"|boys|girls|cousins|nieces|nephews|aunts|uncles|friends|parents)[,:]? (?=[a-z])"
+)
+_AND = re.compile(r", (?:and )?| and ")
+
+
+def _several_relatives(view: View) -> Candidates:
+    """Find names in a list of them: "my sisters Ifeoma and Chidinma"."""
+    for match in _WHOSE_MANY.finditer(view.lower):
+        at = match.end()
+        names: list[tuple[int, int]] = []
+        while (end := _name_end(view, at)) > at:
+            names.append((at, end))
+            joint = _AND.match(view.lower, end)
+            if joint is None:
+                break
+            at = joint.end()
+        firsts = {view.lower[start:end].split()[0] for start, end in names}
+        if len(names) > 1 and firsts & (_KNOWN | _GIVEN_WORDS):
+            for start, end in names:
+                yield IdentifierKind.NAME, start, end
+
+
+_KIN_TITLES = ("grandma", "grandpa", "granny", "nana", "aunt", "auntie", "uncle")
 _AFTER_RELATIVE = re.compile(
     r"[\s,]{1,2}(?:is|was|has|had|who|and|\d|aged?|will|got|started|takes|says|needs|just|also|does|did"
     r"|can|keeps|\()|[.!?]|'s\b|$|,"
 )
+
+
+_REACHED = re.compile(
+    r"(?<![a-z])(?:contact|reach|call|text|e-?mail|mail|write to|ask for|message)\s(?=[a-z])"
+)
+_REACHED_AT = re.compile(
+    r",? (?:at|on|via) (?:\+?\(?\d{3}[-. )]{0,2}\d{3}|\+\d|\S{1,64}@)"
+)
+
+
+def _reached(view: View) -> Candidates:
+    """Find whom a number or an address belongs to: "contact Yevgenia at …"."""
+    for match in _REACHED.finditer(view.lower):
+        end = _name_end(view, match.end())
+        if end > match.end() and _REACHED_AT.match(view.lower, end):
+            yield IdentifierKind.NAME, match.end(), end
 
 
 def _signatures(view: View) -> Candidates:
@@ -326,7 +393,8 @@ def _signatures(view: View) -> Candidates:
         return
     for candidate in matches(IdentifierKind.NAME, _HERE, lower):
         _, start, end = candidate
-        if lower[start:end] in _GIVEN:
+        first, *last = lower[start:end].split()
+        if first in _GIVEN and _NOT_SURNAME.isdisjoint(last):
             yield candidate
 
 
@@ -382,6 +450,8 @@ def english_names(view: View) -> Candidates:
         _after_labels,
         _introductions,
         _relatives,
+        _several_relatives,
+        _reached,
         _signatures,
         _greetings,
     ):
@@ -462,9 +532,10 @@ def _streets(view: View) -> Candidates:
 
 def _is_street(view: View, match: re.Match[str]) -> bool:
     name, suffix = match["name"].split(), match["suffix"]
-    if not _NOT_STREET.isdisjoint(name):
-        return False
     capital = view.text[match.start("name")].isupper() or name[0][0].isdigit()
+    refused = _NOT_STREET - {"old"} if capital else _NOT_STREET
+    if not refused.isdisjoint(name):
+        return False
     follows = _AFTER_STREET.match(view.lower, match.end()) is not None
     return (
         suffix in _SURE_SUFFIX

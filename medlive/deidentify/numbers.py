@@ -46,9 +46,10 @@ _NOT_A_NICK = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")
 _MESSENGER = re.compile(
     rf"(?:(?:{_any('messengers')}|(?<![a-z0-9])(?:v\+?x|wx)(?![a-z])"
     r"|(?<![a-z0-9])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter"
-    r"|tg)(?![a-z])|(?:加我?|➕|\+)v(?![a-z]))(?:的?(?:群号?|同号|号码?|账号|名|昵称|搜)|\s?(?:id|number|no\.?"
-    r"|handle|account|(?:user ?)?name)(?![a-z]))?(?:[\s:：.=是为叫搜(（]{1,4}|(?=\d)|(?<=号)|(?<=[信v])(?=[a-z0-9]"
-    r"))(?:(?:is|me at|on|at|me)[\s:@]{1,2})?)(?P<id>@?[a-z](?:[-_.]?[a-z0-9_])*|live:[a-z0-9_.-]{3,30}"
+    r"|tg)(?![a-z])|(?:加我?|➕|\+)(?:v(?![a-z])|[薇微威](?!信)))"
+    r"(?:的?(?:群号?|同号|号码?|账号|名|昵称|搜)|\s?(?:id|number|no\.?|handle|account|(?:user ?)?name)(?![a-z]))?"
+    r"(?:[\s:：.=是为叫搜(（]{1,4}|(?=\d)|(?<=号)|(?<=[信v薇微威])(?=[a-z0-9]))"
+    r"(?:(?:is|me at|on|at|me)[\s:@]{1,2})?)(?P<id>live:[a-z0-9_.-]{3,30}|@?[a-z](?:[-_.]?[a-z0-9_])*"
     r"|\+?\d[\d -]{3,15}\d|\d[a-z0-9_]{4,19}|[零〇一二三四五六七八九幺]{5,12})(?:#\d{4})?"
 )
 
@@ -356,7 +357,7 @@ def _record(match: re.Match[str], lower: str) -> Candidate | None:
         return None
     window = lower[max(0, match.start() - 40) : match.start()] + label.rstrip(" #.")
     words = _RECORD_LABEL.search(
-        re.sub(r"\s?(?:number|num|nos?\.?|#|id|card)$", "", window)
+        re.sub(r"\s?(?:#|(?<![a-z])(?:number|num|nos?\.?|id|card))$", "", window)
     )
     if words is None:
         return None

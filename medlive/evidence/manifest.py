@@ -28,7 +28,7 @@ from medlive.integrity.folder import TooLong, read_small
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 3
-HINT = "build it: medlive evidence build CORPUS... (see medlive evidence build --help)"
+HINT = "build it: medlive evidence build CORPUS..., or medlive evidence fetch --recommended"
 
 
 class DenseKind(StrEnum):

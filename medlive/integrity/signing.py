@@ -264,7 +264,8 @@ def public_key_of(given: PublicKey | str | Path | None) -> PublicKey | None:
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or exc
         raise BadInput(
-            f"the public key {str(given)[:200]!r} cannot be read: {reason}"
+            f"the public key {str(given)[:200]!r} cannot be read: {reason}",
+            hint="give the publisher's key, or the file that holds it",
         ) from exc
     try:
         return PublicKey.parse(text)

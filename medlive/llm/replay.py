@@ -49,13 +49,18 @@ class ReplayEngine:
         return await asyncio.shield(task)
 
     async def aclose(self) -> None:
-        """Let calls under way be answered and kept, for CLOSING_S at most, then close the engine."""
-        await self.settle()
-        hanging = list(self._under_way.values())
-        for call in hanging:
-            call.cancel()
-        await asyncio.gather(*hanging, return_exceptions=True)
-        await self._engine.aclose()
+        """Let calls under way be answered and kept, for CLOSING_S at most, then close the engine.
+
+        It is closed, and what is still under way is cancelled, also when the wait is cancelled.
+        """
+        try:
+            await self.settle()
+        finally:
+            hanging = list(self._under_way.values())
+            for call in hanging:
+                call.cancel()
+            await asyncio.gather(*hanging, return_exceptions=True)
+            await self._engine.aclose()
 
     async def settle(self) -> None:
         """Let calls under way be answered and kept, for CLOSING_S at most."""

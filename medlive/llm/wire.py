@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from medlive.bounds import REPLY_TOKENS
 from medlive.digest import canonical_json
 from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
 from medlive.llm.fence import schema_name
@@ -258,12 +259,10 @@ def read_error(raw: bytes) -> EndpointError:
 
 
 def count(value: object) -> int:
-    """A number of tokens; 0 if the value is not one."""
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0
-        else 0
-    )
+    """A number of tokens; 0 if the value is not one, or more than any request takes."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return 0
+    return value if 0 < value <= REPLY_TOKENS else 0
 
 
 _LEFT_OUT = frozenset(

@@ -10,6 +10,7 @@ from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.agreement.meta import CaseLevel
 from medlive.evaluation.agreement.reliability import Reliability
 from medlive.evaluation.log import read_bytes
+from medlive.evaluation.scoring.refusals import Objection
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -53,6 +54,8 @@ class MetaFile(Read):
     criteria: Reliability | None = None
     cases: tuple[CaseLevel, ...] = ()
     notes: tuple[str, ...] = ()
+    overridden: tuple[Objection, ...] = ()
+    """What would mislead and was allowed, to be printed with the figures."""
 
 
 def read_json(path: Path, shape: type[Shape], name: str) -> Shape:

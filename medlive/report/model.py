@@ -23,6 +23,7 @@ from medlive.evaluation.scoring.overlap import (
     profiles,
     worst_cases,
 )
+from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import FEW, CaseBasis, ModelScore, ScoreTable
 from medlive.report.html import lang_of, render
 from medlive.report.meta import MetaFile
@@ -79,6 +80,10 @@ class Report:
     def render(self, name: str, **values: Any) -> Markup:
         """A template about this report; its tables say what was overridden to show them."""
         return render(name, report=self, overridden=self.table.overridden, **values)
+
+    def marked(self, title: str) -> str:
+        """A figure's title with what was overridden to show it."""
+        return marked(title, self.table.overridden)
 
     @property
     def models(self) -> tuple[ModelScore, ...]:

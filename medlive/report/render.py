@@ -23,7 +23,7 @@ from medlive.report.cases import (
     list_name,
     write_case_pages,
 )
-from medlive.report.html import Section, page
+from medlive.report.html import Section, missing, page, render
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
 from medlive.report.portfolio import portfolio_page
@@ -45,6 +45,17 @@ def _written(name: str, title: str, template: str) -> Callable[[Report], Section
     )
 
 
+def reliability(report: Report) -> Section:
+    """How far graders agree with people; each table says what its meta.json overrode too."""
+    parts = []
+    for meta in report.metas:
+        overridden = (*report.table.overridden, *meta.overridden)
+        parts.append(render("reliability.html", meta=meta, overridden=overridden))
+    return Section(
+        "reliability", "Reliability of the grader", parts or [missing(_NO_META)]
+    )
+
+
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     ranking,
     pairs,
@@ -58,7 +69,7 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     criteria,
     costs,
     _written("causes", "Root causes", "causes.html"),
-    _written("reliability", "Reliability of the grader", "reliability.html"),
+    reliability,
     overlap,
 )
 """What makes each part of the first page, in order; other slices come last, where there are any."""
@@ -67,6 +78,10 @@ _TITLE: Final = "medlive: scores on "
 _OURS: Final = f"<title>{_TITLE}".encode()
 """What the first page of a report holds, those of earlier versions too."""
 _NO_FIGURES: Final = "none: they need matplotlib, pip install 'medlive[plot]'; the tables have the numbers"
+_NO_META: Final = (
+    "The grader was not held against people. Run medlive eval meta RUN --human FILE --out DIR, and give "
+    "DIR/meta.json to this report with --meta."
+)
 PROTOCOLS: Final = "protocols.html"
 _NAMES: Final = frozenset(
     (

@@ -212,12 +212,17 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
 
 
 def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
-    """`scores.csv`: `score_rows`, with commas; a text that a spreadsheet takes for a formula begins with "'"."""
+    """`scores.csv`: `score_rows` with what was overridden to show them, and commas.
+
+    A text that a spreadsheet takes for a formula begins with "'".
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["model", "metric", "cases", "grader", "slice", "value", *_FIGURES])
+    names = ["model", "metric", "cases", "grader", "slice", "value", *_FIGURES]
+    writer.writerow([*names, "overridden"])
+    overridden = " ".join(dict.fromkeys(one.allow for one in table.overridden))
     for row in score_rows(table, kind):
-        writer.writerow(map(_plain, row.values()))
+        writer.writerow([*map(_plain, row.values()), overridden])
     return out.getvalue()
 
 
@@ -263,6 +268,7 @@ def contamination_json(table: ContaminationTable) -> dict[str, Any]:
         "permutations": table.permutations,
         "registry": Path(table.registry).name,
         "warnings": list(table.warnings),
+        "overridden": [objection._asdict() for objection in table.overridden],
         "pooled_effect_of_having_seen": _row_or_none(table.pooled),
         "models": [_contamination_row(model) for model in table.models],
         "raw_against_rewritten": [

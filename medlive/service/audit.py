@@ -98,5 +98,6 @@ async def show_prompt(session: Session, name: str) -> dict[str, Any]:
     if (found := await find_prompt(session, digest)) is not None:
         return {"task": found.task, "digest": found.digest, "text": found.text}
     raise UsageError(
-        f"{name[:100]!r} names no task, and no one stored prompt or request"
+        f"{name[:100]!r} names no task, and no one stored prompt or request",
+        hint="name a task such as validator.query, or more of the digest",
     )

@@ -537,11 +537,12 @@ class Pipeline:
                 raise opening.error()
 
     async def aclose(self) -> None:
-        """Close connections."""
-        for respondent in self.respondents.values():
-            await respondent.aclose()
-        if self.online is not None:
-            await self.online.aclose()
+        """Close connections, all at once; each is closed though another fails to or the wait is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for respondent in set(self.respondents.values()):
+                group.create_task(respondent.aclose())
+            if self.online is not None:
+                group.create_task(self.online.aclose())
 
 
 def build_pipeline(

@@ -23,9 +23,10 @@ def write_site(files: Iterable[SiteFile], out: Path) -> int:
     Raises:
         UsageError: If `out` holds something that is not a site.
     """
-    if out.exists() and any(out.iterdir()) and not (out / MARK).is_file():
+    if out.exists() and not _may_be_replaced(out):
         raise UsageError(
-            f"{out} holds something other than a site", hint="choose an empty folder"
+            f"{out} is something other than a site",
+            hint="choose a new or empty folder",
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     fresh = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
@@ -46,3 +47,8 @@ def write_site(files: Iterable[SiteFile], out: Path) -> int:
         shutil.rmtree(fresh, ignore_errors=True)
         raise
     return size
+
+
+def _may_be_replaced(out: Path) -> bool:
+    """Whether something is an empty folder or a site."""
+    return out.is_dir() and ((out / MARK).is_file() or not any(out.iterdir()))

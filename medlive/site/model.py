@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
+from typing import Final
 
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.metrics import CaseScore
@@ -14,6 +15,12 @@ from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import SnapshotCase
 from medlive.statistics.bootstrap import Standing
 from medlive.statistics.contamination import Drop
+
+WITHHELD: Final = (
+    "people check a grader's verdicts on its answers without seeing them; "
+    "it is shown again when their study is closed"
+)
+"""Why a bundle is left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,11 @@ class Content:
     def models(self) -> set[str]:
         """The names of all models."""
         return {model.name for board in self.boards for model in board.models}
+
+    @property
+    def withheld(self) -> bool:
+        """Whether a bundle is left out while people check its verdicts blind."""
+        return any(why == WITHHELD for _, why in self.left_out)
 
     @property
     def newest(self) -> str:

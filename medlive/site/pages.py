@@ -28,6 +28,8 @@ SECTIONS: Final = (
     ("enter.html", "Enter a result", "Enter a result"),
 )
 """Name, text of the link, heading."""
+CASES_A_PAGE: Final = 100
+"""Cases in one page of the list: what a slow line brings in one view."""
 _SLICES: Final = {
     "cutoff": "Past its cutoff",
     "month": "By month of posting",
@@ -68,14 +70,14 @@ def site_files(
     content: Content,
     *,
     links: Sequence[tuple[str, str]] = (),
-    downloads: str = "",
+    downloads: str | None = None,
 ) -> Iterator[SiteFile]:
     """Every file of the site; the same content makes the same bytes.
 
     Args:
         content: What it shows.
         links: Further entries of the navigation: address and text.
-        downloads: The address before the folders of snapshots; "" where they lie beside the pages.
+        downloads: The address that ends where the folders of snapshots begin; None: their files are not linked.
     """
     site = _Site(content, links, downloads)
     for path in sorted(files("medlive.site").joinpath("static").iterdir(), key=str):
@@ -83,9 +85,11 @@ def site_files(
     for board in content.boards:
         yield SiteFile(f"data/{board.slug}.json", board_json(board))
         yield SiteFile(f"data/{board.slug}.bin", verdict_bytes(board))
-    yield SiteFile("data/cases.json", _search_index(content))
+    cases = list_order(content)
+    yield SiteFile("data/cases.json", _case_list(cases))
+    yield SiteFile("data/texts.json", _case_texts(cases))
     releases = [week.release for week in content.weeks if week.release is not None]
-    yield SiteFile("feed.xml", feed_xml(releases, Place(None), content.errata))
+    yield SiteFile("feed.xml", feed_xml(releases, Place(downloads), content.errata))
     yield from site.pages()
 
 
@@ -93,7 +97,7 @@ class _Site:
     """Renders the pages of one content."""
 
     def __init__(
-        self, content: Content, links: Sequence[tuple[str, str]], downloads: str
+        self, content: Content, links: Sequence[tuple[str, str]], downloads: str | None
     ) -> None:
         self.content = content
         self.links = links
@@ -102,7 +106,9 @@ class _Site:
     def pages(self) -> Iterator[SiteFile]:
         """Every page."""
         for name, _, title in SECTIONS:
-            yield self._page(name, name, title)
+            if name != "cases.html":
+                yield self._page(name, name, title)
+        yield from self._lists()
         for board in self.content.boards:
             for model in board.models:
                 yield self._page(
@@ -130,6 +136,25 @@ class _Site:
                 section="cases.html",
                 case=case,
                 results=results,
+            )
+
+    def _lists(self) -> Iterator[SiteFile]:
+        """The cases in pages of `CASES_A_PAGE`, which need no script."""
+        cases = list_order(self.content)
+        starts = range(0, max(1, len(cases)), CASES_A_PAGE)
+        names = ["cases.html"]
+        for number in range(2, len(starts) + 1):
+            names.append(f"lists/cases-{number}.html")
+        for number, start in enumerate(starts, start=1):
+            yield self._page(
+                names[number - 1],
+                "cases.html",
+                "Cases" if number == 1 else f"Cases, page {number}",
+                section="cases.html",
+                cases=cases[start : start + CASES_A_PAGE],
+                start=start,
+                number=number,
+                names=names,
             )
 
     def _page(self, name: str, template: str, title: str, **values: object) -> SiteFile:
@@ -197,14 +222,30 @@ def _choices(cases: Mapping[str, SnapshotCase]) -> list[tuple[str, list[str]]]:
     return choices
 
 
-def _search_index(content: Content) -> bytes:
+def list_order(content: Content) -> list[SnapshotCase]:
+    """The cases as they are listed: the latest posted first."""
+    cases = sorted(content.cases.values(), key=attrgetter("case_id"))
+    return sorted(cases, key=attrgetter("posted_at"), reverse=True)
+
+
+def _case_list(cases: Sequence[SnapshotCase]) -> bytes:
+    """What the browser filters and shows of each case."""
     entries = []
-    for case in content.cases.values():
-        texts = [case.case_id, case.query, case.narrative, case.advice]
-        texts += map(attrgetter("criterion"), case.criteria)
+    for case in cases:
         entry = {kind: getattr(case, kind) for kind in FILTERS}
-        entries.append(entry | {"id": case.case_id, "text": " ".join(texts)})
+        entry |= {"id": case.case_id, "page": case_page(case), "query": case.query}
+        entries.append(entry | {"posted": str(case.posted_at)})
     return canonical_json(entries).encode("utf-8")
+
+
+def _case_texts(cases: Sequence[SnapshotCase]) -> bytes:
+    """The texts in which words are searched beside the question, fetched when the first word is typed."""
+    found = []
+    for case in cases:
+        texts = [case.narrative, case.advice]
+        texts += map(attrgetter("criterion"), case.criteria)
+        found.append(" ".join(texts))
+    return canonical_json(found).encode("utf-8")
 
 
 def _percent(share: float | None) -> str:

@@ -1,7 +1,7 @@
 """Read what the site shows."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed, EvidenceUnavailable, MedliveError
+from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.bundles.files import RUN, read_bundle
 from medlive.evaluation.bundles.leaderboard import (
@@ -32,7 +33,7 @@ from medlive.integrity.folder import SUMS, read_small
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
 from medlive.site.evidence import read_passages
-from medlive.site.model import BoardEntry, Content, ModelEntry, Week
+from medlive.site.model import WITHHELD, BoardEntry, Content, ModelEntry, Week
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, LedgerFault, read_ledger
@@ -69,6 +70,8 @@ class Inputs:
     """Whether to show, marked on every page, what is not publishable."""
     leave_out_not_publishable: bool = False
     """Whether boards that are not publishable are left out, and listed, instead of refused."""
+    checked: Collection[str] = frozenset()
+    """Items of grader checks that people rate blind now; bundles with one of these answers are left out."""
     versions: frozenset[str] | None = None
     """The snapshots that may be shown; None: all."""
     most_unscored: float = MOST_UNSCORED
@@ -223,6 +226,10 @@ def _reports(
             )
             if _all_withdrawn(report):
                 raise BadInput("every case of its snapshot was withdrawn")
+            if _checked_blind(report, inputs.checked):
+                # Its name would tell the raters whose answers they rate.
+                left_out.append(("a bundle", WITHHELD))
+                continue
             reports.append(report)
         except MedliveError as exc:
             left_out.append((path.name, _why(exc, path)))
@@ -234,7 +241,7 @@ def _snapshot_of(bundle: Path) -> str:
     files, _ = read_bundle(bundle)
     try:
         return str(json.loads(files[RUN])["cases"]["name"])
-    except (KeyError, TypeError, ValueError) as exc:
+    except (KeyError, TypeError, ValueError, RecursionError) as exc:
         raise BadInput("it cannot be read as a bundle") from exc
 
 
@@ -243,6 +250,13 @@ def _all_withdrawn(report: BundleReport) -> bool:
         return False
     gone = {*report.withdrawn.cases, *report.withdrawn.emptied}
     return gone.issuperset(map(attrgetter("case_id"), report.run.run.cases))
+
+
+def _checked_blind(report: BundleReport, checked: Collection[str]) -> bool:
+    if report.run is None or not checked:
+        return False
+    items = items_of(report.run.run.cases, report.run.answers)
+    return any(item.id in checked for item in items)
 
 
 def _week(root: Path, snapshot: Snapshot) -> Week:
@@ -302,7 +316,7 @@ def board_of(
     first = runs[0]
     info, grader = first.run.info, first.grader
     by = "nobody" if grader is None else f"{grader.model} ({grader.mode} mode)"
-    title = f"{info.cases.name} · graded by {by} · {info.template.name}"
+    title = f"{info.cases.name} · graded by {by} · template {info.template.name}"
     if info.evidence is not None:
         title += f" · {info.evidence.top_k} snippets a question"
     overridden = map(attrgetter("why"), table.overridden)

@@ -469,6 +469,8 @@ def with_interval(value: float, drawn: Floats, n: int, clusters: int) -> Estimat
         why = f"{clusters} clusters are too few for an interval"
     elif undefined > MOST_UNDEFINED:
         why = f"not defined in {undefined:.0%} of the draws"
+    elif bounds is not None and bounds[0] == bounds[1]:
+        why = "all draws give the same value: too few differ for an interval"
     low, high = (None, None) if why or bounds is None else bounds
     return Estimate(value, low, high, n, clusters, why)
 

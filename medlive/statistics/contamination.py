@@ -22,7 +22,7 @@ from medlive.statistics.bootstrap import (
     interval,
     weight_chunks,
 )
-from medlive.statistics.intervals import gap_bounds
+from medlive.statistics.intervals import LEAST_CLUSTERS, gap_bounds
 
 Sides = Places
 
@@ -221,13 +221,15 @@ def seen_effect(
     effect = _last_coefficient(whole_gram[None], whole_right[None])[0]
     if np.isnan(effect):
         return None
-    low, high = interval(np.concatenate(drawn)) or (None, None)
     both = present.sum(axis=1) > 1
     mixed = (
         both & (treated.sum(axis=1) > 0) & (treated.sum(axis=1) < present.sum(axis=1))
     )
     concerned = (treated.sum(axis=0) > 0)[None, :] & present
     fresh = both & concerned.any(axis=1) & (treated.sum(axis=1) == 0)
+    low = high = None
+    if min(mixed.sum(), (both & ~mixed).sum()) >= LEAST_CLUSTERS:
+        low, high = interval(np.concatenate(drawn)) or (None, None)
     return Effect(float(effect), low, high, int(mixed.sum()), int(fresh.sum()), models)
 
 
@@ -357,10 +359,12 @@ def adjusted_drop(
             sums[:, filled] = np.add.reduceat(taken * values[order], starts, axis=1)
             before, after = _standardised(counts, sums)
             drawn.append(before - after)
-    low, high = (interval(np.concatenate(drawn)) if drawn else None) or (None, None)
     known = not math.isnan(pre)
     shares = n.reshape(-1, 2).astype(int)
     kept, lost = shares[both].sum(axis=0), shares[~both].sum(axis=0)
+    low = high = None
+    if drawn and kept.min() >= LEAST_CLUSTERS:
+        low, high = interval(np.concatenate(drawn)) or (None, None)
     return Adjusted(
         n_pre=int(kept[0]),
         n_post=int(kept[1]),

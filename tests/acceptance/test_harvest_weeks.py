@@ -10,12 +10,15 @@ import subprocess
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from warcio.archiveiterator import ArchiveIterator
 
+from medlive.clock import iso_week
+from medlive.db.audit.listing import week_bounds
 from medlive.digest import digest_bytes
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Done, Instance
@@ -59,14 +62,11 @@ async def _harvest(instance: Instance, *arguments: str, status: int | None = 0) 
 
 def _a_week_passes(instance: Instance) -> None:
     """Every run so far was a week earlier than it says."""
-    weeks = [
-        w
-        for (w,) in instance.rows("SELECT iso_week FROM harvest_runs ORDER BY iso_week")
-    ]
-    with_new = [(week, f"{week[:6]}{int(week[6:]) - 1:02d}") for week in weeks]
-    for old, new in with_new:
+    for (week,) in instance.rows("SELECT iso_week FROM harvest_runs ORDER BY iso_week"):
+        monday, _ = week_bounds(week)
+        before = iso_week(monday - timedelta(days=7))
         instance.change(
-            "UPDATE harvest_runs SET iso_week = %s WHERE iso_week = %s", (new, old)
+            "UPDATE harvest_runs SET iso_week = %s WHERE iso_week = %s", (before, week)
         )
 
 

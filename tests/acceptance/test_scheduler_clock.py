@@ -185,14 +185,21 @@ async def test_a_step_that_is_broken_off_ends_at_once_and_is_taken_again(
 
 
 async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace(
-    new_instance: NewInstance,
+    new_instance: NewInstance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    instance, begun = new_instance(), asyncio.Event()
+    monkeypatch.setattr("medlive.service.work.jobs.CLOSE_S", 0.1)
+    instance, begun, closed = new_instance(), asyncio.Event(), asyncio.Event()
     database = Database.connect(str(instance.url))
 
     async def endless(revision: int) -> None:
         begun.set()
-        await asyncio.Event().wait()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            try:
+                await asyncio.Event().wait()  # it closes as slowly
+            finally:
+                closed.set()
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
@@ -205,6 +212,7 @@ async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace
         draining.cancel()
         await asyncio.wait([draining], timeout=LIMIT_S)
         assert draining.done()
+        assert closed.is_set()
     await database.aclose()
     # It waits again, with no attempt used, and whoever serves the queue takes it.
     assert instance.rows("SELECT status::text, attempts FROM procrastinate_jobs") == [

@@ -45,11 +45,11 @@ tests hold that list to be complete.
 | sides | `curation/screener.py` | an element names a message of its side; strangers' are never shown |
 | quotes | `curation/controls.py`, `text/normalise.py` | the quote stands in the message that is named |
 | numbers | `text/quantities.py` | no number, unit or dose is in conflict with the thread's |
-| evidence | `curation/validator.py` | a verdict quotes, in four words or more, a passage that was given |
+| evidence | `curation/validator.py` | a verdict quotes four words (Chinese: characters) or more of a given passage |
 | replies | `curation/agent.py` | one JSON object of the task's shape, one verdict each, or no reply |
 | rubric | `rubric/lint.py` | criteria are in the case's language, of its advice, and ask for no other number |
-| text | `snapshot/verify/disguise.py`, `snapshot/gates.py` | no hidden character, foreign letter or markup |
-| identifiers | `deidentify/detect.py`, `snapshot/verify/disguise.py` | scanned as spelled and as read |
+| text | `snapshot/verify/text_checks.py`, `snapshot/gates.py` | no hidden character, foreign letter or markup |
+| identifiers | `deidentify/detect.py`, `snapshot/verify/text_checks.py` | scanned as spelled and as read |
 
 ## What judgement alone must catch
 

@@ -208,9 +208,14 @@ def test_ranks_come_from_cases_after_every_cutoff_shown(
         assert {n: c[3:4] for n, c in cells.items() if c[3] != "–"} == wanted
         assert cells["model-3"][3] == "–"
         # Without the model of the latest cutoff, more cases are fresh.
-        page.get_by_label("Show model-1", exact=True).uncheck()
+        page.get_by_label("Show model-1", exact=True).press("Space")
+        page.keyboard.press("Tab")
         settle(page)
-        assert "2025-03-31" in page.locator("#status").inner_text()
+        status = page.locator("#status").inner_text()
+        assert "2025-03-31" in status
+        assert "models of unknown cutoff are not ranked" in status
+        # The table was drawn again twice, and whoever uses the keyboard is where they were.
+        assert page.evaluate("document.activeElement.textContent") == "model-1"
 
 
 def test_without_scripts_the_page_is_a_table_of_the_same_figures(

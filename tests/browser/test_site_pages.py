@@ -18,7 +18,7 @@ axe = pytest.importorskip(
 PAGES = (
     "index.html",
     "leaderboard.html",
-    "cases.html",
+    "lists/cases-2.html",
     "cases/case-0001.html",
     "models/board-1-m1.html",
     "method.html",
@@ -31,6 +31,9 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     root = tmp_path_factory.mktemp("site")
     board = made_board(made_graded(root / "runs", models=2, cases=12))
     cases = {one.case_id: case(one.case_id) for one in board.cases}
+    for place in range(110):
+        later = f"later-{place:03d}"
+        cases[later] = case(later, query="Does the knee need a scan?")
     cases["case-0003"] = case("case-0003", query="Why does the ankle swell?")
     content = Content(boards=[board], cases=cases, not_publishable=("a reason",))
     write_site(site_files(content), root / "out")
@@ -60,14 +63,46 @@ def test_cases_are_searched_and_the_address_keeps_the_words(
     url: str, browser: Any
 ) -> None:
     page = browser.new_page()
-    page.goto(f"{url}/cases.html")
-    page.get_by_label("Words").fill("ankle SWELL")
-    rows = page.locator("#cases tbody tr:visible")
-    assert rows.count() == 1
-    assert "case-0003" in rows.first.inner_text()
+
+    def wait_for(status: str) -> list[str]:
+        page.wait_for_function(
+            "status => document.querySelector('#status').textContent === status",
+            arg=status,
+        )
+        found: list[str] = page.locator("#cases tbody th").all_inner_texts()
+        return found
+
+    page.goto(f"{url}/lists/cases-2.html")
+    assert len(wait_for("122 cases, here 101 to 122, the latest first")) == 22
+    page.get_by_label("Words").fill("SWELL hurts")
+    assert wait_for("1 of 122 cases") == ["case-0003"]
+    assert page.locator("#pages").is_hidden()
     page.reload()
-    page.wait_for_selector("#search:visible")
-    assert page.locator("#cases tbody tr:visible").count() == 1
+    assert wait_for("1 of 122 cases") == ["case-0003"]
+    page.get_by_label("Words").fill("scan")
+    assert len(wait_for("110 of 122 cases, here the first 100")) == 100
+    page.get_by_role("button", name="Show more").press("Enter")
+    assert len(set(wait_for("110 of 122 cases"))) == 110
+    page.get_by_label("Words").fill("")
+    assert len(wait_for("122 cases, here 101 to 122, the latest first")) == 22
+    page.get_by_label("Words").fill("ankle")
+    wait_for("1 of 122 cases")
     page.get_by_role("link", name="case-0003").click()
+    page.wait_for_url("**/cases/case-0003.html")
     assert "Why does the ankle swell?" in page.locator("main").inner_text()
     page.close()
+
+
+def test_without_scripts_every_case_is_on_one_page_of_the_list(
+    url: str, browser: Any
+) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{url}/cases.html")
+    first = page.locator("#cases tbody th").all_inner_texts()
+    assert page.locator("#search").is_hidden()
+    page.get_by_role("link", name="Page 2").click()
+    page.wait_for_url("**/lists/cases-2.html")
+    second = page.locator("#cases tbody th").all_inner_texts()
+    assert (len(first), len(second), len({*first, *second})) == (100, 22, 122)
+    context.close()

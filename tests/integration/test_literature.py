@@ -202,8 +202,19 @@ async def test_a_passing_fault_is_asked_again(
         json_error("bad query"),
         web.Response(status=400, text='{"error":"API key invalid","api-key":"k3y"}'),
         web.Response(body=b"x" * 2000),
+        web.Response(body=b"[" * 1400),
     ],
-    ids=["503", "a day", "redirect", "a page", "refused", "error", "key", "long"],
+    ids=[
+        "503",
+        "a day",
+        "redirect",
+        "a page",
+        "refused",
+        "error",
+        "key",
+        "long",
+        "nested",
+    ],
 )
 async def test_a_service_that_fails_is_an_error_and_never_an_empty_result(
     database: Database, monkeypatch: pytest.MonkeyPatch, name: str, fault: web.Response

@@ -292,16 +292,26 @@ async def test_nothing_else_is_served(served: Served) -> None:
         assert (answer.status_code, b"secret" in answer.content) == (404, False), path
 
 
-async def test_the_front_shows_the_site_of_what_is_given_out(served: Served) -> None:
+async def test_the_front_shows_the_site_of_what_is_given_out(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("medlive.site.pages.CASES_A_PAGE", 1)
     front = await served.http.get("/")
     assert NEW in front.text
     assert 'href="assets/site.css"' in front.text
+    assert (await served.http.get("/lists/cases-2.html")).status_code == 200
     listed = (await served.http.get("/cases.html")).text
     page = re.search(r'href="(cases/[^"]+)"', listed)
     assert page is not None
     assert "Rubric" in (await served.http.get(f"/{page[1]}")).text
     style = await served.http.get("/assets/site.css")
     assert style.headers["Content-Type"].startswith("text/css")
+    assert style.headers["Content-Encoding"] == "gzip"
+    plain = await served.http.get(
+        "/assets/site.css", headers={"Accept-Encoding": "identity"}
+    )
+    assert "Content-Encoding" not in plain.headers
+    assert plain.content == style.content
     assert (await served.http.get("/cases/other.html")).status_code == 404
 
 

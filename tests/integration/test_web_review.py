@@ -28,12 +28,16 @@ from medlive.db.tables.people import Stratum
 from medlive.db.tables.release import ReviewAction
 from medlive.digest import digest_text
 from medlive.evaluation.agreement.case_ratings import case_items
+from medlive.evaluation.bundles.bundle import make_bundle
+from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import report_path
 from medlive.service.studies import draw, evaluate
+from medlive.site.read import BUNDLES
 from medlive.snapshot.load import load_snapshot
 from medlive.web.app import build_app
 from medlive.web.serving import serve_web
@@ -544,6 +548,10 @@ async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_
     site = replace(site, snapshots=frozen.parent, preview=True)
     cases = from_snapshot(load_snapshot(frozen))
     made = made_run(cases, tmp_path / "run", "model-x", 0.6, missing=False)
+    bundles = site.settings.home / BUNDLES
+    bundles.mkdir(parents=True)
+    files = make_bundle(load_graded(made), draws=20, allow=EVERYTHING)
+    (bundles / "model-x.zip").write_bytes(archive(files))
     report = report_path(site.settings, "2026.W47")
     scores = {
         "metric": "paper",
@@ -595,7 +603,11 @@ async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_
             ).status_code == 303
 
         async def see() -> list[int]:
-            addresses = ("/report/2026.W47/", "/report/2026.W47/a.csv")
+            addresses = (
+                "/report/2026.W47/",
+                "/report/2026.W47/a.csv",
+                "/data/board-1.bin",
+            )
             return [
                 (await browser.get(address, headers=ann)).status_code
                 for address in addresses
@@ -605,12 +617,16 @@ async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_
         report.mkdir(parents=True)
         (report / "index.html").write_text("verdicts")
         (report / "a.csv").write_text("verdicts")
-        assert await see() == [403, 403]
+        assert await see() == [403, 403, 404]
         refusal = await browser.get("/report/2026.W47/")
         assert "verdicts" not in refusal.text.replace(
             "grader&#39;s verdicts", ""
         ).replace("holds the verdicts", "")
         assert "when their study is closed" in refusal.text
+        board = await browser.get("/leaderboard.html")
+        assert "a bundle: people check a grader&#39;s" in board.text
+        page = await browser.get(f"/cases/{cases.cases[0].case_id}.html")
+        assert "while people check them without seeing them" in page.text
         shown = await browser.get("/medlive-2026.W47/")
         assert "/report/" not in shown.text
         case = await browser.get(f"/audit/cases/{cases.cases[0].case_id}", headers=ada)
@@ -623,12 +639,12 @@ async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_
         )
         assert await blinding("unreported") == {"blind"}
         await close("unreported")
-        assert await see() == [200, 200]
+        assert await see() == [200, 200, 200]
         assert "raters may have read it" in await begin("after")
-        assert await see() == [403, 403]
+        assert await see() == [403, 403, 404]
         await close("after")
         assert "Not blind: public reports" in await begin("open", keep_reports="1")
-        assert await see() == [200, 200]
+        assert await see() == [200, 200, 200]
         await browser.post(
             "/review/studies/open/items/1", data={"rating": "1"}, headers=ann
         )

@@ -1,5 +1,7 @@
 """One real PostgreSQL for all tests of a process, and databases of their own in it."""
 
+import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -23,8 +25,13 @@ def named(url: str, database: str) -> str:
 
 @contextmanager
 def own_database(server: str) -> Iterator[str]:
-    """The URL of a new copy of PRISTINE, which is dropped in the end."""
-    name = f"test_{next(_NUMBERS)}"
+    """The URL of a new copy of PRISTINE, which is dropped in the end.
+
+    Its name holds the start of the test's, so that a warning about a connection shows who left it open.
+    """
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition("::test_")[2]
+    words = re.sub(r"[^a-z0-9]+", "_", test[:32].lower())
+    name = f"test_{next(_NUMBERS)}_{words}"
     with psycopg.connect(
         plain(named(server, "postgres")), autocommit=True
     ) as connection:

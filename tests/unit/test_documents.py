@@ -20,6 +20,8 @@ import references  # noqa: E402
 
 from medlive.config import DATABASE_PARTS  # noqa: E402
 from medlive.errors import MedliveError  # noqa: E402
+from tests.attacks import report  # noqa: E402
+from tests.support.attack_list import ATTACKS  # noqa: E402
 
 _WRITTEN = sorted(
     file
@@ -158,6 +160,13 @@ def test_the_references_are_what_the_program_says() -> None:
         assert file.read_text(encoding="utf-8") == text, (
             f"run python docs/references.py: {file} is older than the program"
         )
+
+
+def test_the_page_of_attacks_lists_those_that_are_tried() -> None:
+    page = (ROOT / "docs" / "attacks.md").read_text(encoding="utf-8")
+    tried = re.findall(r"^\| ((?:en|zh)-[\w-]+) \|", page, re.M)
+    assert page.startswith(report.HEAD), "run tests/attacks/report.py > docs/attacks.md"
+    assert tried == [attack.id for attack in ATTACKS]
 
 
 def test_every_setting_says_what_it_means() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import typer
 from typer import Option
@@ -14,6 +14,7 @@ from typer import Option
 from medlive.cli.evaluation.grade import grade_answers
 from medlive.cli.evaluation.options import (
     AllowOption,
+    AskArguments,
     Cache,
     Calls,
     CasesOption,
@@ -21,6 +22,7 @@ from medlive.cli.evaluation.options import (
     LimitOption,
     MetricOption,
     ModeOption,
+    PlanArguments,
     Scoring,
     SignedErrata,
     UnpinnedOption,
@@ -151,23 +153,22 @@ def all_(
             ask_model(case_set, run, asking, chosen, book, arm, how, budget, None)
         )
 
-    def plan_grades(engine: "Engine", price: Any, **how: Any) -> "Plan":
+    def plan_grades(engine: "Engine", **how: Unpack[PlanArguments]) -> "Plan":
         from medlive.evaluation.grading.plan import plan_grading
         from medlive.service.wiring import check_priced
 
         check_before(case_set, engine.identity.engine, read_allowed(allow))
-        check_priced(budget.max_usd, {engine.identity.model: price})
+        check_priced(budget.max_usd, {engine.identity.model: how["price"]})
         return plan_grading(
             run,
             engine.identity,
             mode=one_of("--mode", Mode, judging.mode),
             cache=cache.open(engine),
-            price=price,
             ahead=case_set.cases,
             **how,
         )
 
-    result: dict[str, Any] = {"run": run, "report": None, "scores": None}
+    result: dict[str, object] = {"run": run, "report": None, "scores": None}
 
     def answer() -> Result:
         return answers_result(ask(dry_run=False), case_set, budget)
@@ -254,5 +255,5 @@ def _begun_with(run: Path, cases: str) -> str:
     return cases
 
 
-async def _never(_: "Engine", **__: Any) -> "Plan":
+async def _never(_: "Engine", **__: Unpack[AskArguments]) -> "Plan":
     raise AssertionError("with dry_run nothing is asked")

@@ -2,16 +2,18 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict, Unpack
 
 from typer import Option
 
 from medlive.cli.evaluation.options import (
     AllowOption,
+    AskArguments,
     Calls,
     Grader,
     JudgeOption,
     MetricOption,
+    PlanArguments,
     RunsArgument,
     UnpinnedOption,
     find_incomplete,
@@ -28,6 +30,7 @@ from medlive.errors import UsageError
 if TYPE_CHECKING:
     from medlive.evaluation.audit import AuditTable
     from medlive.evaluation.grading.questions import QuestionsAsked
+    from medlive.evaluation.scoring.metrics import Metric
     from medlive.evaluation.scoring.refusals import Objection
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine, EngineIdentity
@@ -66,7 +69,7 @@ def audit(
     from medlive.evaluation.audit import audit_run, load_audit, plan_audit
     from medlive.evaluation.scoring.metrics import Metric
 
-    which: Any = {
+    which: _Bottom = {
         "bottom": bottom,
         "metric": one_of("--metric", Metric, metric).equation_1,
     }
@@ -78,13 +81,13 @@ def audit(
         return _describe_audit(tables, None, None, shown)
     budget = calls.budget(*runs)
 
-    def plan(engine: "Engine", **how: Any) -> dict[str, Plan]:
+    def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> dict[str, Plan]:
         plans = {}
         for path, run in zip(runs, graded, strict=True):
             plans[str(path)] = plan_audit(run, engine.identity, **which, **how)
         return plans
 
-    async def ask(engine: "Engine", **how: Any) -> _Audited:
+    async def ask(engine: "Engine", **how: Unpack[AskArguments]) -> _Audited:
         done = []
         for run in graded:
             with progress(f"cases of {run.label}") as tick:
@@ -97,6 +100,13 @@ def audit(
         return plans_result(found, budget)
     tables = [load_audit(run, auditor=found.auditor, **which) for run in graded]
     return _describe_audit(tables, found.work, budget, shown)
+
+
+class _Bottom(TypedDict):
+    """Which cases are audited."""
+
+    bottom: int
+    metric: "Metric"
 
 
 class _Audited(NamedTuple):

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from typer import Argument, Option
@@ -282,7 +282,7 @@ def _place(snapshot: str | None) -> Path | None:
     return snapshot_folder(read_settings(), snapshot)
 
 
-def _conditions_row(ranking: "Ranking") -> dict[str, Any]:
+def _conditions_row(ranking: "Ranking") -> dict[str, object]:
     info = ranking.table.models[0].run.run.info
     grader = ranking.conditions.grader
     return {
@@ -307,7 +307,7 @@ def _key_of(report: "BundleReport") -> str | None:
     return report.info.signing.key_id if report.info and report.info.signing else None
 
 
-def _report_row(report: "BundleReport") -> dict[str, Any]:
+def _report_row(report: "BundleReport") -> dict[str, object]:
     info = report.info
     return {
         "path": report.path,
@@ -322,7 +322,7 @@ def _report_row(report: "BundleReport") -> dict[str, Any]:
     }
 
 
-def _leaderboard_row(board: "Leaderboard") -> dict[str, Any]:
+def _leaderboard_row(board: "Leaderboard") -> dict[str, object]:
     from medlive.report.tables import scores_json
 
     rankings, apart = [], []

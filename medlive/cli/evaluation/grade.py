@@ -2,15 +2,17 @@
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from typer import Option
 
 from medlive.cli.evaluation.options import (
+    AskArguments,
     Cache,
     Calls,
     Grader,
     ModeOption,
+    PlanArguments,
     RunArgument,
     find_incomplete,
     plan_or_ask,
@@ -79,14 +81,14 @@ def grade_answers(
         say(_who(judge))
         return judge
 
-    def plan(engine: "Engine", **how: Any) -> "tuple[Judge, Plan]":
+    def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> "tuple[Judge, Plan]":
         judge, shared = judged_by(engine), cache.open(engine)
         return judge, plan_grading(
             run_dir, engine.identity, mode=which, cache=shared, repeats=repeats, **how
         )
 
     async def ask(
-        engine: "Engine", **how: Any
+        engine: "Engine", **how: Unpack[AskArguments]
     ) -> "tuple[Judge, GradeResult, RepeatResult | None]":
         judge, shared = judged_by(engine), cache.open(engine)
         with progress("criteria", budget) as tick:
@@ -105,7 +107,7 @@ def grade_answers(
     if len(found) == 3:
         return _describe_grades(found[1], found[2], found[0], budget)
     judge, planned = found
-    about: dict[str, Any] = {
+    about: dict[str, object] = {
         "path": run_dir,
         "mode": judge.mode.value,
         **planned.about,
@@ -203,13 +205,13 @@ def judge_direct(
 
     budget = calls.budget(run_dir)
 
-    async def ask(engine: "Engine", **how: Any) -> "QuestionsAsked":
+    async def ask(engine: "Engine", **how: Unpack[AskArguments]) -> "QuestionsAsked":
         with progress("answers") as tick:
             return await judge_run(
                 run_dir, engine, cache=cache.open(engine), progress=tick, **how
             )
 
-    def plan(engine: "Engine", **how: Any) -> Plan:
+    def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> Plan:
         return plan_direct(run_dir, engine.identity, cache=cache.open(engine), **how)
 
     found = plan_or_ask(calls, by, budget, plan, ask)

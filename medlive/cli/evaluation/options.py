@@ -7,13 +7,19 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, TypeVar
 
 from typer import Argument, Option
 
 from medlive.cli.options import one_of, read_settings
 from medlive.cli.output import Result, say, table_of, wait_for
-from medlive.errors import CheckFailed, EndpointUnavailable, MedliveError, UsageError
+from medlive.errors import (
+    CheckFailed,
+    CircuitOpen,
+    EndpointUnavailable,
+    MedliveError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from medlive.config import Price as ConfiguredPrice
@@ -345,6 +351,25 @@ def read_parameters(text: str) -> dict[str, Any]:
     return sent
 
 
+class Manner(TypedDict):
+    """How a grader is asked."""
+
+    concurrency: int
+    allow_unpinned: bool
+
+
+class PlanArguments(Manner):
+    """What the plan of a grader's calls is given."""
+
+    price: "Price | None"
+
+
+class AskArguments(Manner):
+    """What whoever asks a grader is given."""
+
+    budget: "Budget"
+
+
 def plan_or_ask(
     calls: Calls,
     by: Grader,
@@ -354,11 +379,11 @@ def plan_or_ask(
 ) -> P | T:
     """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls.
 
-    Both are given the engine, `concurrency` and `allow_unpinned`; `plan` also `price`, `ask` also `budget`.
+    Both are given the engine, `plan` also `PlanArguments`, `ask` also `AskArguments`.
     """
 
     async def run() -> P | T:
-        how: dict[str, Any] = {
+        how: Manner = {
             "concurrency": calls.concurrency,
             "allow_unpinned": by.allow_unpinned,
         }
@@ -404,9 +429,14 @@ def find_incomplete(
     silences = [part.silence for part in asked]
     if left and silences and (last := silences[-1]) is not None and all(silences):
         calls = sum(part.calls for part in asked)
+        to_do = last.hint
+        if isinstance(last, CircuitOpen):
+            # Its own hint is for workers, which go on by themselves.
+            to_do = (
+                "look at the address, the key and the network; the same command goes on"
+            )
         return EndpointUnavailable(
-            f"none of {calls} calls was answered, the last: {last.message}",
-            hint=last.hint,
+            f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
         )
     stopped = next((part.stopped for part in work if part.stopped), None)
     if stopped and (left or always):
@@ -416,7 +446,7 @@ def find_incomplete(
     return CheckFailed(f"{left} {what}", hint=hint) if left else None
 
 
-def plan_result(about: Mapping[str, Any], plan: "Plan", budget: "Budget") -> Result:
+def plan_result(about: Mapping[str, object], plan: "Plan", budget: "Budget") -> Result:
     """What calls would take, after what they are about, and which limits would end the work before."""
     value = {**about, **asdict(plan)}
     del value["about"]

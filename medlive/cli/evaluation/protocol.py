@@ -3,17 +3,19 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from typer import Option
 
 from medlive.cli.evaluation.options import (
     AllowOption,
+    AskArguments,
     Cache,
     Calls,
     CasesOption,
     Grader,
     JudgeOption,
+    PlanArguments,
     RunsArgument,
     SeedOption,
     find_incomplete,
@@ -147,12 +149,14 @@ def _apply(
     if not protocol.asks:
         return None, protocol.results(material, UNASKED)
 
-    def plan(engine: "Engine", **how: Any) -> "Plan":
+    def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> "Plan":
         return plan_protocol(
             protocol, material, out, engine.identity, cache=cache.open(engine), **how
         )
 
-    async def ask(engine: "Engine", **how: Any) -> "tuple[QuestionsAsked, Results]":
+    async def ask(
+        engine: "Engine", **how: Unpack[AskArguments]
+    ) -> "tuple[QuestionsAsked, Results]":
         with progress(f"{protocol.name}: questions") as tick:
             return await ask_protocol(
                 protocol,
@@ -265,9 +269,9 @@ def errors(
     return Result(out, [str(out)], notes)
 
 
-def _options(given: list[str]) -> dict[str, Any]:
+def _options(given: list[str]) -> dict[str, object]:
     """NAME=VALUE as a mapping; a value that begins with [ is a JSON list. Raises UsageError."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for one in given:
         name, sign, value = one.partition("=")
         if not sign:

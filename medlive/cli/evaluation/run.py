@@ -157,15 +157,21 @@ def run(
     )
     if isinstance(found, Plan):
         result = plan_result(found.about, found, budget)
-        return result._replace(notes=[*result.notes, *_some(case_set.notes)])
+        return result._replace(notes=[*result.notes, *_some(_notes_on(case_set))])
     if isinstance(found, BatchWritten):
         return written_result(found, "every case has an answer: no file was written")
     return answers_result(found, case_set, budget)
 
 
+def _notes_on(cases: "CaseSet") -> list[str]:
+    """What to know about the cases; of a snapshot why it is not publishable."""
+    about = "not publishable: " if cases.publishable is False else ""
+    return [f"{about}{note}" for note in cases.notes]
+
+
 def answers_result(found: "RunResult", cases: "CaseSet", budget: "Budget") -> Result:
     """The state of a run; its failure where answers are missing."""
-    done = replace(found, notes=(*cases.notes, *found.notes))
+    done = replace(found, notes=(*_notes_on(cases), *found.notes))
     result = _describe_answers(done, budget)
     failure = find_incomplete(
         _unanswered(done),

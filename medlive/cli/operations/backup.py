@@ -62,6 +62,8 @@ def restore(
         raise UsageError(
             "--scratch is part of a check", hint="--check --scratch, or neither"
         )
+    if not folder.is_dir():
+        raise UsageError(f"{folder} is not a folder", hint="name a backup's folder")
     settings = load_settings().settings
     keys = None if unverified else public_keys(settings, public_key or ())
     if check:

@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -145,7 +145,7 @@ def roles(no_backup: NoBackupOption = False) -> Result:
     return Result({"roles": granted}, notes=[f"granted: {', '.join(granted)}"])
 
 
-def _plan_as_json(plan: "Plan") -> dict[str, Any]:
+def _plan_as_json(plan: "Plan") -> dict[str, object]:
     migrations = [pending._asdict() for pending in plan.migrations]
     return plan._asdict() | {"migrations": migrations}
 

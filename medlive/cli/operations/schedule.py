@@ -133,8 +133,8 @@ def worker(
 
     A job that has begun is finished first; what a worker that was killed had begun is taken over. A budget
     in config/medlive.toml holds for the worker's life. Queues: harvest, filter, curate, release, upkeep,
-    embed (one shard at a time), backup (as the database's owner); all but curate need the scheduler's
-    MEDLIVE_HOME.
+    embed (one shard at a time), backup (as the database's owner). harvest, release, upkeep and backup need the
+    scheduler's MEDLIVE_HOME, filter and curate the evidence index and the engines' keys.
 
     Args:
         queues: What to serve: queues, comma-separated, or all.
@@ -280,7 +280,7 @@ def steps_table(steps: Sequence[Mapping[str, Any]]) -> Grid:
     return Grid(columns, map(row, steps), "Steps")
 
 
-def row(step: Mapping[str, Any]) -> list[Any]:
+def row(step: Mapping[str, Any]) -> list[object]:
     """A step's cells."""
     last = step["last"] or {}
     counts = str(last.get("in_short") or "")
@@ -308,5 +308,5 @@ def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else f"{moment:%a %Y-%m-%d %H:%M}"
 
 
-def _red(value: Any, red: bool) -> Any:
+def _red(value: object, red: bool) -> object:
     return Text(str(value), style="bold red") if red else value

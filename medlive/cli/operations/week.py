@@ -175,7 +175,7 @@ def _beside(weeks: list[dict[str, Any]]) -> Grid:
     return Grid(["step", *names], rows, "Steps")
 
 
-def _run(run: dict[str, Any]) -> list[Any]:
+def _run(run: dict[str, Any]) -> list[object]:
     return [
         _short_name(run["name"]),
         run["outcome"],

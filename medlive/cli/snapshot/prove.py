@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from medlive.cli.evaluation.options import (
     Calls,
     Grader,
+    Manner,
     check_runs,
     find_incomplete,
     plans_result,
@@ -97,21 +98,29 @@ async def _prove(
         for engine, option in ((prober, "--prober"), (grader, "--grader")):
             _check_model(engine, option)
         prices = price_of(prober), price_of(grader)
-        how: dict[str, Any] = {
-            "candidates": candidates,
+        how: Manner = {
             "concurrency": calls.concurrency,
             "allow_unpinned": by.allow_unpinned,
         }
         if calls.dry_run:
             who = prober.identity, grader.identity
-            return plan_proof(snapshot, out, *who, prices=prices, **how)
+            return plan_proof(
+                snapshot, out, *who, candidates=candidates, prices=prices, **how
+            )
         priced = dict(
             zip((prober.identity.model, grader.identity.model), prices, strict=True)
         )
         check_priced(budget.max_usd, priced)
         with progress("answers, then criteria", budget) as tick:
             return await prove_snapshot(
-                snapshot, out, prober, grader, budget=budget, progress=tick, **how
+                snapshot,
+                out,
+                prober,
+                grader,
+                candidates=candidates,
+                budget=budget,
+                progress=tick,
+                **how,
             )
 
 

@@ -373,7 +373,10 @@ def read_info(path: Path) -> RunInfo:
             read_found(path / "run.json", RUN_INFO_BYTES)
         )
     except BadInput as exc:
-        raise BadInput(f"{path} is not a run folder: {exc.message}") from exc
+        raise BadInput(
+            f"{path} is not a run folder: {exc.message}",
+            hint="give a folder that `medlive eval run` or `medlive eval import` made",
+        ) from exc
     except ValidationError as exc:
         raise BadInput(f"{path / 'run.json'} is invalid: {first_fault(exc)}") from exc
 

@@ -18,6 +18,7 @@ from medlive.evaluation.runs.folder import RAW
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
 from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.refusals import Objection
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
 from medlive.statistics.bootstrap import (
     Comparison,
@@ -125,6 +126,8 @@ class ContaminationTable:
     arms: tuple[ArmDrop, ...]
     registry: str
     warnings: tuple[str, ...]
+    overridden: tuple[Objection, ...] = ()
+    """What was overridden to show the figures."""
 
 
 def contamination(
@@ -155,6 +158,7 @@ def contamination(
         arms=tuple(study.arms()),
         registry=registry.origin,
         warnings=tuple(warnings),
+        overridden=table.overridden,
     )
 
 
@@ -211,7 +215,9 @@ class _Study:
                 f"the cutoff is undisclosed: split by the release date, {cutoff.text}"
             )
         if not enough:
-            notes.append(f"fewer than {FEW} cases on a side: no p-value is computed")
+            notes.append(
+                f"fewer than {FEW} cases on a side: no interval and no p-value is computed"
+            )
         if undated:
             notes.append(f"{undated} cases without a date are on neither side")
         if not against:
@@ -240,7 +246,9 @@ class _Study:
         )
         if full.mean is None or post.mean is None:
             return PaperFigure(full, post, None, None, None)
-        low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
+        low = high = None
+        if full.low is not None and post.low is not None:
+            low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
         return PaperFigure(full, post, full.mean - post.mean, low, high)
 
     def _did(self, column: int) -> tuple[Effect | None, tuple[str, ...]]:

@@ -45,7 +45,10 @@ def open_corpus(
     """
     place = Path(path)
     if not place.exists():
-        raise BadInput(f"there is no {place}")
+        raise BadInput(
+            f"there is no {place}",
+            hint="give an archive, a file or a folder of evidence",
+        )
     reader = _named(kind) if kind is not None else _recognised(place)
     chosen = name if name is not None else _default_name(place, reader)
     if not _NAME.fullmatch(chosen):

@@ -222,7 +222,7 @@ def _pmc_article(source: Source, number: str) -> RemoteFile:
 def _pmc_checksum(text: str, file: RemoteFile) -> str:
     try:
         address = str(json.loads(text)["xml_url"])
-    except (ValueError, KeyError, TypeError) as exc:
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
         raise FetchFailed(
             f"{file.checksum_url}: expected a JSON object with xml_url"
         ) from exc

@@ -99,7 +99,7 @@ def read_search(body: bytes) -> bytes:
     """Return the articles of an answer as a JSON list. Raises Unreadable if it is not the answer of a search."""
     try:
         return json.dumps(_results(body), ensure_ascii=False).encode("utf-8", "replace")
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         kind = (
             "a web page"
             if b"<html" in body[:2000].lower()

@@ -1,19 +1,16 @@
 """Contamination: the drop past each model's cutoff, and what else could have made it."""
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from markupsafe import Markup
 
 from medlive.evaluation.log import some
 from medlive.evaluation.scoring.contamination import ContaminationTable
-from medlive.evaluation.scoring.refusals import marked
 from medlive.plot import drops
 from medlive.report.html import Section, missing, picture, soft, upper_first
 from medlive.report.model import Report
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _TITLE = "Contamination"
 _LACKING = (
@@ -48,12 +45,8 @@ def _figure(report: Report, found: ContaminationTable) -> Markup:
     known = [model.drop for model in found.models if model.drop is not None]
     if all(drop.difference is None for drop in known):
         return missing(_NO_DROP)
-    title = "Drop past the cutoff"
-
-    def draw(axes: "Axes") -> None:
-        drops(found, axes).set_title(marked(title, report.table.overridden))
-
-    return soft(_CAPTION) + picture(title, draw, len(known))
+    title = report.marked("Drop past the cutoff")
+    return soft(_CAPTION) + picture(title, partial(drops, found), len(known))
 
 
 def _notes(found: ContaminationTable) -> Markup:

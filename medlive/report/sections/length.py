@@ -16,6 +16,8 @@ _CAPTION: Final = (
 
 def length(report: Report) -> Section:
     """The section."""
-    drawn = picture("Score by length of the answer", partial(lengths, report.table))
+    drawn = picture(
+        report.marked("Score by length of the answer"), partial(lengths, report.table)
+    )
     parts = [soft(_CAPTION), drawn, report.render("length.html")]
     return Section("length", "Length of answers", parts)

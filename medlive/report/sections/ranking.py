@@ -32,7 +32,7 @@ def ranking(report: Report) -> Section:
     figure = missing(_NO_SCORE)
     if any(model.overall.mean is not None for model in report.models):
         draw = partial(scores, report.table)
-        figure = picture("Overall score", draw, len(report.models))
+        figure = picture(report.marked("Overall score"), draw, len(report.models))
     # What is the same for all is said above all sections.
     further = {
         "cases": [report.case_name(model) for model in report.models],

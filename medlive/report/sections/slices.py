@@ -39,7 +39,9 @@ def months(report: Report) -> Section:
     section = _section(report, "month", "months", "Over time")
     if by_value(report, "month"):
         draw = partial(slices, report.table, "month")
-        section.parts.insert(0, picture("Score by month of posting", draw))
+        section.parts.insert(
+            0, picture(report.marked("Score by month of posting"), draw)
+        )
     return section
 
 

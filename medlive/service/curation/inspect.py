@@ -90,7 +90,10 @@ async def inspect_thread(
         raise ThreadTakenDown(takedown)
     revisions = await revisions_of(session, source, thread_id)
     if not revisions:
-        raise UsageError(f"unknown thread {source}/{thread_id}")
+        raise UsageError(
+            f"unknown thread {source}/{thread_id}",
+            hint="`medlive thread list` shows the threads",
+        )
     revision = revisions[-1]
     content = await _read_content(session, revision, window)
     row = await session.get_one(ThreadRow, content.thread_pk)

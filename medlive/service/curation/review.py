@@ -473,7 +473,10 @@ def _without(words: str, edit: E, names: Iterable[str]) -> E:
 async def _latest_revision(session: Session, source: str, thread_id: str) -> int:
     """The number of a thread's latest revision, locked. Raises UsageError for an unknown thread."""
     if not (revisions := await revisions_of(session, source, thread_id)):
-        raise UsageError(f"unknown thread {source}/{thread_id}")
+        raise UsageError(
+            f"unknown thread {source}/{thread_id}",
+            hint="`medlive thread list` shows the threads",
+        )
     await lock_revision(session, revisions[-1])
     return revisions[-1]
 

@@ -269,7 +269,10 @@ async def import_file(
 ) -> ImportResult:
     """Import a JSON Lines file. Raises BadInput when the file cannot be read."""
     if not await asyncio.to_thread(path.is_file):
-        raise BadInput(f"{path} is not a file")
+        raise BadInput(
+            f"{path} is not a file",
+            hint="give a file of threads, one JSON object a line",
+        )
     done = ImportResult(path)
     async with database.begin() as session:
         run = await start_import(session, str(path), assumed_posted_at=assume_posted_at)

@@ -70,8 +70,10 @@ NEVER_S = 10 * 365 * 86_400.0
 ABORT_POLL_S = 60.0
 """Aborts are notified; this is for a notification that was lost."""
 POLL_S = 0.2
+CLOSE_S = 15.0
+"""How long jobs that are broken off may take to close what they use; then they are broken off once more."""
 LOST_GRACE_S = 15.0
-"""How long jobs that are broken off may take to end; then they are left to whoever takes them over."""
+"""How long they may take to end after that; then they are left to whoever takes them over."""
 CONNECT_S = 10.0
 """How long a question to the queue waits for a connection."""
 
@@ -453,7 +455,10 @@ class _Worker:
                     running.cancel()
                 taken.break_off()
                 try:
-                    await asyncio.wait([running], timeout=LOST_GRACE_S)
+                    await asyncio.wait([running], timeout=CLOSE_S)
+                    if not running.done():
+                        taken.break_off()
+                        await asyncio.wait([running], timeout=LOST_GRACE_S)
                 finally:
                     running.cancel()
         if taken.cause is not None:

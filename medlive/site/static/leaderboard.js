@@ -192,8 +192,11 @@ async function update() {
   const shown = all.filter((place) => !hidden.has(place));
   const selection = board.select(choice);
   const rows = board.means(all, choice.metric, selection);
-  const draw = (standings) =>
+  const draw = (standings) => {
+    const focused = body.contains(document.activeElement) ? document.activeElement : null;
     body.replaceChildren(...rows.map((row) => tableRow(row, standings.get(row.place), choice)));
+    if (focused) [...body.querySelectorAll("a, input")].find((one) => one.isEqualNode(focused))?.focus();
+  };
   draw(new Map());
   document.querySelector("#ranking").setAttribute("aria-busy", "true");
   const ranking = ranked(choice, shown);
@@ -213,8 +216,9 @@ async function update() {
   }
   draw(standings);
   document.querySelector("#ranking").setAttribute("aria-busy", "false");
+  const unknown = ranking.models.length < shown.length ? "; models of unknown cutoff are not ranked" : "";
   const on = ranking.after
-    ? `Ranked on the ${cases} of them posted after ${ranking.after}, the latest cutoff shown.`
+    ? `Ranked on the ${cases} of them posted after ${ranking.after}, the latest cutoff shown${unknown}.`
     : `Ranked on all of them; they may have been seen in training.`;
   const scored = selection.items.filter((_, place) => selection.keep[place]);
   const undated = scored.filter((item) => !board.cases.days[item]).length;
@@ -272,7 +276,7 @@ async function start() {
     const place = Number(event.target.value);
     if (event.target.checked) hidden.delete(place);
     else hidden.add(place);
-    update().then(() => body.querySelector(`input[value="${place}"]`)?.focus());
+    update();
   });
   await open();
   form.hidden = false;

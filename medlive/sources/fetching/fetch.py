@@ -205,7 +205,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         if self._settings.contact is None and not is_loopback(parts.hostname or ""):
             raise ConfigError(
                 "fetching from a community needs a contact address in the User-Agent",
-                hint="set the contact of the fetch settings to an e-mail or web address of yours",
+                hint="set MEDLIVE_HARVEST__CONTACT to an e-mail or web address of yours",
             )
         key = f"{parts.scheme}://{name}"
         if key not in self._hosts:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -77,7 +77,7 @@ class CasePage(Page):
     language: str
     # The fields of the form, as the case has them or as they were sent
     values: Mapping[str, object]
-    criteria: tuple[Mapping[str, Any], ...]
+    criteria: tuple[Mapping[str, object], ...]
     actions: Actions
     entries: tuple[AuditLogRow, ...]
     reason: str = ""
@@ -200,7 +200,7 @@ async def _case_page(
     account: Account,
     case_id: str,
     values: Mapping[str, object] | None = None,
-    criteria: tuple[Mapping[str, Any], ...] = (),
+    criteria: tuple[Mapping[str, object], ...] = (),
     reason: str = "",
     error: Exception | None = None,
 ) -> Response:
@@ -246,7 +246,7 @@ def _values_of(case: StoredCase) -> Mapping[str, object]:
     }
 
 
-def _rows_of(case: StoredCase) -> tuple[Mapping[str, Any], ...]:
+def _rows_of(case: StoredCase) -> tuple[Mapping[str, object], ...]:
     """The rubric's rows as the form shows them, and empty ones for further criteria."""
     rows = []
     for criterion in case.rubric.criteria:
@@ -257,7 +257,7 @@ def _rows_of(case: StoredCase) -> tuple[Mapping[str, Any], ...]:
     return (*rows, *[new] * NEW_ROWS)
 
 
-def _criteria_of(form: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
+def _criteria_of(form: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
     """The rubric's rows as they were sent, in their order."""
     numbers = sorted(
         {int(name[1:].partition("-")[0]) for name in form if _is_row(name)}

@@ -1,8 +1,10 @@
 """The public site at `/`: the pages of `medlive site build`, made of what is given out here."""
 
 import asyncio
+import gzip
 import logging
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from threading import Lock
 from typing import Final
@@ -10,6 +12,7 @@ from weakref import WeakKeyDictionary
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
+from medlive.db.studies import blind_items
 from medlive.errors import MedliveError
 from medlive.evaluation.asking.registry import load_registry
 from medlive.publishing.target import MUTABLE, media_type
@@ -35,19 +38,26 @@ class _Built:
         self.of: object = None
         self.files: Mapping[str, bytes] | None = {}
 
-    def read(self, site: Site, catalog: Catalog) -> Mapping[str, bytes] | None:
-        """The files, made again where snapshots, errata or bundles changed; None where they cannot be made."""
+    def read(
+        self, site: Site, catalog: Catalog, checked: frozenset[str]
+    ) -> Mapping[str, bytes] | None:
+        """The files; None where they cannot be made.
+
+        They are made again where snapshots, errata, bundles or what people check blind changed.
+        """
         with self.lock:
-            of = _state(site, catalog)
+            of = checked, _state(site, catalog)
             if of != self.of:
-                self.files = _make(site, catalog)
+                self.files = _make(site, catalog, checked)
                 self.of = of
             return self.files
 
 
-def _make(site: Site, catalog: Catalog) -> Mapping[str, bytes] | None:
+def _make(
+    site: Site, catalog: Catalog, checked: frozenset[str]
+) -> Mapping[str, bytes] | None:
     try:
-        content = _content(site, catalog)
+        content = _content(site, catalog, checked)
     except MedliveError as exc:
         _log.error("the public site cannot be made: %s", exc.message)
         return None
@@ -73,7 +83,7 @@ def _stamp(path: Path) -> tuple[str, int, int]:
     return path.name, found.st_size, found.st_mtime_ns
 
 
-def _content(site: Site, catalog: Catalog) -> Content:
+def _content(site: Site, catalog: Catalog, checked: frozenset[str]) -> Content:
     """What is given out. Raises MedliveError where errata or the registry cannot be read."""
     errata = site.snapshots / errata_name(site)
     inputs = Inputs(
@@ -84,20 +94,31 @@ def _content(site: Site, catalog: Catalog) -> Content:
         registry=load_registry(site.settings.candidates),
         allow_not_publishable=site.preview,
         leave_out_not_publishable=not site.preview,
+        checked=checked,
         versions=frozenset(shown.version for shown in catalog.given_out),
     )
     return read_content(inputs)
 
 
+@lru_cache(maxsize=64)
+def _compress(data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
+
+
 async def _send(request: Request, site: Site, catalog: Catalog, name: str) -> Response:
     built = _BUILT.setdefault(request.app, _Built())
-    files = await asyncio.to_thread(built.read, site, catalog)
+    async with site.database.begin() as session:
+        checked = await blind_items(session)
+    files = await asyncio.to_thread(built.read, site, catalog, checked)
     if files is None:
         raise HTTPException(503, "The public site cannot be made; the log says why.")
     data = files.get(name)
     if data is None:
         raise HTTPException(404)
-    headers = {"Cache-Control": MUTABLE}
+    headers = {"Cache-Control": MUTABLE, "Vary": "Accept-Encoding"}
+    if "gzip" in request.headers.get("Accept-Encoding", ""):
+        data = await asyncio.to_thread(_compress, data)
+        headers["Content-Encoding"] = "gzip"
     return Response(data, media_type=media_type(name), headers=headers)
 
 
@@ -113,5 +134,5 @@ async def _page(request: Request, site: SiteOf, catalog: TheCatalog) -> Response
 
 for _name, *_ in SECTIONS:
     router.add_api_route(f"/{_name}", _page, methods=_READ)
-for _folder in ("assets", "cases", "data", "models"):
+for _folder in ("assets", "cases", "data", "lists", "models"):
     router.add_api_route(f"/{_folder}/{{name}}", _page, methods=_READ)

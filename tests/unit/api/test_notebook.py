@@ -12,12 +12,16 @@ import medlive
 from medlive import frames, plot
 from medlive.errors import MissingExtra, UsageError
 from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.bundles.bundle import make_bundle
+from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import score_runs
+from tests.support.bundles import graded
+from tests.support.releases import case, release
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, verdict
 
 
@@ -55,6 +59,17 @@ def test_a_score_is_that_of_the_command(runs: list[Path]) -> None:
     )
     assert [m.overall for m in table.models] == [m.overall for m in other.models]
     assert medlive.compare(*runs, metric="paper", draws=50) == table.comparisons[0]
+
+
+def test_a_bundle_is_read_with_its_snapshot_or_the_folder(tmp_path: Path) -> None:
+    release(tmp_path, "2026.W46", [case("a1"), case("b2")])
+    folder = tmp_path / "medlive-2026.W46"
+    run = graded(folder, tmp_path / "run", "model-a")
+    bundle = tmp_path / "a.zip"
+    bundle.write_bytes(archive(make_bundle(run, draws=20)))
+    for snapshot in (folder, medlive.load_snapshot(folder)):
+        read = medlive.load_bundle(bundle, snapshot=snapshot)
+        assert read.verdicts("b2") == run.verdicts("b2")
 
 
 def test_a_window_of_days_is_taken_as_text_or_date(runs: list[Path]) -> None:
@@ -132,6 +147,8 @@ def test_power_of_runs_and_of_an_assumption(runs: list[Path]) -> None:
     assert assumed.to_tell_two_apart == 285
     assert medlive.power(10).to_tell_two_apart < assumed.to_tell_two_apart
     assert medlive.power(5, runs).spread.score > 0
+    with pytest.raises(UsageError, match="points"):
+        medlive.power(0)
 
 
 def test_a_protocol_that_asks_nobody(runs: list[Path]) -> None:

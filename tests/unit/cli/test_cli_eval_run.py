@@ -9,6 +9,7 @@ import pytest
 
 from medlive.__main__ import run
 from tests.support.bad_endpoint import bad_endpoint, fails, sends
+from tests.support.releases import case, release
 from tests.support.runs import made_cases, made_run
 
 
@@ -220,6 +221,15 @@ def test_a_dry_run_says_which_limit_would_end_it(
     # What is called as the rules are costs nothing on this machine, and who knows what at an address.
     assert run(asked(cases, "--model", "rules-1", "--dry-run", "--json")) == 0
     assert json.loads(capsys.readouterr().out)["usd"] is None
+
+
+def test_why_a_snapshot_is_not_publishable_is_said_with_what_it_is(
+    cases: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    release(cases.parent, "2026.W46", [case("a1")], why_not=("made by rules",))
+    plan = ["--model", "m", "--dry-run"]
+    assert run(asked(cases.parent / "medlive-2026.W46", *plan)) == 0
+    assert "not publishable: made by rules" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

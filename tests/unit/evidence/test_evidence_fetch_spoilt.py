@@ -269,6 +269,18 @@ def test_an_answer_that_is_no_list_of_articles_is_an_error(
         fetch(source, tmp_path)
 
 
+def test_a_checksum_nested_without_end_costs_no_other_article(
+    publisher: Publisher, tmp_path: Path
+) -> None:
+    put_article(publisher, 500, "x")
+    put_article(publisher, 501, "肺癌患者术后应当定期复查胸部。")
+    publisher.files["/pmc/metadata/PMC500.1.json"] = b"[" * 50_000
+    outcome = fetch(source_at(publisher, "pmc-chinese"), tmp_path)
+    assert len(outcome.failures) == 1
+    assert "PMC500.1.json" in outcome.failures[0]
+    assert list(held_files(tmp_path)) == ["PMC501.1.xml"]
+
+
 def test_an_article_that_was_withdrawn_since_is_passed_over(
     publisher: Publisher, tmp_path: Path
 ) -> None:

@@ -100,6 +100,9 @@ async def test_without_a_price_the_cost_is_unknown_and_without_a_usage_it_is_an_
         nan,
         {"prompt_tokens": 9},
         {"prompt_tokens": 0, "completion_tokens": 0},
+        # More than the database's INTEGER, and than a float, holds.
+        {"prompt_tokens": 2**31, "completion_tokens": 1},
+        {"prompt_tokens": 1, "completion_tokens": 10**400},
     ]
     for usage in unusable:
         reply, asked = await ask([sends({**body, "usage": usage})], price=Price(1, 1))

@@ -497,6 +497,8 @@ def test_every_table_says_what_was_overridden_to_show_it(tmp_path: Path) -> None
         unmarked = [caption for caption in captions if mark not in caption]
         assert set(unmarked) <= {"Verdicts"}
         assert len(captions) > len(unmarked)
+    rows = list(csv.DictReader((out / "scores.csv").read_text().splitlines()))
+    assert {row["overridden"] for row in rows} == {"not-publishable"}
 
 
 def test_a_text_of_megabytes_is_cut_and_the_page_says_so(tmp_path: Path) -> None:
@@ -570,6 +572,7 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
         "grader": {"name": "judge", "engine": "openai", "judge": "sha256:a"},
         "human": {"file": "people.csv"},
         "unknown": 1,
+        "overridden": [{"allow": "several-judges", "why": "two judges"}],
         "criteria": criteria | {"by_case": None, "strictness": None},
         "cases": [
             case("rubric", "j", 0.54, 0.0001),
@@ -591,7 +594,7 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
         "0.0001",
         "direct judge: d",
         "0.07",
-        "people.csv",
+        "people.csv; MISLEADING, shown by --allow several-judges",
     ):
         assert text in part, text
     (tmp_path / "meta.json").write_text(json.dumps(meta | {"grader": {}}))

@@ -15,6 +15,7 @@ from medlive.report.render import write_report
 from tests.support.runs import made_cases, made_run
 
 EVIL = "$\\frac</text><script>x</script>\x00\u202e 心" + "-long" * 30
+MARK = "; MISLEADING, shown by --allow not-publishable"
 CUTOFF = {"cutoff": "2025-02", "cutoff_source": "card", "confidence": "stated"}
 
 
@@ -42,10 +43,10 @@ def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> 
         r'<img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]+)">', pages[0]
     )
     assert [alt.split(".")[0] for _, alt in images] == [
-        "Overall score",
-        "Score by length of the answer",
-        "Score by month of posting",
-        "Drop past the cutoff",
+        f"Overall score{MARK}",
+        f"Score by length of the answer{MARK}",
+        f"Score by month of posting{MARK}",
+        f"Drop past the cutoff{MARK}",
     ]
     for place, (data, _) in enumerate(images):
         root = ElementTree.fromstring(base64.b64decode(data))
@@ -53,7 +54,7 @@ def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> 
         assert not tags & {"script", "foreignObject", "a"}
         texts = [(e.text or "").strip() for e in root.iter() if e.tag.endswith("}text")]
         assert "b" in texts, place
-        assert "MISLEADING, shown by --allow not-publishable" in " ".join(texts)
+        assert MARK in " ".join(texts)
         if place < 3:
             shown = sorted(text for text in texts if "frac" in text)
             assert len(shown) == 2

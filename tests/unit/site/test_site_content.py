@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from medlive.__main__ import run
 from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.bundles.bundle import make_bundle
-from medlive.evaluation.bundles.files import archive
+from medlive.evaluation.bundles.files import RUN, archive
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.build import write_site
 from medlive.site.model import Content
@@ -38,8 +40,8 @@ def inputs(tmp_path: Path) -> Inputs:
     bundles = tmp_path / "bundles"
     bundles.mkdir()
     for name in ("first", "x" * 200):
-        run = graded(folder, tmp_path / name[:9], name)
-        files = make_bundle(run, draws=DRAWS)
+        made = graded(folder, tmp_path / name[:9], name)
+        files = make_bundle(made, draws=DRAWS)
         (bundles / f"{name[:9]}.zip").write_bytes(archive(files))
     return Inputs(snapshots=root, bundles=bundles, draws=DRAWS)
 
@@ -72,11 +74,11 @@ def test_a_model_costs_the_tokens_of_its_answers(inputs: Inputs) -> None:
 def test_tokens_are_unknown_where_an_answer_has_no_count(
     inputs: Inputs, tmp_path: Path
 ) -> None:
-    run = graded(inputs.snapshots / f"medlive-{VERSION}", tmp_path / "third", "third")
-    answers = dict(run.answers)
+    made = graded(inputs.snapshots / f"medlive-{VERSION}", tmp_path / "third", "third")
+    answers = dict(made.answers)
     first = next(iter(answers))
     answers[first] = replace(answers[first], usage={})
-    files = make_bundle(replace(run, answers=answers), draws=DRAWS)
+    files = make_bundle(replace(made, answers=answers), draws=DRAWS)
     (inputs.bundles / "third.zip").write_bytes(archive(files))
     tokens = {m.name: m.tokens for m in read_content(inputs).boards[0].models}
     assert [name for name, known in tokens.items() if known is None] == ["third"]
@@ -159,16 +161,41 @@ def test_a_second_bundle_of_a_model_and_a_broken_one_are_left_out(
     assert "already ranked with first.zip" in built(content)["leaderboard.html"]
 
 
+def test_a_bundle_whose_verdicts_people_check_blind_is_left_out(
+    inputs: Inputs, tmp_path: Path
+) -> None:
+    made = graded(inputs.snapshots / f"medlive-{VERSION}", tmp_path / "third", "third")
+    (inputs.bundles / "third.zip").write_bytes(archive(make_bundle(made, draws=DRAWS)))
+    assert "third" in read_content(inputs).models
+    items = items_of(made.run.cases, made.answers)
+    content = read_content(replace(inputs, checked=[items[-1].id]))
+    assert content.models == {"first", "x" * 200}
+    pages = built(content)
+    assert "a bundle: people check a grader&#39;s" in pages["leaderboard.html"]
+    assert "while people check them" in pages[f"cases/{IDS[1]}.html"]
+    assert [name for name, text in pages.items() if "third" in text] == []
+
+
+def test_a_bundle_nested_without_end_costs_no_other(inputs: Inputs) -> None:
+    bundles = inputs.bundles
+    assert bundles is not None
+    deep = b'{"cases":' * 50_000
+    (bundles / "deep.zip").write_bytes(archive({RUN: deep}))
+    content = read_content(inputs)
+    assert content.left_out == [("deep.zip", "it cannot be read as a bundle")]
+    assert len(content.boards[0].models) == 2
+
+
 def test_what_is_not_publishable_is_refused_or_said_on_every_page(
     tmp_path: Path,
 ) -> None:
     root = tmp_path / "snapshots"
     held = [case(IDS[0], first_release=VERSION)]
     release(root, VERSION, held, why_not=("made by rules",))
-    run = graded(root / f"medlive-{VERSION}", tmp_path / "run", "model-a")
+    made = graded(root / f"medlive-{VERSION}", tmp_path / "run", "model-a")
     bundles = tmp_path / "bundles"
     bundles.mkdir()
-    files = make_bundle(run, draws=DRAWS, allow=[Allow.NOT_PUBLISHABLE])
+    files = make_bundle(made, draws=DRAWS, allow=[Allow.NOT_PUBLISHABLE])
     (bundles / "a.zip").write_bytes(archive(files))
     inputs = Inputs(snapshots=root, bundles=bundles, draws=DRAWS)
     with pytest.raises(CheckFailed):
@@ -219,6 +246,23 @@ def test_a_board_of_one_model_is_shown(tmp_path: Path) -> None:
     assert "1 to 1" in page
 
 
+def test_files_of_snapshots_are_linked_where_they_are_published(
+    inputs: Inputs,
+) -> None:
+    content = read_content(inputs)
+    # The pages replace a folder, so no snapshot lies beside them.
+    assert f"medlive-{VERSION}/" not in built(content)["downloads.html"]
+    address = "https://data.example/medlive/"
+    files = site_files(content, downloads=address)
+    pages = {
+        file.name: file.data.decode() for file in files if file.name[-4:] != ".bin"
+    }
+    link = f'href="{address}medlive-{VERSION}/data/cases.jsonl"'
+    assert link in pages["downloads.html"]
+    assert f"--from {address}" in pages["downloads.html"]
+    assert f'href="{address}' in pages["feed.xml"]
+
+
 def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
     out = tmp_path / "out"
     for _ in range(2):
@@ -228,4 +272,15 @@ def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:
     (mine / "notes.txt").write_text("keep")
     with pytest.raises(UsageError):
         write_site(site_files(Content()), mine)
+    with pytest.raises(UsageError):
+        write_site(site_files(Content()), mine / "notes.txt")
     assert (mine / "notes.txt").read_text() == "keep"
+
+
+def test_a_named_folder_that_is_not_there_replaces_no_site(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    write_site(site_files(Content()), out)
+    (out / "mine").touch()
+    absent = str(tmp_path / "absent")
+    assert run(["site", "build", "--out", str(out), "--snapshots", absent]) == 2
+    assert (out / "mine").is_file()

@@ -274,6 +274,9 @@ def test_too_little_is_said_and_no_number() -> None:
     assert (few_clusters.value, few_clusters.low) == (1.0, None)
     assert LEAST_CLUSTERS > 2
     assert "too few" in few_clusters.why
+    equal = estimate(np.ones((9, 2)), ratio_of, range(9))
+    assert (equal.value, equal.low, equal.high) == (1.0, None, None)
+    assert "the same value" in equal.why
     gap = np.array([1.0, np.nan, 2.0, 3.0])
     found = correlate(Kind.PEARSON, gap, np.array([1.0, 2.0, np.nan, 3.0]))
     assert (found.n, found.value, found.why) == (2, None, "2 items are too few")

@@ -212,6 +212,19 @@ def test_a_pure_shift_of_the_mix_is_found_by_the_drop_and_taken_out_by_the_adjus
     assert 0.9 <= covered / 120 <= 0.99
 
 
+@pytest.mark.parametrize(("items", "given"), [(58, False), (60, True)])
+def test_an_interval_needs_thirty_on_each_side(items: int, given: bool) -> None:
+    rng = np.random.default_rng(5)
+    values, sides = rng.random((items, 2)), np.arange(items) % 2
+    one_stratum = np.zeros(items, dtype=int)
+    adjusted = adjusted_drop(values[:, 0], sides, one_stratum, 1, draws=50)
+    seen = np.stack([sides == 0, np.zeros(items, dtype=bool)], axis=1)
+    effect = seen_effect(values, seen, draws=50)
+    assert effect is not None
+    for found in (adjusted, effect):
+        assert (found.low is not None, found.high is not None) == (given, given)
+
+
 def test_strata_that_a_side_lacks_are_left_out_and_counted() -> None:
     values = np.array([1.0, 0.8, 0.5, 0.4, 0.2, 0.9])
     sides = np.array([0, 0, 0, 1, 1, 1])

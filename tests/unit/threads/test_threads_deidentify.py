@@ -11,6 +11,36 @@ from hypothesis import strategies as st
 
 from medlive.deidentify.detect import find_identifiers, keyed_handle, redact
 
+ONCE_MISSED = {
+    "my name's tamsin brownlee im 19": "my name's [name] im 19",
+    "speedy recovery. dr. ayman darrag": "speedy recovery. dr. [name]",
+    "grandma Ottilie is 91": "grandma [name] is 91",
+    "our sons Ahmed and Zoltar cough": "our sons [name] and [name] cough",
+    "contact Zelinka at zel@mail.example": "contact [name] at [email]",
+    "under UHID AH00238871": "under UHID [record number]",
+    "hi doc, anita kumar here, 31 yrs": "hi doc, [name] here, 31 yrs",
+    "We live at 88 Old Mill Lane, Bristol": "We live at [address]",
+    "接诊医生顾文斌说要手术": "接诊医生[name]说要手术",
+    "谢谢\n——沈秋月": "谢谢\n——[name]",
+    "skype live:anna.k.1990": "skype [wechat/qq]",
+    "谢谢您贲医生，我找马医生看过": "谢谢您[name]医生，我找[name]医生看过",
+    "患者周德胜，男，67岁": "患者[name]，男，67岁",
+    "报告医生蒋敏，审核：陶颖": "报告医生[name]，审核：[name]",
+    "我是患者史国强的女儿": "我是患者[name]的女儿",
+    "姓名：鲁大海 性别：男": "姓名：[name] 性别：男",
+    "患者家属 万芳 敬上": "患者家属 [name] 敬上",
+    "我女儿朱可欣，4岁": "我女儿[name]，4岁",
+    "她叫古丽米娜，新疆人": "她叫[name]，新疆人",
+    "加我薇lily88213详聊": "加我薇[wechat/qq]详聊",
+    "我住在望京西园四区411号楼": "我住在[address]",
+}
+"""Names and accounts that once stayed, by the words that give them away."""
+
+
+@pytest.mark.parametrize("text", ONCE_MISSED)
+def test_names_that_once_stayed_are_redacted(text: str) -> None:
+    assert redact(text, None) == ONCE_MISSED[text]
+
 
 def test_a_handle_is_keyed_and_stable() -> None:
     first = keyed_handle("jane_doe", b"key")
@@ -73,6 +103,10 @@ def test_identifiers_are_replaced_by_their_kind(text: str, expected: str) -> Non
         "主治医生、全科医生、地方医生、当时医生说，和医生交流，请医生看看，健康医生，老主任，科主任",
         "病区，心前区，疫区，省人民医院，市医院，武汉肺炎，哈密瓜，医保定点",
         "2020-03-21 2020年3月21日 体温37.5 血压120/80",
+        "My sons Asthma and Eczema got worse. Grandma Died. Ask for Metformin at 500 mg, my name is private",
+        "牛皮癣专家，焦虑专家，主治医生严肃地说，主治医生明确说，主治医生查房，报告医生说没事，审核：通过",
+        "患者高烧，男，5岁。尿道炎，女，30岁。我妈阿卡波糖，我爸卡马西平。加微创手术",
+        "胡桃夹，女，12岁。我妈尚可，我是高血压患者的女儿，我是单亲家庭的孩子，姓名：保密",
     ],
 )
 def test_clinical_words_and_values_stay(text: str) -> None:
