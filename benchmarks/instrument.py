@@ -1,6 +1,7 @@
 """Does a rubric measure? Answers of known quality to real cases, graded by their rubrics and rated by blind readers.
 
-Run: `python benchmarks/instrument.py` prints the figures of benchmarks/data/instrument.jsonl; `--json` as JSON.
+Run: `python benchmarks/instrument.py` prints the figures of benchmarks/data/instrument.jsonl, with `--data FILE` those
+of another study; `--json` as JSON.
 
 The cases are of real threads (`../shared/realdata`) on which no prompt of a rubric was tried before; their
 texts are not copied. Four answers to each were written from narrative and question alone by a reader who saw
@@ -198,7 +199,8 @@ def report(cases: Sequence[Case]) -> dict[str, Any]:
     }
     tables = {"raters": rater_figures(cases)}
     for name, (some, scorer) in scorers.items():
-        tables[name] = figures_of(some, scorer)
+        if some:
+            tables[name] = figures_of(some, scorer)
     rated = ranking(cases, rating)
     ranks = {}
     for name, scorer in (("complete", complete_score), ("paper", paper_score)):
