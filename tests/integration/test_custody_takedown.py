@@ -279,7 +279,7 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
 async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     database: Database, settings: Settings, curated: dict[str, SampleThread]
 ) -> None:
-    frozen = await freeze(database, settings)
+    frozen = await freeze(database, settings, "2026.W46")
     assert frozen.cases == 2
     words = await own_words(database, curated[ERASED])
     held = {
