@@ -20,6 +20,11 @@ from medlive.db.schema.migrate import upgrade
 from medlive.db.schema.roles import grant
 from tests.support.server import PRISTINE, named, plain
 
+# What the caller has set for an instance of their own is no setting of the tests.
+for _name in list(os.environ):
+    if _name.startswith("MEDLIVE_") and _name != "MEDLIVE_INTEGRATIONS_VENV":
+        del os.environ[_name]
+
 # What is imported and collected stays: nothing is gained by looking through it for garbage again and again.
 gc.disable()
 

@@ -425,25 +425,31 @@ def find_incomplete(
         hint: What to do.
         always: Whether a limit that ended the work is a failure although nothing is left.
     """
-    asked = [part for part in work if part.calls]
-    silences = [part.silence for part in asked]
-    if left and silences and (last := silences[-1]) is not None and all(silences):
-        calls = sum(part.calls for part in asked)
-        to_do = last.hint
-        if isinstance(last, CircuitOpen):
-            # Its own hint is for workers, which go on by themselves.
-            to_do = (
-                "look at the address, the key and the network; the same command goes on"
-            )
-        return EndpointUnavailable(
-            f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
-        )
+    if left and (unavailable := _none_answered(work)):
+        return unavailable
     stopped = next((part.stopped for part in work if part.stopped), None)
     if stopped and (left or always):
         return CheckFailed(
             f"{stopped}; {left} {what}", hint="the same command goes on from here"
         )
     return CheckFailed(f"{left} {what}", hint=hint) if left else None
+
+
+def _none_answered(work: "Sequence[CallsMade]") -> EndpointUnavailable | None:
+    """The failure where calls were made and no part of the work got an answer."""
+    asked = [part for part in work if part.calls]
+    silences = [part.silence for part in asked if part.silence is not None]
+    if not asked or len(silences) < len(asked):
+        return None
+    calls = sum(part.calls for part in asked)
+    last = silences[-1]
+    to_do = last.hint
+    if isinstance(last, CircuitOpen):
+        # Its own hint is for workers, which go on by themselves.
+        to_do = "look at the address, the key and the network; the same command goes on"
+    return EndpointUnavailable(
+        f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
+    )
 
 
 def plan_result(about: Mapping[str, object], plan: "Plan", budget: "Budget") -> Result:

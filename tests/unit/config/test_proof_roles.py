@@ -101,8 +101,12 @@ def test_the_manifest_warns_of_a_model_in_all_parts() -> None:
     assert warning.startswith("w wrote rubrics")
 
 
-def test_the_demo_proves_by_a_live_endpoint_alone() -> None:
+def test_the_demo_proves_by_its_recording_or_by_a_live_endpoint() -> None:
     found = settings()
-    assert demo_settings(found, None).rubric.prove is False
+    recorded = proof_roles(demo_settings(found, None))
+    assert {role: own.engine for role, own in recorded.items()} == {
+        "prober": "recorded",
+        "grader": "recorded",
+    }
     live = LiveEndpoint("http://127.0.0.1:1/v1", "m")
     assert proving(demo_settings(found, live)) == {"prober": "m", "grader": "m"}
