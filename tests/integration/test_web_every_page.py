@@ -64,6 +64,7 @@ NOT_PAGES = {
         "/data/{name}",
         # Of the site, whose own tests look at them
         "/cases/{name}",
+        "/lists/{name}",
         "/models/{name}",
         "/latest",
         "/latest/{name:path}",
