@@ -112,7 +112,7 @@ ENDPOINT_WAIT_S: Final = 120.0
 REPLY_CHARS: Final = 1_000_000
 """A model's reply: none of our tasks asks for a longer one."""
 REPLY_TOKENS: Final = 100_000_000
-"""Tokens that an endpoint may say a request took; more is no usage, and an upper bound is counted instead."""
+"""Most tokens that an endpoint may report for a request; a larger count is ignored, and an upper bound is charged."""
 RULES_REQUEST_BYTES: Final = 32 * 2**20
 """A request to `medlive llm serve`."""
 LOG_LINE_BYTES: Final = 256 * 2**20

@@ -229,7 +229,7 @@ class Completing:
         points: Mapping[str, CompletedPoint],
         note: str,
     ) -> Rubric:
-        """The rubric with the criteria of the kept points, each reviewed by who did not name it."""
+        """The rubric with the criteria of the kept points, reviewed by the second model, also those of its own."""
         added: dict[str, Criterion] = {}
         for name, point in points.items():
             if point.outcome.kept:

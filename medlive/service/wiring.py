@@ -537,7 +537,7 @@ class Pipeline:
                 raise opening.error()
 
     async def aclose(self) -> None:
-        """Close connections, all at once; each is closed though another fails to or the wait is cancelled."""
+        """Close connections, all at once; each is closed also when the wait is cancelled."""
         async with asyncio.TaskGroup() as group:
             for respondent in set(self.respondents.values()):
                 group.create_task(respondent.aclose())

@@ -176,7 +176,9 @@ def _penalties(found: "Penalties") -> Grid:
         quotes = [f"{quote.model}: {quote.text}" for quote in proposal.quotes]
         row = [proposal.criterion, proposal.points, proposal.axis, quotes]
         rows.append([proposal.case_id, *row, proposal.command])
-    made_by = "at least 2 models" if found.least > 1 else "the one model that was read"
+    made_by = "the one model that was read"
+    if found.least > 1:
+        made_by = f"at least {found.least} models"
     title = f"penalties proposed for errors of {made_by}, in {found.cases} cases"
     columns = ["case", "criterion", "points", "axis", "quotes", "to add it"]
     return Grid(columns, rows, title)
