@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from medlive.digest import digest_json
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
 from medlive.evaluation.grading.cache import SharedRows
+from medlive.evaluation.grading.statements import taken_back, words_before
 from medlive.evaluation.log import LogWriter, open_log, values_of
 from medlive.evaluation.model import CallsMade, LogRow, kind_of
 from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
@@ -83,6 +84,8 @@ class Question:
     def read(self, reply: Reply) -> BaseModel:
         """The reply, checked. Raises Unusable."""
         value = read_as(self.reply, self.request, self.check)(reply)
+        if taken_back(words_before(reply.text)):
+            raise Unusable("the words before the JSON object deny it")
         if fault := self.check_text(reply.text, value):
             raise Unusable(fault)
         return value
