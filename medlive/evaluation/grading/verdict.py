@@ -8,7 +8,7 @@ thinking that does not end, a verdict that stands in the answer itself, a met cr
 answer or shows nothing, a list with ids of its own, an echo of another criterion or question than the one asked.
 
 What the reasoning comes to is read from the field `conclusion`. Only where a reply lacks it, as those to earlier
-prompts do, are the reasoning's words read instead (docs/decisions/0047).
+prompts do, are the reasoning's words read instead (docs/builders/decisions/0047).
 """
 
 import json
