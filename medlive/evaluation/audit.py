@@ -23,7 +23,7 @@ from medlive.evaluation.grading.questions import (
     read_findings,
     why_open,
 )
-from medlive.evaluation.grading.quotes import quoted
+from medlive.text.quotes import quoted
 from medlive.evaluation.grading.verdict import doubt
 from medlive.evaluation.model import Answer
 from medlive.evaluation.scoring.graded import GradedRun

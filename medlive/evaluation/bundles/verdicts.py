@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final, NamedTuple
 
-from medlive.evaluation.grading.quotes import quoted
+from medlive.text.quotes import quoted
 from medlive.evaluation.grading.verdict import (
     Verdict,
     echo_of,

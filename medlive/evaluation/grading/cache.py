@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from medlive.digest import canonical_json, digest_json, digest_text
 from medlive.errors import BadInput
-from medlive.evaluation.grading.quotes import shows
+from medlive.text.quotes import shows
 from medlive.evaluation.log import read_found, values_of
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Origin
 from medlive.integrity.paths import UnsafePath, create_below, open_plain, walk

@@ -23,7 +23,7 @@ from medlive.evaluation.grading.questions import (
     plan_questions,
     read_findings,
 )
-from medlive.evaluation.grading.statements import words_before
+from medlive.llm.statements import words_before
 from medlive.evaluation.grading.verdict import Reasoning, doubt
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import open_run

@@ -24,8 +24,8 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from medlive.bounds import REPLY_CHARS
-from medlive.evaluation.grading.quotes import missing_piece, shows
-from medlive.evaluation.grading.statements import (
+from medlive.text.quotes import missing_piece, shows
+from medlive.llm.statements import (
     asks_for_words,
     fault_of,
     fault_of_form,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.evaluation.grading.quotes import quoted
+from medlive.text.quotes import quoted
 from medlive.evaluation.grading.verdict import (
     Verdict,
     planted_objects,
