@@ -71,7 +71,8 @@ def wait_for(work: Coroutine[object, None, T]) -> T:
     """Run a coroutine to its end."""
     # What is imported by now stays to the end: full passes of the garbage collector need not look at it again. A
     # hundred calls under way are some ten thousand objects: at Python's own thresholds the collector goes through
-    # them every few calls, which takes a fifth of grading's throughput (docs/measurements/evaluation-speed.md).
+    # them every few calls, which takes a fifth of grading's throughput
+    # (docs/builders/measurements/evaluation-speed.md).
     gc.freeze()
     gc.set_threshold(*COLLECT_AT)
     return asyncio.run(work)
@@ -291,13 +292,13 @@ def print_table(
         if len(parts) > 1:
             counted = f"columns, part {number} of {len(parts)}"
             heading = counted if heading is None else f"{heading} ({counted})"
-        console.print(_table(part, heading))
+        if heading is not None:  # A title of the table would wrap at its width
+            console.print(Text(heading, style="table.title"))
+        console.print(_table(part))
 
 
-def _table(part: Fitted, heading: str | None) -> Table:
+def _table(part: Fitted) -> Table:
     table = Table(
-        title=None if heading is None else Text(heading),
-        title_justify="left",
         show_edge=False,
         pad_edge=False,
         padding=(0, part.padding),

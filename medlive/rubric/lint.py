@@ -258,7 +258,7 @@ def find_light(
     """The criteria without a fault that are too light, where enough others earn points.
 
     On twenty real cases two raters called all 6 criteria of 2 or 3 points, 8 of 9 of 4, half of those of 5, 15 % of
-    6 and none of 7 and more needless in a good short answer (docs/measurements/instrument.md).
+    6 and none of 7 and more needless in a good short answer (docs/builders/measurements/instrument.md).
     """
     faulty = {finding.criterion for finding in findings}
     earning = [c for c in criteria if c.points > 0 and c.id not in faulty]

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ValidationError
 from medlive.digest import digest_json
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
 from medlive.evaluation.grading.cache import SharedRows
-from medlive.evaluation.grading.statements import taken_back, words_before
 from medlive.evaluation.log import LogWriter, open_log, values_of
 from medlive.evaluation.model import CallsMade, LogRow, kind_of
 from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
@@ -32,6 +31,7 @@ from medlive.llm.engine import (
 )
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.prompts import load_prompt
+from medlive.llm.statements import taken_back, words_before
 from medlive.llm.wire import Price
 
 R = TypeVar("R", bound=BaseModel)
