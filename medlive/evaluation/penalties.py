@@ -17,7 +17,7 @@ from medlive.evaluation.grading.quotes import shows
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
-from medlive.rubric.model import Axis, Criterion
+from medlive.rubric.model import Axis, Criterion, known_axis
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import SnapshotCase
 
@@ -111,7 +111,7 @@ class Candidate:
         """The frozen rubric."""
         criteria = []
         for frozen in self.case.criteria:
-            axis, points = Axis(frozen.axis), frozen.points
+            axis, points = known_axis(frozen.axis), frozen.points
             criteria.append(
                 _criterion(frozen.criterion_id, frozen.criterion, axis, points)
             )
