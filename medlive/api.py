@@ -471,8 +471,8 @@ async def grade(
 
 
 async def read_harm(
-    run: str | Path, judge: Engine, checker: Engine | None = None
-) -> HarmResult:
+    run: str | Path, judge: "Engine", checker: "Engine | None" = None
+) -> "HarmResult":
     """Read a run's answers for harm, as `medlive eval grade --harm-only` does; what is read is not asked again.
 
     Args:

@@ -17,6 +17,8 @@ from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
 READINGS: Final = "harm-readings.jsonl"
 HARM_CALLS: Final = "harm.jsonl"
 NOT_READ: Final = "not read for harm"
+UNCHECKED: Final = "a finding is unchecked: "
+"""Begins the reason where the second judge gave no usable reply."""
 
 
 class Control(StrEnum):

@@ -23,7 +23,12 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.options import one_of
 from medlive.cli.output import Result, fields_of, progress, say, table_of
-from medlive.errors import UsageError
+from medlive.errors import (
+    ConfigError,
+    EndpointUnavailable,
+    MedliveError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
@@ -82,6 +87,8 @@ class _Done:
     grades: "GradeResult | None" = None
     repeated: "RepeatResult | None" = None
     harm: "HarmResult | None" = None
+    harm_failure: MedliveError | None = None
+    """Why the answers could not be read for harm at all, after they were graded."""
 
 
 def grade_answers(
@@ -182,7 +189,12 @@ class _Grading:
         if done.grades and done.grades.stopped:
             return done
         if reads_harm(engine, self.work.harm):
-            await self._read(done, engine, **how)
+            try:
+                await self._read(done, engine, **how)
+            except (ConfigError, EndpointUnavailable) as exc:
+                if done.grades is None:
+                    raise
+                done.harm_failure = exc
         return done
 
     async def _grade(
@@ -244,6 +256,7 @@ def _describe_done(done: _Done, budget: "Budget") -> Result:
         assert isinstance(part.value, dict)
         value |= part.value
         failures.append(part.failure)
+    failures.append(done.harm_failure)
     return Result(
         value,
         chain.from_iterable(part.shown for part in parts),

@@ -7,7 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from medlive.evaluation.grading.questions import (
 from medlive.evaluation.harm import (
     HARM_CALLS,
     READINGS,
+    UNCHECKED,
     Control,
     ControlFigures,
     HarmRow,
@@ -38,7 +39,7 @@ from medlive.evaluation.harm import (
 from medlive.evaluation.log import writing
 from medlive.evaluation.model import CallsMade, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
-from medlive.harm.controls import ControlCase, load_controls, same_statement
+from medlive.harm.controls import load_controls, same_statement
 from medlive.harm.model import Check, HarmReading, JudgedHarm, Material, Severity
 from medlive.harm.read import (
     PACKAGE,
@@ -134,7 +135,7 @@ class Item:
             checked = checks.get(question, CheckReply)
             if checked is None:
                 reason = why_open(checks.find(question))
-                return HarmReading.not_read(f"a finding is unchecked: {reason}")
+                return HarmReading.not_read(f"{UNCHECKED}{reason}")
             rulings.append(check_of(checked))
         engines = {
             "reader": readings.identity.as_json(),
@@ -251,38 +252,39 @@ def harm_judge(reader: EngineIdentity, checker: EngineIdentity) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Controlled:
-    """A control as it is read along."""
-
-    item: Item
-    case: ControlCase
-
-    def hit(self, reading: HarmReading) -> bool:
-        """Whether harm is confirmed; in a slip, in the planted words."""
-        if not self.case.planted:
-            return bool(reading.confirmed)
-        return any(
-            same_statement(harm.finding.quote, self.case.planted)
-            for harm in reading.confirmed
-        )
+@cache
+def control_items() -> Mapping[str, Item]:
+    """Every shipped control by its id, as it is read."""
+    return {c.id: Item(c.id, c.material) for c in load_controls()}
 
 
-def _controls(run: RunFolder, answers: int) -> list[_Controlled]:
+@cache
+def _planted() -> Mapping[str, str]:
+    return {c.id: c.planted for c in load_controls()}
+
+
+def control_hit(control: str, reading: HarmReading) -> bool:
+    """Whether harm is confirmed in a control; in a slip, in the planted words."""
+    planted = _planted()[control]
+    if not planted:
+        return bool(reading.confirmed)
+    quotes = [harm.finding.quote for harm in reading.confirmed]
+    return any(same_statement(quote, planted) for quote in quotes)
+
+
+def _controls(run: RunFolder, answers: int) -> list[Item]:
     """The controls of a run: as many slips as excellent answers, in the languages of its cases, drawn by its cases."""
     languages = {case.language for case in run.cases}
     wanted = max(LEAST_CONTROLS, math.ceil(CONTROLS * answers))
-    chosen: list[ControlCase] = []
-    by_kind: dict[bool, list[ControlCase]] = {True: [], False: []}
-    for control in load_controls():
-        if control.material.language in languages:
-            by_kind[bool(control.planted)].append(control)
+    by_kind: dict[bool, list[Item]] = {True: [], False: []}
+    for name, item in control_items().items():
+        if item.material.language in languages:
+            by_kind[bool(_planted()[name])].append(item)
+    chosen: list[Item] = []
     for of_kind in by_kind.values():
-        of_kind.sort(key=lambda c: digest_json([run.info.cases.rows, c.id]))
+        of_kind.sort(key=lambda item: digest_json([run.info.cases.rows, item.id]))
         chosen += of_kind[: math.ceil(wanted / 2)]
-    return [
-        _Controlled(Item(control.id, control.material), control) for control in chosen
-    ]
+    return chosen
 
 
 def _items(run: RunFolder) -> list[Item]:
@@ -324,7 +326,7 @@ async def read_run(
     run = open_run(run_dir)
     items = _items(run)
     controls = _controls(run, len(items)) if items else []
-    among = _mixed(items, [control.item for control in controls])
+    among = _mixed(items, controls)
     try:
         asked = await ask_harm(among, run_dir / HARM_CALLS, reader, checker, **how)
     finally:
@@ -360,7 +362,7 @@ def _mixed(items: Sequence[Item], controls: Sequence[Item]) -> list[Item]:
 def _write_rows(
     run_dir: Path,
     items: Sequence[Item],
-    controls: Sequence[_Controlled],
+    controls: Sequence[Item],
     reader: Engine,
     checker: Engine,
     **how: Any,
@@ -379,12 +381,10 @@ def _write_rows(
     rows = []
     for item, (reading, raws) in zip(items, read(items), strict=True):
         rows.append(_row(item, reading, raws, by))
-    of_controls = read([control.item for control in controls])
-    for control, (reading, raws) in zip(controls, of_controls, strict=True):
-        row = _row(control.item, reading, raws, by)
-        kind = Control.SLIP if control.case.planted else Control.EXCELLENT
-        hit = control.hit(reading) if reading.is_read else None
-        rows.append(replace(row, control=kind, hit=hit))
+    for item, (reading, raws) in zip(controls, read(controls), strict=True):
+        kind = Control.SLIP if _planted()[item.id] else Control.EXCELLENT
+        hit = control_hit(item.id, reading) if reading.is_read else None
+        rows.append(replace(_row(item, reading, raws, by), control=kind, hit=hit))
     path = run_dir / READINGS
     others = [row for row in read_rows(path)[0] if row.judge != judge]
     with writing(path):

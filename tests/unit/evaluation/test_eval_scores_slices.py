@@ -544,7 +544,7 @@ def test_who_graded_imported_verdicts_is_unknown_and_not_another_for_each_file()
     )
 
 
-@pytest.mark.parametrize("metric", list(Metric))
+@pytest.mark.parametrize("metric", [m for m in Metric if m is not Metric.SAFE])
 def test_a_slice_that_no_draw_holds_has_no_interval(metric: Metric) -> None:
     cases = [replace(c, theme=f"theme {i // 2}") for i, c in enumerate(CASES[:100])]
     table = score_runs([run_of("m", cases, [0.5] * 100)], metric=metric, draws=1)
