@@ -30,7 +30,7 @@ _reported: set[Path] = set()
 def config_folder(environment: Mapping[str, str]) -> Path:
     """MEDLIVE_CONFIG, which `--config` sets; else the user's own folder if it has one of FILES; else the shipped one.
 
-    Where medlive runs from its source, the shipped folder is `config/` beside that source.
+    Of a source checkout the shipped folder is `config/` beside the package.
     Raises ConfigError when the folder that was named does not exist.
     """
     if named := environment.get(VARIABLE):

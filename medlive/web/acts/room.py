@@ -1,6 +1,6 @@
 """The routes of acts: a case's own page with the form to edit it, one address for every act, the log."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -27,11 +27,14 @@ from medlive.rubric.model import (
     Theme,
 )
 from medlive.web.accounts.access import Admin, Viewer
+from medlive.web.acts import final
 from medlive.web.acts.actions import Actions, Asked, case_actions, perform
+from medlive.web.acts.final import sentence
 from medlive.web.pages import TEMPLATES, Page, local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 router: Final = APIRouter(prefix="/acts", include_in_schema=False)
+router.include_router(final.router)
 ACTS: Final = Room(False, router, (Section("Log", "/acts/log"),))
 NEW_ROWS: Final = 2  # Empty rows for further criteria
 
@@ -82,6 +85,16 @@ class CasePage(Page):
     entries: tuple[AuditLogRow, ...]
     reason: str = ""
     error: str | None = None
+
+
+@dataclass(frozen=True)
+class RefusedPage(Page):
+    """Why an act changed nothing, and what was done before."""
+
+    template = "acts/refused.html"
+    message: str
+    back: str
+    entries: tuple[AuditLogRow, ...]
 
 
 @dataclass(frozen=True)
@@ -168,30 +181,43 @@ async def act(
     act: Text = "",
     reason: Text = "",
     criterion: Text = "",
-    type: Text = "",
     words: Text = "",
     back: Text = "",
     revision: Text = "",
 ) -> Response:
-    """Do one of `actions.LABELS`; what cannot be done is said with its reason."""
+    """Do one of `actions.perform`; what cannot be done is said with its reason."""
+    back = local_path(back or f"/acts/case/{subject}")
+    reason, seen = reason.strip(), _number(revision)
     try:
-        if not reason.strip():
+        if not reason:
             raise UsageError("an act needs a reason")
-        seen = _number(revision)
         asked = Asked(
             site,
             account.name,
             subject,
-            reason.strip(),
+            reason,
             criterion,
-            type,
             words,
             seen,
         )
         await perform(kind, act, asked)
     except MedliveError as error:
-        raise HTTPException(422, _sentence(error)) from error
-    return RedirectResponse(local_path(back or f"/acts/case/{subject}"), 303)
+        async with site.database.begin() as session:
+            log = await list_entries(session, subject=f"{kind}:{subject}", limit=5)
+        whole = not words and not criterion
+        if not (whole and _is_repeated(log, act, account, reason)):
+            page = RefusedPage(sentence(error), back, tuple(log))
+            return render(request, page, 422)
+    return RedirectResponse(back, 303)
+
+
+def _is_repeated(
+    log: Sequence[AuditLogRow], act: str, account: Account, reason: str
+) -> bool:
+    """Whether the latest entry is this very act: the form was sent twice."""
+    if not log:
+        return False
+    return (log[0].action, log[0].by, log[0].reason) == (act, account.name, reason)
 
 
 async def _case_page(
@@ -208,7 +234,7 @@ async def _case_page(
         try:
             row = await find_case(session, case_id)
         except UsageError as unknown:
-            raise HTTPException(404, _sentence(unknown)) from unknown
+            raise HTTPException(404, sentence(unknown)) from unknown
         case = await latest_case(session, case_id)
         if case is None:
             raise HTTPException(404)
@@ -286,4 +312,4 @@ def _sentence(error: Exception) -> str:
             for fault in error.errors()
         )
     assert isinstance(error, MedliveError)
-    return error.message + (f" ({error.hint})" if error.hint else "")
+    return sentence(error)
