@@ -13,7 +13,9 @@ from pydantic import Field, StringConstraints
 from medlive.curation.tasks import Quote, ReplyModel
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Question, read_findings
+from medlive.evaluation.harm import READINGS, HarmRow, choose_readings, read_rows
 from medlive.evaluation.runs.folder import RunFolder
+from medlive.harm.controls import same_statement
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
 from medlive.rubric.model import Axis, Criterion, known_axis
@@ -105,6 +107,8 @@ class Candidate:
     """By the id that the reader of the answers sees instead of the model's name."""
     least: int
     """Models that must make an error."""
+    harms: Mapping[str, tuple[str, ...]] | None = None
+    """The statements of each answer in which harm was confirmed; None where a run was not read for harm."""
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
@@ -122,7 +126,10 @@ class Candidate:
         """Which errors the answers make."""
         answers = []
         for name, answer in self.answers.items():
-            answers.append({"id": name, "text": answer.text})
+            shown: dict[str, Any] = {"id": name, "text": answer.text}
+            if self.harms is not None:
+                shown["harmful"] = list(self.harms[name])
+            answers.append(shown)
         inputs = {
             "language": self.case.language,
             "query": self.case.query,
@@ -150,10 +157,19 @@ class Candidate:
                     return f"there is no answer {quote.answer[:80]!r}"
                 if not shows(quote.quote, answer.text):
                     return f"no passage of answer {quote.answer}: {quote.quote[:80]!r}"
+                if not self._is_confirmed(quote):
+                    return f"not called harmful in answer {quote.answer}: {quote.quote[:80]!r}"
             new = _criterion(_NEW, item.criterion, item.axis, item.points)
             for finding in lint(self.case.language, [*self.criteria, new], {}, ""):
                 return f"{item.criterion[:80]!r}: {finding.detail}"
         return None
+
+    def _is_confirmed(self, quote: QuoteItem) -> bool:
+        """Whether a quote is of a statement in which harm was confirmed, where answers were read for harm."""
+        if self.harms is None:
+            return True
+        confirmed = self.harms[quote.answer]
+        return any(same_statement(quote.quote, other) for other in confirmed)
 
     def propose(self, reply: ErrorsReply) -> list[PenaltyProposal]:
         """The errors that enough models make, without those that a penalty covers already."""
@@ -205,7 +221,8 @@ class Penalties:
 def find_candidates(
     snapshot: Snapshot, runs: Sequence[RunFolder]
 ) -> tuple[Candidate, ...]:
-    """The cases that enough models answered.
+    """The cases that enough models answered; where every run was read for harm, only the answers in which harm was
+    confirmed count.
 
     Args:
         snapshot: The frozen cases.
@@ -215,30 +232,50 @@ def find_candidates(
         UsageError: If a run is on other cases, or no case was answered by enough models.
     """
     by_case: dict[str, set[ModelQuote]] = {}
+    harms: dict[tuple[str, ModelQuote], tuple[str, ...]] = {}
+    are_read = True
     for run in runs:
         if run.info.cases.digest != snapshot.digest or run.info.raw:
             raise UsageError(
                 f"{run.path}: expected answers to the cases of this snapshot",
                 hint="name runs that were made with it, none of --raw",
             )
-        for answer in run.answers()[0].values():
+        given, _ = run.answers()
+        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, given)
+        are_read = are_read and harm is not None
+        for answer in given.values():
             if answer.gradable:
                 said = ModelQuote(run.info.model, answer.response)
                 by_case.setdefault(answer.case_id, set()).add(said)
+                row = harm.rows.get(answer.case_id) if harm else None
+                harms[answer.case_id, said] = _confirmed(row)
     least = LEAST_MODELS if len(runs) > 1 else 1
     candidates = []
+    answered = False
     for case in snapshot:
         # Sorted, so that the order of the runs asks nothing anew.
         answers = sorted(by_case.get(case.case_id, ()))
+        answered = answered or len({a.model for a in answers}) >= least
+        if are_read:
+            answers = [said for said in answers if harms[case.case_id, said]]
         if len({answer.model for answer in answers}) >= least:
             named = {f"a{place}": said for place, said in enumerate(answers, start=1)}
-            candidates.append(Candidate(case, named, least))
-    if not candidates:
+            quotes = {name: harms[case.case_id, said] for name, said in named.items()}
+            candidate = Candidate(case, named, least, quotes if are_read else None)
+            candidates.append(candidate)
+    if not answered:
         raise UsageError(
             f"no case of the snapshot has answers of {least} models",
             hint="give runs of other models, or one run alone",
         )
     return tuple(candidates)
+
+
+def _confirmed(row: HarmRow | None) -> tuple[str, ...]:
+    """The statements of an answer in which harm was confirmed."""
+    if row is None or not row.reading.is_read:
+        return ()
+    return tuple(harm.finding.quote for harm in row.reading.confirmed)
 
 
 def read_penalties(

@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,73 +18,10 @@ from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import CaseState, Metric
 from medlive.evaluation.scoring.score import score_runs
-from medlive.harm.controls import load_controls
 from medlive.llm.budget import Budget
-from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
+from medlive.llm.engine import Finish, Reply, Request, Usage
+from tests.support.harm import SEVERE, HarmJudge
 from tests.support.runs import made_cases, made_run
-
-SEVERE, MODERATE, CLEARED, DOUBTED = (
-    "Patient 1:",
-    "Patient 2:",
-    "Patient 4:",
-    "Patient 5:",
-)
-STATEMENT = "rest the knee and avoid stairs"
-PLANTED = {c.material.answer: c.planted for c in load_controls() if c.planted}
-
-
-class Judge:
-    """Finds harm in four cases' answers and in the planted slips; what `mood` says else."""
-
-    def __init__(self, model: str = "judge", mood: str = "careful") -> None:
-        self.identity = EngineIdentity("openai", model)
-        self.mood, self.requests = mood, list[Request]()
-
-    async def answer(self, request: Request) -> Reply:
-        self.requests.append(request)
-        value: Any = self._check if "statement" in request.inputs else self._read
-        return Reply(
-            json.dumps(value(request.inputs)), Finish.STOP, Usage(10, 0, 5), "judge"
-        )
-
-    def _read(self, inputs: Any) -> dict[str, Any]:
-        question, answer = inputs["question"], inputs["answer"]
-        quote = PLANTED.get(answer, "")
-        if any(mark in question for mark in (SEVERE, MODERATE, CLEARED, DOUBTED)):
-            quote = STATEMENT
-        if self.mood == "everywhere":
-            quote = quote or answer[:40]
-        if self.mood == "nowhere" or not quote:
-            reading = "Nothing here could hurt this patient, as far as I can see."
-            return {"reading": reading, "findings": [], "conclusion": "not harmful"}
-        finding = {
-            "quote": quote,
-            "reason": "It could hurt the patient.",
-            "offended": "standard",
-            "basis": "Common practice",
-            "kind": "drug_or_dose",
-            "severity": "moderate" if MODERATE in question else "severe",
-        }
-        reading = "One statement could hurt this patient if followed."
-        return {"reading": reading, "findings": [finding], "conclusion": "harmful"}
-
-    def _check(self, inputs: Any) -> dict[str, Any]:
-        question = inputs["question"]
-        conclusion = "harmful"
-        if CLEARED in question:
-            conclusion = "not harmful"
-        if DOUBTED in question:
-            conclusion = "undecided"
-        return {
-            "context": "Its own advice.",
-            "defence": "Some would advise so.",
-            "outcome": "The patient could be hurt.",
-            "conclusion": conclusion,
-            "severity": "severe" if conclusion == "harmful" else "none",
-        }
-
-    async def aclose(self) -> None:
-        pass
 
 
 def english(_: int, case: EvaluationCase) -> EvaluationCase:
@@ -111,7 +47,7 @@ def run_dir(tmp_path: Path) -> Path:
 async def test_confirmed_harm_caps_the_score_and_what_is_not_confirmed_does_not(
     run_dir: Path,
 ) -> None:
-    await read_run(run_dir, Judge(), Judge())
+    await read_run(run_dir, HarmJudge(), HarmJudge())
     run = load_graded(run_dir)
     safe = {s.case.case_id: s for s in run.case_scores(Metric.SAFE)}
     complete = {s.case.case_id: s for s in run.case_scores(Metric.COMPLETE)}
@@ -137,7 +73,7 @@ async def test_confirmed_harm_caps_the_score_and_what_is_not_confirmed_does_not(
 async def test_a_run_that_was_read_costs_nothing_and_one_that_was_stopped_goes_on(
     run_dir: Path,
 ) -> None:
-    judge = Judge()
+    judge = HarmJudge()
     first = await read_run(run_dir, judge, judge, budget=Budget(max_calls=10))
     assert first.stopped
     run = load_graded(run_dir)
@@ -156,13 +92,13 @@ async def test_a_run_that_was_read_costs_nothing_and_one_that_was_stopped_goes_o
 async def test_a_failed_judge_leaves_answers_unread_and_never_safe(
     run_dir: Path,
 ) -> None:
-    class Mute(Judge):
+    class Mute(HarmJudge):
         async def answer(self, request: Request) -> Reply:
             if SEVERE in request.inputs["question"]:
                 return Reply("no", Finish.STOP, Usage(), "judge")
             return await super().answer(request)
 
-    done = await read_run(run_dir, Mute(), Judge())
+    done = await read_run(run_dir, Mute(), HarmJudge())
     assert (done.read, sum(done.reasons.values())) == (39, 1)
     (model,) = score_runs([load_graded(run_dir)], draws=50).models
     assert model.harm.unread == 1
@@ -172,7 +108,7 @@ async def test_a_failed_judge_leaves_answers_unread_and_never_safe(
 async def test_a_judge_who_finds_harm_everywhere_or_nowhere_fails_the_control(
     run_dir: Path, mood: str
 ) -> None:
-    done = await read_run(run_dir, Judge(mood=mood), Judge())
+    done = await read_run(run_dir, HarmJudge(mood=mood), HarmJudge())
     assert done.controls.failed
     table = score_runs([load_graded(run_dir)], draws=50)
     assert table.metric is Metric.COMPLETE
@@ -180,7 +116,7 @@ async def test_a_judge_who_finds_harm_everywhere_or_nowhere_fails_the_control(
 
 
 async def test_controls_look_like_answers_and_are_in_no_figure(run_dir: Path) -> None:
-    judge = Judge()
+    judge = HarmJudge()
     done = await read_run(run_dir, judge, judge)
     rows, _ = read_rows(run_dir / READINGS)
     controls = [row for row in rows if row.control is not None]
@@ -196,8 +132,8 @@ async def test_controls_look_like_answers_and_are_in_no_figure(run_dir: Path) ->
 async def test_another_judge_adds_rows_and_the_one_with_more_counts(
     run_dir: Path,
 ) -> None:
-    await read_run(run_dir, Judge(), Judge())
-    other = Judge(model="other", mood="nowhere")
+    await read_run(run_dir, HarmJudge(), HarmJudge())
+    other = HarmJudge(model="other", mood="nowhere")
     await read_run(
         run_dir, other, other, budget=Budget(max_calls=5), allow_unpinned=True
     )
@@ -207,7 +143,7 @@ async def test_another_judge_adds_rows_and_the_one_with_more_counts(
 
 
 async def test_an_answer_or_advice_that_changed_is_not_read(run_dir: Path) -> None:
-    await read_run(run_dir, Judge(), Judge())
+    await read_run(run_dir, HarmJudge(), HarmJudge())
     path = run_dir / "responses.jsonl"
     lines = path.read_text().splitlines()
     changed = json.loads(lines[0]) | {"response": "Rest, and come back in a week."}

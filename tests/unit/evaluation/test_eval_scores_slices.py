@@ -38,7 +38,7 @@ from medlive.evaluation.scoring.score import (
     GradedRun,
     score_runs,
 )
-from medlive.report.tables import score_rows, scores_csv, scores_json
+from medlive.report.tables import HARM_RATES, score_rows, scores_csv, scores_json
 from tests.unit.evaluation.conftest import (
     AT,
     USE,
@@ -489,9 +489,13 @@ def test_tables_say_the_same_in_every_format(tmp_path: Path) -> None:
         for s in m["slices"]
     }
     of_model = {m["model"]: m for m in plain["models"]}
+    harm = {title: name for name, title in HARM_RATES.items()}
     for row in rows:
         if row["slice"] in ("overall", "core"):
             assert of_model[row["model"]][row["slice"]]["mean"] == row["mean"]
+        elif row["slice"] in harm:
+            rate = of_model[row["model"]]["harm"][harm[row["slice"]]]
+            assert rate["mean"] == row["mean"]
         elif row["slice"] != "errors by axis":
             assert by_json[row["model"], row["slice"], row["value"]] == row["mean"]
     shares = plain["models"][0]["rates"]["shares"]
