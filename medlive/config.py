@@ -22,6 +22,7 @@ from pydantic import (
 
 from medlive.errors import ConfigError, first_fault
 from medlive.evaluation.asking.registry import Candidate
+from medlive.evidence.encoders.table import EncoderModel
 from medlive.home import default_home
 from medlive.redaction import HIDDEN, hide_secrets
 from medlive.trust import is_loopback, use_authority
@@ -156,9 +157,13 @@ class EvidenceSection(_Section):
 
     models: Path | None = None
     """A folder with one folder per model, searched before MEDLIVE_HOME/models and the Hugging Face cache."""
+    encoders: dict[Literal["en", "zh", "all"], str] = Field(default_factory=dict)
+    """Language → the encoder that reads its phrases (docs/evidence.md); none: what is at hand when an index is built."""
+    own_encoders: dict[str, EncoderModel] = Field(default_factory=dict)
+    """Name → an encoder that medlive does not know: a folder, a hub's, or an endpoint's (docs/evidence.md)."""
     # None for what the index was built for
     retriever: Literal["bm25", "dense", "hybrid"] | None = None
-    #  "medcpt", or a folder with a cross-encoder; None for no reranking
+    #  "medcpt", a cross-encoder's folder or name on the hub; None for no reranking
     reranker: str | None = None
     device: str = "cpu"
     """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""

@@ -50,7 +50,7 @@ LOW_SHARE: Final = 0.05
 """Less of a disk than this share free is too little for any week."""
 _GB: Final = 1024**3
 _EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
-    "medcpt": ("torch", "transformers", "faiss"),
+    "dense": PACKAGES,
     "s3": ("boto3",),
     "huggingface": ("huggingface_hub",),
 }
@@ -197,8 +197,8 @@ async def examine_extras(settings: Settings) -> Findings:
 def _needed_extras(settings: Settings) -> list[str]:
     needed = []
     evidence = settings.evidence
-    if evidence.retriever in ("dense", "hybrid") or evidence.reranker == "medcpt":
-        needed.append("medcpt")
+    if evidence.retriever in ("dense", "hybrid") or evidence.reranker:
+        needed.append("dense")
     if settings.publish.to in ("s3", "huggingface"):
         needed.append(settings.publish.to)
     return needed

@@ -68,10 +68,8 @@ async def run_worker(
             database = await stack.enter_async_context(open_database(settings))
             works[STEP] = step_work(database, settings)
             if Queue.EMBED in queues:
-                works[EMBED] = embed_work(
-                    settings.home,
-                    partial(open_encoder, settings=encoder_settings(settings)),
-                )
+                opening = partial(open_encoder, settings=encoder_settings(settings))
+                works[EMBED] = embed_work(settings.home, opening)
             pipeline = None
             if Queue.CURATE in queues:
                 pipeline = await _open_or_pause(stack, settings, database, readiness)

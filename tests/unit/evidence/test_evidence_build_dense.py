@@ -17,9 +17,9 @@ from medlive.errors import (
     EvidenceUnavailable,
     IndexCorrupt,
 )
-from medlive.evidence.build import DensePlan, Progress, build_index, plan_index, prune
+from medlive.evidence.build import IndexPlan, Progress, build_index, plan_index, prune
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoders.folders import EncoderSettings
+from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.manifest import (
     MANIFEST,
     DenseKind,
@@ -30,7 +30,7 @@ from medlive.evidence.manifest import (
 from medlive.evidence.open_index import open_index, verify_index
 from medlive.evidence.passage import Hit, Query
 from medlive.evidence.vectors import VectorStore
-from tests.support.hashing_encoder import HashingEncoder
+from tests.support.hashing_encoder import HashingEncoder, index_plan, named
 from tests.support.instance import REPOSITORY
 
 
@@ -52,12 +52,12 @@ def corpus_file(
 
 def plan(
     encoder: HashingEncoder, kind: DenseKind | None = None, shard: int = 50
-) -> DensePlan:
-    return DensePlan(encoder, "no-such-model", "a test's choice", kind, shard)
+) -> IndexPlan:
+    return index_plan(encoder, kind, shard)
 
 
 def found(index: Path, query: str, encoder: HashingEncoder) -> list[Hit]:
-    return asyncio.run(open_index(index, encoder=encoder).search([Query(query)], k=5))[
+    return asyncio.run(open_index(index, encoders=named(encoder)).search([Query(query)], k=5))[
         0
     ]
 
@@ -75,7 +75,7 @@ def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(
     def build(*paths: Path) -> tuple[IndexManifest, int]:
         encoder.passages.clear()
         manifest = build_index(
-            [open_corpus(p) for p in paths], index, seen.append, dense=plan(encoder)
+            [open_corpus(p) for p in paths], index, seen.append, plan=plan(encoder)
         )
         assert seen[-1].embedded in (None, len(encoder.passages))
         return manifest, len(encoder.passages)
@@ -91,7 +91,7 @@ def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(
     # The same passages at once give the same index.
     other = HashingEncoder()
     at_once = build_index(
-        [open_corpus(a), open_corpus(b)], tmp_path / "other", dense=plan(other)
+        [open_corpus(a), open_corpus(b)], tmp_path / "other", plan=plan(other)
     )
     assert at_once.index_digest == read_manifest(index).index_digest
 
@@ -114,7 +114,7 @@ def test_the_index_digest_follows_encoder_kind_and_corpora(tmp_path: Path) -> No
     # Another kind of the same encoder is another index over the same vectors.
     encoder = HashingEncoder()
     again = build_index(
-        [a], tmp_path / "hashing", dense=plan(encoder, DenseKind.IVF_PQ)
+        [a], tmp_path / "hashing", plan=plan(encoder, DenseKind.IVF_PQ)
     )
     assert again.index_digest == built["compressed"].index_digest
     assert encoder.passages == []
@@ -125,12 +125,12 @@ def test_vectors_of_other_encoders_stay_until_they_are_pruned(tmp_path: Path) ->
     a = open_corpus(corpus_file(tmp_path, "a", 40))
     first, second = HashingEncoder(), HashingEncoder(salt="second")
     for encoder in (first, second, first):
-        build_index([a], index, dense=plan(encoder))
+        build_index([a], index, plan=plan(encoder))
     assert len(first.passages) == 40
     assert [place.name for place in prune(index)] == [
         VectorStore(tmp_path / "x", second.identity).folder.name
     ]
-    build_index([a], index, dense=plan(first))
+    build_index([a], index, plan=plan(first))
     assert len(first.passages) == 40
     assert prune(index) == []
 
@@ -139,7 +139,7 @@ CHILD = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
-from tests.support.hashing_encoder import HashingEncoder
+from tests.support.hashing_encoder import HashingEncoder, index_plan, named
 from medlive.evidence.build import DensePlan, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.dense import DenseKind
@@ -160,7 +160,7 @@ def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(
 ) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
     old = build_index(
-        [open_corpus(corpus_file(tmp_path, "small", 30))], index, dense=plan(encoder)
+        [open_corpus(corpus_file(tmp_path, "small", 30))], index, plan=plan(encoder)
     )
     big = corpus_file(tmp_path, "big", 700, word="asthma")
     chance = random.Random(5)
@@ -200,7 +200,7 @@ def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(
         [open_corpus(big)],
         index,
         last.append,
-        dense=plan(counting, DenseKind.IVF_PQ, 100),
+        plan=plan(counting, DenseKind.IVF_PQ, 100),
     )
     assert new.passages == 730
     if last[-1].stage == "built":
@@ -230,7 +230,7 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
 ) -> None:
     index, encoder = tmp_path / "index", HashingEncoder(dimension=512)
     old = build_index(
-        [open_corpus(corpus_file(tmp_path, "small", 20))], index, dense=plan(encoder)
+        [open_corpus(corpus_file(tmp_path, "small", 20))], index, plan=plan(encoder)
     )
     big = open_corpus(corpus_file(tmp_path, "big", 1500, word="asthma"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -238,7 +238,7 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:
         with pytest.raises(DiskFull) as caught:
-            build_index([big], index, dense=plan(encoder, shard=500) if dense else None)
+            build_index([big], index, plan=plan(encoder, shard=500) if dense else None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert caught.value.exit_status == 3
@@ -250,7 +250,7 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
     assert not [
         place for place in index.iterdir() if place.name.startswith("building-")
     ]
-    assert build_index([big], index, dense=plan(encoder, shard=500)).passages == 1520
+    assert build_index([big], index, plan=plan(encoder, shard=500)).passages == 1520
 
 
 def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> 
         folder = tmp_path / word
         folder.mkdir()
         corpus = open_corpus(corpus_file(folder, "a", 40, word=word))
-        build_index([corpus], index, dense=plan(HashingEncoder(), DenseKind.FLAT))
+        build_index([corpus], index, plan=plan(HashingEncoder(), DenseKind.FLAT))
     manifests = [json.loads((index / MANIFEST).read_text()) for index in (one, two)]
     vectors = "dense/index.faiss"
     (one / manifests[0]["data"] / vectors).write_bytes(
@@ -285,7 +285,7 @@ def test_a_damaged_vector_that_is_kept_for_the_next_build_is_found_by_verificati
 ) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
     build_index(
-        [open_corpus(corpus_file(tmp_path, "a", 40))], index, dense=plan(encoder)
+        [open_corpus(corpus_file(tmp_path, "a", 40))], index, plan=plan(encoder)
     )
     verify_index(index)
     place = next((index / "vectors").rglob("*.vec"))
@@ -301,7 +301,7 @@ def test_a_manifest_that_names_another_encoder_is_refused(tmp_path: Path) -> Non
     build_index(
         [open_corpus(corpus_file(tmp_path, "a", 40))],
         index,
-        dense=plan(HashingEncoder()),
+        plan=plan(HashingEncoder()),
     )
     manifest = json.loads((index / MANIFEST).read_text())
     manifest["encoder"]["digest"] = other.identity.digest
@@ -314,16 +314,16 @@ def test_a_manifest_that_names_another_encoder_is_refused(tmp_path: Path) -> Non
 def test_a_damaged_dense_part_is_named(tmp_path: Path, part: str) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
     corpus = open_corpus(corpus_file(tmp_path, "a", 40))
-    manifest = build_index([corpus], index, dense=plan(encoder))
+    manifest = build_index([corpus], index, plan=plan(encoder))
     place = index / manifest.data / "dense" / "index.faiss"
     if part == "gone":
         place.unlink()
     else:
         place.write_bytes(b"#" * place.stat().st_size)
     with pytest.raises(IndexCorrupt) as caught:
-        open_index(index, encoder=encoder)
+        open_index(index, encoders=named(encoder))
     assert "medlive evidence build" in (caught.value.hint or "")
-    assert build_index([corpus], index, dense=plan(encoder)).data != manifest.data
+    assert build_index([corpus], index, plan=plan(encoder)).data != manifest.data
     assert found(index, "gout number 3", encoder)
 
 
@@ -364,7 +364,7 @@ def test_the_retriever_is_described_in_a_line_with_what_is_missing(
         describe_retriever(index, own)
         == f"BM25, index default of {day} (not hybrid: {missing})"
     )
-    build_index([corpus], index, dense=plan(HashingEncoder()))
+    build_index([corpus], index, plan=plan(HashingEncoder()))
     assert describe_retriever(index, own) == f"BM25 + hashing, index default of {day}"
     assert describe_retriever(index, own, "bm25").endswith(
         "(not hybrid: configured as bm25)"
