@@ -116,8 +116,7 @@ class HashedWords:
     identity = EncoderIdentity(
         name="hashed-words",
         digest=digest_json(["hashed words", CLAIM_DIMENSION]),
-        dimension=CLAIM_DIMENSION,
-        backend="torch",
+        dimension=CLAIM_DIMENSION
     )
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -158,7 +158,7 @@ class EvidenceSection(_Section):
     models: Path | None = None
     """A folder with one folder per model, searched before MEDLIVE_HOME/models and the Hugging Face cache."""
     encoders: dict[Literal["en", "zh", "all"], str] = Field(default_factory=dict)
-    """Language → the encoder that reads its phrases (docs/evidence.md); none: what is at hand when an index is built."""
+    """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
     own_encoders: dict[str, EncoderModel] = Field(default_factory=dict)
     """Name → an encoder that medlive does not know: a folder, a hub's, or an endpoint's (docs/evidence.md)."""
     # None for what the index was built for

@@ -12,15 +12,14 @@ from typer import Argument, Option
 from medlive.cli.evidence_fetch import fetch
 from medlive.cli.evidence_gaps import gaps
 from medlive.cli.evidence_index import (
-    EncoderOption,
     IndexOption,
     ModelsOption,
     Vectors,
     build_corpora,
+    describe_side,
     described,
     encoder_settings,
     index_folder,
-    recall_of,
 )
 from medlive.cli.options import Commands, read_settings
 from medlive.cli.output import (

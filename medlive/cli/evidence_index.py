@@ -42,7 +42,7 @@ class Vectors:
         prune: Remove the vectors of other encoders afterwards.
     """
 
-    encoder: tuple[str, ...] = ()
+    encoder: list[str] | None = None
     kind: IndexKind = "auto"
     shard_size: Annotated[int | None, Option(min=1)] = None
     by_workers: bool = False
@@ -104,7 +104,7 @@ def build_corpora(
     kind = None if vectors.kind == "auto" else vectors.kind
     plan = plan_index(
         out,
-        vectors.encoder,
+        vectors.encoder or (),
         encoder_settings(vectors.models),
         fresh=fresh,
         kind=kind,

@@ -24,7 +24,7 @@ LEAST_SHARE = 0.5
 _DEPTH = 10
 _LOOKED_AT = 20_000
 """Passages from which titles are drawn."""
-_TITLE = range(10, 300)
+_TITLE = range(6, 300)
 """Characters of a title that somebody might ask for."""
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +13,18 @@ from medlive.db.jobs import Queue, count_servers
 from medlive.db.session import Database
 from medlive.errors import EvidenceUnavailable
 from medlive.evidence.build import (
-    DensePlan,
+    IndexPlan,
     Progress,
     build_index,
     shards_to_embed,
-    vectors_of,
 )
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
-from medlive.evidence.open_index import open_store
-from medlive.evidence.vectors import keys_of
+from medlive.evidence.open_index import VECTORS, open_store
+from medlive.evidence.vectors import VectorStore, keys_of
 from medlive.service.work.jobs import EMBED, open_app, run_shard_jobs, run_until_stopped
 from medlive.service.work.worker import embed_work
-from tests.support.hashing_encoder import HashingEncoder, index_plan, named
+from tests.support.hashing_encoder import HashingEncoder, index_plan
 from tests.unit.evidence.test_evidence_build_dense import corpus_file
 
 

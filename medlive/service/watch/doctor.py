@@ -24,6 +24,8 @@ from medlive.db.runs import load_history
 from medlive.db.schema.migrate import check as schema_differences
 from medlive.db.session import read_clock
 from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
+from medlive.evidence.encoders.folders import DOWNLOAD, PACKAGES
+from medlive.evidence.encoders.table import LANGUAGES
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.engine import UNNAMED, Prompt, Reply, Request
 from medlive.llm.reading import NoObject, read_object
@@ -306,7 +308,8 @@ async def examine_evidence(settings: Settings) -> Findings:
         async for finding in _examine_services(settings):
             yield finding
     try:
-        yield await _examine_index(settings)
+        async for finding in _examine_index(settings):
+            yield finding
     except IndexMissing:
         if not settings.evidence.online:
             raise
@@ -342,7 +345,7 @@ async def _examine_service(
     return _good("it answers with passages")
 
 
-async def _examine_index(settings: Settings) -> Finding:
+async def _examine_index(settings: Settings) -> Findings:
     from medlive.evidence.passage import Query
     from medlive.service.wiring import open_retriever
 
@@ -352,9 +355,16 @@ async def _examine_index(settings: Settings) -> Finding:
     passages = retriever.identity.passages
     if not hits:
         step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
-        return _warning(f"{passages:,} passages, and none on fever", step)
+        yield _warning(f"{passages:,} passages, and none on fever", step)
+        return
     where = index_path(settings)
-    return _good(f"{passages:,} passages at {where}, every file as it was built")
+    yield _good(f"{passages:,} passages at {where}, every file as it was built")
+    served = {language for side in retriever.dense for language in side.weights}
+    lacking = [language for language in LANGUAGES if language not in served]
+    if served and lacking:
+        step = f"{DOWNLOAD} NAME, then medlive evidence build; docs/evidence.md has a table of encoders"
+        text = f"searched by words alone in {', '.join(lacking)}: no encoder reads it"
+        yield _warning(text, step)
 
 
 async def examine_messages(settings: Settings) -> Findings:

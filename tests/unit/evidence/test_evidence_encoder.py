@@ -108,9 +108,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers.utils.logging.disable_progress_bar()
     make_model(folder / QUERY, 1)
     make_model(folder / ARTICLE, 2)
-    make_model(
-        folder / CROSS, 3, "BertForSequenceClassification", num_labels=1
-    )
+    make_model(folder / CROSS, 3, "BertForSequenceClassification", num_labels=1)
     return folder
 
 
@@ -219,9 +217,7 @@ def test_pooling_is_the_first_token_whatever_the_folder_says(
         (copied / role / "modules.json").write_text(json.dumps(modules))
         (copied / role / "1_Pooling").mkdir()
         pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
-        (copied / role / "1_Pooling" / "config.json").write_text(
-            json.dumps(pooling)
-        )
+        (copied / role / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
         (copied / role / "sentence_bert_config.json").write_text(
             '{"max_seq_length": 8, "do_lower_case": true}'
         )
@@ -271,7 +267,9 @@ def test_a_text_does_not_depend_on_its_batch_nor_on_its_place(
     own: EncoderSettings,
 ) -> None:
     pairs = [*PAIRS * 3, ("heart", "dose " * 40)]
-    whole = open_encoder("medcpt", settings=replace(own, batch=5)).encode_passages(pairs)
+    whole = open_encoder("medcpt", settings=replace(own, batch=5)).encode_passages(
+        pairs
+    )
     alone = open_encoder("medcpt", settings=replace(own, batch=1))
     order = np.random.default_rng(0).permutation(len(pairs))
     shuffled = alone.encode_passages([pairs[place] for place in order])
@@ -299,9 +297,7 @@ def test_the_cross_encoder_gives_the_logit_of_query_and_passage(
 ) -> None:
     reranker = open_reranker("medcpt", settings=own)
     texts = [["fever in a child", f"{title} {text}".strip()] for title, text in PAIRS]
-    outputs = plain(
-        models / CROSS, texts, 512, "AutoModelForSequenceClassification"
-    )
+    outputs = plain(models / CROSS, texts, 512, "AutoModelForSequenceClassification")
     expected = np.array([output.logits[0, 0].item() for _, output in outputs])
     scores = reranker.score("fever in a child", PAIRS)
     np.testing.assert_allclose(scores, expected, atol=1e-5)
@@ -334,13 +330,19 @@ def test_the_hugging_face_cache_is_found(
 def test_one_weight_more_or_less_is_another_encoder(
     copied: Path, encoder: Encoder, damaged: EncoderSettings
 ) -> None:
-    assert open_encoder("medcpt", settings=damaged).identity.digest == encoder.identity.digest
+    assert (
+        open_encoder("medcpt", settings=damaged).identity.digest
+        == encoder.identity.digest
+    )
     folder = copied / ARTICLE
     model = transformers.AutoModel.from_pretrained(str(folder))
     with torch.no_grad():
         model.embeddings.word_embeddings.weight[7, 3] += 1e-3
     model.save_pretrained(folder)
-    assert open_encoder("medcpt", settings=damaged).identity.digest != encoder.identity.digest
+    assert (
+        open_encoder("medcpt", settings=damaged).identity.digest
+        != encoder.identity.digest
+    )
 
 
 def test_weights_that_leave_a_part_to_chance_are_refused(
@@ -419,7 +421,7 @@ def test_a_plain_folder_wants_its_pooling_said_and_a_configured_one_has_it(
     folder = str(models / QUERY)
     with pytest.raises(EvidenceUnavailable, match="pooling") as caught:
         open_encoder(folder, settings=own)
-    assert "[evidence.models" in (caught.value.hint or "")
+    assert "[evidence.own_encoders" in (caught.value.hint or "")
     entry = EncoderModel(query=folder, pooling="mean", query_prompt="fever ")
     settings = replace(own, own={"mine": entry})
     outputs = plain(models / QUERY, ["fever cough"], 512)

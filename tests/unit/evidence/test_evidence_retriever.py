@@ -126,17 +126,20 @@ def test_ranks_are_fused_as_the_paper_says() -> None:
         c: Fraction(1, 62),
         d: Fraction(1, 63),
     }
-    assert dict(fused(sides)) == pytest.approx(
+    assert dict(fused(sides, {0: 1.0})) == pytest.approx(
         {o: float(s) for o, s in expected.items()}, abs=1e-10
     )
-    assert len(fused(sides)) == 4
+    assert len(fused(sides, {0: 1.0})) == 4
+    # Vectors that count half have half the share.
+    assert dict(fused(sides, {0: 0.5}))[c] == pytest.approx(0.5 / 62, abs=1e-10)
     # The order of a float's additions must not part a tie.
     tied = fused(
         {
             (Side.LEXICAL, 0): [(a, 1), (b, 1), (c, 1)],
             (Side.LEXICAL, 1): [(c, 1), (a, 1), (b, 1)],
             (Side.DENSE, 0): [(b, 1), (c, 1), (a, 1)],
-        }
+        },
+        {0: 1.0, 1: 1.0, 2: 1.0},
     )
     assert len({score for _, score in tied}) == 1
 
@@ -394,7 +397,8 @@ def test_another_encoders_index_is_refused(index: Path) -> None:
     assert "--encoder" in (caught.value.hint or "")
     with pytest.raises(IndexOutdated):
         open_index(
-            index, encoders=named(HashingEncoder(salt="other weights under the same name"))
+            index,
+            encoders=named(HashingEncoder(salt="other weights under the same name")),
         )
 
 
@@ -450,7 +454,7 @@ def test_a_compressed_index_finds_what_flat_finds_first(
         encoders=named(HashingEncoder()),
         retriever="dense",
     )
-    assert compressed.identity.dense["kind"] == DenseKind.IVF_PQ
+    assert compressed.identity.dense["sides"][0]["kind"] == DenseKind.IVF_PQ
     text = "colchicine for gout: dose of colchicine gout dose"
     [hits] = search(compressed, text, k=1)
     assert hits[0].passage.text == "colchicine for gout: dose of colchicine."
