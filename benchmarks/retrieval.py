@@ -44,7 +44,7 @@ from numpy.typing import NDArray
 
 from medlive.clock import now
 from medlive.digest import digest_json
-from medlive.evidence.build import DensePlan, build_index
+from medlive.evidence.build import DensePlan, IndexPlan, build_index
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
@@ -116,7 +116,7 @@ class HashedWords:
     identity = EncoderIdentity(
         name="hashed-words",
         digest=digest_json(["hashed words", CLAIM_DIMENSION]),
-        dimension=CLAIM_DIMENSION
+        dimension=CLAIM_DIMENSION,
     )
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -129,8 +129,9 @@ class HashedWords:
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         return self.encode_queries([f"{title} {text}" for title, text in pairs])
 
-    def close(self) -> None:
-        """Holds nothing."""
+    def reads(self, _: str) -> bool:
+        """Every language, as it understands none."""
+        return True
 
 
 class NaiveBM25:
@@ -442,22 +443,25 @@ def claims(report: Report, evidence: Path) -> bool:
                     break
                 handle.write(json.dumps(row) + "\n")
         encoder = HashedWords()
-        plan = DensePlan(encoder, "hashed words", "only times are measured")
+        plan = IndexPlan(
+            (DensePlan(encoder, "hashed words", "only times are measured"),), "times"
+        )
         start = time.perf_counter()
-        manifest = build_index([open_corpus(source)], work / "index", dense=plan)
+        manifest = build_index([open_corpus(source)], work / "index", plan=plan)
         built = time.perf_counter() - start
-        assert manifest.dense is not None
-        recall = manifest.dense.recall
+        part = manifest.dense[0].part
+        recall = part.recall
         report.say(
-            f"{manifest.passages:,} passages, {manifest.dense.dimension} dimensions, {manifest.dense.kind},"
+            f"{manifest.passages:,} passages, {part.dimension} dimensions, {part.kind},"
             f" recall@{recall.k} of the dense side {recall.value:.3f} of exact search; built in {built:.0f} s."
             " PubMedQA's questions as claims, one after another, k = 8."
         )
         questions = questions_of(evidence)[:300]
+        encoders = {encoder.identity.name: encoder}
         rows: list[list[str]] = []
         medians: dict[str, float] = {}
         for name in RETRIEVERS:
-            retriever = open_index(work / "index", retriever=name, encoder=encoder)
+            retriever = open_index(work / "index", retriever=name, encoders=encoders)
             before = time.process_time()
             _, each = asyncio.run(_at_once(retriever, [questions[0], *questions], 1))
             spent = (time.process_time() - before) * 1000 / (len(questions) + 1)
@@ -484,12 +488,11 @@ def bare_seconds(
 
     from medlive.evidence.lexical import HEAD_BOOST, analyzer
 
-    assert manifest.dense is not None
     engine = tantivy.Index.open(str(index / manifest.data / "lexical"))
     engine.reload()
     searcher, schema = engine.searcher(), engine.schema
-    near = open_index(index, retriever="dense", encoder=encoder).dense
-    assert near is not None
+    encoders = {encoder.identity.name: encoder}
+    [near] = open_index(index, retriever="dense", encoders=encoders).dense
     vectors = encoder.encode_queries(questions)
     seconds: list[float] = []
     for question, vector in zip(questions, vectors, strict=True):

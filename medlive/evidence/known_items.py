@@ -1,6 +1,7 @@
 """What an encoder counts beside the words, measured on an index's own known items.
 
-A known item is a passage that is looked for by its title, among all passages, by each side alone. A side that finds
+A known item is a passage that is looked for by its title, or by its first sentence where it has none, among all
+passages, by each side alone. A side that finds
 few of them does not know the language, whatever its name promises, and fusing it would spoil what words had found.
 """
 
@@ -8,10 +9,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from medlive.evidence.dense import DenseIndex, sample_ordinals
+from medlive.evidence.dense import DenseIndex, as_query, sample_ordinals
 from medlive.evidence.encoder import Encoder
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.manifest import SideWeight
+from medlive.evidence.passage import Passage
 from medlive.evidence.store import PassageStore
 from medlive.evidence.vectors import Ordinals
 
@@ -83,17 +85,24 @@ def _items(
     for at in sample_ordinals(len(ordinals), _LOOKED_AT):
         passage = store.get(int(ordinals[at]))
         titles = chosen.setdefault(passage.language, {})
-        if len(titles) < ITEMS and len(passage.title) in _TITLE:
-            titles.setdefault(passage.title, set())
+        if len(titles) < ITEMS:
+            titles.setdefault(_question(passage), set())
     for ordinal in ordinals:
         passage = store.get(int(ordinal))
-        wanted = chosen.get(passage.language, {}).get(passage.title)
+        wanted = chosen.get(passage.language, {}).get(_question(passage))
         if wanted is not None:
             wanted.add(int(ordinal))
     return {
         language: {title: frozenset(wanted) for title, wanted in titles.items()}
         for language, titles in chosen.items()
     }
+
+
+def _question(passage: Passage) -> str:
+    """What somebody might ask for who wants this passage."""
+    if len(passage.title) in _TITLE:
+        return passage.title
+    return as_query("", passage.text)
 
 
 def _reciprocal_rank(

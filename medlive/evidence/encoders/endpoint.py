@@ -37,6 +37,7 @@ TOLERANCE: Final = 0.005
 """By how much the cosines of two probes may differ: servers round, and other models differ by far more."""
 
 _ATTEMPTS: Final = 4
+_PAUSE_S: Final = 0.5  # Doubled before each further attempt
 _MOST_BYTES: Final = 64_000_000
 _MAX_CHARACTERS: Final = 20_000
 _BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -111,7 +112,8 @@ class EndpointEncoder:
             probe=probe,
         )
         if known is not None and _same(known, self.identity):
-            self.identity = known
+            kept = {"digest": known.digest, "probe": known.probe}
+            self.identity = self.identity.model_copy(update=kept)
 
     def reads(self, language: str) -> bool:
         """Whether it knows a language (ISO 639)."""
@@ -175,7 +177,7 @@ class EndpointEncoder:
             except httpx2.HTTPError as exc:
                 problem = f"cannot be reached: {exc or type(exc).__name__}"
             if attempt < _ATTEMPTS:
-                time.sleep(0.5 * 2**attempt)
+                time.sleep(_PAUSE_S * 2**attempt)
         else:
             raise self._wrong(f"{problem}, {_ATTEMPTS} times")
         if reply.status_code != 200:
