@@ -34,7 +34,7 @@ def encoder_settings(settings: Settings) -> EncoderSettings:
         batch=evidence.batch,
         threads=evidence.threads,
         own=evidence.own_encoders,
-        by_language=evidence.encoders,
+        by_language={str(k): name for k, name in evidence.encoders.items()},
     )
 
 

@@ -162,7 +162,8 @@ class EndpointEncoder:
             raise self._wrong("answered numbers that are not finite")
         # Not every endpoint gives vectors of length one, and an inner product wants them.
         norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-        return np.divide(vectors, norms, out=vectors, where=norms > 0)
+        np.divide(vectors, norms, out=vectors, where=norms > 0)
+        return vectors
 
     def _request(self, name: str, texts: list[str]) -> _Reply:
         self._check_budget()

@@ -121,7 +121,7 @@ def test_what_is_not_a_vector_is_refused(
 
 def test_a_short_outage_is_waited_out(server: Endpoint) -> None:
     encoder = open_encoder("mine", settings=settings(server))
-    answers = iter([(503, {}), (429, {})])
+    answers: Iterator[tuple[int, Any]] = iter([(503, {}), (429, {})])
     server.answer = lambda texts: next(answers, None) or good(texts)
     assert encoder.encode_passages([("", "one")]).shape == (1, 8)
 

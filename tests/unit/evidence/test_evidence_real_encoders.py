@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import IndexOutdated
-from medlive.evidence.build import build_index, plan_index
+from medlive.evidence.build import Progress, build_index, plan_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.open_index import open_index, verify_index
@@ -99,7 +99,7 @@ def test_an_index_is_built_on_and_nothing_is_embedded_twice(
 ) -> None:
     more = tmp_path / "more.jsonl"
     more.write_text(json.dumps({"id": "1", "title": "Croup", "text": "Dexamethasone."}))
-    steps = []
+    steps: list[Progress] = []
     plan = plan_index(index, (), replace(settings, by_language={}))
     assert [side.where for side in plan.sides] == ["minilm", "e5"]
     build_index([open_corpus(more)], index, steps.append, plan=plan)
