@@ -311,12 +311,9 @@ def _build(
 
     data = work / "data"
     data.mkdir()
-    counts = _write_passages(data, _all_passages(out, old, kept, readings), report)
-    sides = []
-    for number, side in enumerate(plan.sides):
-        built_side = _dense_side(out, data, f"{DENSE}/{number}", side, report)
-        if built_side is not None:
-            sides.append(built_side)
+    passages = _all_passages(out, old, kept, readings)
+    counts, languages = _write_passages(data, passages, report)
+    sides = _dense_sides(out, data, plan, report)
     built_at = now()
     entries = dict(kept)
     for reading in readings:
@@ -330,6 +327,7 @@ def _build(
         libraries=lexical.libraries(),
         corpora=tuple(entries[name] for name in sorted(entries)),
         passages=sum(counts.values()),
+        languages=languages,
         dense=dense,
         index_digest=index_digest(parameters, digests, dense),
         data=f"{DATA}{work.name.removeprefix(_BUILDING)}",
@@ -375,25 +373,44 @@ def _is_current(
     return same and _usable(out, old, plan)
 
 
+class _Written(NamedTuple):
+    counts: Counter[str]  # Passages by corpus
+    languages: tuple[str, ...]
+
+
 def _write_passages(
     data: Path, passages: Iterator[Passage], report: Callable[[Progress], None]
-) -> Counter[str]:
-    """Store and index the passages, and count them by corpus."""
+) -> _Written:
+    """Store and index the passages."""
     counts: Counter[str] = Counter()
+    languages = set()
     with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
         for passage in passages:
             ordinal = store.add(passage)
             index.add(ordinal, passage)
             counts[passage.corpus] += 1
+            languages.add(passage.language)
             if ordinal % _EVERY == 0:
                 report(Progress("indexing", passage.corpus, ordinal))
-    return counts
+    return _Written(counts, tuple(sorted(languages)))
 
 
 class _BuiltSide(NamedTuple):
     entry: DenseEntry
     reused: int  # Passages whose vectors were there
     embedded: int
+
+
+def _dense_sides(
+    out: Path, data: Path, plan: IndexPlan, report: Callable[[Progress], None]
+) -> list[_BuiltSide]:
+    """Build each planned side that has a passage in its languages."""
+    sides = []
+    for number, side in enumerate(plan.sides):
+        built = _dense_side(out, data, f"{DENSE}/{number}", side, report)
+        if built is not None:
+            sides.append(built)
+    return sides
 
 
 def _dense_side(
@@ -499,14 +516,17 @@ def embed_shard(
 def _usable(out: Path, old: IndexManifest, plan: IndexPlan) -> bool:
     """Whether the index can be searched and already has the planned dense sides."""
     planned, built = [], []
+    sides = []
     for side in plan.sides:
-        planned.append((side.encoder.identity.digest, side.where, side.languages))
+        if any(map(side.encoder.reads, old.languages)):
+            sides.append(side)
+            planned.append((side.encoder.identity.digest, side.where, side.languages))
     for entry in old.dense:
         built.append((entry.encoder.digest, entry.encoder.where, entry.languages))
     # An outdated location of the encoder would leave the index without one.
     if planned != built:
         return False
-    for side, entry in zip(plan.sides, old.dense, strict=True):
+    for side, entry in zip(sides, old.dense, strict=True):
         if side.kind not in (None, entry.part.kind):
             return False
     try:

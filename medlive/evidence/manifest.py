@@ -157,6 +157,7 @@ class IndexManifest(_Frozen):
     libraries: dict[str, str]
     corpora: tuple[CorpusEntry, ...]  # By name
     passages: int
+    languages: tuple[str, ...]  # Of its passages (ISO 639)
     dense: tuple[DenseEntry, ...] = ()  # One an encoder
     index_digest: str
     data: str  # The folder of the files, beside the manifest

@@ -31,12 +31,12 @@ class EncoderModel(BaseModel):
     """What it reads (ISO 639); empty: every language."""
     pooling: Literal["", "cls", "mean", "lasttoken"] = ""
     """How tokens become one vector; empty: as the folder's modules.json says."""
-    # Put before each text; None: as the folder says, which an endpoint cannot
     query_prompt: str | None = None
-    passage_prompt: str | None = None
-    # The longest input; None: the model's own
+    """Put before each query; None: as the folder says, which an endpoint cannot."""
+    passage_prompt: str | None = None  # The same before each passage
     query_tokens: Annotated[int, Field(ge=8)] | None = None
-    passage_tokens: Annotated[int, Field(ge=8)] | None = None
+    """The longest query; None: the model's own length."""
+    passage_tokens: Annotated[int, Field(ge=8)] | None = None  # The longest passage
     pair: bool = False  # Title and text are the two halves of a pair, and not one text
     base_url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     """Of an endpoint in OpenAI's form, to which `/embeddings` is added; empty: the model runs here."""

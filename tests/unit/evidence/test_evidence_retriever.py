@@ -291,6 +291,7 @@ def test_an_english_encoder_reads_english_only(
 ) -> None:
     encoder = HashingEncoder("medcpt", languages=("en",))
     retriever = open_index(build(tmp_path, encoder), encoders=named(encoder))
+    encoder.query_batches.clear()
     [hits] = search(retriever, query)
     assert [text for batch in encoder.query_batches for text in batch] == (
         [] if asked is None else [asked]
