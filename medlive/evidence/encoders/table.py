@@ -41,8 +41,9 @@ class EncoderModel(BaseModel):
     base_url: Annotated[str, Field(pattern=r"^(https?://.+)?$")] = ""
     """Of an endpoint in OpenAI's form, to which `/embeddings` is added; empty: the model runs here."""
     api_key_env: str = ""  # The environment variable with its key; empty: no key
-    timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    timeout_s: Annotated[float, Field(gt=0)] = 60.0  # Seconds for one request
     usd_per_million_tokens: Annotated[float, Field(ge=0)] | None = None
+    """The endpoint's price, in US dollars."""
     max_usd: Annotated[float, Field(gt=0)] | None = None
     """What one process may spend at the endpoint; needs the price."""
 
