@@ -242,6 +242,8 @@ class ReleaseSection(_Section):
     publishable_only: bool = False
     """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
     release unpublishable."""
+    unproved: Literal["mark", "hold"] = "mark"
+    """A case whose rubric is not proved, as after an edit: mark (its figures are null) or hold (kept out)."""
     hold_out: Part = 0.0
     """The share of the cases never published before that is held out."""
     # Weeks after which a held-out case is published
