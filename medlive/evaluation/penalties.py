@@ -3,8 +3,8 @@
 Source: docs/method.md §1, Rubric (Penalties of later revisions).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
@@ -231,44 +231,69 @@ def find_candidates(
     Raises:
         UsageError: If a run is on other cases, or no case was answered by enough models.
     """
-    by_case: dict[str, set[ModelQuote]] = {}
-    harms: dict[tuple[str, ModelQuote], tuple[str, ...]] = {}
-    are_read = True
+    answers = _Answers()
     for run in runs:
         if run.info.cases.digest != snapshot.digest or run.info.raw:
             raise UsageError(
                 f"{run.path}: expected answers to the cases of this snapshot",
                 hint="name runs that were made with it, none of --raw",
             )
-        given, _ = run.answers()
-        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, given)
-        are_read = are_read and harm is not None
-        for answer in given.values():
-            if answer.gradable:
-                said = ModelQuote(run.info.model, answer.response)
-                by_case.setdefault(answer.case_id, set()).add(said)
-                row = harm.rows.get(answer.case_id) if harm else None
-                harms[answer.case_id, said] = _confirmed(row)
+        answers.add(run)
     least = LEAST_MODELS if len(runs) > 1 else 1
-    candidates = []
-    answered = False
-    for case in snapshot:
-        # Sorted, so that the order of the runs asks nothing anew.
-        answers = sorted(by_case.get(case.case_id, ()))
-        answered = answered or len({a.model for a in answers}) >= least
-        if are_read:
-            answers = [said for said in answers if harms[case.case_id, said]]
-        if len({answer.model for answer in answers}) >= least:
-            named = {f"a{place}": said for place, said in enumerate(answers, start=1)}
-            quotes = {name: harms[case.case_id, said] for name, said in named.items()}
-            candidate = Candidate(case, named, least, quotes if are_read else None)
-            candidates.append(candidate)
-    if not answered:
+    if not any(_models(said) >= least for said in answers.by_case.values()):
         raise UsageError(
             f"no case of the snapshot has answers of {least} models",
             hint="give runs of other models, or one run alone",
         )
+    candidates = []
+    for case in snapshot:
+        chosen = answers.of(case.case_id)
+        if chosen and _models(chosen) >= least:
+            candidates.append(answers.candidate(case, chosen, least))
     return tuple(candidates)
+
+
+def _models(answers: Iterable[ModelQuote]) -> int:
+    return len({answer.model for answer in answers})
+
+
+@dataclass(slots=True)
+class _Answers:
+    """The answers of several runs, and the harms that were confirmed in them."""
+
+    by_case: dict[str, set[ModelQuote]] = field(default_factory=dict)
+    harms: dict[tuple[str, ModelQuote], tuple[str, ...]] = field(default_factory=dict)
+    are_read: bool = True
+    """Whether every run was read for harm."""
+
+    def add(self, run: RunFolder) -> None:
+        """Take a run's answers."""
+        given, _ = run.answers()
+        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, given)
+        self.are_read = self.are_read and harm is not None
+        for answer in given.values():
+            if answer.gradable:
+                said = ModelQuote(run.info.model, answer.response)
+                self.by_case.setdefault(answer.case_id, set()).add(said)
+                row = harm.rows.get(answer.case_id) if harm else None
+                self.harms[answer.case_id, said] = _confirmed(row)
+
+    def of(self, case_id: str) -> list[ModelQuote]:
+        """A case's answers that count, sorted, so that the order of the runs asks nothing anew."""
+        answers = sorted(self.by_case.get(case_id, ()))
+        if not self.are_read:
+            return answers
+        return [answer for answer in answers if self.harms[case_id, answer]]
+
+    def candidate(
+        self, case: SnapshotCase, answers: Sequence[ModelQuote], least: int
+    ) -> Candidate:
+        """A case with these answers under names that hide their models."""
+        named = {f"a{place}": said for place, said in enumerate(answers, start=1)}
+        if not self.are_read:
+            return Candidate(case, named, least)
+        quotes = {name: self.harms[case.case_id, said] for name, said in named.items()}
+        return Candidate(case, named, least, quotes)
 
 
 def _confirmed(row: HarmRow | None) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from medlive.evaluation.harm import ControlFigures, control_figures, worst_of
+from medlive.evaluation.harm import ControlFigures, HarmRow, control_figures, worst_of
 from medlive.evaluation.scoring.estimates import Estimate, Grid
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric
@@ -73,8 +73,7 @@ def harm_rates(
     rates = []
     for place, (run, own) in enumerate(zip(runs, complete, strict=True)):
         answered = [s for s in own if s.state is not CaseState.UNANSWERED]
-        rows = [run.harm_of(score.case.case_id) for score in answered]
-        read = [row for row in rows if row is not None and row.reading.is_read]
+        read = _read(run, answered)
         harm = run.harm
         rates.append(
             HarmRates(
@@ -91,6 +90,12 @@ def harm_rates(
             )
         )
     return rates
+
+
+def _read(run: GradedRun, scored: Sequence[CaseScore]) -> list[HarmRow]:
+    """The readings of these cases' answers."""
+    rows = [run.harm_of(score.case.case_id) for score in scored]
+    return [row for row in rows if row is not None and row.reading.is_read]
 
 
 def _said(run: GradedRun, score: CaseScore, counted: Sequence[Severity]) -> CaseScore:
