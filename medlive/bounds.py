@@ -134,8 +134,10 @@ SNAPSHOT_FILES: Final = 1_000
 """Entries of a snapshot's folder."""
 SNAPSHOT_FILE_BYTES: Final = 16 * 2**30
 """A file of a snapshot: a sparse one may claim any length."""
-SNAPSHOT_LINE_BYTES: Final = 16 * 2**20
+SNAPSHOT_LINE_BYTES: Final = 4 * 2**20
 """A line of a snapshot's file; reading ends at a longer one."""
+VERIFIED_FILE_BYTES: Final = 4 * 2**20
+"""A document of a snapshot that is read whole: parsed it may take forty times as much."""
 SMALL_FILE_BYTES: Final = 64 * 2**20
 """A file that is read whole, unless its reader says otherwise."""
 GIVEN_BYTES: Final = 4 * 2**30
