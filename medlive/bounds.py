@@ -27,6 +27,10 @@ VIEW_TITLE_CHARS: Final = 80
 """The name of a saved view."""
 VIEWS: Final = 100
 """Saved views of an account."""
+EXPORTS: Final = 2
+"""Exports that an account may have under way at a time: each is a file until its reader has it."""
+EXPORT_BYTES: Final = 2**29
+"""An export's file: a million threads have less."""
 PASSWORD_CHARS: Final = 256
 """A password: nobody types more, and hashing takes time."""
 COMMENT_CHARS: Final = 2_000
