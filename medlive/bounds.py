@@ -144,6 +144,8 @@ VERIFIED_FILE_BYTES: Final = 4 * 2**20
 """A document of a snapshot that is read whole: parsed it may take forty times as much."""
 SMALL_FILE_BYTES: Final = 64 * 2**20
 """A file that is read whole, unless its reader says otherwise."""
+CONFIG_BYTES: Final = 4 * 2**20
+"""A file of settings."""
 GIVEN_BYTES: Final = 4 * 2**30
 """A file that a user names on the command line, which may be a pipe."""
 FETCH_REDIRECTS: Final = 5

@@ -104,7 +104,7 @@ class Asked:
 
 async def perform(kind: str, act: str, asked: Asked) -> None:
     """Do what is asked. Raises UsageError for an act that there is not, and whatever the act raises."""
-    from medlive.service.curation import review
+    from medlive.service.curation import editing, review
     from medlive.service.harvest import takedown
     from medlive.service.harvest.harvest import lift_source_quarantine as lift
     from medlive.service.release import withdraw
@@ -129,7 +129,7 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
             database, subject, ReviewAction.REJECT, **seen
         ),
         ("case", Act.DISPUTE): lambda: review.dispute_case(database, subject, **part),
-        ("case", Act.REDACT): lambda: review.redact_case(
+        ("case", Act.REDACT): lambda: editing.redact_case(
             database, subject, asked.words, **why
         ),
         ("case", Act.REINSTATE): lambda: withdraw.reinstate(

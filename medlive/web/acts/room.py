@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -32,6 +32,9 @@ from medlive.web.acts.actions import Actions, Asked, case_actions, perform
 from medlive.web.acts.final import sentence
 from medlive.web.pages import TEMPLATES, Page, local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
+
+if TYPE_CHECKING:
+    from medlive.service.curation.editing import StaleEdit
 
 router: Final = APIRouter(prefix="/acts", include_in_schema=False)
 router.include_router(final.router)
@@ -85,6 +88,7 @@ class CasePage(Page):
     entries: tuple[AuditLogRow, ...]
     reason: str = ""
     error: str | None = None
+    stale: "StaleEdit | None" = None  # What somebody else changed meanwhile
 
 
 @dataclass(frozen=True)
@@ -138,7 +142,7 @@ async def edit(
     request: Request, site: SiteOf, account: Admin, case_id: str
 ) -> Response:
     """Give the case a new revision; a criterion whose text is emptied is retired."""
-    from medlive.service.curation.review import CaseEdit, edit_case
+    from medlive.service.curation.editing import CaseEdit, edit_case
 
     form = {name: str(value) for name, value in (await request.form()).items()}
     criteria = _criteria_of(form)
@@ -155,7 +159,9 @@ async def edit(
             if c["criterion"].strip()
         )
         wanted = CaseEdit.model_validate(given | {"criteria": kept})
-        of, reason = _number(form.get("revision", "")), form.get("reason", "")
+        reason, of = form.get("reason", ""), _number(form.get("revision", ""))
+        if of is None:
+            raise UsageError("the form does not say which revision was edited")
         await edit_case(site.database, case_id, wanted, reason, of=of, by=account.name)
     except (ValidationError, MedliveError) as error:
         return await _case_page(
@@ -230,6 +236,8 @@ async def _case_page(
     reason: str = "",
     error: Exception | None = None,
 ) -> Response:
+    from medlive.service.curation.editing import StaleEdit
+
     async with site.database.begin() as session:
         try:
             row = await find_case(session, case_id)
@@ -251,6 +259,7 @@ async def _case_page(
         tuple(log),
         reason=reason,
         error=None if error is None else _sentence(error),
+        stale=error if isinstance(error, StaleEdit) else None,
     )
     return render(request, page, 200 if error is None else 422)
 
