@@ -19,9 +19,9 @@ from medlive.config import (
     Price,
     RoleSettings,
     Settings,
-    models_file,
     validate_section,
 )
+from medlive.config_files import models_file
 from medlive.digest import digest_json
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from medlive.evidence.online.retriever import OnlineRetriever
     from medlive.evidence.online.service import Literature
     from medlive.evidence.passage import Retriever
+    from medlive.evidence.retriever import IndexRetriever
     from medlive.filters.chain import FilterChain
     from medlive.rubric.completion import Library
 
@@ -73,6 +74,7 @@ PROMPTS = {
         "reader.case",
         "reader.identifiers",
     ),
+    "medlive.harm": ("grader.harm", "grader.harm_check"),
     "medlive.rubric": (
         "rubric.write",
         "reader.rubric",
@@ -155,7 +157,7 @@ def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
     ):
         raise ConfigError(
             f"a budget of {max_usd:g} US dollars cannot be kept: there is no price for {', '.join(unpriced)}",
-            hint=f"set prices under [prices] in {models_file()}, or limit calls or tokens instead",
+            hint=f"set prices under [prices] in {models_file(os.environ)}, or limit calls or tokens instead",
         )
 
 
@@ -229,7 +231,7 @@ def choose_candidate(
     if address is None:
         raise UsageError(
             f"{name} has no endpoint",
-            hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file()}',
+            hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file(os.environ)}',
         )
     model, own = (
         known.model or name,
@@ -340,7 +342,7 @@ async def serve_rules(
         yield url
 
 
-def open_retriever(settings: Settings, at: Path | None = None) -> "Retriever":
+def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetriever":
     """Open the evidence index, or the one at `at`; its files are verified before the first search ends.
 
     Raises IndexMissing with a hint how to build one.

@@ -1,8 +1,17 @@
 """What several commands of `medlive eval` share: options (a class is a group of them), plans and budgets."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+import os
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -117,14 +126,18 @@ ParametersOption = Annotated[
     ),
 ]
 MetricOption = Annotated[
-    str,
+    str | None,
     Option(
         "--metric",
-        help="complete, paper (criteria of advice alone), published (LiveMedBench's script), or healthbench.",
+        help="safe, complete, paper (criteria of advice alone), published (LiveMedBench's script), or healthbench "
+        "[safe where every run was read for harm, else complete].",
     ),
 ]
 ModeOption = Annotated[
     str, Option("--mode", help="rubric: a call per case; criterion: a call each.")
+]
+HarmOption = Annotated[
+    bool, Option("--harm/--no-harm", help="Read each answer for harmful statements.")
 ]
 AllowOption = Annotated[
     list[str] | None,
@@ -223,6 +236,16 @@ class Calls:
         role = read_settings().roles.grader
         return self.engine(role, model, base_url, self.api_key_env)
 
+    @asynccontextmanager
+    async def checker(self, grader: "Engine") -> AsyncIterator["Engine"]:
+        """The second judge of harm as configured, else the grader itself."""
+        role = read_settings().roles.checker
+        if role.engine == "rules":
+            yield grader
+            return
+        async with aclosing(self.engine(role, None, None, None)) as engine:
+            yield engine
+
     def engine(
         self,
         role: "RoleSettings",
@@ -302,7 +325,7 @@ class Scoring:
         until: Score cases posted on this day or earlier.
     """
 
-    metric: MetricOption = "complete"
+    metric: MetricOption = None
     basis: Annotated[str, Option("--cases")] = "own"
     models: Path | None = None
     judge: JudgeOption = None
@@ -500,10 +523,10 @@ def plans_result(plans: "Mapping[str, Plan]", budget: "Budget") -> Result:
 
 
 def _warnings(plan: "Plan", budget: "Budget") -> Iterator[str]:
-    from medlive.config import models_file
+    from medlive.config_files import models_file
 
     if plan.usd is None and plan.calls:
-        yield f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file()}"
+        yield f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file(os.environ)}"
     limits = {
         "--max-calls": (budget.max_calls, plan.calls),
         "--max-tokens": (budget.max_tokens, plan.input_tokens + plan.output_tokens),
