@@ -62,7 +62,7 @@ PYTHON_SERVER = Server(
     packages=("llama-cpp-python[server]==0.3.36",),
     command=(
         *("python", "-m", "llama_cpp.server", "--model", "WEIGHTS"),
-        *("--model_alias", "smollm2", "--n_ctx", str(CONTEXT)),
+        *("--model_alias", "smollm2", "--n_ctx", str(CONTEXT), "--n_threads", "1"),
         *("--host", "127.0.0.1", "--port", "PORT"),
     ),
     model="smollm2",
@@ -77,7 +77,11 @@ SERVERS = (
             *("--ctx-size", str(CONTEXT), "--port", "PORT"),
         ),
         model="smollm2",
-        environment={"LLAMA_ARG_ALIAS": "smollm2", "LLAMA_ARG_N_PARALLEL": "1"},
+        environment={
+            "LLAMA_ARG_ALIAS": "smollm2",
+            "LLAMA_ARG_N_PARALLEL": "1",
+            "LLAMA_ARG_THREADS": "1",  # Several wait for each other on a busy machine
+        },
     ),
     Server(
         name="LiteLLM proxy before llama-cpp-python",
@@ -115,6 +119,11 @@ REQUEST = Request(
 )
 LONG = [{"role": "user", "content": "water " * 3 * CONTEXT}]
 SHORT = [{"role": "user", "content": "Name one drink."}]
+LITELLM = """
+model_list:
+  - model_name: smollm2
+    litellm_params: {{model: openai/smollm2, api_base: "{behind}", api_key: none, max_retries: 0}}
+"""
 COLUMNS = (
     "server",
     "`schema`",
@@ -171,10 +180,8 @@ def _started(server: Server, home: Path, behind: str) -> Iterator[str]:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
     config = home / "litellm.yaml"
-    config.write_text(
-        "model_list:\n  - model_name: smollm2\n    litellm_params:\n"
-        f"      {{model: openai/smollm2, api_base: '{behind}', api_key: none, max_retries: 0}}\n"
-    )
+    if behind:
+        config.write_text(LITELLM.format(behind=behind))
     places = {"PORT": port, "WEIGHTS": str(weights(home)), "CONFIG": str(config)}
     words = [places.get(word, word) for word in server.command]
     log = home / f"{folder.parent.name}.log"
