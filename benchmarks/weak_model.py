@@ -1,6 +1,6 @@
 """Puts a weak model into every role and curates threads with it: nothing may be released, and nothing asked for ever.
 
-    python benchmarks/weak_model.py THREADS.jsonl [--count 20] [--server NAME] [--home FOLDER]
+    python benchmarks/weak_model.py THREADS.jsonl [--count 20] [--roles validator rubric] [--server NAME]
 
 SmolLM2-135M cannot do these tasks. What is measured is what became of its replies: where threads stand, for which
 reasons, and how many calls each cost. The servers are those of `make endpoints`.
@@ -23,7 +23,7 @@ import psycopg
 from endpoints import ROOT, SERVERS, running
 from throwaway import throwaway_home
 
-ROLES = ("screener", "validator", "controller", "rubric", "reader", "grader", "prober")
+ROLES = ("screener", "validator", "controller", "rubric", "reader", "grader")
 ROLE = """
 [roles.{role}]
 engine = "openai"
@@ -53,16 +53,25 @@ def medlive(environment: dict[str, str], *words: str) -> tuple[int, str]:
 
 
 def measure(
-    home: Path, url: str, model: str, threads: Path, count: int
+    home: Path,
+    url: str,
+    model: str,
+    threads: Path,
+    count: int,
+    roles: list[str],
+    most_tokens: int,
 ) -> dict[str, Any]:
     """Import and curate, twice, as a plain `medlive curate` tries failed threads again."""
     config = home / "config"
     shutil.copytree(ROOT / "config", config)
-    roles = [
-        ROLE.format(role=role, url=url, model=model, parameters="{ max_tokens = 300 }")
-        for role in ROLES
-    ]
-    (config / "models.toml").write_text("".join(roles))
+    tables = []
+    for role in ROLES:
+        table = f'[roles.{role}]\nengine = "rules"\n'
+        if role in roles:
+            limit = f"{{ max_tokens = {most_tokens} }}"
+            table = ROLE.format(role=role, url=url, model=model, parameters=limit)
+        tables.append(table)
+    (config / "models.toml").write_text("".join(tables))
     chosen = home / "threads.jsonl"
     with threads.open() as lines, chosen.open("w") as out:
         out.writelines(itertools.islice(lines, count))
@@ -106,13 +115,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("threads", type=Path)
     parser.add_argument("--count", type=int, default=20)
+    parser.add_argument(
+        "--roles", nargs="+", default=list(ROLES), help="others are the rules engine's"
+    )
+    parser.add_argument("--max-tokens", type=int, default=600)
     parser.add_argument("--server", default="llama-server")
     parser.add_argument("--home", type=Path, default=ROOT / ".medlive" / "endpoints")
     choice = parser.parse_args()
     choice.home.mkdir(parents=True, exist_ok=True)
     (server,) = [one for one in SERVERS if choice.server in one.name]
     with running(server, choice.home.resolve()) as url, throwaway_home() as home:
-        result = measure(home, url, server.model, choice.threads, choice.count)
+        result = measure(
+            home,
+            url,
+            server.model,
+            choice.threads,
+            choice.count,
+            choice.roles,
+            choice.max_tokens,
+        )
     print(json.dumps(result, indent=1, default=str))
 
 
