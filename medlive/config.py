@@ -125,6 +125,8 @@ class Roles(_Section):
     grader: RoleSettings = RoleSettings()
     prober: RoleSettings = RoleSettings()
     """Writes the answers that rubrics are proved by; where it is not set, a model that another role names."""
+    checker: RoleSettings = RoleSettings()
+    """Confirms or clears what the grader calls harmful; where it is not set, the grader does."""
 
 
 class CurationSection(_Section):
