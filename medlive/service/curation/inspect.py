@@ -234,6 +234,7 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         "ceiling",
         "floor",
         "separation",
+        "overruled",
     )
     state = {
         "status": status.status.value,
