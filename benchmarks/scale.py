@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.contamination import seen_effect
+from medlive.statistics.correlation import spearman
 from medlive.statistics.items import FALSE_ALARMS, analyse_items
 from medlive.statistics.scale import Scale, scale
 
@@ -41,9 +42,8 @@ def judge(estimates: Floats, truth: Floats, scaled: Scale | None = None) -> Resu
         low = np.array([ability.low for ability in scaled.abilities])
         high = np.array([ability.high for ability in scaled.abilities])
         covered = float(((low <= truth + 1e-9) & (truth <= high + 1e-9)).mean())
-    ranks = [np.argsort(np.argsort(values)) for values in (estimates, truth)]
     return Result(
-        spearman=float(np.corrcoef(*ranks)[0, 1]),
+        spearman=spearman(estimates, truth) or 0.0,
         rmse=float(np.sqrt(np.mean((estimates - truth) ** 2))),
         covered=covered,
     )

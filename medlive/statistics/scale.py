@@ -38,7 +38,8 @@ BEYOND_CHANCE: Final = 4.0
 """A model's own departure from the curve counts as far as its square exceeds so many times its variance."""
 
 _STEPS: Final = 50
-_CLOSE: Final = 1e-6
+_CLOSE: Final = 1e-3
+"""On the normal scale: a thousandth moves a score by less than 0.0005."""
 _RIDGE: Final = 0.01
 """Keeps a level finite that nothing determines; too small to move one that is determined."""
 _BINS: Final = 100
@@ -98,7 +99,7 @@ class _Fit(NamedTuple):
     @property
     def places(self) -> Floats:
         """(cases x models): where each score is expected on the normal scale."""
-        return np.asarray(self.levels + self.easiness[:, None] * self.slopes)
+        return self.levels + self.easiness[:, None] * self.slopes
 
     @property
     def residuals(self) -> Floats:
@@ -108,7 +109,7 @@ class _Fit(NamedTuple):
     def unseen_places(self) -> Floats:
         """`places` with each case's easiness by the other models alone: fair to a score that helped to set it."""
         leverage = np.minimum(self.slopes**2 / self.support[:, None], 0.95)
-        return self.places - self.residuals * leverage / (1 - leverage)
+        return np.asarray(self.places - self.residuals * leverage / (1 - leverage))
 
 
 def linked_groups(known: Flags) -> list[list[int]]:
@@ -250,17 +251,18 @@ def _fit(scores: Floats) -> _Fit:
     """Levels and slopes of models by Gauss and Newton's steps, the easiness of each case absorbed."""
     known = ~np.isnan(scores)
     models = scores.shape[1]
-    levels, slopes = np.zeros(models), np.ones(models)
     normal = normal_scores(scores)
+    fit = _absorb(scores, known, normal, np.zeros(models), np.ones(models))
     for _ in range(_STEPS):
-        fit = _absorb(scores, known, normal, levels, slopes)
         step = np.linalg.solve(_information(fit), _gradient(fit))
-        levels = levels + step[:models]
-        slopes = slopes + step[models:]
+        slopes = fit.slopes + step[models:]
         slopes = slopes / slopes.mean()
-        if np.abs(step).max() < _CLOSE:
+        before = fit
+        fit = _absorb(scores, known, normal, fit.levels + step[:models], slopes)
+        change = np.abs(fit.levels - before.levels) + np.abs(fit.slopes - before.slopes)
+        if change.max() < _CLOSE:
             break
-    return _absorb(scores, known, normal, levels, slopes)
+    return fit
 
 
 def _absorb(
@@ -293,11 +295,12 @@ def _gradient(fit: _Fit) -> Floats:
 
 def _information(fit: _Fit) -> Floats:
     """(2 models x 2 models): least squares in levels and slopes, the cases absorbed (Schur's complement)."""
-    borne = fit.known * fit.slopes
+    known = fit.known.astype(np.float64)
+    borne = known * fit.slopes
     blocks = []
     for power in range(3):
         by_case = fit.easiness**power
-        own = np.diag(by_case @ fit.known)
+        own = np.diag(by_case @ known)
         blocks.append(own - borne.T @ (borne * (by_case / fit.support)[:, None]))
     models = len(fit.levels)
     own_ridge = np.repeat([_RIDGE, SLOPE_CASES], models)

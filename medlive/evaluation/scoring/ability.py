@@ -14,6 +14,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.scoring.estimates import cases_by_id
 from medlive.evaluation.scoring.metrics import CaseScore
+from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.items import Item, analyse_items, hard_cases
 from medlive.statistics.scale import Scale, scale
@@ -93,6 +94,16 @@ class AbilityTable:
         )
 
 
+def abilities_of(table: ScoreTable) -> AbilityTable:
+    """The models of a score table on one scale, in its order and with its draws."""
+    return abilities(
+        [model.label for model in table.models],
+        [model.cases for model in table.models],
+        draws=table.draws,
+        seed=table.seed,
+    )
+
+
 def abilities(
     labels: Sequence[str],
     scored: Sequence[Sequence[CaseScore]],
@@ -148,7 +159,7 @@ def _scores(
         for case in own:
             if case.score is not None:
                 scores[rows[case.case.case_id], column] = case.score
-    return np.clip(scores, 0.0, 1.0)
+    return np.asarray(np.clip(scores, 0.0, 1.0))
 
 
 def _criteria(
