@@ -3,7 +3,6 @@
 One request at a time, so that no host has two connections from one command.
 """
 
-import ipaddress
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -24,6 +23,7 @@ from medlive.evidence.fetch.model import (
 )
 from medlive.evidence.fetch.parts import Part, PartState
 from medlive.printable import printable
+from medlive.trust import is_loopback
 
 T = TypeVar("T")
 
@@ -352,8 +352,4 @@ def _described(exc: httpx2.TransportError) -> str:
 
 
 def _is_loopback(host: str) -> bool:
-    name = urlsplit(f"//{host}").hostname or ""
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
+    return is_loopback(urlsplit(f"//{host}").hostname or "")
