@@ -22,6 +22,7 @@ from pydantic import (
 from medlive import config_files
 from medlive.errors import ConfigError, first_fault
 from medlive.evaluation.asking.registry import Candidate
+from medlive.evidence.encoders.table import EncoderModel
 from medlive.home import default_home
 from medlive.redaction import HIDDEN, hide_secrets
 from medlive.trust import is_loopback, use_authority
@@ -124,6 +125,8 @@ class Roles(_Section):
     grader: RoleSettings = RoleSettings()
     prober: RoleSettings = RoleSettings()
     """Writes the answers that rubrics are proved by; where it is not set, a model that another role names."""
+    checker: RoleSettings = RoleSettings()
+    """Confirms or clears what the grader calls harmful; where it is not set, the grader does."""
 
 
 class CurationSection(_Section):
@@ -141,6 +144,8 @@ class CurationSection(_Section):
     """The most tokens, by estimate, that all passages of a case may cost the alignment."""
     confirm_veto: bool = True
     """Whether a second check must confirm a contradiction."""
+    veto_people: Literal[1, 2] = 2
+    """How many people it takes to overrule a confirmed contradiction: 1 for an installation of one person."""
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
     """Questions of each cross-examination; 0 for none."""
     # Whether an unsupported element rejects the case, as in the paper
@@ -164,9 +169,13 @@ class EvidenceSection(_Section):
 
     models: Path | None = None
     """A folder with one folder per model, searched before MEDLIVE_HOME/models and the Hugging Face cache."""
+    encoders: dict[Literal["en", "zh", "all"], str] = Field(default_factory=dict)
+    """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
+    own_encoders: dict[str, EncoderModel] = Field(default_factory=dict)
+    """Name → an encoder that medlive does not know: a folder, a hub's, or an endpoint's (docs/evidence.md)."""
     # None for what the index was built for
     retriever: Literal["bm25", "dense", "hybrid"] | None = None
-    #  "medcpt", or a folder with a cross-encoder; None for no reranking
+    #  "medcpt", a cross-encoder's folder or name on the hub; None for no reranking
     reranker: str | None = None
     device: str = "cpu"
     """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""
@@ -237,6 +246,8 @@ class ReleaseSection(_Section):
     publishable_only: bool = False
     """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
     release unpublishable."""
+    unproved: Literal["mark", "hold"] = "mark"
+    """A case whose rubric is not proved, as after an edit: mark (its figures are null) or hold (kept out)."""
     hold_out: Part = 0.0
     """The share of the cases never published before that is held out."""
     # Weeks after which a held-out case is published

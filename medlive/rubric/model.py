@@ -182,3 +182,10 @@ class Rubric:
     def unproved(self) -> "Rubric":
         """The rubric without figures, as after an edit that no proof was made of."""
         return replace(self, ceiling=None, floor=None, separation=None)
+
+
+def unproved_words(since: int | None) -> str:
+    """What is said of a rubric that is not proved since a revision of its case; empty where it is proved (None)."""
+    if since is None:
+        return ""
+    return "not proved" if since == 1 else f"not proved since revision {since}"

@@ -124,6 +124,8 @@ class Counts(_Frozen):
         default=ProofMeans(), exclude_if=lambda proof: not proof.cases
     )
     """Not written where no rubric is proved."""
+    overruled: Count = Field(default=0, exclude_if=lambda count: not count)
+    """Cases whose confirmed veto people overruled; not written where there is none."""
     held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
 
 
@@ -134,7 +136,7 @@ class Tally:
         """Count for a manifest of this shape."""
         names = [column.name for column in shape.columns["criteria"]]
         self._of_criteria = [name for name in _OF_CRITERIA if name in names]
-        self.cases = self.criteria = self._proved = 0
+        self.cases = self.criteria = self._proved = self._overruled = 0
         self._proof: dict[str, Fraction] = {}
         self._by = {
             name: Counter[str]() for name in Counts.model_fields if name not in _NUMBERS
@@ -150,6 +152,7 @@ class Tally:
         for name in self._of_criteria:
             self._by[f"by_{name}"].update(getattr(c, name) for c in case.criteria)
         self._by["criteria_per_case"][str(len(case.criteria))] += 1
+        self._overruled += case.overruled is not None
         if case.ceiling is not None:
             self._proved += 1
             for name in PROOF_FIELDS:
@@ -165,6 +168,7 @@ class Tally:
                 "criteria": self.criteria,
                 "held": held,
                 "proof": self._means(),
+                "overruled": self._overruled,
                 **by,
             }
         )
@@ -187,7 +191,7 @@ _FIELDS: Final = (
     "first_release",
 )
 _OF_CRITERIA: Final = ("axis", "origin")
-_NUMBERS: Final = ("cases", "criteria", "held", "proof")
+_NUMBERS: Final = ("cases", "criteria", "held", "proof", "overruled")
 
 
 class Ancestor(_Frozen):

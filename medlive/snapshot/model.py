@@ -86,6 +86,7 @@ class SnapshotCase:
     ceiling: float | None = None
     floor: float | None = None
     separation: float | None = None
+    overruled: str | None = None  # Why people overruled a confirmed veto
     further: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Columns that this medlive does not know, where they have a value of their own."""
 
@@ -122,12 +123,13 @@ CASE_FIELDS: Final[Mapping[str, type]] = {
     "ceiling": float,
     "floor": float,
     "separation": float,
+    "overruled": str,
     "canary": str,
 }
 """Columns of cases, in order, with the type of their JSON value."""
 
 PROOF_FIELDS: Final = ("ceiling", "floor", "separation")
-"""The columns that may be null: all three of a case, or none."""
+"""The figures of a proof: all three of a case, or none."""
 
 CRITERION_FIELDS: Final[Mapping[str, type]] = {
     "criterion_id": str,
@@ -147,7 +149,7 @@ Table = Literal["cases", "criteria"]
 TABLES: Final[tuple[Table, ...]] = ("cases", "criteria")
 
 OPTIONAL: Final[Mapping[Table, Mapping[str, str | None]]] = {
-    "cases": dict.fromkeys(PROOF_FIELDS),
+    "cases": dict.fromkeys((*PROOF_FIELDS, "overruled")),
     "criteria": {"origin": "advice", "source": ""},
 }
 """Table → the columns that a snapshot may lack, with the value that its rows then have. Every column that is added

@@ -17,6 +17,7 @@ from medlive.service.schedule.scheduler import step_work
 from medlive.service.work.jobs import (
     CURATE,
     EMBED,
+    PROVE,
     STEP,
     open_app,
     run_step_job,
@@ -51,6 +52,7 @@ def _planted() -> list[Planted]:
                 jobs.append((STEP, queue, {"step": step, "week": WEEK}))
         if queue is not Queue.CURATE:
             jobs.append((CURATE, queue, {"revision": 1}))
+            jobs.append((PROVE, queue, {"case_id": "ml-1", "revision": 1}))
         if queue is not Queue.EMBED:
             jobs.append((EMBED, queue, dict(SHARD)))
     weeks = ("2026.W54", "2026.W00", "0000.W01", "../2026.W47", "2026.W47\n", "", "x")
@@ -63,6 +65,8 @@ def _planted() -> list[Planted]:
         jobs.append((STEP, Queue.HARVEST, {"step": step, "week": WEEK}))
     for more in ({"job": 1}, {"event": "x"}, {"self": 1}, {"settings": {}}):
         jobs.append((STEP, Queue.RELEASE, {"step": "freeze", "week": WEEK, **more}))
+    for case_id in ("", "..", 7, None):
+        jobs.append((PROVE, Queue.CURATE, {"case_id": case_id, "revision": 1}))
     for revision in (0, -1, True, "1", 1.5, None):
         jobs.append((CURATE, Queue.CURATE, {"revision": revision}))
     for changed in (
@@ -96,7 +100,7 @@ async def test_a_job_that_medlive_never_queues_is_refused(
         EMBED: embed_work(tmp_path, lambda _: HashingEncoder()),
     }
     jobs = _planted()
-    assert len(jobs) == 101
+    assert len(jobs) == 111
     insert = text(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
         " VALUES (:queue, :task, CAST(:args AS jsonb))"

@@ -197,15 +197,20 @@ async def test_an_edit_of_an_older_revision_overwrites_nothing(
         fields[str(select.attributes["name"])] = select.css_first(
             "option[selected], option"
         ).text()
-    sent = [
-        (
-            await admin.post(
-                f"{page}/edit", data=fields | {"reason": "Shorter.", "query": query}
-            )
-        ).status_code
-        for query in ("Why do I cough?", "Why do I cough so?")
+    fields["reason"] = "Shorter."
+    unmarked = {name: value for name, value in fields.items() if name != "revision"}
+    assert (await admin.post(f"{page}/edit", data=unmarked)).status_code == 422
+    sent = []
+    for query in ("Why do I cough?", "Why do I cough so?"):
+        sent.append(await admin.post(f"{page}/edit", data=fields | {"query": query}))
+    assert [answer.status_code for answer in sent] == [303, 422]
+    row = Html(sent[1].text).css_first("#stale-heading").parent.css_first("tbody tr")
+    assert [cell.text() for cell in row.css("td")][1:] == [
+        "What could cause a dry cough for 3 weeks?",
+        "Why do I cough?",
+        "Why do I cough so?",
     ]
-    assert sent == [303, 422]
+    assert "changed by both" in row.text()
     async with database.begin() as session:
         case = await latest_case(session, held)
     assert case is not None
@@ -219,11 +224,13 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
 ) -> None:
     done = await act(admin, "thread/test/1", "overrule", "Because.", back=LOG)
     assert done.status_code == 303
+    assert "overruled this veto" in (await admin.get("/audit/threads/test/1")).text
+    assert "wait for a second person" in (await admin.get("/review")).text
     # The same form sent twice is done once, and meets no error.
     twice = await act(admin, "thread/test/1", "overrule", "Because.", back=LOG)
     assert (twice.status_code, len(await logged(database))) == (303, 1)
     refused = await act(admin, "thread/test/1", "overrule", "I too.", back=LOG)
-    assert (refused.status_code, "overruled already" in refused.text) == (422, True)
+    assert (refused.status_code, "a second person" in refused.text) == (422, True)
     assert "Nothing was changed" in refused.text
     assert "Because." in refused.text
     assert f'href="{LOG}">Back' in refused.text

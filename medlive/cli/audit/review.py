@@ -1,5 +1,6 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from medlive.cli.output import (
     echo,
     fields_of,
     print_json,
+    say,
     table_of,
     with_database,
     with_instance,
@@ -28,12 +30,12 @@ from medlive.curation.model import Reason
 from medlive.errors import UsageError, first_fault
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given
-from medlive.rubric.model import Difficulty, Register
+from medlive.rubric.model import Difficulty, Register, unproved_words
 
 if TYPE_CHECKING:
     from medlive.db.session import Database
     from medlive.db.tables.release import DisputeRow
-    from medlive.service.curation.review import CaseEdit
+    from medlive.service.curation.editing import EditFile, StaleEdit
 
 app = Commands()
 
@@ -104,8 +106,13 @@ def approve(
     by: ByOption = None,
 ) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
+    from medlive.service.curation.inspect import inspect_case
+
     _decide("APPROVE", case_id, reason, revision, by)
     echo(f"{case_id} is approved: the next freeze takes it")
+    case = with_session(inspect_case, case_id)["case"]
+    if unproved := unproved_words(case["unproved_since"]):
+        say(f"its rubric is {unproved}: medlive review prove {case_id}")
 
 
 @app.command()
@@ -132,15 +139,17 @@ def edit(
     """Give a case another wording, rubric or kind, as a new revision. A held case stays held until it is approved.
 
     The file has any of narrative, query, advice, theme, specialty, difficulty, dialogue_register, no_negative, and
-    criteria: the whole rubric. A criterion that is left out is retired, one without an id is new.
+    criteria: the whole rubric. A criterion that is left out is retired, one without an id is new. Its revision says
+    what was edited: where somebody edited the case since, nothing is saved, exit status 1, and what differs three
+    ways is written beside the file.
 
     Args:
-        file: JSON with what changes. Without it the case is printed as such a file.
+        file: JSON with what changes, and the revision. Without it the case is printed as such a file.
         difficulty: Instead of a file.
         register: Whom it is written for; instead of a file.
         reason: Why; it stays in the database.
     """
-    from medlive.service.curation.review import CaseEdit, edit_case, load_edit
+    from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
 
     kind = {"difficulty": difficulty, "dialogue_register": register}
     if file is None and not any(kind.values()):
@@ -148,37 +157,95 @@ def edit(
         return
     if file is not None and any(kind.values()):
         raise UsageError("--file takes no --difficulty or --register beside it")
-    edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
-    done = with_database(edit_case, case_id, edited, reason, by=by)
+    if file is not None:
+        _edit_by_file(case_id, file, reason, by)
+        return
+    wanted = CaseEdit.model_validate(kind)
+    done = with_database(edit_case, case_id, wanted, reason, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
-def _read_edit(file: Path) -> "CaseEdit":
+def _edit_by_file(case_id: str, file: Path, reason: str, by: str | None) -> None:
+    """Save an edit. Raises StaleEdit after writing what differs beside the file."""
+    from medlive.service.curation.editing import StaleEdit, edit_case
+
+    edited = _read_edit(file)
+    try:
+        done = with_database(
+            edit_case, case_id, edited, reason, of=edited.revision, by=by
+        )
+    except StaleEdit as stale:
+        lines = list(_describe_stale(stale))
+        for line in lines:
+            say(line)
+        beside = file.with_name(f"{file.name}.differs.txt")
+        try:
+            beside.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        except OSError as exc:
+            raise UsageError(f"{beside} cannot be written: {exc.strerror}") from exc
+        stale.hint = (
+            f"nothing was saved; {beside} keeps what differs; "
+            f"take over what is wanted into what `medlive review edit {case_id}` prints"
+        )
+        raise
+    echo(f"{case_id} has revision {done.revision}")
+
+
+def _describe_stale(stale: "StaleEdit") -> Iterator[str]:
+    """Each part that differs: as it was edited from, as it is now, and as the file has it."""
+    for part in stale.differences:
+        state = "changed by both" if part.contested else "changed by one"
+        yield f"{part.part}: {state}"
+        yield f"  revision {stale.base}: {part.base or '(absent)'}"
+        yield f"  revision {stale.latest}: {part.latest or '(absent)'}"
+        yield f"  your file: {part.edited or '(absent)'}"
+
+
+def _read_edit(file: Path) -> "EditFile":
     from pydantic import ValidationError
 
-    from medlive.service.curation.review import CaseEdit
+    from medlive.service.curation.editing import EditFile
 
     try:
-        return CaseEdit.model_validate_json(read_given(file))
+        return EditFile.model_validate_json(read_given(file))
     except (OSError, TooLong) as exc:
         raise UsageError(
             f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
         ) from exc
     except ValidationError as exc:
         fault = first_fault(exc)
-        raise UsageError(f"{file} is not an edited case: {fault}") from exc
+        raise UsageError(
+            f"{file} is not an edited case: {fault}",
+            hint="`medlive review edit CASE` prints such a file, with the revision",
+        ) from exc
 
 
 @app.command()
 def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) -> None:
-    """Let a rejected or parked thread go on from there, once `medlive curate` or a worker comes to it."""
-    from medlive.service.curation.review import overrule_rejection
+    """Let a rejected or parked thread go on from there, once `medlive curate` or a worker comes to it.
+
+    A contradiction that the second check confirmed takes two people ([curation] veto_people), whose reasons are
+    published with the case.
+    """
+    from medlive.service.curation.review import Overruled, overrule_rejection
 
     source, thread_id = split_name(thread)
-    done = with_database(overrule_rejection, source, thread_id, reason, by=by)
-    echo(
-        f"{thread} is no longer rejected for {done.overruled}: the next `medlive curate` continues it"
-    )
+
+    async def work(database: "Database", settings: Settings) -> Overruled:
+        people = settings.curation.veto_people
+        return await overrule_rejection(
+            database, source, thread_id, reason, by=by, people=people
+        )
+
+    done = with_instance(work)
+    if done.agreed:
+        echo(
+            f"{thread} is no longer rejected for {done.row.overruled}: the next `medlive curate` continues it"
+        )
+    else:
+        echo(
+            f"{thread} is still rejected for {done.row.overruled}: a second person has to agree, by the same command"
+        )
 
 
 @app.command()
@@ -193,7 +260,7 @@ def redact(
     Args:
         words: The words, as the case has them.
     """
-    from medlive.service.curation.review import redact_case
+    from medlive.service.curation.editing import redact_case
 
     done = with_database(redact_case, case_id, words, reason, by=by)
     echo(f"{case_id} has revision {done.revision}")
@@ -225,6 +292,22 @@ def drop_element(
         f"it is still held: {done.detail}"
         if done.holds
         else "nothing holds it now: the next freeze takes it"
+    )
+
+
+@app.command()
+def prove(case_id: CaseArgument) -> None:
+    """Prove the rubric of a case again, as after an edit; the next `medlive curate` or a worker does it."""
+    from medlive.service.curation.prove import QueuedProof, queue_proof
+
+    async def work(database: "Database", settings: Settings) -> QueuedProof:
+        return await queue_proof(database, settings, case_id)
+
+    queued = with_instance(work)
+    state = "waits already" if queued.already else "is queued"
+    echo(
+        f"the proof of revision {queued.revision} of {case_id} {state}: "
+        "the next `medlive curate` or a worker does it"
     )
 
 

@@ -73,6 +73,7 @@ class CaseContent:
     text: CaseText
     rubric: Rubric
     publishable: bool
+    overruled: str | None = None  # Why people overruled a confirmed veto
     unpublishable_reason: str | None = None
     """Defaults to the part that the rules engine or a recording had in an unpublishable case."""
 
@@ -92,6 +93,8 @@ class CaseContent:
         if rubric.ceiling is not None:
             # Only then: the digest of a case that was never proved stays what it was.
             values["proof"] = [rubric.ceiling, rubric.floor, rubric.separation]
+        if self.overruled is not None:
+            values["overruled"] = self.overruled
         return digest_json(values | asdict(self.text) | {"criteria": criteria})
 
 
@@ -271,9 +274,19 @@ async def _latest_revision(
 async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
     """The latest revision of a case, whatever its status; None for no case."""
     row = await _latest_revision(session, case_id)
-    if row is None:
-        return None
-    criteria = tuple(await criteria_of(session, case_id, row.revision))
+    return None if row is None else await _stored_case(session, row)
+
+
+async def find_revision(
+    session: AsyncSession, case_id: str, revision: int
+) -> StoredCase | None:
+    """A revision of a case; None where it has none of that number."""
+    row = await session.get(CaseRevisionRow, (case_id, revision))
+    return None if row is None else await _stored_case(session, row)
+
+
+async def _stored_case(session: AsyncSession, row: CaseRevisionRow) -> StoredCase:
+    criteria = tuple(await criteria_of(session, row.case_id, row.revision))
     return read(
         StoredCase,
         row,
@@ -286,6 +299,28 @@ async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
             completion=_COMPLETION.validate_python(row.completion),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OverruledCase:
+    """A case whose confirmed veto people overruled, and why."""
+
+    case_id: str
+    revision: int
+    status: str
+    query: str
+    overruled: str
+
+
+async def list_overruled(session: AsyncSession) -> list[OverruledCase]:
+    """The cases whose confirmed veto people overruled, by id."""
+    row = CaseRevisionRow
+    query = select(row, CaseRow.status).join(CaseRow, CaseRow.id == row.case_id)
+    query = query.where(row.overruled.is_not(None), is_latest_case())
+    cases = []
+    for revision, status in await session.execute(query.order_by(row.case_id)):
+        cases.append(read(OverruledCase, revision, status=status.value))
+    return cases
 
 
 async def case_of_thread(

@@ -231,7 +231,10 @@ class OverruleRow(Base):
 
     __tablename__ = "overrules"
     __table_args__ = (
-        *checks(reason_length="char_length(reason) BETWEEN 1 AND 2000"),
+        *checks(
+            reason_length="char_length(reason) BETWEEN 1 AND 2000",
+            people_positive="people >= 1",
+        ),
         Index(None, "revision_id"),
     )
     number: Mapped[int] = number_column("The entry's number", "id")
@@ -246,6 +249,11 @@ class OverruleRow(Base):
     reason: Mapped[str] = column("Why it should not have been")
     decided_by: Mapped[str | None] = column("Who; NULL: not said")
     decided_at: Mapped[datetime] = now_column("When")
+    people: Mapped[int] = column(
+        "How many people have to overrule it; fewer change nothing",
+        SmallInteger,
+        server_default="1",
+    )
 
 
 _CURATION = "The curation"
@@ -486,11 +494,17 @@ class SecondReadingRow(Base):
     engine: Mapped[dict[str, Any]] = column("The reader's engine, model and parameters")
 
 
+_PROVED = (
+    "The case's revision that was proved again; 0: the proof was made with the decision"
+)
+
+
 class RubricProofRow(Base):
     """Proofs of rubrics, passed or not."""
 
     __tablename__ = "rubric_proofs"
     curation_id: Mapped[int] = _curation_key()
+    revision: Mapped[int] = key_column(_PROVED, server_default="0")
     passed: Mapped[bool] = column("Whether the rubric is proved")
     rounds: Mapped[int] = column(
         "How often the rubric was revised for it", SmallInteger
@@ -515,10 +529,15 @@ class RubricProbeRow(Base):
     """Answers of known quality to cases, which are never published."""
 
     __tablename__ = "rubric_probes"
-
-    curation_id: Mapped[int] = key_column(
-        _CURATION, ForeignKey("rubric_proofs.curation_id")
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["curation_id", "revision"],
+            ["rubric_proofs.curation_id", "rubric_proofs.revision"],
+        ),
     )
+
+    curation_id: Mapped[int] = key_column(_CURATION)
+    revision: Mapped[int] = key_column(_PROVED, server_default="0")
     position: Mapped[int] = key_column("Its place, from 1", SmallInteger)
     probe: Mapped[Probe] = column("excellent_short, excellent_long, vague or wrong")
     answer: Mapped[str] = column("The answer")

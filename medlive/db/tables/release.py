@@ -130,6 +130,9 @@ class CaseRevisionRow(Base):
     separation: Mapped[float | None] = column(
         "The lower score of the good answers, less the floor; NULL: not proved"
     )
+    overruled: Mapped[str | None] = column(
+        "Why people overruled a confirmed veto; NULL: none was"
+    )
     created_at: Mapped[datetime] = now_column("When this content was made")
 
 

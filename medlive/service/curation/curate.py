@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import procrastinate
@@ -21,6 +22,8 @@ from medlive.db.curation.funnel import FunnelRow, funnel
 from medlive.db.curation.parking import list_due
 from medlive.db.curation.proofs import save_proof
 from medlive.db.curation.reviews import (
+    find_veto_reason,
+    in_force,
     overruled_revisions,
     overrules_of,
     save_scan,
@@ -45,13 +48,19 @@ from medlive.logs import bound
 from medlive.service.curation.complete import CompletedCase, complete_case, redact_case
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
+from medlive.service.curation.prove import prove_again
 from medlive.service.curation.saving import save_case
 from medlive.service.database import open_database
 from medlive.service.release.freeze import check_ready
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline, Recording, build_filters
 from medlive.service.work.jobs import CURATE as CURATE_JOB
-from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.work.jobs import (
+    PROVE,
+    defer_revisions,
+    open_app,
+    run_until_drained,
+)
 from medlive.service.work.readiness import find_obstacle
 from medlive.service.work.taken import RetryLater
 from medlive.threads.prepare import deidentified, normalised, thread_language
@@ -260,7 +269,10 @@ async def curate_queued(
     `grace_s` is how long running jobs may take when the call is cancelled; None for no limit.
     """
     done = CurationCounts()
-    works = {CURATE_JOB: curation_work(pipeline, done, tick=tick)}
+    works: dict[str, Callable[..., Awaitable[None]]] = {
+        CURATE_JOB: curation_work(pipeline, done, tick=tick),
+        PROVE: partial(prove_again, pipeline),
+    }
     done.left = await run_until_drained(
         app,
         pipeline.database,
@@ -319,7 +331,8 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
         name = f"{stored.thread.source}/{stored.thread.thread_id}"
-        overruled = {o.overruled for o in await overrules_of(session, revision)}
+        overrules = in_force(await overrules_of(session, revision))
+        overruled = {o.overruled for o in overrules}
         digest = pipeline.digest
         if overruled:
             digest = digest_json([digest, "overruled", *sorted(overruled)])
@@ -423,6 +436,7 @@ async def save_decision(
             rubric=rubric,
             text=curation.text,
             publishable=curation.publishable,
+            overruled=await find_veto_reason(session, stored.revision_pk),
         )
         held = curation.detail if curation.outcome is Outcome.HELD else None
         saved = await save_case(

@@ -12,11 +12,13 @@ from medlive.snapshot.model import week_end
 from medlive.sources.registry import SITES
 
 CURATE: Final = "medlive:curate_revision"
+PROVE: Final = "medlive:prove_case"
 STEP: Final = "medlive:step"
 EMBED: Final = "medlive:embed_shard"
 
 _ARGUMENTS: Final[Mapping[str, Mapping[str, type]]] = {
     CURATE: {"revision": int},
+    PROVE: {"case_id": str, "revision": int},
     STEP: {"step": str, "week": str},
     EMBED: {"index": str, "data": str, "encoder": str, "first": int, "end": int},
 }
@@ -25,12 +27,12 @@ _SHARD: Final = 10_000_000
 
 
 def check_job(task: str, queue: str, arguments: Mapping[str, object]) -> None:
-    """Raise CheckFailed for a job of another queue, or with arguments that medlive never writes."""
+    """Raise CheckFailed for a job of another queue, or with arguments that no program of ours writes."""
     expected = _ARGUMENTS.get(task, {})
     kinds = {name: type(value) for name, value in arguments.items()}
     if not expected or kinds != expected or not _are_known(task, arguments):
         text = printable(f"{task} {dict(arguments)}")[:200]
-        raise CheckFailed(f"refused: medlive queues no such job: {text}")
+        raise CheckFailed(f"refused: expected a job as the scheduler queues it, got {text}")
     wanted = _queue_of(task, str(arguments.get("step", "")))
     if queue != wanted:
         raise CheckFailed(
@@ -56,6 +58,8 @@ def _are_known(task: str, arguments: Mapping[str, object]) -> bool:
             "end": int(end),
         }:
             return _are_names(index, data) and 0 <= first < end <= first + _SHARD
+        case {"case_id": str(case_id), "revision": int(revision)}:
+            return _are_names(case_id) and revision > 0
         case {"revision": int(revision)}:
             return revision > 0
     return False

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from medlive.config import Settings
 from medlive.db.accounts import Account
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
@@ -32,7 +33,14 @@ class Actions:
         str, ...
     ] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
     revision: int | None = None  # Of a case as it is shown
+    waits: tuple[str, ...] = ()  # Who overruled a veto, which takes a further person
+    veto: bool = (
+        False  # Whether the rejection is a veto that the second check confirmed
+    )
     back: str = ""  # Where an act leads to; "": the subject's own page
+    unproved_since: int | None = None  # Of a case: the revision; None: it is proved
+    held_unproved: bool = False  # Whether a freeze leaves such a case out
+    provable: bool = False  # Whether models prove rubrics here
     final: str = ""  # The page of the act that cannot be undone; "": there is none
     final_label: str = ""
 
@@ -43,8 +51,13 @@ def case_actions(
     status: str,
     revision: int,
     criteria: tuple[str, ...],
+    *,
+    unproved_since: int | None,
+    settings: Settings,
 ) -> Actions | None:
     """The acts on a case; None for who may not act."""
+    from medlive.service.wiring import proof_roles
+
     by_status: Mapping[str, tuple[Act, ...]] = {
         CaseStatus.HELD: (Act.APPROVE, Act.REJECT),
         CaseStatus.READY: (Act.REJECT,),
@@ -60,13 +73,23 @@ def case_actions(
         plain,
         criteria if used else (),
         revision=revision,
+        unproved_since=unproved_since if used else None,
+        held_unproved=settings.release.unproved == "hold",
+        provable=bool(proof_roles(settings)),
         final=f"/acts/withdraw/{case_id}" if used else "",
         final_label="Withdraw the case or a criterion",
     )
 
 
 def thread_actions(
-    account: Account, source: str, thread_id: str, outcome: str, back: str
+    account: Account,
+    source: str,
+    thread_id: str,
+    outcome: str,
+    back: str,
+    *,
+    waits: tuple[str, ...] = (),
+    veto: bool = False,
 ) -> Actions | None:
     """The acts on a thread of this outcome (`rejected`, `parked`, …), after which `back` is shown."""
     if not account.may(Role.ADMIN):
@@ -75,6 +98,8 @@ def thread_actions(
     return Actions(
         f"thread/{source}/{thread_id}",
         own.get(outcome, ()),
+        waits=waits,
+        veto=veto,
         back=back,
         final=f"/acts/take-down/{source}/{thread_id}",
         final_label="Take the thread down",
@@ -104,7 +129,7 @@ class Asked:
 
 async def perform(kind: str, act: str, asked: Asked) -> None:
     """Do what is asked. Raises UsageError for an act that there is not, and whatever the act raises."""
-    from medlive.service.curation import review
+    from medlive.service.curation import editing, review
     from medlive.service.harvest import takedown
     from medlive.service.harvest.harvest import lift_source_quarantine as lift
     from medlive.service.release import withdraw
@@ -129,14 +154,14 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
             database, subject, ReviewAction.REJECT, **seen
         ),
         ("case", Act.DISPUTE): lambda: review.dispute_case(database, subject, **part),
-        ("case", Act.REDACT): lambda: review.redact_case(
+        ("case", Act.REDACT): lambda: editing.redact_case(
             database, subject, asked.words, **why
         ),
         ("case", Act.REINSTATE): lambda: withdraw.reinstate(
             database, settings, subject, **part
         ),
         ("thread", Act.OVERRULE): lambda: review.overrule_rejection(
-            database, *asked.thread, **why
+            database, *asked.thread, people=settings.curation.veto_people, **why
         ),
         ("thread", Act.LIFT_TAKEDOWN): lambda: takedown.allow_return(
             database, *asked.thread, **why

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -15,6 +15,7 @@ from medlive.db.curation.cases import (
     find_case,
     latest_case,
 )
+from medlive.db.curation.proofs import unproved_since
 from medlive.db.tables.people import AuditLogRow
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import (
@@ -32,6 +33,9 @@ from medlive.web.acts.actions import Actions, Asked, case_actions, perform
 from medlive.web.acts.final import sentence
 from medlive.web.pages import TEMPLATES, Page, local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
+
+if TYPE_CHECKING:
+    from medlive.service.curation.editing import StaleEdit
 
 router: Final = APIRouter(prefix="/acts", include_in_schema=False)
 router.include_router(final.router)
@@ -85,6 +89,7 @@ class CasePage(Page):
     entries: tuple[AuditLogRow, ...]
     reason: str = ""
     error: str | None = None
+    stale: "StaleEdit | None" = None  # What somebody else changed meanwhile
 
 
 @dataclass(frozen=True)
@@ -95,6 +100,16 @@ class RefusedPage(Page):
     message: str
     back: str
     entries: tuple[AuditLogRow, ...]
+
+
+@dataclass(frozen=True)
+class QueuedPage(Page):
+    """That the proof of a rubric waits for whoever curates."""
+
+    template = "acts/queued.html"
+    case_id: str
+    revision: int
+    back: str
 
 
 @dataclass(frozen=True)
@@ -138,7 +153,7 @@ async def edit(
     request: Request, site: SiteOf, account: Admin, case_id: str
 ) -> Response:
     """Give the case a new revision; a criterion whose text is emptied is retired."""
-    from medlive.service.curation.review import CaseEdit, edit_case
+    from medlive.service.curation.editing import CaseEdit, edit_case
 
     form = {name: str(value) for name, value in (await request.form()).items()}
     criteria = _criteria_of(form)
@@ -155,7 +170,9 @@ async def edit(
             if c["criterion"].strip()
         )
         wanted = CaseEdit.model_validate(given | {"criteria": kept})
-        of, reason = _number(form.get("revision", "")), form.get("reason", "")
+        reason, of = form.get("reason", ""), _number(form.get("revision", ""))
+        if of is None:
+            raise UsageError("the form does not say which revision was edited")
         await edit_case(site.database, case_id, wanted, reason, of=of, by=account.name)
     except (ValidationError, MedliveError) as error:
         return await _case_page(
@@ -169,6 +186,21 @@ async def edit(
             error,
         )
     return RedirectResponse(f"/acts/case/{case_id}", 303)
+
+
+@router.post("/case/{case_id}/prove")
+async def prove(
+    request: Request, site: SiteOf, account: Admin, case_id: str
+) -> Response:
+    """Have the case's rubric proved again, in the background."""
+    from medlive.service.curation.prove import queue_proof
+
+    back = f"/acts/case/{case_id}"
+    try:
+        queued = await queue_proof(site.database, site.settings, case_id)
+    except MedliveError as error:
+        return render(request, RefusedPage(sentence(error), back, ()), 422)
+    return render(request, QueuedPage(case_id, queued.revision, back))
 
 
 @router.post("/{kind}/{subject:path}")
@@ -230,6 +262,8 @@ async def _case_page(
     reason: str = "",
     error: Exception | None = None,
 ) -> Response:
+    from medlive.service.curation.editing import StaleEdit
+
     async with site.database.begin() as session:
         try:
             row = await find_case(session, case_id)
@@ -239,6 +273,17 @@ async def _case_page(
         if case is None:
             raise HTTPException(404)
         log = await list_entries(session, subject=f"case:{case_id}")
+        unproved = await unproved_since(session, case_id)
+    actions = case_actions(
+        account,
+        case_id,
+        row.status.value,
+        case.revision,
+        tuple(c.id for c in case.rubric.criteria),
+        unproved_since=unproved,
+        settings=site.settings,
+    )
+    assert actions is not None  # The route is for admins
     page = CasePage(
         case_id,
         row.status.value,
@@ -247,23 +292,17 @@ async def _case_page(
         case.language,
         values or _values_of(case),
         criteria or _rows_of(case),
-        _actions(account, case_id, row.status.value, case),
+        actions,
         tuple(log),
         reason=reason,
         error=None if error is None else _sentence(error),
+        stale=error if isinstance(error, StaleEdit) else None,
     )
     return render(request, page, 200 if error is None else 422)
 
 
 def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
-
-
-def _actions(account: Account, case_id: str, status: str, case: StoredCase) -> Actions:
-    criteria = tuple(c.id for c in case.rubric.criteria)
-    found = case_actions(account, case_id, status, case.revision, criteria)
-    assert found is not None  # The route is for admins
-    return found
 
 
 def _values_of(case: StoredCase) -> Mapping[str, object]:

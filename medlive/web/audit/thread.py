@@ -10,6 +10,7 @@ from urllib.parse import quote_plus
 from fastapi import Request
 from starlette.datastructures import QueryParams
 
+from medlive.curation.model import Reason
 from medlive.db.accounts import Account
 from medlive.db.audit.details import (
     CaseRevision,
@@ -35,6 +36,7 @@ from medlive.web.audit.pages import (
 from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
 from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
+from medlive.web.site import site_of
 
 _FIELDS: Final = (
     "narrative",
@@ -150,12 +152,39 @@ def _subject(
         case_id = case["case_id"]
         criteria = tuple(criterion["id"] for criterion in found["criteria"])
         actions = case_actions(
-            account, case_id, case["status"], case["revision"], criteria
+            account,
+            case_id,
+            case["status"],
+            case["revision"],
+            criteria,
+            unproved_since=case["unproved_since"],
+            settings=site_of(request).settings,
         )
         return _Subject(f"case:{case_id}", actions and replace(actions, back=place))
     source, thread_id = thread["source"], thread["thread_id"]
-    actions = thread_actions(account, source, thread_id, _outcome(found), place)
+    curation = found["curation"]
+    actions = thread_actions(
+        account,
+        source,
+        thread_id,
+        _outcome(found),
+        place,
+        waits=_waiting(found),
+        veto=curation is not None and curation["reason"] == Reason.CONTRADICTED,
+    )
     return _Subject(f"thread:{source}/{thread_id}", actions)
+
+
+def _waiting(found: _Record) -> tuple[str, ...]:
+    """Who overruled the latest decision, a veto that takes more people."""
+    if not found["decisions"]:
+        return ()
+    latest = found["decisions"][0]["number"]
+    names = {}
+    for overrule in found["overruled"]:
+        if overrule["curation_id"] == latest:
+            names[overrule["decided_by"]] = overrule["people"]
+    return tuple(names) if len(names) < max(names.values(), default=0) else ()
 
 
 class _History(NamedTuple):
