@@ -19,6 +19,7 @@ from medlive.service.work.jobs import (
     EMBED,
     PROVE,
     STEP,
+    Works,
     open_app,
     run_step_job,
     run_until_stopped,
@@ -61,9 +62,15 @@ def _planted() -> list[Planted]:
         jobs.append((STEP, Queue.RELEASE, {"step": "freeze", "week": week}))
     for step in ("publish", "announce"):
         jobs.append((STEP, Queue.RELEASE, {"step": step, "week": WEEK}))
-    for step in ("harvest:evil", "harvest:", "harvest:../x", "drop", "", 7):
-        jobs.append((STEP, Queue.HARVEST, {"step": step, "week": WEEK}))
-    for more in ({"job": 1}, {"event": "x"}, {"self": 1}, {"settings": {}}):
+    for unknown in ("harvest:evil", "harvest:", "harvest:../x", "drop", "", 7):
+        jobs.append((STEP, Queue.HARVEST, {"step": unknown, "week": WEEK}))
+    added: list[dict[str, object]] = [
+        {"job": 1},
+        {"event": "x"},
+        {"self": 1},
+        {"settings": {}},
+    ]
+    for more in added:
         jobs.append((STEP, Queue.RELEASE, {"step": "freeze", "week": WEEK, **more}))
     for case_id in ("", "..", 7, None):
         jobs.append((PROVE, Queue.CURATE, {"case_id": case_id, "revision": 1}))
@@ -94,7 +101,7 @@ async def test_a_job_that_medlive_never_queues_is_refused(
     async def curate(revision: int) -> None:
         ran.append(f"curated {revision}")
 
-    works = {
+    works: Works = {
         CURATE: curate,
         STEP: step_work(database, settings),
         EMBED: embed_work(tmp_path, lambda _: HashingEncoder()),

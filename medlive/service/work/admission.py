@@ -32,7 +32,9 @@ def check_job(task: str, queue: str, arguments: Mapping[str, object]) -> None:
     kinds = {name: type(value) for name, value in arguments.items()}
     if not expected or kinds != expected or not _are_known(task, arguments):
         text = printable(f"{task} {dict(arguments)}")[:200]
-        raise CheckFailed(f"refused: expected a job as the scheduler queues it, got {text}")
+        raise CheckFailed(
+            f"refused: expected a job as the scheduler queues it, got {text}"
+        )
     wanted = _queue_of(task, str(arguments.get("step", "")))
     if queue != wanted:
         raise CheckFailed(
