@@ -64,7 +64,7 @@ def make_table(drop: float = 0.0) -> AbilityTable:
 def test_weeks_become_harder_and_models_do_not() -> None:
     table = make_table()
     easiness = [week.easiness for week in table.weeks]
-    assert easiness == sorted(easiness, reverse=True)  # type: ignore[type-var]
+    assert easiness == sorted(easiness, reverse=True)
     rows = [row for week in table.weeks for row in week.models]
     assert len(rows) == 3 * MODELS
     assert np.mean([row.beyond for row in rows]) < 0.15
