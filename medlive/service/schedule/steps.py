@@ -29,7 +29,7 @@ from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
 from medlive.service.harvest.sources import fetch_settings, select_sources
-from medlive.sources.registry import SITES
+from medlive.sources.registry import known_sites
 
 WEEK = timedelta(days=7)
 RETRY_AFTER = timedelta(hours=1)
@@ -48,8 +48,9 @@ AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
 """Step → the step that must be done first, for the same week; it follows at once."""
 BY_HAND = {QUEUE: runs.CURATE, RETENTION: runs.PRUNE}
 """Step → the equivalent command for cron or by hand, where there is one that is recorded."""
-_QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP, BACKUP: Queue.BACKUP}
-_QUEUES |= dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
+QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP, BACKUP: Queue.BACKUP}
+QUEUES |= dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
+"""Step → the queue of its jobs; a harvest is in `harvest`."""
 AGAIN = "again"
 """In a run's counts: why it is to be run again soon, though it did not fail."""
 _HARVEST = "harvest:"
@@ -88,7 +89,7 @@ class StepState:
     @property
     def queue(self) -> Queue:
         """The queue of its job."""
-        return _QUEUES.get(self.name, Queue.HARVEST)
+        return QUEUES.get(self.name, Queue.HARVEST)
 
     @property
     def source(self) -> str | None:
@@ -106,7 +107,9 @@ def weekly_times(
 ) -> dict[str, WeeklyTime]:
     """Each step's time, in the order of execution. Raises ConfigError for an unknown source."""
     own = schedule.harvest_sources
-    if unknown := [name for name in own if name not in sources and name not in SITES]:
+    if unknown := [
+        name for name in own if name not in sources and name not in known_sites()
+    ]:
         raise ConfigError(
             f"schedule.harvest_sources.{unknown[0]}: unknown source",
             hint=f"known sources: {', '.join(sources)}",

@@ -212,6 +212,9 @@ async function update() {
   draw(new Map());
   document.querySelector("#ranking").setAttribute("aria-busy", "true");
   const ranking = ranked(choice, shown);
+  const cutoffs = shown.some((place) => board.models[place].cutoff);
+  field("unseen").disabled = !cutoffs;
+  document.querySelector("#no-cutoff").hidden = cutoffs;
   const within = board.select(ranking.choice);
   const cases = within.keep.filter(Boolean).length;
   let standings = new Map();
