@@ -49,7 +49,7 @@ def medlive(environment: dict[str, str], *words: str) -> tuple[int, str]:
         text=True,
         check=False,
     )
-    return done.returncode, done.stdout or done.stderr
+    return done.returncode, done.stderr + done.stdout
 
 
 def measure(
@@ -94,7 +94,9 @@ def measure(
         began = time.monotonic()
         status, said = medlive(environment, "curate", "--json")
         whole = json.loads(said[said.index("{") :])
-        kept = {name: whole[name] for name in ("outcomes", "failures", "calls", "left")}
+        names = ("outcomes", "failures", "calls", "left", "stopped", "misconfigured")
+        kept = {name: whole[name] for name in names}
+        kept["messages"] = said[: said.index("{")].splitlines()
         seconds = round(time.monotonic() - began)
         result["curate"].append({"status": status, "seconds": seconds, **kept})
     rows = json.loads(medlive(environment, "thread", "list", "--json")[1])["rows"]
