@@ -40,16 +40,17 @@ SELECT task, outcome, count(*) FROM agent_calls GROUP BY 1, 2 ORDER BY 1, 2
 MOST_CALLS = "SELECT coalesce(max(n), 0) FROM (SELECT count(*) n FROM agent_calls GROUP BY curation_id) x"
 
 
-def medlive(environment: dict[str, str], *words: str) -> tuple[int, str]:
-    """Exit status and output of a command."""
-    done = subprocess.run(
+def medlive(
+    environment: dict[str, str], *words: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a command."""
+    return subprocess.run(
         [str(Path(sys.executable).parent / "medlive"), *words],
         env=environment,
         capture_output=True,
         text=True,
         check=False,
     )
-    return done.returncode, done.stderr + done.stdout
 
 
 def measure(
@@ -82,29 +83,25 @@ def measure(
         "ENDPOINT_KEY": "sk-local-endpoints",
     }
     medlive(environment, "db", "start")
-    print(
-        medlive(environment, "import", str(chosen), "--assume-posted-at", "2026-06-01")[
-            1
-        ]
-    )
+    medlive(environment, "import", str(chosen), "--assume-posted-at", "2026-06-01")
     corpus = ROOT / "medlive" / "demo" / "data" / "evidence.jsonl"
-    print(medlive(environment, "evidence", "build", str(corpus))[1])
+    medlive(environment, "evidence", "build", str(corpus))
     result: dict[str, Any] = {"curate": []}
     for _ in range(2):
         began = time.monotonic()
-        status, said = medlive(environment, "curate", "--json")
-        whole = json.loads(said[said.index("{") :])
+        done = medlive(environment, "curate", "--json")
+        whole = json.loads(done.stdout)
         names = ("outcomes", "failures", "calls", "left", "stopped", "misconfigured")
         kept = {name: whole[name] for name in names}
-        kept["messages"] = said[: said.index("{")].splitlines()
+        kept["messages"] = done.stderr.splitlines()
         seconds = round(time.monotonic() - began)
-        result["curate"].append({"status": status, "seconds": seconds, **kept})
-    rows = json.loads(medlive(environment, "thread", "list", "--json")[1])["rows"]
+        result["curate"].append({"status": done.returncode, "seconds": seconds, **kept})
+    rows = json.loads(medlive(environment, "thread", "list", "--json").stdout)["rows"]
     result["threads"] = collections.Counter(
         " / ".join(str(row[name]) for name in ("stage", "outcome", "reason", "detail"))
         for row in rows
     ).most_common()
-    database = medlive(environment, "db", "url")[1].strip()
+    database = medlive(environment, "db", "url").stdout.strip()
     with psycopg.connect(re.sub(r"\+\w+:", ":", database)) as connection:
         result["calls"] = connection.execute(CALLS).fetchall()
         result["most calls of a thread"] = connection.execute(MOST_CALLS).fetchone()
