@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 from urllib.parse import quote, urlsplit
 
 from pydantic import (
@@ -522,11 +522,35 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         origin = origins.get(where) or next(
             (o for k, o in origins.items() if k.startswith(where)), str(folder)
         )
+        if first["type"] == "extra_forbidden":
+            path = [str(part) for part in first["loc"]]
+            raise ConfigError(
+                f"{origin}: {where}: unknown setting",
+                hint=_nearest_setting(path, origin),
+            ) from exc
         raise ConfigError(f"{origin}: {where}: {first['msg']}") from exc
     use_authority(settings.tls.authority)
     use_plugins(settings.plugins)
     home = settings.home.expanduser().absolute()
     return Loaded(settings.model_copy(update={"home": home}), origins)
+
+
+def _nearest_setting(path: list[str], origin: str) -> str:
+    """Which setting may be meant, written as its origin, a variable or a file, writes it."""
+    *above, name = path
+    kind: Any = Settings
+    for part in above:
+        fields = getattr(kind, "model_fields", None)
+        # Without fields it is a table of names: dict[str, model]
+        kind = fields[part].annotation if fields else get_args(kind)[-1]
+    near = get_close_matches(name, getattr(kind, "model_fields", ()), n=1)
+    if not near:
+        return "`medlive config show` lists the settings"
+    meant = [*above, *near]
+    if not origin.startswith(_PREFIX):
+        return f"is {'.'.join(meant)} meant?"
+    rest = origin[len(_PREFIX) :].split("__")[len(meant) :]
+    return f"is {_PREFIX}{'__'.join([*meant, *rest]).upper()} meant?"
 
 
 def validate_section(
