@@ -511,7 +511,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     for path, table in config_files.read_tables(folder):
         for name in PATHS:
             _anchor(table, name.split("."), path.parent)
-        _merge(values, table, str(path), origins)
+        _merge(values, table, config_files.origin_of(path), origins)
     config_files.report_unnamed(env, folder, Settings.model_fields)
     _merge_environment(values, env, origins)
     try:
@@ -520,13 +520,14 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         first = exc.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"] if part != "[key]")
         origin = origins.get(where) or next(
-            (o for k, o in origins.items() if k.startswith(where)), str(folder)
+            (o for k, o in origins.items() if k.startswith(where)),
+            str(config_files.own_folder(env)),
         )
         if first["type"] == "extra_forbidden":
-            path = [str(part) for part in first["loc"]]
+            loc = [str(part) for part in first["loc"]]
             raise ConfigError(
                 f"{origin}: {where}: unknown setting",
-                hint=_nearest_setting(path, origin),
+                hint=_nearest_setting(loc, origin),
             ) from exc
         raise ConfigError(f"{origin}: {where}: {first['msg']}") from exc
     use_authority(settings.tls.authority)
