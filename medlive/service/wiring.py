@@ -144,9 +144,13 @@ def build_engine(
     """The engine of a role. Raises ConfigError when its key's variable is not set."""
     if settings.engine == "rules":
         return RulesEngine()
-    if settings.recording is not None and settings.engine == "recorded":
-        return RecordedEngine(_recording(settings.recording), RulesEngine())
-    return open_endpoint(settings, (prices or {}).get(settings.model or ""), limiters)
+    price = (prices or {}).get(settings.model or "")
+    if settings.recording is None or settings.engine != "recorded":
+        return open_endpoint(settings, price, limiters)
+    otherwise: Engine = RulesEngine()
+    if settings.base_url is not None:
+        otherwise = open_endpoint(settings, price, limiters)
+    return RecordedEngine(_recording(settings.recording), otherwise)
 
 
 def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
@@ -156,8 +160,10 @@ def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
         unpriced := [model for model, price in prices.items() if price is None]
     ):
         raise ConfigError(
-            f"a budget of {max_usd:g} US dollars cannot be kept: there is no price for {', '.join(unpriced)}",
-            hint=f"set prices under [prices] in {models_file(os.environ)}, or limit calls or tokens instead",
+            f"a budget of {max_usd:g} US dollars (--max-usd or [budget]) cannot be kept: the price of "
+            f"{', '.join(unpriced)} is unknown",
+            hint=f"set it under [prices] in {models_file(os.environ)} (`medlive eval`: --price IN,OUT), or limit "
+            "calls or tokens instead",
         )
 
 
