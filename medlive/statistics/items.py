@@ -13,7 +13,7 @@ from medlive.statistics.bootstrap import Floats
 LEAST_MODELS: Final = 5
 """Models that must have a score on an item before its correlation is looked at."""
 FALSE_ALARMS: Final = 0.01
-"""The share of sound items that may be called suspects, at most."""
+"""The share of sound items that may be called suspects, about."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,19 @@ from medlive.statistics.bootstrap import Floats
 from medlive.statistics.scale import linked_groups, normal_scores, scale
 
 
-def planted(seed: int, models: int = 12) -> tuple[Floats, Floats]:
-    """(full, answered): eight weeks of 30 cases, very unequal; each model answers three weeks in a row."""
+def planted(seed: int, models: int = 12, slopes: float = 0.0) -> tuple[Floats, Floats]:
+    """(full, answered): eight weeks of 30 cases, very unequal; each model answers three weeks in a row.
+
+    `slopes` is how much models differ in following the difficulty.
+    """
     rng = np.random.default_rng(seed)
     week = np.repeat(np.arange(8), 30)
     easiness = np.linspace(-1.5, 1.5, 8)[week] + rng.normal(0, 0.8, len(week))
     ability = np.linspace(-0.6, 0.6, models)
-    place = ability + easiness[:, None] + rng.normal(0, 0.4, (len(week), models))
+    slope = 1 + slopes * rng.uniform(-1, 1, models)
+    place = (
+        ability + slope * easiness[:, None] + rng.normal(0, 0.4, (len(week), models))
+    )
     full = np.round(20 / (1 + np.exp(-place))) / 20
     first = np.arange(models) % 6
     asked = (week[:, None] >= first) & (week[:, None] < first + 3)
@@ -39,10 +45,11 @@ def test_unequal_weeks_cost_the_scale_far_less_than_plain_means() -> None:
     assert np.mean(scaled) < np.mean(plain) / 4
 
 
-def test_the_intervals_hold_the_full_means() -> None:
+@pytest.mark.parametrize("slopes", [0.0, 0.9])
+def test_the_intervals_hold_the_full_means(slopes: float) -> None:
     held = []
     for seed in range(12):
-        full, scores = planted(seed, models=20)
+        full, scores = planted(seed, models=20, slopes=slopes)
         for ability, truth in zip(
             scale(names(scores), scores).abilities, full.mean(axis=0), strict=True
         ):
