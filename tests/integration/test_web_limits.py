@@ -79,6 +79,11 @@ async def test_a_strangers_host_is_refused_and_never_repeated(
         for host in ("[::ffff:10.1.2.4]", "[::1.2.3.4]", "::ffff:127.0.0.1"):
             answer = await browser.get("/api", headers={"Host": host})
             assert answer.status_code == 421, host
+        for path in ("/snapshots/", "/assets", "/latest/", "/docs", "/audit/"):
+            moved = await browser.get(path, headers={"Host": "localhost:6666"})
+            place = moved.headers.get("location", "/")
+            assert place.startswith("/"), (path, place)
+            assert not place.startswith("//")
         other = await browser.get("/api", headers={"Host": "localhost:6666"})
         assert "https://rooms.example/api/" in other.text
         assert "6666" not in other.text
