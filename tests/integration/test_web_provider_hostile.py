@@ -106,7 +106,7 @@ BROKEN |= {
     "another subject": {USERINFO: changed(sub="9")},
     "a subject that is a list": {USERINFO: changed(sub=[])},
 }
-for _name, _claims in {
+_CLAIMS: dict[str, dict[str, object]] = {
     "for another client": {"aud": "other"},
     "for nobody": {"aud": None},
     "of another issuer": {"iss": "https://other.example"},
@@ -122,7 +122,8 @@ for _name, _claims in {
         "aud": ["other", "medlive"],
         "azp": "other",
     },
-}.items():
+}
+for _name, _claims in _CLAIMS.items():
     BROKEN[f"an identity {_name}"] = {
         TOKEN: signed(KEY, "RS256", **_claims),
         JWKS: says(PUBLIC),
