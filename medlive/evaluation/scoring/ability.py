@@ -180,6 +180,37 @@ def abilities(
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A criterion that better models miss more often than worse ones."""
+
+    item: CaseItem
+    good: tuple[str, ...]
+    """Models that did well by it (met it, or kept clear of a penalty), the best first."""
+    bad: tuple[str, ...]
+    """The others that have a verdict, the best first."""
+
+
+def suspects_of(table: ScoreTable) -> list[Suspect]:
+    """The suspects of a score table, the clearest first."""
+    on_scale = abilities_of(table)
+    values = {a.name: a.value or 0.0 for a in on_scale.scale.abilities}
+    order = sorted(table.models, key=lambda model: -values[model.label])
+    verdicts = {}
+    for model in order:
+        verdicts[model.label] = {case.case.case_id: case.met for case in model.cases}
+    suspects = []
+    for item in on_scale.suspects:
+        assert item.criterion is not None
+        camps: dict[bool, list[str]] = {True: [], False: []}
+        for label, by_case in verdicts.items():
+            met = by_case.get(item.case.case_id, {}).get(item.criterion.id)
+            if met is not None:
+                camps[met == (item.criterion.points > 0)].append(label)
+        suspects.append(Suspect(item, tuple(camps[True]), tuple(camps[False])))
+    return suspects
+
+
 def _scores(
     cases: Sequence[EvaluationCase], scored: Sequence[Sequence[CaseScore]]
 ) -> Floats:
