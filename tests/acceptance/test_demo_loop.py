@@ -17,6 +17,7 @@ from medlive.demo.samples import SampleThread
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow
+from medlive.integrity.signing import generate
 from medlive.site.build import write_site
 from tests.support.browser import chromium
 from tests.support.instance import Done, Instance
@@ -44,6 +45,7 @@ class Loop:
     """The demo run twice in one home, and what was there after each run."""
 
     instance: Instance
+    public_key: str
     first: Done
     second: Done
     rows: tuple[dict[str, int], dict[str, int]]
@@ -59,12 +61,14 @@ class Loop:
 def loop(home: Path, server: str) -> Loop:
     """The demo, run twice, by two processes; its database is the server's own `medlive`."""
     instance = Instance(home, server)
-    demo = Instance(home, None)
+    secret, public = generate()
+    demo = Instance(home, None, {"MEDLIVE_SIGNING_KEY": secret})
     first = demo.run("demo", "--json")
     seen = _rows(instance), _files(Path(first.json["paths"]["snapshot"]))
     second = demo.here("demo", "--json")
     return Loop(
         instance,
+        public,
         first,
         second,
         (seen[0], _rows(instance)),
@@ -198,11 +202,13 @@ def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) 
     consumer = Instance(tmp_path, "postgresql://nobody@127.0.0.1:9/none")
     copy = tmp_path / loop.snapshot.name
     shutil.copytree(loop.snapshot, copy)
-    told = consumer.here("snapshot", "verify", copy, "--json").json
+    key = tmp_path / "medlive.pub"
+    key.write_text(loop.public_key)
+    told = consumer.here("snapshot", "verify", copy, "--public-key", key, "--json").json
     assert told["ok"]
     assert json.loads((copy / "manifest.json").read_text())["publishable"] is False
     skipped = [step["why"] for step in told["steps"] if step["state"] == "skipped"]
-    assert skipped == ["the snapshot is unsigned, so its origin cannot be verified"]
+    assert skipped == []
     outside = subprocess.run(
         ["sha256sum", "-c", "SHA256SUMS"], cwd=copy, capture_output=True, text=True
     )
@@ -211,7 +217,7 @@ def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) 
         line.split("  ", 1)[1]
         for line in (copy / "SHA256SUMS").read_text().splitlines()
     }
-    assert covered == set(_files(copy)) - {"SHA256SUMS"}
+    assert covered == set(_files(copy)) - {"SHA256SUMS", "SHA256SUMS.minisig"}
     cases = [
         json.loads(line)
         for line in (copy / "data" / "cases.jsonl").read_text().splitlines()
