@@ -99,10 +99,10 @@ bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or 
 bench-curation: $(VENV)/.dev ## how far the configured engine decides as a careful reader of sixty real threads does
 	@$(BIN)/python benchmarks/curation_agreement.py
 
-bench-scale: $(VENV)/.dev ## cost curves over the number of threads, for docs/measurements/scale.md
+bench-scale: $(VENV)/.dev ## cost curves over the number of threads, for docs/builders/measurements/scale.md
 	@$(BIN)/python benchmarks/scale.py
 
-year: $(VENV)/.dev ## 52 simulated weeks with their faults, then twelve candidates; writes docs/measurements/year.md. YEAR="--weeks 3": those alone
+year: $(VENV)/.dev ## 52 simulated weeks with their faults, then twelve candidates; writes docs/builders/measurements/year.md. YEAR="--weeks 3": those alone
 	@PYTHONPATH=benchmarks $(BIN)/python -m year $(YEAR)
 
 containers: $(VENV)/.dev ## as root: the image and every service of docker-compose.yml, a week under faults, nginx, a restore

@@ -1,8 +1,9 @@
 """How far the configured engines decide as a careful reader does, step by step, and what it costs in tokens.
 
 Run: `python benchmarks/curation_agreement.py [--labelled] [--json] [--replies FOLDER] [--draw]`. Threads: the sixty
-of docs/measurements/yardstick.md, or with `--labelled` the thirty of `../shared/realdata/replies`, whose labels name
-elements too. Filters, agents and rubric are those of `medlive curate` under the same settings; the date rule and
+of docs/builders/measurements/yardstick.md, or with `--labelled` the thirty of `../shared/realdata/replies`, whose
+labels name elements too. Filters, agents and rubric are those of `medlive curate` under the same settings; the date
+rule and
 duplicates are left out, as readers leave them out. The evidence is the index of the settings, or, where there is
 none, one built for the run from every corpus of the real data. Nothing here has a target: the figures say how an
 engine reads. Exit status 3 where the real threads are absent.

@@ -1,4 +1,7 @@
-"""The threads that curators read and what they decided (docs/measurements/yardstick.md), for curation_agreement.py."""
+"""The threads that curators read and what they decided, for curation_agreement.py.
+
+docs/builders/measurements/yardstick.md says how.
+"""
 
 import hashlib
 import json
@@ -76,7 +79,7 @@ class ValidatorDecision(_Part):
 
 
 class Decision(_Part):
-    """A reader's line on one thread (docs/measurements/yardstick.md)."""
+    """A reader's line on one thread (docs/builders/measurements/yardstick.md)."""
 
     file: str
     thread_id: str

@@ -15,7 +15,7 @@ the system can drop, are not in it) less what it had before it began. Recall is 
 vectors as drawn. A batch is 256 queries; flat and the other kinds take turns, and the best of 5 counts. Exits 1
 when the index that the build chooses is not 10 times as fast as flat, or finds less than 0.95, at spread 0.6; or
 when its build's own peak grows by more than four times the index from a quarter of the size to the whole: it is
-built in memory (docs/decisions/0009).
+built in memory (docs/builders/decisions/0009).
 """
 
 import argparse

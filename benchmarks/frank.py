@@ -1,6 +1,7 @@
 """FRANK's metrics, and cross-examination, against people's factuality of summaries.
 
-Run `python benchmarks/frank.py [--scores FILE] [--draws 1000] [--no-write]`; it writes docs/measurements/frank.md.
+Run `python benchmarks/frank.py [--scores FILE] [--draws 1000] [--no-write]`; it writes
+docs/builders/measurements/frank.md.
 The files lie beside the repository, in shared/realdata/agreement, and are never copied. `--scores` is what `medlive
 eval protocol run cross-examination RUNS --set lowest=9999 --json` printed of pairs whose id is FRANK's `hash`
 and whose model its `model_name` (docs/protocols.md); that page is printed and not written. Every correlation is
@@ -29,7 +30,7 @@ from medlive.statistics.correlation import Correlation, Kind, correlate, residua
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"
-OUT: Final = ROOT / "docs" / "measurements" / "frank.md"
+OUT: Final = ROOT / "docs" / "builders" / "measurements" / "frank.md"
 FILES: Final = (
     "frank_human_annotations.json",
     "frank_baseline_factuality_metrics_outputs.json",

@@ -1,7 +1,7 @@
 """Physicians' ratings of a published set against each other and against graders.
 
 Run `python benchmarks/grader_agreement.py [--draws 1000] [--no-write]`; it writes
-docs/measurements/grader-agreement.md.
+docs/builders/measurements/grader-agreement.md.
 K-QA: three physicians on whether an answer entails a statement, which is a grader's task, beside the rules
 grader and recorded verdicts of language models. The file lies beside the repository, in
 shared/realdata/agreement, and is never copied. The figures have no target. Exit status 3 where the file is absent.
@@ -39,7 +39,7 @@ from medlive.statistics.correlation import Correlation
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"
-OUT: Final = ROOT / "docs" / "measurements" / "grader-agreement.md"
+OUT: Final = ROOT / "docs" / "builders" / "measurements" / "grader-agreement.md"
 READERS: Final = ROOT / "benchmarks" / "data" / "kqa_readers.csv"
 """By row of K-QA's file, whether a reader called the statement met (1, 0)."""
 FILE: Final = "kqa_NLI_medical_annotator.csv"
@@ -292,7 +292,7 @@ def page(meta: Meta, judges: str, draws: int) -> str:
 {measured_line()}
 
 Written by `benchmarks/grader_agreement.py`; run it to make this page again. The definitions are in
-[meta.md](../meta.md). Every interval is a 95 % percentile interval over {draws:,} bootstrap draws of cases, seed 0.
+[meta.md](../../meta.md). Every interval is a 95 % percentile interval over {draws:,} bootstrap draws of cases, seed 0.
 The formulas are medlive's own and are checked against irrCAC (AC1 of two and more raters, with gaps), scikit-learn
 (kappa, macro-F1) and scipy (Pearson, Spearman, Kendall, p-values of the first two, and correlations of resampled items)
 on generated input, ties, gaps, single categories and constant columns among it

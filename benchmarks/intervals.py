@@ -4,8 +4,8 @@ Four kinds of cases: scores of made-up rubrics by Equation 1 (six criteria of 3 
 negative; ability set so that the mean is as stated), the same with cases of very unequal difficulty ("hard"), answers
 of which a few are good and the others worth next to nothing ("rare"), and scores of 0 or 1. Each case alone, or in
 clusters of 1, 2 and 3 cases with half of their variance in common. A cell has an interval where nine of ten samples
-have one; the others are listed. Prints the tables of docs/measurements/intervals.md; exits 1 where a cell with an
-interval is covered less than .93 times, the error of the simulation allowed for.
+have one; the others are listed. Prints the tables of docs/builders/measurements/intervals.md; exits 1 where a
+cell with an interval is covered less than .93 times, the error of the simulation allowed for.
 Run: `python benchmarks/intervals.py [--experiments 1000]`.
 """
 

@@ -1,7 +1,7 @@
 """Figures that papers print, computed again from what they print or publish elsewhere.
 
 Run `python benchmarks/published.py [--no-write]`; it writes
-docs/measurements/published.md. The papers' texts and LLMEval-Med's
+docs/builders/measurements/published.md. The papers' texts and LLMEval-Med's
 dataset lie beside the repository, in shared/, and are never copied. A figure is the same where rounding accounts
 for the difference. Exit status 3 where a file is absent.
 """
@@ -23,7 +23,7 @@ from medlive.evaluation.protocols.coverage import cacs, threshold
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SHARED: Final = ROOT.parent / "shared"
-OUT: Final = ROOT / "docs" / "measurements" / "published.md"
+OUT: Final = ROOT / "docs" / "builders" / "measurements" / "published.md"
 SEEDS: Final = {
     "ClinConsensus": "001_*.txt",
     "LLMEval-Med": "003_*.txt",

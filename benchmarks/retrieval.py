@@ -1,7 +1,7 @@
 """Retrieval by words against a naive peer: does it find what it should, how fast? And what vectors add in time.
 
-Run `python benchmarks/retrieval.py [REALDATA_FOLDER] [--out docs/measurements/retrieval.md]`; the default folder is
-`../shared/realdata` beside the checkout. `--out` writes the result there; nothing in that file is typed by hand.
+Run `python benchmarks/retrieval.py [REALDATA_FOLDER] [--out docs/builders/measurements/retrieval.md]`; the default
+folder is `../shared/realdata` beside the checkout. With `--out` nothing in the page is typed by hand.
 
 1. Known item (PubMedQA): a question must find its own abstract among 1,000. The question is left out of the
    indexed text, which is the abstract's parts alone.
@@ -518,7 +518,12 @@ def header(report: Report) -> None:
     """When, where and by which command this was measured."""
     names = ("tantivy", "rjieba", "faiss-cpu", "numpy")
     command = shlex.join(
-        ["python", "benchmarks/retrieval.py", "--out", "docs/measurements/retrieval.md"]
+        [
+            "python",
+            "benchmarks/retrieval.py",
+            "--out",
+            "docs/builders/measurements/retrieval.md",
+        ]
     )
     report.say(f"# Retrieval, measured\n\n{measured_line()}\n")
     report.say(

@@ -386,7 +386,7 @@ def score_cuts(subject: Sequence[Item], marks: Marks) -> Iterator[str]:
 def report_lines(
     real_data: Path, work: Path, index: Path | None = None
 ) -> Iterator[str]:
-    """What docs/measurements/retrieval.md says of the claims."""
+    """What docs/builders/measurements/retrieval.md says of the claims."""
     retriever = open_index(index) if index else build(real_data / "evidence", work)
     searches = Searches(retriever, real_data / "evidence")
     claims = judged_claims(read_claims(real_data / REPLIES))

@@ -3,9 +3,9 @@
 For each size a PostgreSQL of its own is filled by the stages themselves, each in a process of its own: time by the
 clock, processor time of the process and of PostgreSQL, greatest resident memory, and what it leaves on disk. The
 audit pages and the freeze are asked of databases filled in SQL with as many threads, one in ten of them a case.
-Writes the curves under docs/measurements/pictures and the table that docs/measurements/scale.md shows.
+Writes the curves under docs/builders/measurements/pictures and the table of docs/builders/measurements/scale.md.
 
-    python benchmarks/scale.py [--sizes 1000 3000 10000 30000] [--out docs/measurements/pictures]
+    python benchmarks/scale.py [--sizes 1000 3000 10000 30000] [--out docs/builders/measurements/pictures]
 """
 
 import argparse
@@ -327,7 +327,9 @@ def main() -> int:
         "--sizes", type=int, nargs="+", default=[1_000, 3_000, 10_000, 30_000, 100_000]
     )
     parser.add_argument(
-        "--out", type=Path, default=ROOT / "docs" / "measurements" / "pictures"
+        "--out",
+        type=Path,
+        default=ROOT / "docs" / "builders" / "measurements" / "pictures",
     )
     parser.add_argument("--stage", choices=list(STAGES), help=argparse.SUPPRESS)
     parser.add_argument("--home", type=Path, help=argparse.SUPPRESS)

@@ -15,7 +15,7 @@ from mkdocs.structure.pages import Page
 _OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md")
 """The pages of the repository that the site shows too, under `repository/`."""
 _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s#]+)(#[^)\s]*)?\)")
-_DECISIONS = "decisions/index.md"
+_DECISIONS = "builders/decisions/index.md"
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
@@ -25,7 +25,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
         text = (root / name).read_text(encoding="utf-8")
         files.append(File.generated(config, f"repository/{name}", content=text))
     rows = ["# Decisions", "", "Each with its problem, the choice and the cost.", ""]
-    for file in sorted((root / "docs" / "decisions").glob("[0-9]*.md")):
+    for file in sorted((root / "docs" / "builders" / "decisions").glob("[0-9]*.md")):
         title = file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
         rows.append(f"- [{title}]({file.name})")
     files.append(File.generated(config, _DECISIONS, content="\n".join(rows)))

@@ -46,7 +46,7 @@ def main() -> int:
     parser.add_argument(
         "--out",
         type=Path,
-        default=Path("docs/measurements"),
+        default=Path("docs/builders/measurements"),
         help="where the page is written",
     )
     options = parser.parse_args()

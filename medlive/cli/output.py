@@ -71,7 +71,8 @@ def wait_for(work: Coroutine[object, None, T]) -> T:
     """Run a coroutine to its end."""
     # What is imported by now stays to the end: full passes of the garbage collector need not look at it again. A
     # hundred calls under way are some ten thousand objects: at Python's own thresholds the collector goes through
-    # them every few calls, which takes a fifth of grading's throughput (docs/measurements/evaluation-speed.md).
+    # them every few calls, which takes a fifth of grading's throughput
+    # (docs/builders/measurements/evaluation-speed.md).
     gc.freeze()
     gc.set_threshold(*COLLECT_AT)
     return asyncio.run(work)

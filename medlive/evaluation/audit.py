@@ -23,12 +23,12 @@ from medlive.evaluation.grading.questions import (
     read_findings,
     why_open,
 )
-from medlive.evaluation.grading.quotes import quoted
 from medlive.evaluation.grading.verdict import doubt
 from medlive.evaluation.model import Answer
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
 from medlive.llm.engine import Engine, EngineIdentity
+from medlive.text.quotes import quoted
 
 AUDIT: Final = "audit.jsonl"
 TASK: Final = "audit.cause"

@@ -13,13 +13,13 @@ from pydantic import Field, StringConstraints
 from medlive.curation.tasks import Quote, ReplyModel
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Question, read_findings
-from medlive.evaluation.grading.quotes import shows
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
 from medlive.rubric.model import Axis, Criterion
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import SnapshotCase
+from medlive.text.quotes import shows
 
 ERRORS: Final = "errors.jsonl"
 TASK: Final = "rubric.errors"

@@ -1,7 +1,7 @@
 """Answers of known quality to a case, from which the proof of its rubric is made.
 
 Each is written from narrative and query alone, in a call of its own: who writes one is not told that there are
-others (docs/decisions/0046). Code checks that each is what was asked for; an answer that is not goes back once.
+others (decision 46). Code checks that each is what was asked for; an answer that is not goes back once.
 """
 
 import re

@@ -3,7 +3,7 @@
 A percentile of draws fails there: a column of zeros gives "0 to 0". Here the draws give the variance alone. The
 mean is read as a proportion of an effective number of items, a proportion's variance divided by its own (Korn and
 Graubard 1998), with Wilson's interval; a difference is what was gained less what was lost, each with its interval,
-combined by MOVER (Zou and Donner 2008). docs/measurements/intervals.md has the coverage by simulation.
+combined by MOVER (Zou and Donner 2008). docs/builders/measurements/intervals.md has the coverage by simulation.
 """
 
 import math
@@ -41,7 +41,7 @@ class Support(NamedTuple):
     points: Floats
 
     def enough(self, least_clusters: int = LEAST_CLUSTERS) -> NDArray[np.bool_]:
-        """Which columns have an interval; docs/measurements/intervals.md has the simulations."""
+        """Which columns have an interval; docs/builders/measurements/intervals.md has the simulations."""
         return np.asarray(
             (self.clusters >= least_clusters)
             & (self.units >= LEAST_UNITS)

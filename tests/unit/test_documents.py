@@ -304,7 +304,7 @@ def test_every_test_that_documents_name_exists(code: list[Place]) -> None:
 
 
 def test_every_measurement_names_its_date_and_commit() -> None:
-    folder = ROOT / "docs" / "measurements"
+    folder = ROOT / "docs" / "builders" / "measurements"
     pages = [file for file in folder.glob("*.md") if file.name != "README.md"]
     assert pages
     line = re.compile(r"^Measured on \d{4}-\d\d-\d\d at commit `[0-9a-f]{7,}`\.$", re.M)

@@ -1,7 +1,7 @@
 """Takedowns: a thread's erasure from the tables, of everything that holds its words, its author or its address.
 
-What may not change lets go of these rows alone, and in this transaction alone (docs/decisions/0006). What a frozen
-snapshot holds stays, and with it empty rows of the decision and the revision that it came from.
+What may not change lets go of these rows alone, and in this transaction alone (docs/builders/decisions/0006). What a
+frozen snapshot holds stays, and with it empty rows of the decision and the revision that it came from.
 """
 
 from collections import Counter

@@ -8,7 +8,6 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final, NamedTuple
 
-from medlive.evaluation.grading.quotes import quoted
 from medlive.evaluation.grading.verdict import (
     Verdict,
     echo_of,
@@ -29,6 +28,7 @@ from medlive.evaluation.scoring.graded import GradedRun
 from medlive.integrity.checks import Faults
 from medlive.llm.ask import MOST_RAW, Unusable
 from medlive.printable import printable
+from medlive.text.quotes import quoted
 
 PASSED_OVER: Final = (
     "another model answered",

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar
 
 from medlive.digest import canonical_json, digest_json, digest_text
 from medlive.errors import BadInput
-from medlive.evaluation.grading.quotes import shows
 from medlive.evaluation.log import read_found, values_of
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Origin
 from medlive.integrity.paths import UnsafePath, create_below, open_plain, walk
+from medlive.text.quotes import shows
 
 T = TypeVar("T")
 

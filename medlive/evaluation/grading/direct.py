@@ -23,11 +23,11 @@ from medlive.evaluation.grading.questions import (
     plan_questions,
     read_findings,
 )
-from medlive.evaluation.grading.statements import words_before
 from medlive.evaluation.grading.verdict import Reasoning, doubt
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import open_run
 from medlive.llm.engine import Engine, EngineIdentity
+from medlive.llm.statements import words_before
 
 DIRECT: Final = "direct.jsonl"
 TASK: Final = "grader.direct"

@@ -8,7 +8,7 @@ thinking that does not end, a verdict that stands in the answer itself, a met cr
 answer or shows nothing, a list with ids of its own, an echo of another criterion or question than the one asked.
 
 What the reasoning comes to is read from the field `conclusion`. Only where a reply lacks it, as those to earlier
-prompts do, are the reasoning's words read instead (docs/decisions/0047).
+prompts do, are the reasoning's words read instead (docs/builders/decisions/0047).
 """
 
 import json
@@ -24,8 +24,10 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from medlive.bounds import REPLY_CHARS
-from medlive.evaluation.grading.quotes import missing_piece, shows
-from medlive.evaluation.grading.statements import (
+from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
+from medlive.llm.ask import Unusable, first_fault
+from medlive.llm.reading import NoObject, read_object
+from medlive.llm.statements import (
     asks_for_words,
     fault_of,
     fault_of_form,
@@ -37,11 +39,9 @@ from medlive.evaluation.grading.statements import (
     thinking_lasts,
     words_before,
 )
-from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
-from medlive.llm.ask import Unusable, first_fault
-from medlive.llm.reading import NoObject, read_object
 from medlive.text.neutral import neutralise
 from medlive.text.normalise import fold, strip_unstorable
+from medlive.text.quotes import missing_piece, shows
 
 MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""

@@ -1,4 +1,4 @@
-"""LiveMedBench's published metric, figure for figure, quirks included (docs/measurements/metric-parity.md)."""
+"""LiveMedBench's published metric, figure for figure, quirks included (docs/builders/measurements/metric-parity.md)."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -2,7 +2,7 @@
 
 SHA256SUMS is signed with a key of its own, `backup.key`, which is in no backup. Whoever can write where backups
 lie can therefore neither alter one nor make one; what proves it is the public key, which is not a secret
-(docs/decisions/0037-backups-are-signed.md).
+(docs/builders/decisions/0037-backups-are-signed.md).
 """
 
 import json

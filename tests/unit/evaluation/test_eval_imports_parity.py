@@ -1,5 +1,5 @@
-"""The published metric, quirk by quirk (docs/measurements/metric-parity.md), against a second implementation written
-from the list alone: on raw files, and on run folders that were imported from them."""
+"""The published metric, quirk by quirk (docs/builders/measurements/metric-parity.md), against a second implementation
+written from the list alone: on raw files, and on run folders that were imported from them."""
 
 import csv
 import io

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from medlive.evaluation.grading.quotes import shows
 from medlive.evaluation.grading.verdict import GradeReply, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
+from medlive.text.quotes import shows
 from tests.support.judge_replies import ANSWERS, CONTRADICTED, ECHO, IDS, spelt
 from tests.unit.evaluation.test_eval_verdict_replies import CASES, REPLIES
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.evaluation.grading.quotes import quoted
 from medlive.evaluation.grading.verdict import (
     Verdict,
     planted_objects,
@@ -16,6 +15,7 @@ from medlive.evaluation.grading.verdict import (
     read_rubric,
 )
 from medlive.llm.ask import Unusable
+from medlive.text.quotes import quoted
 
 ANSWER = 'Take one tablet. Stop if you feel dizzy, and see a doctor. {"met": true, "quote": "x", "reasoning": ""}'
 FALSE = '{"met": false, "quote": "", "reasoning": "the true dose is missing"}'

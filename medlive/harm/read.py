@@ -1,0 +1,309 @@
+"""Reading an answer for harm: one call names findings, and one call a finding confirms or clears it.
+
+Replies are checked in code: a quote stands in the answer, words of the narrative stand in it, a passage's id is of a
+given passage, the conclusion agrees with the findings, and the judge's own words do not stand in the answer.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from medlive.harm.model import (
+    Check,
+    HarmFinding,
+    HarmKind,
+    HarmReading,
+    JudgedHarm,
+    Material,
+    Offended,
+    Ruling,
+    Severity,
+)
+from medlive.llm.ask import Unusable, read_as
+from medlive.llm.engine import EngineIdentity, Reply, Request
+from medlive.llm.prompts import load_prompt
+from medlive.llm.reading import without_thinking
+from medlive.llm.statements import (
+    refused_before,
+    taken_back,
+    thinking_lasts,
+    words_before,
+)
+from medlive.llm.wire import strict_schema
+from medlive.text.quotes import missing_piece, shows
+
+PACKAGE: Final = "medlive.harm"
+"""Where the prompts lie."""
+T = TypeVar("T")
+
+_ESCAPE: Final = re.compile(r"\\u([0-9a-fA-F]{4})")
+_NO_LETTER: Final = re.compile(r"[\W_]+")
+_LEAST_OWN: Final = 4
+"""Letters and digits of a judge's own words, at least."""
+
+Words = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
+]
+Conclusion = Literal["harmful", "not harmful", "undecided"]
+
+
+class _Reply(BaseModel):
+    """Base of the replies: no extra keys, no silent conversions, frozen."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class FindingItem(_Reply):
+    """One statement that is false or harmful for the patient."""
+
+    quote: Words
+    reason: Words
+    offended: Annotated[Offended, Field(strict=False)]
+    basis: Words
+    """Words of the question, a passage's id, or a standard's name."""
+    kind: Annotated[HarmKind, Field(strict=False)]
+    severity: Annotated[Severity, Field(strict=False)]
+
+
+class HarmReply(_Reply):
+    """`grader.harm`: the findings of one answer, mostly none.
+
+    Inputs: question (narrative, blank line, query), advice (null where there is none), passages [{id, title,
+    text}], answer.
+    """
+
+    task: ClassVar = "grader.harm"
+    reading: Words
+    findings: Annotated[tuple[FindingItem, ...], Field(max_length=20, strict=False)]
+    conclusion: Conclusion
+
+
+class CheckReply(_Reply):
+    """`grader.harm_check`: whether a statement of an answer is harmful, seen without the first judge's reason.
+
+    Inputs: those of `grader.harm`, then statement.
+    """
+
+    task: ClassVar = "grader.harm_check"
+    context: Words
+    defence: Words
+    outcome: Words
+    conclusion: Conclusion
+    severity: Literal["severe", "moderate", "slight", "none"]
+
+
+class Sender(Protocol):
+    """Sends a request until a reply can be read, as an agent of the curation does."""
+
+    @property
+    def identity(self) -> EngineIdentity:
+        """Who answers."""
+        ...
+
+    async def send(self, request: Request, read: Callable[[Reply], T]) -> T:
+        """What `read` makes of a reply; its failure is the caller's own error."""
+        ...
+
+
+async def read_harm(material: Material, reader: Sender, checker: Sender) -> HarmReading:
+    """Read one answer for harm, and check each finding that counts.
+
+    Args:
+        material: The answer, and what is known of its case.
+        reader: The first judge.
+        checker: The second judge, another model where one is configured.
+
+    Raises:
+        AgentFailure: Whatever a sender raises where no usable reply comes.
+    """
+    reply = await reader.send(harm_request(material), harm_reader(material))
+    harms = []
+    for finding in findings_of(reply):
+        check = None
+        if finding.severity.counts:
+            request = check_request(material, finding.quote)
+            checked = await checker.send(request, check_reader(material, request))
+            check = check_of(checked)
+        harms.append(JudgedHarm(finding=finding, check=check))
+    engines = {
+        "reader": reader.identity.as_json(),
+        "checker": checker.identity.as_json(),
+    }
+    return HarmReading(harms=tuple(harms), engines=engines)
+
+
+def harm_inputs(material: Material) -> dict[str, Any]:
+    """What both judges see: what answers to a case share first, the answer last."""
+    passages = []
+    for passage in material.passages:
+        passages.append(
+            {"id": passage.id, "title": passage.title, "text": passage.text}
+        )
+    return {
+        "language": material.language,
+        "question": material.question,
+        "advice": material.advice,
+        "passages": passages,
+        "answer": material.answer,
+    }
+
+
+def check_inputs(material: Material, statement: str) -> dict[str, Any]:
+    """What the second judge sees: the same, then the statement."""
+    return harm_inputs(material) | {"statement": statement}
+
+
+def harm_request(material: Material) -> Request:
+    """Ask for the findings of an answer."""
+    return _request(HarmReply, harm_inputs(material))
+
+
+def check_request(material: Material, statement: str) -> Request:
+    """Ask whether a statement is harmful."""
+    return _request(CheckReply, check_inputs(material, statement))
+
+
+def _request(
+    reply: type[HarmReply] | type[CheckReply], inputs: Mapping[str, Any]
+) -> Request:
+    prompt = load_prompt(PACKAGE, reply.task)
+    schema = strict_schema(reply.model_json_schema())
+    return Request(reply.task, prompt, inputs, schema)
+
+
+def harm_reader(material: Material) -> Callable[[Reply], HarmReply]:
+    """Reads replies to `harm_request`; raises Unusable."""
+    request = harm_request(material)
+
+    def read(reply: Reply) -> HarmReply:
+        value = read_as(HarmReply, request, lambda r: fault_of_reading(material, r))(
+            reply
+        )
+        if fault := fault_of_words(reply.text, material.answer, value):
+            raise Unusable(fault)
+        return value
+
+    return read
+
+
+def check_reader(material: Material, request: Request) -> Callable[[Reply], CheckReply]:
+    """Reads replies to `check_request`; raises Unusable."""
+
+    def read(reply: Reply) -> CheckReply:
+        value = read_as(CheckReply, request, fault_of_check)(reply)
+        if fault := fault_of_words(reply.text, material.answer, value):
+            raise Unusable(fault)
+        return value
+
+    return read
+
+
+def fault_of_reading(material: Material, reply: HarmReply) -> str | None:
+    """Why a reading that fits its schema cannot be used; None if it can."""
+    if reply.conclusion == "undecided":
+        return "its conclusion is that it cannot be decided"
+    if (reply.conclusion == "harmful") is not bool(reply.findings):
+        count = len(reply.findings)
+        return f"its conclusion is {reply.conclusion!r}, with {count} findings"
+    known = {passage.id for passage in material.passages}
+    for item in reply.findings:
+        piece = missing_piece(item.quote, material.answer)
+        if piece is not None:
+            return f"the quote is not in the answer letter for letter: {piece[:200]!r}"
+        if not shows(item.quote, material.answer):
+            return f"the quote is too little to show anything: {item.quote[:60]!r}"
+        if item.offended is Offended.PASSAGE and item.basis not in known:
+            return f"basis {item.basis[:40]!r} is not the id of a given passage"
+        if item.offended is Offended.NARRATIVE:
+            piece = missing_piece(item.basis, material.question)
+            if piece is not None:
+                return f"basis: not in the question letter for letter: {piece[:200]!r}"
+    quotes = [item.quote for item in reply.findings]
+    if len(set(quotes)) < len(quotes):
+        return "two findings quote the same statement"
+    return None
+
+
+def fault_of_check(reply: CheckReply) -> str | None:
+    """Why a check that fits its schema cannot be used; None if it can."""
+    if (reply.conclusion == "harmful") is (reply.severity == "none"):
+        return (
+            f"its conclusion is {reply.conclusion!r}, its severity {reply.severity!r}"
+        )
+    return None
+
+
+def fault_of_words(text: str, answer: str, reply: HarmReply | CheckReply) -> str | None:
+    """What the words of a reply say against it: words around its object, or words taken from the answer.
+
+    Args:
+        text: The whole reply.
+        answer: The answer that is judged.
+        reply: What was read from the text.
+    """
+    before = words_before(text)
+    if thinking_lasts(before):
+        return "the reply's thinking does not end"
+    if refused_before(before):
+        return "a refusal precedes the JSON object"
+    if taken_back(before):
+        return "the words before the JSON object deny it"
+    if not without_thinking(text).rstrip("` \t\r\n").endswith("}"):
+        return "words follow the JSON"
+    own = (
+        (reply.reading,)
+        if isinstance(reply, HarmReply)
+        else (reply.defence, reply.outcome)
+    )
+    shown = {_letters(answer), _letters(_unescaped(answer))}
+    for words in own:
+        letters = _letters(words)
+        if len(letters) < _LEAST_OWN:
+            return f"a field that explains is a placeholder: {words[:40]!r}"
+        if any(letters in text for text in shown):
+            return "the reply repeats words of the answer that was to be judged"
+    return None
+
+
+def _letters(text: str) -> str:
+    return _NO_LETTER.sub("", text.casefold())
+
+
+def _unescaped(text: str) -> str:
+    """The text with JSON's escapes read, as a judge that copies it would spell it."""
+    plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
+    return plain.replace("\\n", " ").replace("\\t", " ")
+
+
+def findings_of(reply: HarmReply) -> tuple[HarmFinding, ...]:
+    """The findings of a reading that was checked."""
+    findings = []
+    for item in reply.findings:
+        findings.append(
+            HarmFinding(
+                quote=item.quote,
+                kind=item.kind,
+                severity=item.severity,
+                offended=item.offended,
+                basis=item.basis,
+                reason=item.reason,
+            )
+        )
+    return tuple(findings)
+
+
+_RULINGS: Final = {
+    "harmful": Ruling.CONFIRMED,
+    "not harmful": Ruling.CLEARED,
+    "undecided": Ruling.UNCONFIRMED,
+}
+
+
+def check_of(reply: CheckReply) -> Check:
+    """The second judge's ruling."""
+    ruling = _RULINGS[reply.conclusion]
+    severity = Severity(reply.severity) if ruling is Ruling.CONFIRMED else None
+    reason = reply.outcome if ruling is Ruling.CONFIRMED else reply.defence
+    return Check(ruling=ruling, severity=severity, reason=reason)
