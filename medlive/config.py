@@ -69,7 +69,8 @@ class RoleSettings(_Section):
     engine: Literal["rules", "recorded", "openai"] = "rules"
     """An OpenAI-compatible endpoint, a file of recorded replies, or rules in code, whose cases are not publishable."""
     recording: Path | None = None  # The file of recorded replies, for engine "recorded"
-    base_url: str | None = None  # The endpoint up to /v1, for engine "openai"
+    base_url: str | None = None
+    """The endpoint up to /v1, for engine "openai"; for "recorded" it is asked for what is not recorded."""
     model: str | None = None
     """The model as the endpoint names it."""
     # The environment variable with the key; None for an endpoint without one

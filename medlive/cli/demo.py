@@ -25,6 +25,7 @@ def command(
     api_key_env: str | None = None,
     json_mode: JsonMode = JsonMode.SCHEMA,
     record: Path | None = None,
+    replay: bool = False,
 ) -> Result:
     """Run the whole loop once on sample communities that this machine serves: harvest, filter, curate, freeze,
     verify, evaluate, report.
@@ -40,19 +41,26 @@ def command(
         api_key_env: The variable that holds the endpoint's key.
         json_mode: How the endpoint is asked for JSON.
         record: Record the endpoint's replies here.
+        replay: Ask the endpoint only for what the shipped recording does not hold; with --record, both are kept.
     """
     from medlive.demo.loop import LiveEndpoint, run_demo
     from medlive.report.tables import scores_json
 
-    if live != (base_url is not None and model is not None) or (
-        record is not None and not live
-    ):
+    is_own = record is not None or replay
+    if live != (base_url is not None and model is not None) or (is_own and not live):
         raise UsageError(
-            "--live needs --base-url and --model, and --record and these need --live"
+            "--live needs --base-url and --model, and --record, --replay and these need --live"
         )
     endpoint = None
     if base_url is not None and model is not None:
-        endpoint = LiveEndpoint(base_url, model, api_key_env, json_mode.value, record)
+        endpoint = LiveEndpoint(
+            base_url=base_url,
+            model=model,
+            api_key_env=api_key_env,
+            json_mode=json_mode.value,
+            record_to=record,
+            replay=replay,
+        )
     home = os.environ.get("MEDLIVE_HOME") or str(Path(".medlive", "demo").absolute())
     settings = load_settings({**os.environ, "MEDLIVE_HOME": home}).settings
     started = time.perf_counter()

@@ -50,6 +50,8 @@ from medlive.snapshot.verify.run import verify_snapshot
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
 _TIMEOUT_S = 7200.0
 """Seconds for one reply of a live endpoint, which a person may write by hand."""
+_CONCURRENCY = 128
+"""Calls of a live endpoint at once, for the same reason."""
 
 
 @dataclass(slots=True)
@@ -83,21 +85,25 @@ class LiveEndpoint:
     json_mode: Literal["schema", "object", "none"] = "schema"
     # The file to record its replies in; None for no recording
     record_to: Path | None = None
+    replay: bool = False
+    """Whether it is asked only for what the shipped recording does not hold."""
 
 
 def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
     """The settings of the demo: an embedded database, and loopback addresses allowed.
 
-    The live endpoint curates, else a role's engine from config/models.toml, else the recording.
+    The live endpoint curates, for what is not recorded where it says so, else a role's engine from config/models.toml, else the recording.
     """
     if live is not None:
         own = RoleSettings(
-            engine="openai",
+            engine="recorded" if live.replay else "openai",
+            recording=sample_replies_path() if live.replay else None,
             base_url=live.base_url,
             model=live.model,
             api_key_env=live.api_key_env,
             json_mode=live.json_mode,
             timeout_s=_TIMEOUT_S,
+            concurrency=_CONCURRENCY,
         )
         roles = dict.fromkeys((*CURATION_ROLES, "prober"), own)
     else:

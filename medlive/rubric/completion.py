@@ -100,9 +100,7 @@ class CompleteReply(ReplyModel):
     considered: Annotated[
         tuple[ConsideredItem, ...], Field(max_length=20, strict=False)
     ] = ()
-    points: Annotated[
-        tuple[PointItem, ...], Field(max_length=MOST_NAMED, strict=False)
-    ]
+    points: Annotated[tuple[PointItem, ...], Field(max_length=MOST_NAMED, strict=False)]
 
 
 class MatchItem(ReplyModel):
@@ -305,8 +303,7 @@ class Completing:
         indirect = f"{Fault.NOT_DIRECT.value}: "
         criteria = []
         for criterion in rubric.criteria:
-            problem = problems.get(criterion.id, "")
-            if problem.startswith(indirect):
+            if problems.get(criterion.id, "").startswith(indirect):
                 criterion = replace(criterion, asked="")
                 del problems[criterion.id]
             if criterion.id in added:

@@ -58,8 +58,10 @@ class ReviewReply(ReplyModel):
 
     task: ClassVar = "reader.rubric"
     problems: Annotated[tuple[ProblemItem, ...], Field(max_length=40, strict=False)]
-    conflicts: Annotated[tuple[ConflictItem, ...], Field(max_length=20, strict=False)]
     life_critical: Annotated[tuple[str, ...], Field(max_length=40, strict=False)]
+    conflicts: Annotated[
+        tuple[ConflictItem, ...], Field(max_length=20, strict=False)
+    ] = ()
 
 
 async def ask_review(

@@ -138,10 +138,16 @@ class _Draft:
     def shown_findings(self) -> list[dict[str, str]]:
         """What the writer is shown of the findings."""
         shown_findings = []
-        for finding in (*self.findings, *self.remaining):
+        for finding in self.findings:
             words = f"{finding.fault.value}: {finding.detail}"
             shown_findings.append(
                 {"criterion": finding.criterion or "", "finding": words}
+            )
+        ids = {c.criterion: c.id for c in self.whole}
+        for conflict in self.rubric.conflicts:
+            words = f"contradicts “{conflict.other}”: {conflict.detail}"
+            shown_findings.append(
+                {"criterion": ids[conflict.criterion], "finding": words}
             )
         return shown_findings
 
@@ -174,14 +180,14 @@ class Drafting:
     errors: Sequence[str] = ()
     """Mistakes that answers to the question made, from which penalties are drawn."""
 
-    async def write(self) -> MadeRubric:
+    async def write(self) -> Rubric:
         """Write the rubric.
 
         Criteria at fault are dropped. Where the rubric cannot do without them, it goes back once with what linter and
         reviewer found. Raises AgentFailure when an engine gives no usable reply.
         """
         draft = await self._draft()
-        if draft.remaining or draft.lost:
+        if draft.remaining or draft.lost or draft.rubric.conflicts:
             earlier = replace(draft.rubric, criteria=draft.whole)
             try:
                 draft = await self._draft(earlier, draft.shown_findings())
@@ -189,14 +195,14 @@ class Drafting:
                 raise AgentFailure(
                     failure.reason, f"revision round: {failure.detail}"
                 ) from failure
-        return MadeRubric(draft.rubric, draft.remaining)
+        return draft.rubric
 
     async def revise(
         self,
         rubric: Rubric,
         findings: Sequence[Mapping[str, str]],
         answers: Sequence[Mapping[str, Any]],
-    ) -> MadeRubric:
+    ) -> Rubric:
         """Have the writer revise a rubric; what completion added stays unless the reviewer objects to it.
 
         Args:
@@ -207,19 +213,12 @@ class Drafting:
         Raises:
             AgentFailure: If an engine gives no usable reply.
         """
-        draft = await self._draft(rubric, findings, answers)
-        return MadeRubric(draft.rubric, draft.remaining)
+        return (await self._draft(rubric, findings, answers)).rubric
 
     def lint(self, rubric: Rubric) -> tuple[Finding, ...]:
-        """The certain faults of a rubric of this case that is to be released."""
-        return lint_case(
-            self.writer.language,
-            rubric.criteria,
-            self.text,
-            self.advice,
-            rubric.no_negative,
-            asked=rubric.asked,
-        )
+        """The certain faults of a rubric of this case, a part of the query that nothing answers included."""
+        findings = self._lint(rubric)
+        return (*findings, *find_unanswered(rubric.criteria, rubric.asked))
 
     async def _draft(
         self,

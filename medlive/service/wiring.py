@@ -84,6 +84,7 @@ PROMPTS = {
 PROOF_PROMPTS = {
     "medlive.rubric": ("rubric.probe", "rubric.defend"),
     "medlive.evaluation": ("grader.rubric",),
+    "medlive.harm": ("grader.harm", "grader.harm_check"),
 }
 """The prompts of proofs, which decide where rubrics are proved."""
 
@@ -142,9 +143,13 @@ def build_engine(
     """The engine of a role. Raises ConfigError when its key's variable is not set."""
     if settings.engine == "rules":
         return RulesEngine()
-    if settings.recording is not None and settings.engine == "recorded":
-        return RecordedEngine(_recording(settings.recording), RulesEngine())
-    return open_endpoint(settings, (prices or {}).get(settings.model or ""), limiters)
+    price = (prices or {}).get(settings.model or "")
+    if settings.recording is None or settings.engine != "recorded":
+        return open_endpoint(settings, price, limiters)
+    otherwise: Engine = RulesEngine()
+    if settings.base_url is not None:
+        otherwise = open_endpoint(settings, price, limiters)
+    return RecordedEngine(_recording(settings.recording), otherwise)
 
 
 def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:

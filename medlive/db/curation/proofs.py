@@ -15,6 +15,7 @@ from medlive.db.tables.decisions import (
     RubricProbeRow,
     RubricProofRow,
 )
+from medlive.harm.model import HarmReading
 from medlive.rubric.model import Criterion
 from medlive.rubric.proof import (
     Figures,
@@ -29,6 +30,7 @@ PROVING: Final = ("rubric", "prober", "grader")
 _CRITERIA: Final = TypeAdapter(tuple[Criterion, ...])
 _FINDINGS: Final = TypeAdapter(tuple[ProofFinding, ...])
 _VERDICTS: Final = TypeAdapter(Mapping[str, ProbeVerdict])
+_HARM: Final = TypeAdapter(HarmReading | None)
 
 
 async def save_proof(session: AsyncSession, curation_id: int, proof: Proof) -> None:
@@ -53,6 +55,7 @@ async def save_proof(session: AsyncSession, curation_id: int, proof: Proof) -> N
             position=place,
             score=float(probe.score(proof.criteria)),
             verdicts=_VERDICTS.dump_python(probe.verdicts),
+            harm=_HARM.dump_python(probe.harm, mode="json"),
         )
         rows.append(row)
     await insert_rows(session, RubricProbeRow, rows)
@@ -68,7 +71,8 @@ async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
     probes_of = []
     for probe in await session.scalars(query.order_by(probes.position)):
         verdicts = _VERDICTS.validate_python(probe.verdicts)
-        probes_of.append(read(GradedProbe, probe, verdicts=verdicts))
+        harm = _HARM.validate_python(probe.harm)
+        probes_of.append(read(GradedProbe, probe, verdicts=verdicts, harm=harm))
     return read(
         Proof,
         row,

@@ -57,13 +57,21 @@ def point(text: str, points: int = 8) -> dict[str, Any]:
 
 def rubric_of(*criteria: tuple[str, int]) -> dict[str, Any]:
     return {
+        "asked": [{"id": "q1", "text": "What could cause it?"}],
         "theme": "Response Depth",
         "specialty": "unknown",
         "no_negative": "",
         "facts": [{"id": "f1", "fact": "It can cause a cough.", "advice_id": "a1"}],
         "criteria": [
-            {"criterion": c, "axis": "Accuracy", "points": p, "fact_id": "f1"}
-            for c, p in criteria
+            {
+                "criterion": c,
+                "axis": "Accuracy",
+                "points": p,
+                "fact_id": "f1",
+                "asked": "q1" if place == 0 else "",
+                "likely": "Many do." if p < 0 else "",
+            }
+            for place, (c, p) in enumerate(criteria)
         ],
         "left_out": [
             {"fact": "Drink tea.", "advice_id": "a2", "reason": "not_asked"},

@@ -1,5 +1,6 @@
 """The linter finds each fault that is certain, and suspects; the engine's word decides the rest."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -15,9 +16,9 @@ from medlive.rubric.lint import (
     Finding,
     lint,
     suspicions,
-    without_faulty,
+    find_faulty,
 )
-from medlive.rubric.model import SPECIALTIES, Axis, Criterion, Rubric
+from medlive.rubric.model import SPECIALTIES, Axis, Criterion, Rubric, numbered
 from medlive.rubric.write import Drafting
 from tests.support.scripted import Memory, Scripted
 
@@ -36,6 +37,14 @@ def criterion(
     advice: str = "a1",
 ) -> Criterion:
     return Criterion(f"c{number}", number, text, axis, points, advice)
+
+
+def without_faulty(
+    criteria: Sequence[Criterion], findings: Sequence[Finding]
+) -> tuple[Criterion, ...]:
+    """The criteria that stay."""
+    faulty = find_faulty(criteria, findings)
+    return numbered([c for c in criteria if c.id not in faulty])
 
 
 def faults(
@@ -210,12 +219,20 @@ ELEMENTS = (
 
 def draft(*criteria: tuple[str, int], no_negative: str = "") -> dict[str, Any]:
     return {
+        "asked": [{"id": "q1", "text": "Why?"}],
         "theme": "Response Depth",
         "specialty": "unknown",
         "facts": [{"id": "f1", "fact": ADVICE["a1"], "advice_id": "a1"}],
         "criteria": [
-            {"criterion": c, "axis": "Accuracy", "points": p, "fact_id": "f1"}
-            for c, p in criteria
+            {
+                "criterion": c,
+                "axis": "Accuracy",
+                "points": p,
+                "fact_id": "f1",
+                "asked": "q1" if p > 0 and place == 0 else "",
+                "likely": "Many do." if p < 0 else "",
+            }
+            for place, (c, p) in enumerate(criteria)
         ],
         "no_negative": no_negative,
     }
@@ -226,8 +243,9 @@ async def written(
 ) -> tuple[Rubric, tuple[Finding, ...], Scripted]:
     engine = Scripted({"rubric.write": write, "reader.rubric": review})
     agent = Agent(ReplayEngine(engine, Memory()), [], "en")
-    rubric, faults, _ = await Drafting(TEXT, ELEMENTS, agent, agent).write()
-    return rubric, faults, engine
+    drafting = Drafting(TEXT, ELEMENTS, agent, agent)
+    rubric = await drafting.write()
+    return rubric, drafting.lint(rubric), engine
 
 
 FINE = draft(
