@@ -210,7 +210,8 @@ def settings_page() -> str:
         _WRITTEN,
         "# Settings",
         "",
-        "Each is written in a file of `config/` or given by the environment: `a.b` is `MEDLIVE_A__B`. "
+        "Each is written in a file of the [folder of settings](../operations.md#where-settings-are-read-from) or given "
+        "by the environment: `a.b` is `MEDLIVE_A__B`. A relative path in a file is below the file's folder. "
         "`medlive config show` prints which value is in force and where it comes from. Under `roles.` NAME is "
         f"one of {', '.join(config.Roles.model_fields)}; elsewhere it is a name of yours.",
         "",

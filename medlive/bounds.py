@@ -138,6 +138,8 @@ SNAPSHOT_LINE_BYTES: Final = 16 * 2**20
 """A line of a snapshot's file; reading ends at a longer one."""
 SMALL_FILE_BYTES: Final = 64 * 2**20
 """A file that is read whole, unless its reader says otherwise."""
+CONFIG_BYTES: Final = 4 * 2**20
+"""A file of settings."""
 GIVEN_BYTES: Final = 4 * 2**30
 """A file that a user names on the command line, which may be a pipe."""
 FETCH_REDIRECTS: Final = 5

@@ -1,11 +1,10 @@
-"""Settings from `config/*.toml` and the environment, frozen, each value with its origin."""
+"""Settings from files and the environment, frozen, each value with its origin."""
 
 import os
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote, urlsplit
@@ -20,16 +19,25 @@ from pydantic import (
     model_validator,
 )
 
+from medlive import config_files
 from medlive.errors import ConfigError, first_fault
 from medlive.evaluation.asking.registry import Candidate
 from medlive.home import default_home
 from medlive.redaction import HIDDEN, hide_secrets
 from medlive.trust import is_loopback, use_authority
 
-CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
-_HERE = Path("config")
-_MARKER_FILES = ("medlive.toml", "models.toml")
-"""Either file marks `./config` as ours; the other names are common."""
+PATHS = (
+    "archive.folder",
+    "backup.folder",
+    "backup.key_file",
+    "codebooks.paths",
+    "evidence.models",
+    "evidence.reranker",
+    "roles.*.recording",
+    "tls.authority",
+    "web.docs_folder",
+)
+"""Settings that are paths: a relative one in a file is below the file's folder, wherever the command is started."""
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 _PREFIX = "MEDLIVE_"
 DATABASE_PARTS = tuple(
@@ -445,56 +453,20 @@ class Loaded:
     origins: Mapping[str, str]
 
 
-def config_folder(environment: Mapping[str, str]) -> Path:
-    """MEDLIVE_CONFIG, else `./config` if it has medlive.toml or models.toml, else the shipped folder.
-
-    Raises ConfigError when MEDLIVE_CONFIG is not a folder.
-    """
-    if named := environment.get("MEDLIVE_CONFIG"):
-        if not Path(named).is_dir():
-            raise ConfigError(f"MEDLIVE_CONFIG: {named} is not a folder")
-        return Path(named)
-    if any((_HERE / name).is_file() for name in _MARKER_FILES):
-        return _HERE
-    return _shipped()
-
-
-def models_file() -> Path:
-    """The path of models.toml, whether or not it exists; for messages."""
-    return config_folder(os.environ) / "models.toml"
-
-
-def _shipped() -> Path:
-    package = Path(str(files("medlive")))
-    shipped = package / "_config"
-    return shipped if shipped.is_dir() else package.parent / "config"
-
-
-def _config_file(folder: Path, name: str) -> Path:
-    """A file of the folder; a `./config` without medlive.toml falls back to the shipped files."""
-    alone = folder == _HERE and not (folder / "medlive.toml").is_file()
-    return (
-        _shipped() / name if alone and not (folder / name).is_file() else folder / name
-    )
-
-
 def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     """Load the effective settings; from now on the authorities that they name are believed.
 
     Raises ConfigError with the file or variable, the key and the fault.
     """
     env = os.environ if environment is None else environment
-    folder = config_folder(env)
+    folder = config_files.config_folder(env)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for name in CONFIG_FILES:
-        path = _config_file(folder, name)
-        if path.is_file():
-            try:
-                table = tomllib.loads(path.read_text(encoding="utf-8"))
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
-                raise ConfigError(f"{path} cannot be read: {exc}") from exc
-            _merge(values, table, str(path), origins)
+    for path, table in config_files.read_tables(folder):
+        for name in PATHS:
+            _anchor(table, name.split("."), path.parent)
+        _merge(values, table, str(path), origins)
+    config_files.report_unnamed(env, folder, Settings.model_fields)
     _merge_environment(values, env, origins)
     try:
         settings = Settings.model_validate(values)
@@ -542,6 +514,25 @@ def describe(loaded: Loaded) -> list[tuple[str, Any, str]]:
 def mask_url(url: str) -> str:
     """A database URL without its password; nothing of what is not a URL."""
     return hide_secrets(url) if "://" in url else HIDDEN
+
+
+def _anchor(table: dict[str, Any], path: list[str], folder: Path) -> None:
+    """Put a relative path of a file's table below the file's folder; what is not a path is left to be refused."""
+    first, *rest = path
+    for key in list(table) if first == "*" else [first]:
+        value = table.get(key)
+        if rest and isinstance(value, dict):
+            _anchor(value, rest, folder)
+        elif not rest and isinstance(value, list):
+            table[key] = [_below(folder, part) for part in value]
+        elif not rest:
+            table |= {key: _below(folder, value)} if key in table else {}
+
+
+def _below(folder: Path, value: object) -> object:
+    if not isinstance(value, str) or value in ("", "medcpt"):
+        return value
+    return str(folder / Path(value).expanduser())
 
 
 def _merge(

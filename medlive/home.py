@@ -1,4 +1,4 @@
-"""Where a user's state lies: the one rule that the service and whoever only loads a snapshot share."""
+"""Where a user's state and settings lie: the one rule that the service and whoever only loads a snapshot share."""
 
 import os
 import stat
@@ -22,6 +22,13 @@ def default_home() -> Path:
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         return Path("/var/lib/medlive")
     return Path(platformdirs.user_data_dir("medlive"))
+
+
+def user_config_folder() -> Path:
+    """The user's own folder for settings, as `~/.config/medlive`, whether or not it exists."""
+    import platformdirs
+
+    return Path(platformdirs.user_config_dir("medlive"))
 
 
 def home_folder(environment: Mapping[str, str]) -> Path:

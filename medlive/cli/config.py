@@ -4,7 +4,8 @@ import os
 
 from medlive.cli.options import Commands
 from medlive.cli.output import Grid, Result
-from medlive.config import config_folder, describe, load_settings
+from medlive.config import describe, load_settings
+from medlive.config_files import config_folder
 
 app = Commands()
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from medlive.cli.output import Grid, Result, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import UsageError
+from medlive.home import default_home
 from medlive.llm.wire import JsonMode
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def command(
     verify, evaluate, report.
 
     The curation replays what a language model answered to the sample threads, and says so; the rules engine stands
-    in where nothing is recorded. Everything it makes lies under MEDLIVE_HOME, or .medlive/demo here when that is
-    not set. A second run reports what exists already.
+    in where nothing is recorded. Everything it makes lies under MEDLIVE_HOME, or `medlive-demo` among the user's data
+    when that is not set. A second run reports what exists already.
 
     Args:
         live: Curate with your own endpoint, not a recording.
@@ -61,7 +62,9 @@ def command(
             record_to=record,
             replay=replay,
         )
-    home = os.environ.get("MEDLIVE_HOME") or str(Path(".medlive", "demo").absolute())
+    home = os.environ.get("MEDLIVE_HOME") or str(
+        default_home().with_name("medlive-demo")
+    )
     settings = load_settings({**os.environ, "MEDLIVE_HOME": home}).settings
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint))

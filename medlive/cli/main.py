@@ -2,7 +2,9 @@
 
 import importlib
 import logging
+import os
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -132,9 +134,13 @@ _EPILOG = (
 )
 
 
+VALUED = ("--config", "--log-level", "--log-format")
+"""Options before the command that are followed by a value."""
+
+
 def build(arguments: Sequence[str]) -> typer.Typer:
     """The command line for these arguments: of the command they name all, of the others the help line."""
-    wanted = next((a for a in arguments if a in COMMANDS), None)
+    wanted = _command_of(arguments)
     app = typer.Typer(
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -160,6 +166,17 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     return app
 
 
+def _command_of(arguments: Sequence[str]) -> str | None:
+    """The first argument that is neither an option nor the value of one."""
+    words = iter(arguments)
+    for word in words:
+        if word in VALUED:
+            next(words, None)
+        elif not word.startswith("-"):
+            return word
+    return None
+
+
 def _elsewhere() -> None:
     """Stands for a command that these arguments do not name."""
 
@@ -173,6 +190,10 @@ def _version(value: bool) -> None:
 
 
 def _root(
+    config: Annotated[
+        Path | None,
+        Option(metavar="FOLDER", help="The folder of the settings [MEDLIVE_CONFIG]."),
+    ] = None,
     version: Annotated[
         bool,
         Option(
@@ -194,6 +215,8 @@ def _root(
     ] = "text",
 ) -> None:
     """medlive: a weekly, checksummed benchmark of real clinical questions."""
+    if config is not None:
+        os.environ["MEDLIVE_CONFIG"] = str(config)
     level = (
         None if log_level is None else logging.getLevelNamesMapping()[log_level.upper()]
     )

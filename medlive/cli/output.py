@@ -292,13 +292,13 @@ def print_table(
         if len(parts) > 1:
             counted = f"columns, part {number} of {len(parts)}"
             heading = counted if heading is None else f"{heading} ({counted})"
-        console.print(_table(part, heading))
+        if heading is not None:  # A title of the table would wrap at its width
+            console.print(Text(heading, style="table.title"))
+        console.print(_table(part))
 
 
-def _table(part: Fitted, heading: str | None) -> Table:
+def _table(part: Fitted) -> Table:
     table = Table(
-        title=None if heading is None else Text(heading),
-        title_justify="left",
         show_edge=False,
         pad_edge=False,
         padding=(0, part.padding),

@@ -23,7 +23,6 @@ from medlive.evaluation.grading.questions import (
     read_findings,
     why_open,
 )
-from medlive.evaluation.grading.verdict import doubt
 from medlive.evaluation.model import Answer
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
@@ -120,7 +119,6 @@ class Candidate:
             inputs=inputs,
             reply=AuditReply,
             check=self.fault,
-            check_text=self._doubt,
         )
 
     def fault(self, reply: AuditReply) -> str | None:
@@ -141,10 +139,6 @@ class Candidate:
             if not reply.criteria:
                 return "a cause without a criterion that shows it"
         return None
-
-    def _doubt(self, text: str, reply: AuditReply) -> str | None:
-        answer = self.answer.response
-        return doubt(text, "cause", reply.cause, reply.reasoning, answer)
 
 
 class Finding(NamedTuple):

@@ -16,7 +16,7 @@ from medlive.evaluation.grading.questions import Question, read_findings
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
-from medlive.rubric.model import Axis, Criterion
+from medlive.rubric.model import Axis, Criterion, known_axis
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import SnapshotCase
 from medlive.text.quotes import shows
@@ -111,7 +111,7 @@ class Candidate:
         """The frozen rubric."""
         criteria = []
         for frozen in self.case.criteria:
-            axis, points = Axis(frozen.axis), frozen.points
+            axis, points = known_axis(frozen.axis), frozen.points
             criteria.append(
                 _criterion(frozen.criterion_id, frozen.criterion, axis, points)
             )

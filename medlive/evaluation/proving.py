@@ -50,7 +50,7 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.wire import Price
-from medlive.rubric.model import Axis, Criterion
+from medlive.rubric.model import Criterion, known_axis
 from medlive.rubric.probe import (
     LENGTHS,
     TASK,
@@ -528,7 +528,7 @@ def _criterion(criterion_id: str, frozen: Any) -> Criterion:
         id=criterion_id,
         position=frozen.position,
         criterion=frozen.criterion,
-        axis=Axis(frozen.axis),
+        axis=known_axis(frozen.axis),
         points=frozen.points,
         advice_id="",
     )

@@ -4,16 +4,17 @@ is not.
 Endpoints without a JSON mode wrap the object in prose, code fences and thinking. Such a reply counts when it holds
 exactly one object and nothing else that could be one. Refused are therefore: a second object, equal or not; a
 list; a brace that opens no whole object (a reply that was cut, JSON with single quotes or trailing commas); a key
-given twice; NaN; words after the object that take it back; an object among prose that stands in the inputs, which
-somebody may have only quoted. Nothing is mended.
+given twice; NaN; words after the object that take it back; a reply that stands in the inputs (`planted`). Nothing is
+mended.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from medlive.bounds import REPLY_CHARS
+from medlive.llm.planted import is_planted
 from medlive.text.neutral import neutralise
 
 LONGEST_REFUSAL = 2000
@@ -33,7 +34,6 @@ _SECOND_THOUGHTS = re.compile(
     r"|更正|纠正|修正|抱歉|对不起|应为|应该是|不对|错误|有误|改为|不是|忽略|重新",
     re.IGNORECASE,
 )
-_BLANK = re.compile(r"\s+")
 _INSIDE = re.compile(r"""(?:["']\s*:|[\[,])\s*\Z""")
 
 
@@ -42,7 +42,7 @@ class NoObject(ValueError):
 
 
 def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
-    """The JSON value of a reply; `inputs` are the texts that the reply may be quoting from.
+    """The JSON value of a reply; `inputs` are the texts that the reply may have been copied from.
 
     A reply that is JSON and nothing else is returned as it is, whatever its type. NUL and lone surrogates are
     taken out of strings, since no database row can hold them. Raises NoObject, or another ValueError that says
@@ -51,22 +51,23 @@ def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
     if len(text) > REPLY_CHARS:
         raise ValueError(f"the reply is longer than {REPLY_CHARS} characters")
     try:
-        return _read(text.strip("\ufeff \t\r\n"), inputs)
+        value = _seen(_read(text.strip("\ufeff \t\r\n")))
+        if inputs is not None and is_planted(value, inputs):
+            raise ValueError("the reply is a piece of the input")
     except RecursionError as exc:
         raise ValueError("nested too deeply") from exc
+    return value
 
 
-def _read(text: str, inputs: Mapping[str, Any] | None) -> Any:
+def _read(text: str) -> Any:
     try:
-        return _seen(_loads(text))
+        return _loads(text)
     except json.JSONDecodeError as exc:
         fault = exc
-    value, spelt, after = _only_object(without_thinking(text), fault)
+    value, after = _only_object(without_thinking(text), fault)
     if _SECOND_THOUGHTS.search(after):
         raise ValueError("words after the JSON object may take it back")
-    if inputs is not None and _stands_in(spelt, inputs):
-        raise ValueError("the JSON object is a piece of the input")
-    return _seen(value)
+    return value
 
 
 def split_thinking(text: str, *, cut: bool = False) -> tuple[str, str]:
@@ -142,7 +143,6 @@ def is_refusal(text: str) -> bool:
 
 class _Object(NamedTuple):
     value: Any
-    spelt: str  # As it stands in the text
     after: str  # What follows it
 
 
@@ -166,7 +166,7 @@ def _only_object(text: str, fault: json.JSONDecodeError) -> _Object:
         raise ValueError("the JSON object is inside something else")
     if "{" in after or "}" in after or "}" in before:
         raise ValueError("the reply holds more than one JSON object")
-    return _Object(value, text[start:end], after)
+    return _Object(value, after)
 
 
 def _loads(text: str) -> Any:
@@ -193,22 +193,6 @@ _DECODER = json.JSONDecoder(
 )
 
 
-def _stands_in(spelt: str, inputs: Mapping[str, Any]) -> bool:
-    needle = _BLANK.sub("", spelt).casefold()
-    return any(needle in _BLANK.sub("", text).casefold() for text in _texts(inputs))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from _texts(item)
-
-
 def _seen(value: Any) -> Any:
     """The value with strings as a reader sees them: what is hidden in a reply is no more to be stored than what is
     hidden in a thread is to be shown."""
@@ -217,5 +201,5 @@ def _seen(value: Any) -> Any:
     if isinstance(value, list):
         return [_seen(item) for item in value]
     if isinstance(value, dict):
-        return {_seen(key): _seen(item) for key, item in value.items()}
+        return _no_doubles([(_seen(key), _seen(item)) for key, item in value.items()])
     return value

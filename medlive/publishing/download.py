@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from medlive.bounds import FETCH_BYTES
 from medlive.digest import digest_bytes
-from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.errors import BadInput, CheckFailed, UsageError, first_fault
 from medlive.integrity.checks import Trust
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, sync, writing_to
 from medlive.integrity.lock import exclusive
@@ -311,8 +311,8 @@ def _manifest(data: bytes, version: str) -> Manifest:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as exc:
         raise CheckFailed(
-            f"the manifest cannot be read: {exc.error_count()} faults",
-            hint="a newer medlive may read it",
+            f"the manifest cannot be read: {first_fault(exc)}",
+            hint="nothing was fetched",
         ) from exc
     if manifest.version != version:
         raise CheckFailed(

@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from medlive.digest import digest_bytes
-from medlive.errors import BadInput, CheckFailed
+from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.integrity.checks import StepState, Trust
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import PublicKey
@@ -269,7 +269,7 @@ def read_release(target: Target, version: str, sums: bytes) -> Release:
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as exc:
-        text = f"{name} in {target.where} cannot be listed: {exc.error_count()} faults in its manifest"
+        text = f"{name} in {target.where} cannot be listed: its manifest: {first_fault(exc)}"
         raise CheckFailed(text, hint=hint) from exc
     if (
         f"{entry.sha256}  manifest.json\n".encode() not in sums

@@ -5,6 +5,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from medlive.errors import BadInput
+
 
 class Theme(StrEnum):
     """What a case chiefly tests."""
@@ -24,6 +26,17 @@ class Axis(StrEnum):
     COMMUNICATION_QUALITY = "Communication Quality"
     CONTEXT_AWARENESS = "Context Awareness"
     SAFETY = "Safety"
+
+
+def known_axis(name: str) -> Axis:
+    """Return the axis of a snapshot's criterion. Raises BadInput for one that only a later version has."""
+    try:
+        return Axis(name)
+    except ValueError as exc:
+        raise BadInput(
+            f"expected one of the axes of this version, got {name!r}",
+            hint="install the medlive that wrote the snapshot, or a later one",
+        ) from exc
 
 
 class Origin(StrEnum):

@@ -19,9 +19,9 @@ from medlive.config import (
     Price,
     RoleSettings,
     Settings,
-    models_file,
     validate_section,
 )
+from medlive.config_files import models_file
 from medlive.digest import digest_json
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
@@ -160,7 +160,7 @@ def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
     ):
         raise ConfigError(
             f"a budget of {max_usd:g} US dollars cannot be kept: there is no price for {', '.join(unpriced)}",
-            hint=f"set prices under [prices] in {models_file()}, or limit calls or tokens instead",
+            hint=f"set prices under [prices] in {models_file(os.environ)}, or limit calls or tokens instead",
         )
 
 
@@ -234,7 +234,7 @@ def choose_candidate(
     if address is None:
         raise UsageError(
             f"{name} has no endpoint",
-            hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file()}',
+            hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file(os.environ)}',
         )
     model, own = (
         known.model or name,

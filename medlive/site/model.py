@@ -11,7 +11,7 @@ from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
-from medlive.snapshot.manifest import Manifest
+from medlive.snapshot.manifest import Manifest, unknown_note
 from medlive.snapshot.model import SnapshotCase
 from medlive.statistics.bootstrap import Standing
 from medlive.statistics.contamination import Drop
@@ -34,6 +34,11 @@ class Week:
     """added, revised, withdrawn, held → how many cases; without what the snapshot's ledgers do not say."""
     release: Release | None = None
     """For the feed; None leaves the week out of it."""
+
+    @property
+    def newer(self) -> str:
+        """What it holds and this medlive does not know, in words; empty where there is nothing."""
+        return unknown_note(self.manifest.unknown)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

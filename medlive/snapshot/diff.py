@@ -13,7 +13,7 @@ from medlive.errors import BadInput
 from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
 from medlive.snapshot.ledgers import CHANGES, LedgerFault, read_ledger
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import CASE_FIELDS, added_since
+from medlive.snapshot.model import CASE_FIELDS, OPTIONAL
 from medlive.snapshot.rows import CaseRows, Row, pair_cases, read_cases
 
 
@@ -133,7 +133,6 @@ _CRITERION_CONTENT: Final = (
     "origin",
     "source",
 )
-_EARLIER_VALUES: Final = added_since("criteria", 0)
 
 
 def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> SnapshotDiff:
@@ -173,7 +172,7 @@ def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
 
 
 def _rows(root: Path, manifest: Manifest) -> Iterator[CaseRows]:
-    return read_cases(root, manifest.format_version)
+    return read_cases(root, manifest.shape)
 
 
 def _diff_rows(old: Iterator[CaseRows], new: Iterator[CaseRows]) -> Iterator[CaseDiff]:
@@ -188,7 +187,7 @@ def _diff_rows(old: Iterator[CaseRows], new: Iterator[CaseRows]) -> Iterator[Cas
 
 
 def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
-    before, now = old.row, new.row
+    before, now = ({**OPTIONAL["cases"], **side.row} for side in (old, new))
     fields = tuple(_field_edits(before, now, _CASE_CONTENT))
     criteria = tuple(_criteria(old.criteria, new.criteria))
     if not fields and not criteria and before["revision"] == now["revision"]:
@@ -263,7 +262,7 @@ def _edits(old: Row, new: Row, shifted: bool) -> Iterator[Edit]:
 
 
 def _content(row: Row) -> Row:
-    complete = {**_EARLIER_VALUES, **row}
+    complete = {**OPTIONAL["criteria"], **row}
     return {name: complete[name] for name in _CRITERION_CONTENT}
 
 

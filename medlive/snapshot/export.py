@@ -22,6 +22,7 @@ from medlive.snapshot.model import (
     livemedbench_piece,
     stamped,
 )
+from medlive.snapshot.shape import shape_of
 
 
 class ExportFormat(StrEnum):
@@ -158,10 +159,11 @@ def _parquet(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> N
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    columns = shape_of().columns
     nested = pa.struct(
-        [f for f in parquet.schema(CRITERION_FIELDS) if f.name in _NESTED]
+        [f for f in parquet.schema(columns["criteria"]) if f.name in _NESTED]
     )
-    schema = parquet.schema(CASE_FIELDS).append(
+    schema = parquet.schema(columns["cases"]).append(
         pa.field("criteria", pa.list_(nested), nullable=False)
     )
     schema = schema.with_metadata(

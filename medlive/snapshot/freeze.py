@@ -40,8 +40,8 @@ from medlive.snapshot.manifest import (
     warnings_of,
 )
 from medlive.snapshot.model import (
+    TABLES,
     SnapshotCase,
-    fields_of,
     line,
     livemedbench_end,
     livemedbench_piece,
@@ -218,8 +218,9 @@ def _build(
             files[name] = _entry(out / name, row_counts)
     write("croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
     files["croissant.json"] = _entry(out / "croissant.json", row_counts)
+    stated = meta.shape.format_version >= 4
     manifest = Manifest(
-        format_version=meta.format_version,
+        format_version=meta.shape.format_version,
         version=meta.version,
         created_at=meta.created_at,
         parent=meta.parent,
@@ -237,6 +238,8 @@ def _build(
         canary=meta.canary,
         audit_log=meta.audit_log,
         files=dict(sorted(files.items())),
+        columns=dict(meta.shape.columns) if stated else {},
+        enumerations=dict(meta.shape.enumerations) if stated else {},
     )
     write("manifest.json", manifest.text())
     sums = "".join(f"{sha256(out / name)}  {name}\n" for name in sorted(REQUIRED))
@@ -264,13 +267,14 @@ def _write_rows(
     rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path
 ) -> tuple[Tally, Tally]:
     """Write the rows; return the tally of all cases, and of those that are new in this release."""
-    tally, new = Tally(meta.format_version), Tally(meta.format_version)
-    case_fields, criterion_fields = (
-        fields_of(table, meta.format_version) for table in ("cases", "criteria")
+    tally, new = Tally(meta.shape), Tally(meta.shape)
+    columns = meta.shape.columns
+    case_names, criterion_names = (
+        [column.name for column in columns[table]] for table in TABLES
     )
-    cases = ParquetRows(out / "data" / "cases.parquet", case_fields, meta.canary)
-    criteria = ParquetRows(
-        out / "data" / "criteria.parquet", criterion_fields, meta.canary
+    cases, criteria = (
+        ParquetRows(out / "data" / f"{table}.parquet", columns[table], meta.canary)
+        for table in TABLES
     )
     with (
         (out / CASES).open("wb") as case_lines,
@@ -278,9 +282,9 @@ def _write_rows(
         (out / "livemedbench.json").open("wb") as plain,
     ):
         for case in _legal(rows, meta):
-            row = stamped(case.row(), meta.canary, case_fields)
+            row = stamped(case.row(), meta.canary, case_names)
             mine = [
-                stamped(criterion.row(), meta.canary, criterion_fields)
+                stamped(criterion.row(), meta.canary, criterion_names)
                 for criterion in case.criteria
             ]
             try:

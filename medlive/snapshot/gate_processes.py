@@ -80,7 +80,8 @@ class _Worker:
             "PYTHONUTF8": "1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__],
+            # -P: no module is imported from the working folder.
+            [sys.executable, "-P", "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=child_environment(values=places),

@@ -22,15 +22,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from medlive.digest import digest_bytes, digest_json
-from medlive.rubric.model import (
-    SPECIALTIES,
-    UNKNOWN_SPECIALTY,
-    Axis,
-    Difficulty,
-    Origin,
-    Register,
-    Theme,
-)
+from medlive.rubric.model import Axis, Origin
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import (
     CASE_ID,
@@ -39,6 +31,7 @@ from medlive.snapshot.model import (
     SnapshotCriterion,
     week_end,
 )
+from medlive.snapshot.shape import ENUMERATIONS
 from medlive.snapshot.verify.text_checks import (
     as_read,
     find_contact,
@@ -124,38 +117,37 @@ def standard_linter() -> Linter:
     return lint_case
 
 
-_AXES: Final = frozenset(axis.value for axis in Axis)
-_ORIGINS: Final = frozenset(origin.value for origin in Origin)
-_ALLOWED: Final[Mapping[str, frozenset[str]]] = {
-    "language": frozenset(("en", "zh")),
-    "theme": frozenset(Theme),
-    "specialty": frozenset((*SPECIALTIES, UNKNOWN_SPECIALTY)),
-    "difficulty": frozenset(Difficulty),
-    "dialogue_register": frozenset(Register),
-}
+_AXES: Final = frozenset(ENUMERATIONS["axis"])
+_ORIGINS: Final = frozenset(ENUMERATIONS["origin"])
+_OF_CASES: Final = ("language", "theme", "specialty", "difficulty", "dialogue_register")
+"""The columns of cases that are checked against their enumeration."""
 
 MAX_TEXT: Final = 100_000
 """Characters of one text; with this limit no line of a snapshot reaches `bounds.SNAPSHOT_LINE_BYTES`."""
 
 
-def row_hits(case: SnapshotCase) -> Iterator[GateHit]:
-    """Find what makes a case's rows illegal in a snapshot; `verify` applies the same rules."""
-    for detail in _case_faults(case):
+def row_hits(
+    case: SnapshotCase, enumerations: Mapping[str, tuple[str, ...]] = ENUMERATIONS
+) -> Iterator[GateHit]:
+    """Find what makes a case's rows illegal in a snapshot with these enumerations; `verify` applies the same rules."""
+    for detail in _case_faults(case, enumerations):
         yield GateHit(Gate.ROW, case.case_id, detail)
     if not any(c.points > 0 for c in case.criteria):
         yield GateHit(Gate.RUBRIC, case.case_id, "no criterion has positive points")
     if len({c.criterion_id for c in case.criteria}) != len(case.criteria):
         yield GateHit(Gate.RUBRIC, case.case_id, "two criteria share an id")
     for place, criterion in enumerate(case.criteria, start=1):
-        for detail in _criterion_faults(criterion, place, case):
+        for detail in _criterion_faults(criterion, place, case, enumerations):
             yield GateHit(Gate.RUBRIC, case.case_id, f"criterion {place}: {detail}")
 
 
-def _case_faults(case: SnapshotCase) -> Iterator[str]:
+def _case_faults(
+    case: SnapshotCase, enumerations: Mapping[str, tuple[str, ...]]
+) -> Iterator[str]:
     if not CASE_ID.fullmatch(case.case_id):
         yield "the id has spaces, slashes or control characters, is empty or too long"
-    for name, allowed in _ALLOWED.items():
-        if getattr(case, name) not in allowed:
+    for name in _OF_CASES:
+        if getattr(case, name) not in enumerations.get(name, ()):
             yield f"{name} {getattr(case, name)!r}"
     if (end := week_end(case.first_release)) is None:
         yield f"first release {case.first_release!r}"
@@ -178,16 +170,21 @@ def _proof_faults(case: SnapshotCase) -> Iterator[str]:
 
 
 def _criterion_faults(
-    criterion: SnapshotCriterion, place: int, case: SnapshotCase
+    criterion: SnapshotCriterion,
+    place: int,
+    case: SnapshotCase,
+    enumerations: Mapping[str, tuple[str, ...]],
 ) -> Iterator[str]:
     points, text = criterion.points, criterion.criterion
-    if criterion.axis not in _AXES:
+    if criterion.axis not in enumerations.get("axis", ()):
         yield f"axis {criterion.axis!r}"
     if points == 0 or not -10 <= points <= 10:
         yield f"{points} points"
-    if criterion.origin not in _ORIGINS:
+    if criterion.origin not in enumerations.get("origin", ()):
         yield f"origin {criterion.origin!r}"
-    elif (criterion.origin == Origin.ADVICE) != (criterion.source == ""):
+    elif criterion.origin in _ORIGINS and (
+        (criterion.origin == Origin.ADVICE) != (criterion.source == "")
+    ):
         yield f"origin {criterion.origin} with source {criterion.source[:100]!r}"
     if criterion.position != place:
         yield f"position {criterion.position}"

@@ -8,9 +8,15 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Protocol
+from typing import Annotated, Any, Final, NamedTuple, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
 
 from medlive.digest import canonical_json
 from medlive.errors import first_fault
@@ -21,6 +27,7 @@ from medlive.snapshot.verify.text_checks import (
     find_contact,
     find_disguise,
     find_unstorable,
+    texts_of,
 )
 
 CHANGES: Final = "changes.json"
@@ -131,7 +138,15 @@ class _Comparison:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    @model_validator(mode="after")
+    def _no_field_of_another_section(self) -> Self:
+        """A held case that is named is no longer held: what one section has means the same in all."""
+        for name in self.model_extra or {}:
+            if any(name in model.model_fields for model in _MODELS.values()):
+                raise ValueError(f"{name} belongs to another section")
+        return self
 
 
 Reason = Annotated[str, StringConstraints(pattern=r"\S")]
@@ -179,6 +194,8 @@ class Ledgers:
     change_faults: Faults = field(default_factory=Faults)
     holdout_faults: Faults = field(default_factory=Faults)
     leaks: Faults = field(default_factory=Faults)
+    unknown: set[str] = field(default_factory=set)
+    """Fields of entries that this medlive does not know, in words."""
 
     def commitments(self) -> dict[str, tuple[str, str]]:
         """Return commitment → its section and the version since which it is held."""
@@ -194,9 +211,12 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     head = {"canary": manifest.canary, "version": manifest.version}
     changes, holdouts = ledgers.change_faults, ledgers.holdout_faults
     ledgers.changes = _read(
-        root, CHANGES, {**head, "parent": manifest.parent}, changes, ledgers.leaks
+        root, CHANGES, {**head, "parent": manifest.parent}, changes, ledgers
     )
-    ledgers.holdouts = _read(root, HOLDOUTS, head, holdouts, ledgers.leaks)
+    ledgers.holdouts = _read(root, HOLDOUTS, head, holdouts, ledgers)
+    if manifest.format_version < 4:
+        for name in sorted(ledgers.unknown):
+            changes.add("ledgers", "the fields of its format", name)
     for section, case_id, entry in _entries(ledgers.changes):
         where = f"{CHANGES}: {section} {case_id!r}"[:300]
         given = (entry["from_revision"] is not None, entry["to_revision"] is not None)
@@ -231,7 +251,7 @@ def _entries(sections: Mapping[str, Mapping[str, Entry]] | None) -> Iterator[_Li
 
 
 def _read(
-    root: Path, name: str, expected: Entry, faults: Faults, leaks: Faults
+    root: Path, name: str, expected: Entry, faults: Faults, ledgers: Ledgers
 ) -> dict[str, dict[str, Entry]] | None:
     """Read a ledger by section and key; None with a fault if it is not valid."""
     try:
@@ -239,19 +259,37 @@ def _read(
     except (LedgerFault, OSError, TooLong) as exc:
         faults.add(name, "a valid ledger", str(exc)[:300])
         return None
-    if head != expected:
+    if {key: head.get(key) for key in expected} != expected:
         faults.add(f"{name}:1", f"the head {expected}", f"{head}"[:300])
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
     found: dict[str, dict[str, Entry]] = {}
     for section, key in keys.items():
         found[section] = {entry[key]: entry for entry in sections[section]}
-    what = "a reason of plain text without addresses"
+    ledgers.unknown |= _unknown_fields(name, head, expected)
     for section, key, entry in _entries(found):
-        for find in _LEAKS:
-            if leak := find(entry.get("reason", "")):
-                leaks.add(f"{name}: {section} {key!r}"[:300], what, leak)
-                break
+        known = _MODELS[section].model_fields
+        ledgers.unknown |= _unknown_fields(f"{section} of {name}", entry, known)
+        own = {field: entry[field] for field in entry if field not in _CHECKED}
+        _check_texts(f"{name}: {section} {key!r}"[:300], own, ledgers.leaks)
+    own = {field: head[field] for field in head if field not in expected}
+    _check_texts(f"{name}:1", own, ledgers.leaks)
     return found
+
+
+_CHECKED: Final = ("case_id", "commitment", "held_since", "salt")
+"""Fields of entries that hold no text, or that other steps compare."""
+
+
+def _unknown_fields(place: str, entry: Entry, known: Iterable[str]) -> set[str]:
+    return {f"field {name!r} of {place}" for name in entry.keys() - set(known)}
+
+
+def _check_texts(where: str, value: object, leaks: Faults) -> None:
+    for text in texts_of(value):
+        for find in _LEAKS:
+            if leak := find(text):
+                leaks.add(where, "plain text without addresses", leak)
+                return
 
 
 _LEAKS: Final = (find_unstorable, find_disguise, find_contact)

@@ -8,17 +8,17 @@ from datetime import date
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
 from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
 from medlive.snapshot.locate import find_snapshot
-from medlive.snapshot.manifest import Manifest
+from medlive.snapshot.manifest import Manifest, unknown_note
 from medlive.snapshot.model import (
+    TABLES,
     SnapshotCase,
-    added_since,
+    Table,
     case_from_rows,
-    fields_of,
     week_end,
 )
 from medlive.snapshot.rows import CASES, CRITERIA, read_cases
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Keep = Callable[[SnapshotCase], bool]
 OneOrMore = str | Collection[str] | None
 """A value, or any of several; None accepts all."""
-Table = Literal["cases", "criteria"]
 _DATA: Final = (CASES, CRITERIA, "data/cases.parquet", "data/criteria.parquet")
 
 
@@ -83,10 +82,11 @@ class Snapshot:
     def __iter__(self) -> Iterator[SnapshotCase]:
         self._check_same(CASES)
         self._check_same(CRITERIA)
-        version = self.manifest.format_version
-        for found in read_cases(self.path, version, trusted=self.verified):
+        shape = self.manifest.shape
+        unknown = {table: shape.unknown(table) for table in TABLES}
+        for found in read_cases(self.path, shape, trusted=self.verified):
             with _readable(self.path):
-                case = case_from_rows(found.row, found.criteria)
+                case = case_from_rows(found.row, found.criteria, unknown)
             if all(keep(case) for keep in self.keep):
                 yield case
 
@@ -175,7 +175,7 @@ class Snapshot:
             UsageError: If there is no such table.
             BadInput: If the parquet file cannot be read.
         """
-        if table not in get_args(Table):
+        if table not in TABLES:
             raise UsageError(f"expected the table cases or criteria, got {table!r}")
         _require("pyarrow", "a data frame")
         import pyarrow as pa
@@ -189,15 +189,15 @@ class Snapshot:
             chosen = pc.field("case_id").isin(
                 pa.array([case.case_id for case in self], pa.string())
             )
-        version = self.manifest.format_version
-        columns = list(fields_of(table, version))
+        shape = self.manifest.shape
+        columns = [column.name for column in shape.columns[table] if column.kind]
         try:
             found = pq.read_table(self.path / name, columns=columns, filters=chosen)
         except (pa.ArrowException, OSError, ValueError) as exc:
             raise BadInput(
                 f"{self.path / name} cannot be read: {str(exc)[:300]}"
             ) from exc
-        for column, value in added_since(table, version).items():
+        for column, value in shape.absent(table).items():
             kind = pa.float64() if value is None else pa.string()
             values = pa.array([value] * len(found), kind)
             field = pa.field(column, kind, nullable=value is None)
@@ -232,13 +232,17 @@ class NotPublishableWarning(UserWarning):
     """A snapshot that must not be published was loaded."""
 
 
+class NewerSnapshotWarning(UserWarning):
+    """A snapshot holds columns or values that this medlive does not know."""
+
+
 def load_snapshot(
     path_or_version: str | Path,
     *,
     verify: bool = True,
     public_key: "PublicKey | str | Path | None" = None,
 ) -> Snapshot:
-    """Load a snapshot, with a `NotPublishableWarning` where it is not publishable.
+    """Load a snapshot, with a warning where it is not publishable or holds what this medlive does not know.
 
     Arguments and errors are those of `open_snapshot`.
     """
@@ -248,6 +252,9 @@ def load_snapshot(
         reasons = "; ".join(manifest.why_not)
         text = f"medlive {manifest.version} is not publishable: {reasons}"
         warnings.warn(text, NotPublishableWarning, stacklevel=2)
+    if note := unknown_note(manifest.unknown):
+        text = f"medlive {manifest.version}: {note}"
+        warnings.warn(text, NewerSnapshotWarning, stacklevel=2)
     return snapshot
 
 

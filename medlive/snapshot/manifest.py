@@ -2,15 +2,34 @@
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
+from medlive.printable import printable
 from medlive.snapshot.identity import canary_of
-from medlive.snapshot.model import FORMAT_VERSION, PROOF_FIELDS, SnapshotCase
+from medlive.snapshot.model import PROOF_FIELDS, TABLES, SnapshotCase, Table
+from medlive.snapshot.shape import (
+    FORMAT_VERSION,
+    OLDEST_FORMAT,
+    Column,
+    Name,
+    Shape,
+    columns_fault,
+    shape_of,
+)
 
 Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Digest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
@@ -21,12 +40,16 @@ Guid = Annotated[
         pattern=r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
     ),
 ]
+EnumerationValue = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 KeyId = Annotated[str, StringConstraints(pattern=r"^[0-9A-F]{16}$")]
 Count = Annotated[int, Field(ge=0)]
 
 
+FORMATS: Final = f"a manifest of format {OLDEST_FORMAT} to {FORMAT_VERSION}"
+
+
 class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="allow", frozen=True)
 
 
 class FileEntry(_Frozen):
@@ -107,9 +130,10 @@ class Counts(_Frozen):
 class Tally:
     """Counts cases as the manifest states them."""
 
-    def __init__(self, format_version: int = FORMAT_VERSION) -> None:
-        """Count for a manifest of this format."""
-        self._with_origin = format_version >= 3
+    def __init__(self, shape: Shape) -> None:
+        """Count for a manifest of this shape."""
+        names = [column.name for column in shape.columns["criteria"]]
+        self._of_criteria = [name for name in _OF_CRITERIA if name in names]
         self.cases = self.criteria = self._proved = 0
         self._proof: dict[str, Fraction] = {}
         self._by = {
@@ -123,9 +147,8 @@ class Tally:
         for name in _FIELDS:
             self._by[f"by_{name}"][getattr(case, name)] += 1
         self._by["by_month"][case.posted_at.isoformat()[:7]] += 1
-        self._by["by_axis"].update(c.axis for c in case.criteria)
-        if self._with_origin:
-            self._by["by_origin"].update(c.origin for c in case.criteria)
+        for name in self._of_criteria:
+            self._by[f"by_{name}"].update(getattr(c, name) for c in case.criteria)
         self._by["criteria_per_case"][str(len(case.criteria))] += 1
         if case.ceiling is not None:
             self._proved += 1
@@ -163,6 +186,7 @@ _FIELDS: Final = (
     "dialogue_register",
     "first_release",
 )
+_OF_CRITERIA: Final = ("axis", "origin")
 _NUMBERS: Final = ("cases", "criteria", "held", "proof")
 
 
@@ -217,8 +241,8 @@ class Manifest(_Frozen):
     """`manifest.json`."""
 
     format: Literal["medlive-snapshot"] = "medlive-snapshot"
-    format_version: Literal[2, 3] = 3
-    """2: criteria have no origin, all come from the advice."""
+    format_version: int = FORMAT_VERSION
+    """2: criteria have no origin, all come from the advice. From 4 on what a reader does not know is accepted."""
     version: Version
     created_at: AwareDatetime
     parent: Version | None
@@ -246,6 +270,48 @@ class Manifest(_Frozen):
     audit_log: AuditLogHead | None = None
     # Every file of the folder but this one, SHA256SUMS and its signature
     files: dict[str, FileEntry]
+    columns: dict[Table, tuple[Column, ...]] = Field(
+        default_factory=dict, exclude_if=lambda columns: not columns
+    )
+    """The columns of `data/cases` and `data/criteria`, in order; not written before format 4."""
+    enumerations: dict[Name, tuple[EnumerationValue, ...]] = Field(
+        default_factory=dict, exclude_if=lambda values: not values
+    )
+    """Column → every value that it may have; not written before format 4."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_format(cls, value: Any) -> Any:
+        version = value.get("format_version") if isinstance(value, dict) else None
+        if type(version) is int and version > FORMAT_VERSION:
+            raise PydanticCustomError("newer_format", _newer(version, value))
+        return value
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if self.format_version < OLDEST_FORMAT:
+            raise ValueError(f"format {self.format_version} is no longer read")
+        if self.format_version < 4:
+            if names := [*unknown_fields(self), *self.columns, *self.enumerations]:
+                raise ValueError(f"unknown fields {', '.join(names)[:200]}")
+            return self
+        for table in TABLES:
+            if fault := columns_fault(table, self.columns.get(table, ())):
+                raise ValueError(fault)
+        return self
+
+    @property
+    def shape(self) -> Shape:
+        """Its columns and enumerations."""
+        if self.format_version < 4:
+            return shape_of(self.format_version)
+        return Shape(self.format_version, self.columns, self.enumerations)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """What it names and this medlive does not know, in words."""
+        fields = [f"field {name!r} of manifest.json" for name in unknown_fields(self)]
+        return (*self.shape.unknown_names(), *fields)
 
     @property
     def ancestry(self) -> dict[str, str]:
@@ -261,6 +327,47 @@ class Manifest(_Frozen):
     def text(self) -> str:
         """The manifest as its file holds it: JSON, two spaces, keys in order, one line end."""
         return pretty_json(self.as_json())
+
+
+def _newer(version: int, manifest: dict[str, Any]) -> str:
+    """Why a manifest of a later format is not read, and what would read it."""
+    provenance = manifest.get("provenance")
+    writer = provenance.get("code_version") if isinstance(provenance, dict) else None
+    needed = printable(str(writer or "a later version"))[:50]
+    # A template of pydantic's: braces would be placeholders.
+    needed = needed.replace("{", "").replace("}", "")
+    return (
+        f"format {version}, written by medlive {needed}; this medlive reads formats {OLDEST_FORMAT} to"
+        f" {FORMAT_VERSION}: install medlive {needed} or later"
+    )
+
+
+def unknown_fields(value: object, place: str = "") -> Iterator[str]:
+    """Yield the names of fields that a model or what it contains has beyond its own, such as `counts.by_tier`."""
+    if isinstance(value, BaseModel):
+        for name in value.model_extra or {}:
+            yield f"{place}{name}"
+        for name in type(value).model_fields:
+            yield from unknown_fields(getattr(value, name), f"{place}{name}.")
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield from unknown_fields(part, f"{place}{name}.")
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from unknown_fields(part, place)
+
+
+def unknown_note(names: Sequence[str]) -> str:
+    """Say that a snapshot holds what this medlive does not know; empty where it does not."""
+    if not names:
+        return ""
+    shown = ", ".join(printable(name)[:100] for name in names[:_NAMES_SHOWN])
+    more = len(names) - _NAMES_SHOWN
+    rest = f" and {more} more" if more > 0 else ""
+    return f"it is newer than this medlive, which does not know: {shown}{rest}"
+
+
+_NAMES_SHOWN: Final = 12
 
 
 def warnings_of(provenance: Provenance) -> tuple[str, ...]:
@@ -294,8 +401,8 @@ class SnapshotMeta:
     audit_log: AuditLogHead | None = None
     partial: Partial | None = None  # How far the week was; None: whole
     cost: WeekCost | None = None  # What the week cost; None: unknown
-    format_version: Literal[2, 3] = 3
-    """Earlier than the latest only where a snapshot of that format is built again."""
+    shape: Shape = field(default_factory=shape_of)
+    """Another than the latest only where an earlier snapshot is built again."""
 
     @property
     def parent(self) -> str | None:

@@ -4,16 +4,13 @@ A case does not know in which snapshot it stands: `stamped` adds the canary of t
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from medlive.digest import canonical_json, digest_bytes
-
-FORMAT_VERSION: Final = 3
-"""The format that is written; `ADDED_IN` lists what each adds to the one before."""
 
 VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
 """A snapshot's version: an ISO week, `2026.W47`."""
@@ -55,12 +52,15 @@ class SnapshotCriterion:
     origin: str = "advice"  # One of `medlive.rubric.model.Origin`
     source: str = ""
     """For `evidence` the passage's id, for `consensus` the models that named it, else empty."""
+    further: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Columns that this medlive does not know, where they have a value of their own."""
 
     def row(self) -> dict[str, Any]:
         """The criterion as a row of `data/criteria.jsonl`, without the canary."""
-        return {
+        known = {
             name: getattr(self, name) for name in CRITERION_FIELDS if name != "canary"
         }
+        return {**known, **self.further}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +86,8 @@ class SnapshotCase:
     ceiling: float | None = None
     floor: float | None = None
     separation: float | None = None
+    further: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    """Columns that this medlive does not know, where they have a value of their own."""
 
     def __post_init__(self) -> None:
         if isinstance(self.posted_at, datetime):
@@ -96,7 +98,7 @@ class SnapshotCase:
     def row(self) -> dict[str, Any]:
         """The case as a row of `data/cases.jsonl`, its criteria and the canary left out."""
         row = {name: getattr(self, name) for name in CASE_FIELDS if name != "canary"}
-        return row | {"posted_at": self.posted_at.isoformat()}
+        return {**row, "posted_at": self.posted_at.isoformat(), **self.further}
 
     def record(self) -> dict[str, Any]:
         """The case as one nested record: its row, and under `criteria` the criteria's rows."""
@@ -141,80 +143,65 @@ CRITERION_FIELDS: Final[Mapping[str, type]] = {
 }
 """Columns of criteria, in order, with the type of their JSON value."""
 
-ADDED_IN: Final[Mapping[int, Mapping[str, Mapping[str, str | None]]]] = {
-    3: {
-        "cases": dict.fromkeys(PROOF_FIELDS),
-        "criteria": {"origin": "advice", "source": ""},
-    }
+Table = Literal["cases", "criteria"]
+TABLES: Final[tuple[Table, ...]] = ("cases", "criteria")
+
+OPTIONAL: Final[Mapping[Table, Mapping[str, str | None]]] = {
+    "cases": dict.fromkeys(PROOF_FIELDS),
+    "criteria": {"origin": "advice", "source": ""},
 }
-"""Format → table → the columns that it adds, with the value that rows of earlier formats have."""
-
-
-def fields_of(table: str, format_version: int) -> Mapping[str, type]:
-    """Return the columns of `cases` or `criteria` in a format, in order."""
-    fields = CASE_FIELDS if table == "cases" else CRITERION_FIELDS
-    later = added_since(table, format_version)
-    return {name: kind for name, kind in fields.items() if name not in later}
-
-
-def added_since(table: str, format_version: int) -> Mapping[str, str | None]:
-    """Return the columns of a table that a format lacks, with the value that its rows have."""
-    columns: dict[str, str | None] = {}
-    for version, tables in ADDED_IN.items():
-        if version > format_version:
-            columns.update(tables.get(table, {}))
-    return columns
-
-
-def row_fault(row: object, fields: Mapping[str, type]) -> str | None:
-    """Return why a parsed JSON value is not a row of these columns, or None if it is one."""
-    if not isinstance(row, dict):
-        return f"expected an object, got {type(row).__name__}"
-    if missing := [name for name in fields if name not in row]:
-        return f"missing fields {', '.join(missing)}"
-    if extra := sorted(str(name) for name in row if name not in fields):
-        return f"unknown fields {', '.join(extra)}"
-    for name, kind in fields.items():
-        if name in PROOF_FIELDS and row[name] is None:
-            continue
-        if type(row[name]) is not kind:
-            return f"{name}: expected {kind.__name__}, got {type(row[name]).__name__}"
-    return None
+"""Table → the columns that a snapshot may lack, with the value that its rows then have. Every column that is added
+is listed here: commitments to held-out cases hold on while it has that value."""
 
 
 def case_from_rows(
-    row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]
+    row: Mapping[str, Any],
+    criteria: Sequence[Mapping[str, Any]],
+    unknown: Mapping[Table, Mapping[str, Any]],
 ) -> SnapshotCase:
-    """Return the case of rows in which `row_fault` found nothing. Raises ValueError for an invalid date."""
+    """Return the case of valid rows.
+
+    Args:
+        row: The case's.
+        criteria: Those of its criteria.
+        unknown: Table → the columns that this medlive does not know, with their defaults.
+
+    Raises:
+        ValueError: If a date is invalid.
+    """
     rubric = []
     for criterion in sorted(criteria, key=lambda c: int(c["position"])):
-        rubric.append(SnapshotCriterion(**_without_canary(criterion)))
-    case = _without_canary(row)
+        rubric.append(SnapshotCriterion(**_arguments(criterion, unknown["criteria"])))
+    case = _arguments(row, unknown["cases"])
     case["posted_at"] = date.fromisoformat(row["posted_at"])
     return SnapshotCase(**case, criteria=tuple(rubric))
 
 
-def _without_canary(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without what its snapshot adds to it."""
+def _arguments(row: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without what its snapshot adds to it, unknown columns apart."""
     own = dict(row)
     own.pop("canary", None)
-    return own
+    further = {}
+    for name, default in unknown.items():
+        if (value := own.pop(name, default)) != default:
+            further[name] = value
+    return own | {"further": further}
 
 
 def stamped(
-    row: Mapping[str, Any], canary: str, fields: Mapping[str, type] | None = None
+    row: Mapping[str, Any], canary: str, columns: Iterable[str] | None = None
 ) -> dict[str, Any]:
     """Return a case's or a criterion's row with the canary of its snapshot.
 
     Args:
         row: The row.
         canary: The snapshot's canary.
-        fields: The columns of the snapshot's format; None keeps all.
+        columns: The columns of the snapshot; None keeps all.
     """
     whole = {**row, "canary": canary}
-    if fields is None:
+    if columns is None:
         return whole
-    return {name: whole[name] for name in fields}
+    return {name: whole[name] for name in columns}
 
 
 def commitment(case: SnapshotCase, salt: str) -> str:
@@ -230,9 +217,8 @@ def commitment(case: SnapshotCase, salt: str) -> str:
 
 def _record_before_additions(case: SnapshotCase) -> dict[str, Any]:
     """The case's record without later columns whose value is that of an earlier format."""
-    record = _without_defaults(case.row(), added_since("cases", 0))
-    later = added_since("criteria", 0)
-    criteria = [_without_defaults(c.row(), later) for c in case.criteria]
+    record = _without_defaults(case.row(), OPTIONAL["cases"])
+    criteria = [_without_defaults(c.row(), OPTIONAL["criteria"]) for c in case.criteria]
     return record | {"criteria": criteria}
 
 

@@ -5,7 +5,7 @@ pyarrow comes with the extra `service` only, so it is imported inside the functi
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from itertools import islice
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import MissingExtra
 from medlive.integrity.folder import lines
-from medlive.snapshot.model import PROOF_FIELDS
+from medlive.snapshot.shape import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,32 +49,28 @@ def require() -> None:
         )
 
 
-def schema(fields: Mapping[str, type]) -> "pa.Schema":
-    """The columns: strings, 32-bit integers, doubles, and `posted_at` as a date; only proofs may be null."""
+def schema(columns: Iterable[Column]) -> "pa.Schema":
+    """The columns of known types: strings, 32-bit integers, doubles, and `posted_at` as a date."""
     import pyarrow as pa
 
     types = {int: pa.int32(), float: pa.float64(), str: pa.string()}
-
-    def kind(name: str, python: type) -> Any:
-        return pa.date32() if name == "posted_at" else types[python]
-
-    return pa.schema(
-        [
-            pa.field(name, kind(name, python), nullable=name in PROOF_FIELDS)
-            for name, python in fields.items()
-        ]
-    )
+    fields: list[pa.Field[Any]] = []
+    for column in columns:
+        if column.kind is not None:
+            kind = pa.date32() if column.name == "posted_at" else types[column.kind]
+            fields.append(pa.field(column.name, kind, nullable=column.nullable))
+    return pa.schema(fields)
 
 
 class ParquetRows:
     """Writes rows into one parquet file with fixed settings, a row group at a time."""
 
-    def __init__(self, path: Path, fields: Mapping[str, type], canary: str) -> None:
+    def __init__(self, path: Path, columns: Iterable[Column], canary: str) -> None:
         """Open `path` for writing; the canary goes into the key-value metadata, which is not compressed."""
         require()
         import pyarrow.parquet as pq
 
-        self._schema = schema(fields).with_metadata({CANARY_KEY: canary})
+        self._schema = schema(columns).with_metadata({CANARY_KEY: canary})
         self._writer: pq.ParquetWriter = pq.ParquetWriter(
             path,
             self._schema,
@@ -87,7 +83,7 @@ class ParquetRows:
             store_schema=True,
             write_page_index=False,
         )
-        self._columns: dict[str, list[Any]] = {name: [] for name in fields}
+        self._columns: dict[str, list[Any]] = {name: [] for name in self._schema.names}
         self._rows = 0
 
     def add(self, row: Mapping[str, Any]) -> None:
@@ -128,7 +124,7 @@ _ENCODINGS: Final = frozenset(
 def find_difference(
     source: io.FileIO,
     twin: io.FileIO,
-    fields: Mapping[str, type],
+    columns: Sequence[Column],
     canary: str,
     *,
     rows: int,
@@ -136,7 +132,8 @@ def find_difference(
 ) -> str | None:
     """Find the first row at which a parquet file and its JSON Lines differ.
 
-    Texts are read as dictionaries, and unpacked only once their lengths are known to be the twin's. `canary` is
+    Texts are read as dictionaries, and unpacked only once their lengths are known to be the twin's. Columns of
+    types that this medlive does not know are not read. `canary` is
     what the file's metadata must state, `max_bytes` the most that the columns may claim to unpack to.
 
     Returns:
@@ -153,19 +150,18 @@ def find_difference(
     remaining = lines(twin)
     first = 1
     try:
-        _check_frame(pq.ParquetFile(source), schema(fields), canary, rows, max_bytes)
-        texts = [
-            field.name for field in schema(fields) if pa.types.is_string(field.type)
-        ]
+        compared = schema(columns)
+        _check_frame(pq.ParquetFile(source), columns, canary, rows, max_bytes)
+        texts = [field.name for field in compared if pa.types.is_string(field.type)]
         file = pq.ParquetFile(source, read_dictionary=texts)
         for group in range(file.num_row_groups):
             number = file.metadata.row_group(group).num_rows
             parsed = [_parse(data) for data in islice(remaining, number)]
-            expected = pa.Table.from_pylist(parsed, schema=schema(fields))
+            expected = pa.Table.from_pylist(parsed, schema=compared)
             if len(expected) < number:
                 return f"row {first + len(expected)}: the twin has fewer rows"
-            read = file.read_row_group(group)
-            for name in fields:
+            read = file.read_row_group(group, columns=compared.names)
+            for name in compared.names:
                 place = _first_difference(read.column(name), expected.column(name))
                 if place is not None:
                     return f"row {first + place}: {name}"
@@ -219,7 +215,7 @@ def _parse(data: bytes) -> dict[str, Any]:
 
 def _check_frame(
     file: "pq.ParquetFile",
-    expected: "pa.Schema",
+    columns: Sequence[Column],
     canary: str,
     rows: int,
     max_bytes: int,
@@ -232,13 +228,18 @@ def _check_frame(
                 :300
             ]
         )
-    if not file.schema_arrow.remove_metadata().equals(expected):
+    known = schema(columns)
+    typed = [field for field in file.schema_arrow if field.name in known.names]
+    names = [column.name for column in columns]
+    if file.schema_arrow.names != names or typed != list(known):
         found = [(field.name, str(field.type)) for field in file.schema_arrow]
         raise ParquetFault(f"unexpected columns: {found}"[:300])
-    _check_groups(file.metadata, rows, max_bytes)
+    _check_groups(file.metadata, known.names, rows, max_bytes)
 
 
-def _check_groups(metadata: "pq.FileMetaData", rows: int, max_bytes: int) -> None:
+def _check_groups(
+    metadata: "pq.FileMetaData", names: Sequence[str], rows: int, max_bytes: int
+) -> None:
     groups = list(map(metadata.row_group, range(metadata.num_row_groups)))
     if (stated := sum(group.num_rows for group in groups)) != rows:
         raise ParquetFault(f"claims {stated} rows, expected {rows}")
@@ -248,6 +249,8 @@ def _check_groups(metadata: "pq.FileMetaData", rows: int, max_bytes: int) -> Non
                 f"has a row group of {group.num_rows} rows, expected 1 to {ROWS_PER_GROUP}"
             )
         for chunk in map(group.column, range(group.num_columns)):
+            if chunk.path_in_schema not in names:
+                continue
             if chunk.num_values != group.num_rows or not _ENCODINGS.issuperset(
                 chunk.encodings
             ):

@@ -9,7 +9,8 @@ from medlive.errors import BadInput
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import TooLong, lines
 from medlive.integrity.paths import open_plain
-from medlive.snapshot.model import FORMAT_VERSION, fields_of, line, row_fault
+from medlive.snapshot.model import Table, line
+from medlive.snapshot.shape import Shape
 
 if TYPE_CHECKING:
     import io
@@ -27,9 +28,9 @@ class RowReader:
         self,
         handle: "io.FileIO",
         name: str,
+        shape: Shape,
         canary: str | None = None,
         *,
-        format_version: int = FORMAT_VERSION,
         trusted: bool = False,
     ) -> None:
         """Prepare to read.
@@ -37,8 +38,8 @@ class RowReader:
         Args:
             handle: The open file; it is closed at the end of the iteration.
             name: CASES or CRITERIA.
+            shape: The snapshot's.
             canary: What every row must state; None accepts any.
-            format_version: The snapshot's, which decides the columns.
             trusted: Whether the file was verified, so that rows need not be checked again.
         """
         self._handle, self._name, self._canary, self._trusted = (
@@ -47,8 +48,8 @@ class RowReader:
             canary,
             trusted,
         )
-        table = "cases" if name == CASES else "criteria"
-        self._fields = fields_of(table, format_version)
+        self._table: Table = "cases" if name == CASES else "criteria"
+        self._shape = shape
         self.faults, self.canary_faults = Faults(), Faults()
 
     def __iter__(self) -> Iterator[tuple[int, Row]]:
@@ -74,7 +75,7 @@ class RowReader:
             row: Row = json.loads(data.decode("utf-8"))
             if self._trusted:
                 return row
-            fault = row_fault(row, self._fields)
+            fault = self._shape.row_fault(row, self._table)
             canonical = line(row) if fault is None else b""
         except (ValueError, RecursionError) as exc:
             fault = f"{type(exc).__name__}: {str(exc)[:120]}"
@@ -132,13 +133,13 @@ def group_rows(
 
 
 def read_cases(
-    root: Path, format_version: int, *, trusted: bool = False
+    root: Path, shape: Shape, *, trusted: bool = False
 ) -> Iterator[CaseRows]:
     """Yield the cases of a snapshot's folder, in order of their ids.
 
     Args:
         root: The folder.
-        format_version: As its manifest states it.
+        shape: As its manifest states it.
         trusted: Whether the files were verified, so that only their order is checked.
 
     Raises:
@@ -159,10 +160,8 @@ def read_cases(
     try:
         with open_plain(root / CASES) as cases, open_plain(root / CRITERIA) as criteria:
             readers = (
-                RowReader(cases, CASES, format_version=format_version, trusted=trusted),
-                RowReader(
-                    criteria, CRITERIA, format_version=format_version, trusted=trusted
-                ),
+                RowReader(cases, CASES, shape, trusted=trusted),
+                RowReader(criteria, CRITERIA, shape, trusted=trusted),
             )
             for case in group_rows(*readers, refuse):
                 check()

@@ -96,6 +96,7 @@ async def test_a_backup_under_load_is_restored_whole(
         gone.thread_id,
         "--reason",
         "asked to",
+        "--yes",
         status=None,
     )
     await _do(instance, "backup", tmp_path / "backups" / "second")

@@ -55,7 +55,9 @@ async def test_pages_are_read_again_pruned_and_taken_down(
     ).json
     assert (await do("thread", "show", "sdn/5001")).status == 0
     done = (
-        await do("thread", "takedown", "sdn", "5001", "--reason", "asked", "--json")
+        await do(
+            "thread", "takedown", "sdn", "5001", "--reason", "asked", "--yes", "--json"
+        )
     ).json
     assert (done["erased"], done["frozen"], done["files"]) == (planned["erased"], [], 1)
     shown = await do("thread", "show", "sdn/5001", "--json", status=1)
@@ -67,7 +69,7 @@ async def test_pages_are_read_again_pruned_and_taken_down(
     path.write_bytes(path.read_bytes()[:-9])
     assert "damaged" in (await do("source", "reparse", "sdn", status=1)).err
     broken = await do(
-        "thread", "takedown", "sdn", "5002", "--reason", "asked", status=1
+        "thread", "takedown", "sdn", "5002", "--reason", "asked", "--yes", status=1
     )
     assert path.name in broken.err
     path.unlink()

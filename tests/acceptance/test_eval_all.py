@@ -133,7 +133,7 @@ async def test_nothing_is_sent_before_a_yes(
         with monkeypatch.context() as closed:
             closed.setattr("sys.stdin", None)
             assert await here(*mine) == 2
-        assert "nobody is there to confirm the plan" in capsys.readouterr().err
+        assert "nobody is there to answer" in capsys.readouterr().err
         assert (
             await here(*mine, "--dry-run", "--max-calls", "7", "--mode", "criterion")
             == 0

@@ -80,6 +80,7 @@ def test_a_worker_and_the_web_do_their_work_with_the_least_rights(
         kept[0].thread_id,
         "--reason",
         "x",
+        "--yes",
         status=3,
     )
     assert "permission denied" in refused.err

@@ -20,8 +20,9 @@ from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
 from medlive.rubric.proof import Probe
 from medlive.service.curation.curate import curate_revision
+from medlive.service.curation.editing import CaseEdit, edit_case
 from medlive.service.curation.inspect import inspect_case
-from medlive.service.curation.review import CaseEdit, decide_case, edit_case
+from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.wiring import Pipeline
 from tests.support.proving import (

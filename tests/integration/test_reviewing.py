@@ -21,14 +21,13 @@ from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.service.curation.curate import curate_revision, rescan_cases
-from medlive.service.curation.review import (
+from medlive.service.curation.editing import (
     CaseEdit,
     CriterionEdit,
-    decide_case,
-    drop_element,
     edit_case,
     load_edit,
 )
+from medlive.service.curation.review import decide_case, drop_element
 from tests.support.instance import Instance
 from tests.support.reviewing import (
     HARMFUL,
@@ -223,7 +222,13 @@ async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(
         new |= {"id": None, "criterion": "Names lisinopril as the cause.", "points": 3}
         file = tmp_path / "edit.json"
         file.write_text(
-            json.dumps({"query": "Why do I cough?", "criteria": [kept, changed, new]})
+            json.dumps(
+                {
+                    "revision": draft["revision"],
+                    "query": "Why do I cough?",
+                    "criteria": [kept, changed, new],
+                }
+            )
         )
         assert (
             "reason"
@@ -280,6 +285,49 @@ async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(
     assert [
         (c["criterion_id"].removeprefix(f"{held}-"), c["points"]) for c in criteria
     ] == [("c1", 7), ("c3", -9), ("c4", 3)]
+
+
+async def test_an_edit_of_an_older_revision_is_refused_with_what_differs(
+    database: Database, database_url: str, tmp_path: Path, held: str
+) -> None:
+    instance = Instance(tmp_path, database_url)
+    file = tmp_path / "bo.json"
+    edit = ("review", "edit", held, "--file", file, "--reason")
+
+    def work() -> None:
+        draft = instance.here("review", "edit", held).json
+        colleague = draft | {
+            "query": "Why do I cough?",
+            "no_negative": "Nothing harms.",
+        }
+        file.write_text(json.dumps(colleague))
+        instance.here(*edit, "Shorter.", "--by", "Ada")
+        lighter = {**draft["criteria"][2], "points": -9}
+        own = {"query": "Why the cough?", "criteria": [*draft["criteria"][:2], lighter]}
+        file.write_text(json.dumps(own))
+        unmarked = instance.here(*edit, "Lighter.", status=2)
+        assert "revision" in unmarked.err
+        file.write_text(json.dumps(own | {"revision": 9}))
+        assert "no revision 9" in instance.here(*edit, "Lighter.", status=2).err
+        file.write_text(json.dumps(own | {"revision": 1}))
+        refused = instance.here(*edit, "Lighter.", "--by", "Bo", status=1)
+        assert "its revision is 2 now" in refused.err
+        differs = (tmp_path / "bo.json.differs.txt").read_text()
+        for shown in (
+            "query: changed by both\n  revision 1: What could",
+            "  revision 2: Why do I cough?\n  your file: Why the cough?\n",
+            "no_negative: changed by one\n",
+            "c3: changed by one\n",
+        ):
+            assert shown in differs
+            assert shown in refused.err
+        assert "narrative" not in differs
+        now = instance.here("review", "edit", held).json
+        assert (now["revision"], now["query"]) == (2, "Why do I cough?")
+        file.write_text(json.dumps(own | {"revision": 2}))
+        instance.here(*edit, "Lighter.", "--by", "Bo")
+
+    await asyncio.to_thread(work)
 
 
 async def test_an_edit_that_the_linter_refuses_changes_nothing(

@@ -140,12 +140,16 @@ async def test_disputes_redactions_and_withdrawals(
     assert "[redacted]" in case.text.query
     again = await act(admin, subject, "redact", "A name.", words="dry cough")
     assert (again.status_code, "nothing in case" in again.text) == (422, True)
-    assert (
-        await act(admin, subject, "withdraw", "Advice is wrong.", type="takedown")
-    ).status_code == 422
-    assert (
-        await act(admin, subject, "withdraw", "Advice is wrong.", type="erratum")
-    ).status_code == 303
+    final = f"/acts/withdraw/{held}"
+    why = {"reason": "Advice is wrong.", "type": "erratum", "criterion": ""}
+    for wrong in ({"typed": ""}, {"typed": held[:-1]}, {"type": "takedown"}):
+        sent = await admin.post(final, data=why | {"typed": held} | wrong)
+        assert (sent.status_code, "Advice is wrong." in sent.text) == (422, True)
+    # The address of harmless acts does not withdraw.
+    assert (await act(admin, subject, "withdraw", type="erratum")).status_code == 422
+    assert await status_of(database, held) == "held"
+    done = await admin.post(final, data=why | {"typed": held})
+    assert done.status_code == 303
     assert await status_of(database, held) == "withdrawn"
     assert "Undo the withdrawal</button>" in (await admin.get(f"/acts/{subject}")).text
     assert (
@@ -193,15 +197,20 @@ async def test_an_edit_of_an_older_revision_overwrites_nothing(
         fields[str(select.attributes["name"])] = select.css_first(
             "option[selected], option"
         ).text()
-    sent = [
-        (
-            await admin.post(
-                f"{page}/edit", data=fields | {"reason": "Shorter.", "query": query}
-            )
-        ).status_code
-        for query in ("Why do I cough?", "Why do I cough so?")
+    fields["reason"] = "Shorter."
+    unmarked = {name: value for name, value in fields.items() if name != "revision"}
+    assert (await admin.post(f"{page}/edit", data=unmarked)).status_code == 422
+    sent = []
+    for query in ("Why do I cough?", "Why do I cough so?"):
+        sent.append(await admin.post(f"{page}/edit", data=fields | {"query": query}))
+    assert [answer.status_code for answer in sent] == [303, 422]
+    row = Html(sent[1].text).css_first("#stale-heading").parent.css_first("tbody tr")
+    assert [cell.text() for cell in row.css("td")][1:] == [
+        "What could cause a dry cough for 3 weeks?",
+        "Why do I cough?",
+        "Why do I cough so?",
     ]
-    assert sent == [303, 422]
+    assert "changed by both" in row.text()
     async with database.begin() as session:
         case = await latest_case(session, held)
     assert case is not None
@@ -215,17 +224,22 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
 ) -> None:
     done = await act(admin, "thread/test/1", "overrule", "Because.", back=LOG)
     assert done.status_code == 303
-    refused = await act(admin, "thread/test/1", "overrule")
+    # The same form sent twice is done once, and meets no error.
+    twice = await act(admin, "thread/test/1", "overrule", "Because.", back=LOG)
+    assert (twice.status_code, len(await logged(database))) == (303, 1)
+    refused = await act(admin, "thread/test/1", "overrule", "I too.", back=LOG)
     assert (refused.status_code, "overruled already" in refused.text) == (422, True)
+    assert "Nothing was changed" in refused.text
+    assert "Because." in refused.text
+    assert f'href="{LOG}">Back' in refused.text
     assert (await act(admin, "thread/test/2", "overrule")).status_code == 422
     assert (await act(admin, "thread/test/1", "approve")).status_code == 422
     assert [entry[1:] for entry in await logged(database)] == [
         ("overrule", "thread:test/1", "Because."),
     ]
     # What nobody else may change only the owner erases.
-    refused = await act(
-        admin, "thread/test/1", "take_down", "The author asked.", back=LOG
-    )
+    final, asked = "/acts/take-down/test/1", {"reason": "The author asked."}
+    refused = await admin.post(final, data=asked | {"typed": "test/1"})
     assert (refused.status_code, "may not do this" in refused.text) == (422, True)
     assert "medlive thread takedown test 1 --reason" in refused.text
     assert [entry[1] for entry in await logged(database)] == ["overrule"]
@@ -234,9 +248,13 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
         owners.headers.update(
             await session_of(site, await add_account(database, "owner"))
         )
-        done = await act(
-            owners, "thread/test/1", "take_down", "The author asked.", back=LOG
-        )
+        assert (await act(owners, "thread/test/1", "take_down")).status_code == 422
+        unsure = await owners.post(final, data=asked | {"typed": "test/2"})
+        assert "type test/1 to confirm" in unsure.text
+        assert "Erased: 1 revision" in unsure.text
+        done = await owners.post(final, data=asked | {"typed": "test/1"})
+        again = await owners.get(final)
+        assert "It was taken down on" in again.text
         undone = await act(
             owners, "thread/test/1", "lift_takedown", "It was not.", back=LOG
         )

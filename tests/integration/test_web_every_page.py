@@ -391,6 +391,10 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
             ),
             "/acts/log": ("/acts/log",),
             "/acts/case/{case_id}": tuple(f"/acts/case/{c}" for c in cases[:4]),
+            "/acts/withdraw/{case_id}": (f"/acts/withdraw/{cases[0]}",),
+            "/acts/take-down/{source}/{thread_id:path}": (
+                own[0].replace("/audit/threads/", "/acts/take-down/").partition("?")[0],
+            ),
         }
         full = (
             diff,

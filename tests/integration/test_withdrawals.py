@@ -549,15 +549,12 @@ async def test_the_commands(
         assert (
             run("review", "disputes", "--all", "--json").json[0]["resolution"] == "No."
         )
-        done = run(
-            "snapshot",
-            "withdraw",
-            case_id,
-            "--criterion",
-            f"{case_id}-c2",
-            *why,
-            "--json",
-        )
+        part = ("snapshot", "withdraw", case_id, "--criterion", f"{case_id}-c2", *why)
+        unasked = run(*part, status=2).err
+        assert "2026.W46" in unasked
+        assert "nobody is there to answer" in unasked
+        assert len(run("review", "edit", case_id).json["criteria"]) == 4
+        done = run(*part, "--yes", "--json")
         assert (done.json["new_revision"], done.json["snapshots"]) == (2, ["2026.W46"])
         digest = hashlib.sha256(Path(done.json["errata"]).read_bytes())
         again = run("snapshot", "withdraw", case_id, "--criterion", "c2", *why)
@@ -574,7 +571,8 @@ async def test_the_commands(
         run("snapshot", "reinstate", case_id, "--criterion", "c2", *why_not, status=1)
         back = run("review", "edit", case_id).json["criteria"]
         assert [c["id"] for c in back] == ["c1", "c3", "c4", "c2"]
-        run("snapshot", "withdraw", case_id, "--kind", "privacy", "--reason", WRONG)
+        private = ("--kind", "privacy", "--reason", WRONG, "--yes")
+        run("snapshot", "withdraw", case_id, *private)
         run("snapshot", "reinstate", case_id, *why_not)
         assert (
             run("review", "list", "--json").json[0]["detail"]
@@ -588,7 +586,7 @@ async def test_the_commands(
         assert errata.affecting("2026.W46") == ()
         assert run("audit", "log", "--json").json[0]["reason"] == "The dose is right."
         # What was undone may be withdrawn again, as an entry of its own.
-        run("snapshot", "withdraw", case_id, "--kind", "privacy", "--reason", WRONG)
+        run("snapshot", "withdraw", case_id, *private)
         errata = load_errata(done.json["errata"])
         assert [e.kind for e in errata.affecting("2026.W46")] == [PRIVACY]
         assert len(errata.entries) == 3

@@ -21,11 +21,10 @@ from medlive.snapshot.ledgers import (
     read_ledger,
     write_ledger,
 )
-from medlive.snapshot.manifest import pretty_json
+from medlive.snapshot.manifest import Manifest, pretty_json
 from medlive.snapshot.model import (
-    CASE_FIELDS,
-    CRITERION_FIELDS,
     PROOF_FIELDS,
+    TABLES,
     livemedbench_end,
     livemedbench_piece,
 )
@@ -64,11 +63,10 @@ def derive(folder: Path) -> None:
             mine = [c for c in criteria if c["case_id"] == case["case_id"]]
             plain.write(livemedbench_piece(number, case, mine))
         plain.write(livemedbench_end())
-    for stem, fields, rows in (
-        ("cases", CASE_FIELDS, cases),
-        ("criteria", CRITERION_FIELDS, criteria),
-    ):
-        writer = ParquetRows(folder / f"data/{stem}.parquet", fields, canary)
+    manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+    columns = manifest.shape.columns
+    for table, rows in zip(TABLES, (cases, criteria), strict=True):
+        writer = ParquetRows(folder / f"data/{table}.parquet", columns[table], canary)
         for row in rows:
             writer.add(row)
         writer.close()
@@ -427,7 +425,12 @@ LEDGERS: tuple[
         lambda h, s: s["withdrawn"][0].update(reason="by a@example.org"),
         {18},
     ),
-    ("a field more", CHANGES, lambda h, s: s["withdrawn"][0].update(author="x"), {15}),
+    (
+        "an address in a field more",
+        CHANGES,
+        lambda h, s: s["withdrawn"][0].update(author="www.x.example"),
+        {18},
+    ),
     (
         "another version in the changes",
         CHANGES,
@@ -542,6 +545,16 @@ LEDGERS: tuple[
 )
 
 
+_SETTING = {"name": "setting", "type": "string", "optional": True, "default": ""}
+
+
+def _as_format_3(manifest: Row) -> Row:
+    """The manifest without what format 4 added."""
+    del manifest["columns"], manifest["enumerations"]
+    manifest["format_version"] = 3
+    return manifest
+
+
 def _as(manifest: Row, version: str) -> Row:
     """An ancestor of that version."""
     return {**manifest["lineage"][0], "version": version}
@@ -596,10 +609,28 @@ MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
         lambda m: m["counts"].update(criteria_per_case={"1": 8}),
         {11},
     ),
-    ("a field more", lambda m: m.update(note="x"), {5}),
+    ("a field more in format 3", lambda m: _as_format_3(m).update(note="x"), {5}),
+    (
+        "a column twice",
+        lambda m: m["columns"]["cases"].append(m["columns"]["cases"][0]),
+        {5},
+    ),
+    ("a column that no row has", lambda m: m["columns"]["cases"].append(_SETTING), {7}),
+    (
+        "another meaning of a column",
+        lambda m: m["columns"]["cases"][8].update(optional=True),
+        {5},
+    ),
+    ("a column less", lambda m: m["columns"]["criteria"].pop(5), {5}),
+    ("an optional column less", lambda m: m["columns"]["criteria"].pop(7), {7}),
+    (
+        "an address as an axis",
+        lambda m: m["enumerations"]["axis"].append("www.x.example"),
+        {18},
+    ),
     ("a field less", lambda m: m.pop("provenance"), {5}),
     ("format 1", lambda m: m.update(format_version=1), {5}),
-    ("format 4", lambda m: m.update(format_version=4), {5}),
+    ("format 5", lambda m: m.update(format_version=5), {5}),
     ("another format", lambda m: m.update(format="tar"), {5}),
     ("a version that is none", lambda m: m.update(version="../x"), {5}),
     ("a week that is none", lambda m: m.update(version="2026.W60"), {5}),

@@ -78,18 +78,21 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 def seal(
-    folder: Path, key: SecretKey, edit: Callable[[dict[str, Any]], object] | None = None
+    folder: Path,
+    key: SecretKey | None,
+    edit: Callable[[dict[str, Any]], object] | None = None,
 ) -> None:
-    """What a careful forger does: manifest and SHA256SUMS fit the files as they are, signed with another key."""
+    """What a careful forger does: manifest and SHA256SUMS fit the files as they are, signed by `key` or not at all."""
     manifest = json.loads((folder / "manifest.json").read_bytes())
     _seal_croissant(folder)
     for name, entry in manifest["files"].items():
         data = (folder / name).read_bytes()
         entry["size"], entry["sha256"] = len(data), hashlib.sha256(data).hexdigest()
-    manifest["signing"] |= {
-        "key_id": key.public.id_text(),
-        "public_key": key.public.line(),
-    }
+    if key is not None:
+        manifest["signing"] |= {
+            "key_id": key.public.id_text(),
+            "public_key": key.public.line(),
+        }
     if edit is not None:
         edit(manifest)
     (folder / "manifest.json").write_bytes(pretty_json(manifest).encode())
@@ -116,7 +119,7 @@ def _seal_croissant(folder: Path) -> None:
     path.write_bytes(text)
 
 
-def seal_sums(folder: Path, key: SecretKey) -> None:
+def seal_sums(folder: Path, key: SecretKey | None) -> None:
     """SHA256SUMS fits the files, and its signature fits SHA256SUMS."""
     digests = {
         name: hashlib.sha256((folder / name).read_bytes()).hexdigest()
@@ -124,7 +127,8 @@ def seal_sums(folder: Path, key: SecretKey) -> None:
     }
     sums = "".join(f"{digests[name]}  {name}\n" for name in sorted(REQUIRED)).encode()
     (folder / SUMS).write_bytes(sums)
-    sign_sums(folder, key)
+    if key is not None:
+        sign_sums(folder, key)
 
 
 def sign_sums(folder: Path, key: SecretKey) -> None:

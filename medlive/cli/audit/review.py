@@ -1,5 +1,6 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from medlive.cli.output import (
     echo,
     fields_of,
     print_json,
+    say,
     table_of,
     with_database,
     with_instance,
@@ -33,7 +35,7 @@ from medlive.rubric.model import Difficulty, Register
 if TYPE_CHECKING:
     from medlive.db.session import Database
     from medlive.db.tables.release import DisputeRow
-    from medlive.service.curation.review import CaseEdit
+    from medlive.service.curation.editing import EditFile, StaleEdit
 
 app = Commands()
 
@@ -132,15 +134,17 @@ def edit(
     """Give a case another wording, rubric or kind, as a new revision. A held case stays held until it is approved.
 
     The file has any of narrative, query, advice, theme, specialty, difficulty, dialogue_register, no_negative, and
-    criteria: the whole rubric. A criterion that is left out is retired, one without an id is new.
+    criteria: the whole rubric. A criterion that is left out is retired, one without an id is new. Its revision says
+    what was edited: where somebody edited the case since, nothing is saved, exit status 1, and what differs three
+    ways is written beside the file.
 
     Args:
-        file: JSON with what changes. Without it the case is printed as such a file.
+        file: JSON with what changes, and the revision. Without it the case is printed as such a file.
         difficulty: Instead of a file.
         register: Whom it is written for; instead of a file.
         reason: Why; it stays in the database.
     """
-    from medlive.service.curation.review import CaseEdit, edit_case, load_edit
+    from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
 
     kind = {"difficulty": difficulty, "dialogue_register": register}
     if file is None and not any(kind.values()):
@@ -148,25 +152,67 @@ def edit(
         return
     if file is not None and any(kind.values()):
         raise UsageError("--file takes no --difficulty or --register beside it")
-    edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
-    done = with_database(edit_case, case_id, edited, reason, by=by)
+    if file is not None:
+        _edit_by_file(case_id, file, reason, by)
+        return
+    wanted = CaseEdit.model_validate(kind)
+    done = with_database(edit_case, case_id, wanted, reason, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
-def _read_edit(file: Path) -> "CaseEdit":
+def _edit_by_file(case_id: str, file: Path, reason: str, by: str | None) -> None:
+    """Save an edit. Raises StaleEdit after writing what differs beside the file."""
+    from medlive.service.curation.editing import StaleEdit, edit_case
+
+    edited = _read_edit(file)
+    try:
+        done = with_database(
+            edit_case, case_id, edited, reason, of=edited.revision, by=by
+        )
+    except StaleEdit as stale:
+        lines = list(_describe_stale(stale))
+        for line in lines:
+            say(line)
+        beside = file.with_name(f"{file.name}.differs.txt")
+        try:
+            beside.write_text("\n".join([*lines, ""]), encoding="utf-8")
+        except OSError as exc:
+            raise UsageError(f"{beside} cannot be written: {exc.strerror}") from exc
+        stale.hint = (
+            f"nothing was saved; {beside} keeps what differs; "
+            f"take over what is wanted into what `medlive review edit {case_id}` prints"
+        )
+        raise
+    echo(f"{case_id} has revision {done.revision}")
+
+
+def _describe_stale(stale: "StaleEdit") -> Iterator[str]:
+    """Each part that differs: as it was edited from, as it is now, and as the file has it."""
+    for part in stale.differences:
+        state = "changed by both" if part.contested else "changed by one"
+        yield f"{part.part}: {state}"
+        yield f"  revision {stale.base}: {part.base or '(absent)'}"
+        yield f"  revision {stale.latest}: {part.latest or '(absent)'}"
+        yield f"  your file: {part.edited or '(absent)'}"
+
+
+def _read_edit(file: Path) -> "EditFile":
     from pydantic import ValidationError
 
-    from medlive.service.curation.review import CaseEdit
+    from medlive.service.curation.editing import EditFile
 
     try:
-        return CaseEdit.model_validate_json(read_given(file))
+        return EditFile.model_validate_json(read_given(file))
     except (OSError, TooLong) as exc:
         raise UsageError(
             f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
         ) from exc
     except ValidationError as exc:
         fault = first_fault(exc)
-        raise UsageError(f"{file} is not an edited case: {fault}") from exc
+        raise UsageError(
+            f"{file} is not an edited case: {fault}",
+            hint="`medlive review edit CASE` prints such a file, with the revision",
+        ) from exc
 
 
 @app.command()
@@ -193,7 +239,7 @@ def redact(
     Args:
         words: The words, as the case has them.
     """
-    from medlive.service.curation.review import redact_case
+    from medlive.service.curation.editing import redact_case
 
     done = with_database(redact_case, case_id, words, reason, by=by)
     echo(f"{case_id} has revision {done.revision}")

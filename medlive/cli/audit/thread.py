@@ -1,10 +1,11 @@
 """`medlive thread`: where threads stand, and every decision about one."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Option
 
+from medlive.cli.asking import YesOption, confirm_by_name
 from medlive.cli.audit.listing import Places, View, Window, print_list
 from medlive.cli.options import (
     ByOption,
@@ -18,12 +19,16 @@ from medlive.cli.output import (
     Grid,
     Result,
     echo,
+    say,
     table_of,
     with_database,
     with_instance,
     with_session,
 )
 from medlive.errors import CheckFailed
+
+if TYPE_CHECKING:
+    from medlive.service.harvest.takedown import TakedownResult
 
 app = Commands()
 Row = Mapping[str, Any]
@@ -206,11 +211,13 @@ def takedown(
     reason: Annotated[str, Option()],
     by: ByOption = None,
     dry_run: DryRunOption = False,
+    yes: YesOption = False,
 ) -> Result:
     """Erase a thread for good, raw pages and all, and keep it from coming back.
 
-    What cannot be erased is named: a case of it in a frozen snapshot is withdrawn, and errata.json says so without
-    the reason. Exit status 1 when something of the thread is left. Doing it again finishes what was interrupted.
+    Shows what would be erased and asks for the thread's name. What cannot be erased is named: a case of it in a
+    frozen snapshot is withdrawn, and errata.json says so without the reason. Exit status 1 when something of the
+    thread is left. Doing it again finishes what was interrupted.
 
     Args:
         source: The community.
@@ -219,7 +226,17 @@ def takedown(
     """
     from medlive.service.harvest.takedown import take_down
 
-    done = with_instance(take_down, source, thread_id, reason, by=by, dry_run=dry_run)
+    name = f"{source}/{thread_id}"
+
+    def take(dry_run: bool) -> "TakedownResult":
+        return with_instance(
+            take_down, source, thread_id, reason, by=by, dry_run=dry_run
+        )
+
+    if not dry_run and not yes:
+        _show_takedown(name, take(dry_run=True))
+        confirm_by_name(name)
+    done = take(dry_run=dry_run)
     frozen, left = [], []
     for version, case_id in done.frozen:
         frozen.append({"version": version, "case_id": case_id})
@@ -235,16 +252,30 @@ def takedown(
         "frozen": frozen,
         "damaged": [error.message for error in done.damaged],
     }
-    state = "nothing was erased, this is what would be" if dry_run else "taken down"
     failure = None
     if left:
         hint = "restore or remove the file, then `medlive source prune`"
         if done.frozen:
             hint = "errata.json says so, and later snapshots leave the case out; publish the errata"
-        failure = CheckFailed(f"{source}/{thread_id}: {'; '.join(left)}", hint=hint)
+        failure = CheckFailed(f"{name}: {'; '.join(left)}", hint=hint)
+    state = "nothing was erased, this is what would be" if dry_run else "taken down"
+    return Result(value, [_erased(name, done, state)], failure=failure)
+
+
+def _show_takedown(name: str, planned: "TakedownResult") -> None:
+    """Show on stderr what a takedown would do."""
+    rows = [f"{table} {count}" for table, count in sorted(planned.counts.items())]
+    say(
+        f"{name} would be erased for good: {', '.join(rows) or 'nothing of it is here'}"
+    )
+    for version, case_id in planned.frozen:
+        say(f"snapshot {version} holds its case {case_id}, which would be withdrawn")
+    say("it is kept from coming back; a lifted takedown restores nothing")
+
+
+def _erased(name: str, done: "TakedownResult", state: str) -> Grid:
     rows = sorted(done.counts.items())
-    table = Grid(["what", "erased"], rows, f"{source}/{thread_id}: {state}")
-    return Result(value, [table], failure=failure)
+    return Grid(["what", "erased"], rows, f"{name}: {state}")
 
 
 @app.command("lift-takedown")

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
-import typer
 from typer import Option
 
+from medlive.cli.asking import confirm
 from medlive.cli.evaluation.grade import grade_answers
 from medlive.cli.evaluation.options import (
     AllowOption,
@@ -202,7 +202,7 @@ def all_(
             if calls.dry_run:
                 return
             if total.calls and not yes:
-                _confirm()
+                confirm("Begin?", refused="nothing was sent")
             stages = {"answers": answer, "grades": grade, "score and report": score}
             _work_through(stages, plans, budget)
     finally:
@@ -233,17 +233,6 @@ def _work_through(
                 break
     if failures:
         raise failures[0]
-
-
-def _confirm() -> None:
-    """Ask on the terminal. Raises UsageError where there is none, CheckFailed for a no."""
-    # Python has no stdin at all where it was closed.
-    if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(
-            "nobody is there to confirm the plan", hint="--yes begins without asking"
-        )
-    if not typer.confirm("Begin?", err=True):
-        raise CheckFailed("the plan was not confirmed; nothing was sent")
 
 
 def _begun_with(run: Path, cases: str) -> str:

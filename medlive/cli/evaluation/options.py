@@ -1,6 +1,7 @@
 """What several commands of `medlive eval` share: options (a class is a group of them), plans and budgets."""
 
 import json
+import os
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
@@ -500,10 +501,10 @@ def plans_result(plans: "Mapping[str, Plan]", budget: "Budget") -> Result:
 
 
 def _warnings(plan: "Plan", budget: "Budget") -> Iterator[str]:
-    from medlive.config import models_file
+    from medlive.config_files import models_file
 
     if plan.usd is None and plan.calls:
-        yield f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file()}"
+        yield f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file(os.environ)}"
     limits = {
         "--max-calls": (budget.max_calls, plan.calls),
         "--max-tokens": (budget.max_tokens, plan.input_tokens + plan.output_tokens),

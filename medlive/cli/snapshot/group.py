@@ -35,6 +35,7 @@ from medlive.printable import printable
 from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import open_snapshot
+from medlive.snapshot.manifest import unknown_note
 
 if TYPE_CHECKING:
     from medlive.snapshot.manifest import Manifest
@@ -163,6 +164,7 @@ def verify(
         "ok": report.ok,
         "complete": report.complete,
         "trust": report.trust,
+        "unknown": report.unknown,
         "steps": list(map(check_as_json, report.steps)),
     }
     shown = [checks_table(report.steps)]
@@ -172,6 +174,8 @@ def verify(
         )
     skipped = "" if report.complete else ", but steps were skipped"
     notes = [f"{folder.name} verifies{skipped}", _TRUST[report.trust.value]]
+    if note := unknown_note(report.unknown):
+        notes.append(f"What is in it is authentic to its digests, but {note}")
     return Result(value, shown, notes)
 
 

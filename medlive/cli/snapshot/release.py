@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from medlive import __version__
+from medlive.cli.asking import YesOption, confirm_by_name
 from medlive.cli.options import ByOption, DryRunOption, one_of
 from medlive.cli.output import (
     Grid,
@@ -236,8 +237,9 @@ def withdraw(
     by: ByOption = None,
     signing_key: KeyFileOption = None,
     dry_run: DryRunOption = False,
+    yes: YesOption = False,
 ) -> Result:
-    """Withdraw a case, or a criterion of one, with a public reason.
+    """Withdraw a case, or a criterion of one, with a public reason, after asking for the case's id.
 
     Later snapshots drop the case, or hold it without the criterion. Frozen ones stay as they are: errata.json
     beside them says which of them hold what was withdrawn.
@@ -256,21 +258,29 @@ def withdraw(
         raise UsageError(
             "--revision says which criterion is meant, and needs --criterion"
         )
-    done = with_instance(
-        withdraw_it,
-        case_id,
-        why,
-        reason,
-        criterion_id=criterion,
-        revision=revision,
-        by=by,
-        key_file=signing_key,
-        dry_run=dry_run,
-    )
-    found = done.withdrawal
-    what, named = found.case_id, None
-    if found.criterion_id is not None:
-        what = named = f"{found.case_id}-{found.criterion_id}"
+
+    def take(dry_run: bool) -> "WithdrawResult":
+        return with_instance(
+            withdraw_it,
+            case_id,
+            why,
+            reason,
+            criterion_id=criterion,
+            revision=revision,
+            by=by,
+            key_file=signing_key,
+            dry_run=dry_run,
+        )
+
+    if not dry_run and not yes:
+        planned = take(dry_run=True)
+        for line in _describe_withdrawn(planned, dry_run=True):
+            say(line)
+        if not planned.already:
+            say("an erratum with the reason is published, and stays")
+            confirm_by_name(case_id)
+    done = take(dry_run=dry_run)
+    found, named = done.withdrawal, _withdrawn_criterion(done)
     value = fields_of(
         found, ("case_id", "kind", "reason", "revision", "new_revision")
     ) | {
@@ -286,7 +296,7 @@ def withdraw(
     if done.errata is not None:
         unsigned = "" if done.signed else ", unsigned: no signing key is set"
         notes.append(f"{done.errata} is written{unsigned}")
-    return Result(value, _describe_withdrawn(done, what, dry_run), notes)
+    return Result(value, _describe_withdrawn(done, dry_run=dry_run), notes)
 
 
 def reinstate(
@@ -322,10 +332,15 @@ def reinstate(
         echo(f"criterion {criterion} of {case_id} is no longer withdrawn")
 
 
-def _describe_withdrawn(
-    done: "WithdrawResult", what: str, dry_run: bool
-) -> Iterator[str]:
+def _withdrawn_criterion(done: "WithdrawResult") -> str | None:
+    """The full id of the criterion that is withdrawn; None: the whole case."""
     found = done.withdrawal
+    return found.criterion_id and f"{found.case_id}-{found.criterion_id}"
+
+
+def _describe_withdrawn(done: "WithdrawResult", *, dry_run: bool) -> Iterator[str]:
+    found = done.withdrawal
+    what = _withdrawn_criterion(done) or found.case_id
     if done.already:
         yield f"{what} was already withdrawn on {found.withdrawn_at:%Y-%m-%d} ({found.kind}: {found.reason})"
     else:

@@ -288,6 +288,13 @@ async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> li
     return list(await session.scalars(query.order_by(ThreadRevisionRow.revision)))
 
 
+async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
+    """The number of a thread's row; None for no such thread."""
+    row = ThreadRow
+    query = select(row.id).where(row.source == source, row.thread_id == thread_id)
+    return await session.scalar(query)
+
+
 async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]:
     """Source and thread id of an existing case."""
     query = (

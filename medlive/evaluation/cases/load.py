@@ -12,7 +12,7 @@ from medlive.evaluation.cases.benchmarks import Format, format_of, read_benchmar
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.load import Snapshot, open_snapshot
-from medlive.snapshot.manifest import Manifest
+from medlive.snapshot.manifest import Manifest, unknown_note
 from medlive.snapshot.model import SnapshotCase
 from medlive.threads.model import Role, Thread
 
@@ -72,6 +72,7 @@ def from_snapshot(snapshot: Snapshot) -> CaseSet:
         manifest.why_not,
         snapshot.path.absolute().parent,
         snapshot.verified,
+        newer=unknown_note(manifest.unknown),
     )
 
 

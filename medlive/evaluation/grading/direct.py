@@ -7,7 +7,6 @@ rubric and no physician's advice (LiveMedBench §4.2; docs/method.md §3).
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -23,7 +22,7 @@ from medlive.evaluation.grading.questions import (
     plan_questions,
     read_findings,
 )
-from medlive.evaluation.grading.verdict import Reasoning, doubt
+from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import open_run
 from medlive.llm.engine import Engine, EngineIdentity
@@ -119,14 +118,12 @@ def direct_question(case: EvaluationCase, answer: Answer) -> Question:
         task=TASK,
         inputs=inputs,
         reply=DirectReply,
-        check_text=partial(_fault, answer.response),
+        check_text=_fault,
     )
 
 
-def _fault(answer: str, text: str, read: DirectReply) -> str | None:
+def _fault(text: str, read: DirectReply) -> str | None:
     """What speaks against the score that was read from a reply."""
-    if fault := doubt(text, "score", read.score, read.reasoning, answer):
-        return fault
     if (stated := _SCORED.findall(words_before(text))) and float(
         stated[-1]
     ) != read.score:

@@ -31,6 +31,7 @@ from medlive.llm.engine import (
 )
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.prompts import load_prompt
+from medlive.llm.statements import taken_back, words_before
 from medlive.llm.wire import Price
 
 R = TypeVar("R", bound=BaseModel)
@@ -83,6 +84,8 @@ class Question:
     def read(self, reply: Reply) -> BaseModel:
         """The reply, checked. Raises Unusable."""
         value = read_as(self.reply, self.request, self.check)(reply)
+        if taken_back(words_before(reply.text)):
+            raise Unusable("the words before the JSON object deny it")
         if fault := self.check_text(reply.text, value):
             raise Unusable(fault)
         return value

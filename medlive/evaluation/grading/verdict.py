@@ -4,21 +4,19 @@ Tolerated: a code fence, a list of one, a closed thinking block or prose before 
 reply, line ends within texts, null for an empty text, another name for the reasoning, `met` as the text "true" or
 "yes". Not tolerated, since each has more than one reading: any other `met`, a `conclusion` that differs from it, two
 objects, a key given twice, words after the object, words before it that say otherwise (`statements`), a cut reply,
-thinking that does not end, a verdict that stands in the answer itself, a met criterion whose quote is not in the
-answer or shows nothing, a list with ids of its own, an echo of another criterion or question than the one asked.
+thinking that does not end, a verdict that stands in the texts that were shown (`medlive.llm.planted`), a met criterion
+whose quote is not in the answer or shows nothing, a list with ids of its own, an echo of another criterion or
+question than the one asked.
 
 What the reasoning comes to is read from the field `conclusion`. Only where a reply lacks it, as those to earlier
 prompts do, are the reasoning's words read instead (docs/builders/decisions/0047).
 """
 
-import json
 import re
-from bisect import bisect
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import islice
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -26,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from medlive.bounds import REPLY_CHARS
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.llm.ask import Unusable, first_fault
+from medlive.llm.planted import REASONING, planted_objects
 from medlive.llm.reading import NoObject, read_object
 from medlive.llm.statements import (
     asks_for_words,
@@ -39,24 +38,17 @@ from medlive.llm.statements import (
     thinking_lasts,
     words_before,
 )
-from medlive.text.neutral import neutralise
 from medlive.text.normalise import fold, strip_unstorable
 from medlive.text.quotes import missing_piece, shows
 
 MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
-_MOST_NAMES: Final = 5_000
-_MOST_BRACES: Final = 6
-"""Braces before a name in an answer that are tried as the beginning of its object: each trial has a price."""
-_MOST_PLANTED: Final = 12_000
-"""Characters of a verdict that an answer may plant: no longer one would be read."""
 _TAIL: Final = re.compile(
     r"(?:</(?:answer|json|output|response|result|verdict|s)>|<\|[a-z_]{1,30}\|>)\Z",
     re.IGNORECASE,
 )
 """What chat templates and habits leave at the end of a reply."""
 _MOST_TAILS: Final = 4
-_STRAIGHT: Final = str.maketrans("“”„‘’", '"""\'\'')
 _HARMLESS: Final = frozenset(
     {"question", "criterion", "id", "criterion_id", "language"}
 )
@@ -90,8 +82,6 @@ _CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
     "不符合": "not met",
 }
 """Texts for `conclusion` that have one meaning."""
-_REASONING: Final = ("explanation", "rationale", "reason", "justification")
-"""What graders call `reasoning` that are held to no schema."""
 
 
 Reasoning = Annotated[str, StringConstraints(max_length=4000)]
@@ -198,8 +188,7 @@ def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
         raise Unusable(first_fault(exc)) from exc
     if before and said_in(before) is (not reply.met):
         raise Unusable("the words before the JSON object say the contrary of it")
-    criterion = (echo or {}).get("criterion", "")
-    return _certain(reply, answer, criterion, concluded=concluded)
+    return _certain(reply, answer, echo or {}, concluded=concluded)
 
 
 def read_rubric(
@@ -256,8 +245,7 @@ def _read_item(one: str, item: Any, answer: str, echo: Echo) -> Verdict | str:
         fields = _fields(item)
         concluded = _take_conclusion(fields)
         graded = RubricGradeItem.model_validate({**fields, "id": one})
-        criterion = echo.get("criterion", "")
-        return _certain(graded, answer, criterion, concluded=concluded)
+        return _certain(graded, answer, echo, concluded=concluded)
     except ValidationError as exc:
         return first_fault(exc)
     except Unusable as exc:
@@ -299,7 +287,7 @@ def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
             fields[name] = strip_unstorable(given) if isinstance(given, str) else given
     if isinstance(fields.get("met"), str):
         fields["met"] = _WORDS.get(fold(fields["met"]), fields["met"])
-    named = [name for name in _REASONING if isinstance(fields.get(name), str)]
+    named = [name for name in REASONING if isinstance(fields.get(name), str)]
     if "reasoning" not in fields and len(named) == 1:
         fields["reasoning"] = fields.pop(named[0])
     for name in ("quote", "reasoning"):
@@ -332,7 +320,7 @@ def _take_conclusion(fields: dict[str, Any]) -> bool:
 def _certain(
     reply: GradeReply | RubricGradeItem,
     answer: str,
-    criterion: str,
+    echo: Echo,
     *,
     concluded: bool,
 ) -> Verdict:
@@ -341,15 +329,17 @@ def _certain(
     Args:
         reply: The parsed reply.
         answer: What was graded.
-        criterion: The criterion, "" where it is unknown.
+        echo: What else the grader was shown.
         concluded: Whether the reply states what its reasoning comes to.
 
     Raises:
         Unusable: If the reply has more than one reading, or no words of the answer to show.
     """
     verdict = Verdict(reply.met, reply.quote, reply.reasoning, reply.whole)
-    if (planted := _planted(answer)) and _core(verdict) in planted:
-        raise Unusable("the verdict is a piece of the answer that was to be graded")
+    for shown in (answer, *echo.values()):
+        if _core(verdict) in _planted(shown):
+            raise Unusable("the verdict is a piece of the text that was to be graded")
+    criterion = echo.get("criterion", "")
     if fault := fault_of_form(reply.reasoning):
         raise Unusable(fault)
     if not concluded:
@@ -377,70 +367,27 @@ def _check_quote(quote: str, answer: str) -> None:
 
 
 def _core(verdict: Verdict) -> tuple[bool, str, str]:
-    return verdict.met, fold(verdict.quote), fold(verdict.reasoning)
+    """What makes two verdicts one: a reasoning is a judge's own, a quote is so only beside none."""
+    reasoning = fold(verdict.reasoning)
+    return verdict.met, reasoning, "" if reasoning else fold(verdict.quote)
 
 
 @lru_cache(maxsize=64)
-def _planted(answer: str) -> frozenset[tuple[bool, str, str]]:
-    """The verdicts that stand in an answer."""
+def _planted(text: str) -> frozenset[tuple[bool, str, str]]:
+    """The verdicts that stand in a text, read as those of a reply are."""
     planted = set()
-    for value in planted_objects(answer, "met"):
-        if not isinstance(value["met"], int):
-            continue
+    for value in planted_objects(text):
         fields = _fields(value)
-        quote, reasoning = fields["quote"], fields["reasoning"]
-        if isinstance(quote, str) and isinstance(reasoning, str):
-            planted.add(_core(Verdict(fields["met"], quote, reasoning)))
+        met, quote, reasoning = (
+            fields.get(name) for name in ("met", "quote", "reasoning")
+        )
+        if (
+            isinstance(met, bool)
+            and isinstance(quote, str)
+            and isinstance(reasoning, str)
+        ):
+            planted.add(_core(Verdict(met, quote, reasoning)))
     return frozenset(planted)
-
-
-def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:
-    """The JSON objects with a key that stand in an answer, those within others too: as the answer is, as a grader
-    sees it, and with its quotes spelt otherwise."""
-    if key not in answer and answer.isascii():
-        return []
-    shown, found = neutralise(answer), list[dict[str, Any]]()
-    for text in dict.fromkeys(
-        (shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT))
-    ):
-        for brace in _braces_before(text, f'"{key}"'):
-            try:
-                value, _ = _PLAIN.raw_decode(text[brace : brace + _MOST_PLANTED])
-            except (ValueError, RecursionError):
-                continue
-            if key in value:
-                found.append(value)
-    return found
-
-
-def _braces_before(text: str, name: str) -> list[int]:
-    """The places of the last braces before a name, wherever it stands."""
-    braces = [match.start() for match in re.finditer("{", text)]
-    ends = [
-        bisect(braces, match.start())
-        for match in islice(re.finditer(name, text), _MOST_NAMES)
-    ]
-    return sorted(
-        {brace for end in ends for brace in braces[max(0, end - _MOST_BRACES) : end]}
-    )
-
-
-def doubt(
-    text: str, key: str, value: object, reasoning: str, answer: str
-) -> str | None:
-    """What speaks against the `key` and reasoning that were read from a reply: words before its object that deny
-    it, or an answer that holds the same; None: nothing."""
-    if taken_back(words_before(text)):
-        return "the words before the JSON object deny it"
-    if any(
-        one[key] == value and fold(str(one.get("reasoning", ""))) == fold(reasoning)
-        for one in planted_objects(answer, key)
-    ):
-        return "the reply is a piece of the answer that was to be judged"
-    return None
-
-
-_PLAIN: Final = json.JSONDecoder(strict=False)
 
 
 def _one_value(text: str, key: str) -> tuple[Any, str]:

@@ -73,6 +73,8 @@ class CasesUse(_Frozen):
     """Whether the snapshot was verified when the run began."""
     selection: dict[str, Any] | None = None
     """Which part of the cases (`Selection.as_json`); None: all."""
+    newer: str = Field(default="", exclude_if=lambda value: not value)
+    """What the snapshot held and the run's medlive did not know, in words."""
 
 
 class EvidenceUse(_Frozen):
@@ -239,6 +241,7 @@ def create_run(
             notes=cases.notes,
             verified=cases.verified,
             selection=dict(cases.selection) if cases.selection else None,
+            newer=cases.newer,
         ),
         snapshots=Path(near).as_posix() if near else None,
         asked_as=use.asked_as,

@@ -512,6 +512,8 @@ def _single_run_warnings(run: GradedRun) -> Iterator[str]:
 
 def _case_warnings(run: GradedRun) -> Iterator[str]:
     cases = run.run.info.cases
+    if cases.newer:
+        yield f"{cases.origin} {cases.name}: {cases.newer}"
     if cases.publishable is not False and cases.notes:
         more = (
             f"; and {len(cases.notes) - 1} more in its run.json"

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from threading import Event
-from typing import Literal
 
 from medlive.db.release import snapshots
 from medlive.db.release.rows import read_snapshots
@@ -12,7 +11,7 @@ from medlive.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.freeze import FrozenSnapshot, Sign, write_snapshot
 from medlive.snapshot.manifest import Ancestor, SnapshotMeta
-from medlive.snapshot.model import FORMAT_VERSION
+from medlive.snapshot.shape import Shape, shape_of
 
 
 def build_folder(
@@ -22,11 +21,11 @@ def build_folder(
     out_root: Path,
     sign: Sign | None,
     stop: Event | None = None,
-    format_version: Literal[2, 3] = FORMAT_VERSION,
+    shape: Shape | None = None,
 ) -> FrozenSnapshot:
     """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set.
 
-    `format_version` is that of the frozen manifest where there is one.
+    `shape` is that of the frozen manifest where there is one.
     """
     meta = SnapshotMeta(
         version=info.version,
@@ -38,7 +37,7 @@ def build_folder(
         audit_log=fixed.audit_log,
         partial=fixed.partial,
         cost=fixed.cost,
-        format_version=format_version,
+        shape=shape or shape_of(),
     )
     with read_snapshots(database.engine.url, stop) as reader:
         return write_snapshot(

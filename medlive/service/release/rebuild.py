@@ -16,6 +16,7 @@ from medlive.service.paths import snapshots_path
 from medlive.service.release.folder import build_folder
 from medlive.snapshot.freeze import Sign, differences
 from medlive.snapshot.identity import folder_name
+from medlive.snapshot.manifest import Manifest
 
 IDENTITY: Final = (
     "data/cases.jsonl",
@@ -79,7 +80,7 @@ async def rebuild(
             fixed,
             root,
             _stored_signature(info),
-            format_version=manifest["format_version"],
+            shape=Manifest.model_validate(manifest).shape,
         )
         folder_exists = folder.is_dir()
         differing = await asyncio.to_thread(differences, built.path, folder)
@@ -120,7 +121,7 @@ async def restore_folder(
             fixed,
             aside,
             _stored_signature(info),
-            format_version=manifest["format_version"],
+            shape=Manifest.model_validate(manifest).shape,
         )
         if built.digest != info.sums_digest:
             raise CheckFailed(

@@ -6,13 +6,13 @@ specification, with schema.org and the older terms as mlcroissant asks for them)
 
 import json
 from calendar import monthrange
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files as package_files
 from typing import Any, Final
 
 from medlive.snapshot.describe.card import LIMITS, SUMMARY, bibtex
 from medlive.snapshot.manifest import Counts, FileEntry, SnapshotMeta
-from medlive.snapshot.model import fields_of
+from medlive.snapshot.shape import Column
 
 DESCRIBED_FILES: Final[Mapping[str, tuple[str, str]]] = {
     "data/cases.jsonl": (
@@ -36,10 +36,10 @@ DESCRIBED_FILES: Final[Mapping[str, tuple[str, str]]] = {
 """The data files, each with its format and what it is."""
 
 
-_TYPES: Final[Mapping[type, str]] = {
-    int: "sc:Integer",
-    float: "sc:Float",
-    str: "sc:Text",
+_TYPES: Final[Mapping[str, str]] = {
+    "integer": "sc:Integer",
+    "number": "sc:Float",
+    "string": "sc:Text",
 }
 
 
@@ -61,9 +61,7 @@ def croissant(
         if counts.held
         else ""
     )
-    cases, criteria = (
-        fields_of(table, meta.format_version) for table in ("cases", "criteria")
-    )
+    cases, criteria = (meta.shape.columns[table] for table in ("cases", "criteria"))
     tools = [f"{e.role}: {e.engine}, {e.model}" for e in meta.provenance.engines]
     return {
         **fixed["document"],
@@ -121,10 +119,14 @@ def _timeframe(counts: Counts) -> list[str]:
 
 
 def _record_set(
-    name: str, fields: Mapping[str, type], key: str, text: str, texts: Mapping[str, str]
+    name: str,
+    stated: Iterable[Column],
+    key: str,
+    text: str,
+    texts: Mapping[str, str],
 ) -> dict[str, Any]:
     columns: list[dict[str, Any]] = []
-    for column, kind in fields.items():
+    for column, kind in ((c.name, c.type) for c in stated):
         columns.append(
             {
                 "@type": "cr:Field",

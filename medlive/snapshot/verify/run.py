@@ -39,19 +39,30 @@ from medlive.printable import printable
 from medlive.snapshot import parquet
 from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
 from medlive.snapshot.ledgers import Ledgers, read_ledgers
-from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import fields_of, week_end
+from medlive.snapshot.manifest import (
+    FORMATS,
+    Counts,
+    Manifest,
+    ProofMeans,
+    unknown_note,
+)
+from medlive.snapshot.model import Table, week_end
 from medlive.snapshot.rows import CASES, CRITERIA
 from medlive.snapshot.verify.lineage import check_lineage, check_parent
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.scan import Scan
+from medlive.snapshot.verify.text_checks import (
+    find_contact,
+    find_disguise,
+    find_unstorable,
+)
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
 _FOLDER: Final = re.compile(re.escape(folder_name("")) + r"(\d{4}\.W\d{2})")
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
-_TWINS: Final = (
+_TWINS: Final[tuple[tuple[str, str, Table], ...]] = (
     ("data/cases.parquet", CASES, "cases"),
     ("data/criteria.parquet", CRITERIA, "criteria"),
 )
@@ -118,12 +129,9 @@ class Inspected:
                 )
         except ValidationError as exc:
             first = exc.errors(include_url=False, include_input=False)[0]
-            place = (
-                ".".join(printable(str(part)) for part in first["loc"])[:200]
-                or "the whole"
-            )
+            place = ".".join(printable(str(part)) for part in first["loc"])[:200]
             got = f"{place}: {first['msg'][:200]} ({exc.error_count()} faults)"
-            self.problems[name] = Finding(name, "a manifest of format 2 or 3", got)
+            self.problems[name] = Finding(name, FORMATS, got.removeprefix(": "))
             return None
         except (OSError, TooLong, ValueError, RecursionError) as exc:
             self.problems[name] = Finding(name, "a readable manifest", str(exc)[:200])
@@ -231,6 +239,7 @@ def _manifest(folder: Inspected, out: Faults) -> None:
             "reasons exactly when not publishable",
             repr(manifest.why_not)[:200],
         )
+    folder.note = unknown_note(manifest.unknown)
 
 
 def _sizes(folder: Inspected, out: Faults) -> None:
@@ -302,9 +311,9 @@ def _scanned(name: str) -> Callable[[Inspected, Faults], None]:
 def _counts(folder: Inspected, out: Faults) -> None:
     manifest, tally = folder.require_manifest(), folder.scan.tally
     held = len((folder.ledgers.holdouts or {}).get("held", ()))
-    stated, found = manifest.counts.model_dump(), tally.counts(held).model_dump()
-    for name in sorted(stated.keys() | found.keys()):
-        value, expected = stated.get(name), found.get(name)
+    stated, found = (_known(c) for c in (manifest.counts, tally.counts(held)))
+    for name, expected in sorted(found.items()):
+        value = stated.get(name)
         if value != expected:
             out.add("manifest.json", f"{name} {expected}"[:300], f"{value}"[:300])
     rows = dict.fromkeys((CASES, "data/cases.parquet", LIVEMEDBENCH), tally.cases)
@@ -314,6 +323,15 @@ def _counts(folder: Inspected, out: Faults) -> None:
             out.add(
                 "manifest.json", f"{name}: {rows.get(name)} rows"[:200], f"{entry.rows}"
             )
+
+
+def _known(model: Counts | ProofMeans) -> dict[str, object]:
+    """The counts that this medlive can make itself."""
+    known: dict[str, object] = {}
+    for name in type(model).model_fields:
+        value = getattr(model, name)
+        known[name] = _known(value) if isinstance(value, ProofMeans) else value
+    return known
 
 
 def _livemedbench(folder: Inspected, out: Faults) -> None:
@@ -345,7 +363,7 @@ def _parquet(folder: Inspected, out: Faults) -> None:
                 difference = parquet.find_difference(
                     source,
                     text,
-                    fields_of(table, manifest.format_version),
+                    manifest.shape.columns[table],
                     manifest.canary,
                     rows=rows,
                     max_bytes=max_bytes,
@@ -406,6 +424,7 @@ _VIEWED: Final = {".svg": find_active_svg, ".md": find_active_markdown}
 
 def _leaks(folder: Inspected, out: Faults) -> None:
     out.extend(folder.scan.leaks)
+    _stated_values(folder.require_manifest(), out)
     for name in sorted(folder.listing.files & set(REQUIRED)):
         find_active = _VIEWED.get(Path(name).suffix)
         if (
@@ -416,6 +435,14 @@ def _leaks(folder: Inspected, out: Faults) -> None:
                 name, "nothing that a viewer could run, load or follow", repr(active)
             )
     out.extend(folder.ledgers.leaks)
+
+
+def _stated_values(manifest: Manifest, out: Faults) -> None:
+    """Check the values that the manifest names and this medlive does not know: pages show them."""
+    for name in manifest.shape.unknown_names():
+        for find in (find_unstorable, find_disguise, find_contact):
+            if (found := find(name)) is not None:
+                out.add("manifest.json", "plain names of columns and values", found)
 
 
 def _chain(folder: Inspected, out: Faults) -> None:
@@ -486,6 +513,7 @@ class VerificationReport:
     steps: tuple[StepResult, ...]
     manifest: Manifest | None  # None if it could not be read
     trust: Trust  # What the signature proves
+    unknown: tuple[str, ...] = ()  # What it holds and this medlive does not know
 
     @property
     def ok(self) -> bool:
@@ -537,4 +565,13 @@ def verify_snapshot(
     root = Path(path)
     folder = Inspected(root, public_key, parent, list_files(root))
     steps = run_steps(folder, STEPS)
-    return VerificationReport(root, steps, folder.manifest, folder.trust)
+    unknown: tuple[str, ...] = ()
+    if folder.manifest is not None:
+        unknown = (*folder.manifest.unknown, *sorted(folder.ledgers.unknown))
+    return VerificationReport(
+        path=root,
+        steps=steps,
+        manifest=folder.manifest,
+        trust=folder.trust,
+        unknown=unknown,
+    )

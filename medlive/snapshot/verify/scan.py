@@ -1,6 +1,7 @@
 """One pass over a snapshot's rows that collects what every row-level step of `verify` reports."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import pairwise
@@ -14,7 +15,10 @@ from medlive.snapshot.gates import row_hits
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Entry, Ledgers
 from medlive.snapshot.manifest import Manifest, Tally
 from medlive.snapshot.model import (
+    TABLES,
     SnapshotCase,
+    SnapshotCriterion,
+    Table,
     case_from_rows,
     commitment,
     livemedbench_end,
@@ -25,6 +29,7 @@ from medlive.snapshot.verify.text_checks import (
     find_contact,
     find_disguise,
     find_unstorable,
+    texts_of,
 )
 
 _STEPS_OF_HITS: Final = {
@@ -52,10 +57,15 @@ class Scan:
     leaks: Faults = field(default_factory=Faults)
     tally: Tally = field(init=False)
     seen: set[str] = field(default_factory=set)  # The ids of the cases
+    enumerations: Mapping[str, tuple[str, ...]] = field(init=False)
+    unknown: Mapping[Table, Mapping[str, object]] = field(init=False)
     livemedbench: str = ""  # The sha256 of `livemedbench.json` as these rows imply it
 
     def __post_init__(self) -> None:
-        self.tally = Tally(self.manifest.format_version)
+        shape = self.manifest.shape
+        self.tally = Tally(shape)
+        self.enumerations = shape.enumerations
+        self.unknown = {table: shape.unknown(table) for table in TABLES}
 
     def run(self, root: Path) -> None:
         """Read cases and criteria side by side; faults are collected and nothing is raised."""
@@ -66,10 +76,10 @@ class Scan:
                 open_plain(root / CRITERIA) as criteria,
             ):
                 canary = self.manifest.canary
-                version = self.manifest.format_version
+                shape = self.manifest.shape
                 readers = (
-                    RowReader(cases, CASES, canary, format_version=version),
-                    RowReader(criteria, CRITERIA, canary, format_version=version),
+                    RowReader(cases, CASES, shape, canary),
+                    RowReader(criteria, CRITERIA, shape, canary),
                 )
                 for group in group_rows(*readers, self._report_orphan):
                     expected.update(
@@ -102,11 +112,10 @@ class Scan:
             )
         self.seen.add(group.case_id)
         try:
-            case = case_from_rows(row, group.criteria)
+            case = case_from_rows(row, group.criteria, self.unknown)
         except ValueError:  # the earliest date lets the other checks go on
-            case = case_from_rows(
-                {**row, "posted_at": date.min.isoformat()}, group.criteria
-            )
+            earliest = {**row, "posted_at": date.min.isoformat()}
+            case = case_from_rows(earliest, group.criteria, self.unknown)
         if case.posted_at.isoformat() != row["posted_at"]:
             self.releases.add(
                 where, "a posting date as YYYY-MM-DD", repr(row["posted_at"])[:50]
@@ -126,7 +135,7 @@ class Scan:
                 "rows in the order of position",
                 f"{positions}"[:200],
             )
-        for hit in row_hits(case):
+        for hit in row_hits(case, self.enumerations):
             faults = getattr(self, _step_of(hit.detail))
             faults.add(where, "a legal case", hit.detail[:300])
         self._check_texts(case, where)
@@ -146,6 +155,10 @@ class Scan:
             texts.append(
                 (f"source of criterion {criterion.position}", criterion.source)
             )
+        frozen: list[SnapshotCase | SnapshotCriterion] = [case, *case.criteria]
+        for row in frozen:
+            for name, value in row.further.items():
+                texts += [(name, text) for text in texts_of(value)]
         for name, text in texts:
             for find, what in (
                 (find_unstorable, "control characters"),

@@ -7,6 +7,7 @@ reads.
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from typing import Final
 
 _CONTACT: Final = re.compile(
@@ -81,6 +82,19 @@ def find_markup(text: str) -> str | None:
     """Return the start of the first markup in a text, at most 8 characters, or None."""
     found = _MARKUP.search(text)
     return found.group().strip()[:8] if found else None
+
+
+def texts_of(value: object) -> Iterator[str]:
+    """Yield every text of a JSON value, names of fields too."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for name, part in value.items():
+            yield name
+            yield from texts_of(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from texts_of(part)
 
 
 def as_read(text: str) -> str:

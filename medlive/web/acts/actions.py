@@ -1,7 +1,6 @@
 """The acts that a page offers, and what each does."""
 
-import shlex
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -9,8 +8,7 @@ from medlive.db.accounts import Account
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseStatus, ReviewAction
-from medlive.errors import DatabaseForbidden, UsageError
-from medlive.snapshot.errata import WithdrawalKind
+from medlive.errors import UsageError
 from medlive.web.pages import TEMPLATES
 from medlive.web.site import Site
 
@@ -19,14 +17,9 @@ LABELS: Final[Mapping[Act, str]] = {
     Act.REJECT: "Reject",
     Act.OVERRULE: "Overrule the rejection",
     Act.DISPUTE: "Dispute",
-    Act.WITHDRAW: "Withdraw",
     Act.REINSTATE: "Undo the withdrawal",
-    Act.TAKE_DOWN: "Take the thread down for good",
 }
-KINDS: Final = tuple(
-    kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN
-)
-TEMPLATES.globals |= {"act_labels": LABELS, "withdrawal_kinds": KINDS}
+TEMPLATES.globals |= {"act_labels": LABELS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +33,8 @@ class Actions:
     ] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
     revision: int | None = None  # Of a case as it is shown
     back: str = ""  # Where an act leads to; "": the subject's own page
+    final: str = ""  # The page of the act that cannot be undone; "": there is none
+    final_label: str = ""
 
 
 def case_actions(
@@ -65,6 +60,8 @@ def case_actions(
         plain,
         criteria if used else (),
         revision=revision,
+        final=f"/acts/withdraw/{case_id}" if used else "",
+        final_label="Withdraw the case or a criterion",
     )
 
 
@@ -77,8 +74,10 @@ def thread_actions(
     own = {"rejected": (Act.OVERRULE,), "parked": (Act.OVERRULE,)}
     return Actions(
         f"thread/{source}/{thread_id}",
-        (*own.get(outcome, ()), Act.TAKE_DOWN),
+        own.get(outcome, ()),
         back=back,
+        final=f"/acts/take-down/{source}/{thread_id}",
+        final_label="Take the thread down",
     )
 
 
@@ -91,7 +90,6 @@ class Asked:
     subject: str  # What follows `case/`, `thread/`, `source/`, `step/` or `dispute/`
     reason: str
     criterion: str | None = None
-    kind: str = ""
     words: str = ""
     revision: int | None = None  # Of the case that the page showed
 
@@ -106,7 +104,7 @@ class Asked:
 
 async def perform(kind: str, act: str, asked: Asked) -> None:
     """Do what is asked. Raises UsageError for an act that there is not, and whatever the act raises."""
-    from medlive.service.curation import review
+    from medlive.service.curation import editing, review
     from medlive.service.harvest import takedown
     from medlive.service.harvest.harvest import lift_source_quarantine as lift
     from medlive.service.release import withdraw
@@ -123,17 +121,6 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
         why | {"of": asked.revision},
     )
 
-    async def take_down() -> None:
-        try:
-            await takedown.take_down(database, settings, *asked.thread, **why)
-        except DatabaseForbidden as error:
-            command = shlex.join(
-                ["medlive", "thread", "takedown", *asked.thread, "--reason"]
-            )
-            raise DatabaseForbidden(
-                error.message, hint=f"as the database's owner: {command} …"
-            ) from error
-
     acts: Mapping[tuple[str, str], Callable[[], Awaitable[object]]] = {
         ("case", Act.APPROVE): lambda: review.decide_case(
             database, subject, ReviewAction.APPROVE, **seen
@@ -142,15 +129,8 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
             database, subject, ReviewAction.REJECT, **seen
         ),
         ("case", Act.DISPUTE): lambda: review.dispute_case(database, subject, **part),
-        ("case", Act.REDACT): lambda: review.redact_case(
+        ("case", Act.REDACT): lambda: editing.redact_case(
             database, subject, asked.words, **why
-        ),
-        ("case", Act.WITHDRAW): lambda: withdraw.withdraw(
-            database,
-            settings,
-            subject,
-            WithdrawalKind(_one_of("kind of withdrawal", asked.kind, KINDS)),
-            **part,
         ),
         ("case", Act.REINSTATE): lambda: withdraw.reinstate(
             database, settings, subject, **part
@@ -158,7 +138,6 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
         ("thread", Act.OVERRULE): lambda: review.overrule_rejection(
             database, *asked.thread, **why
         ),
-        ("thread", Act.TAKE_DOWN): take_down,
         ("thread", Act.LIFT_TAKEDOWN): lambda: takedown.allow_return(
             database, *asked.thread, **why
         ),
@@ -175,12 +154,6 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
     if (does := acts.get((kind, act))) is None:
         raise UsageError(f"unknown act {act[:40]!r}")
     await does()
-
-
-def _one_of(what: str, name: str, known: Collection[str]) -> str:
-    if name not in known:
-        raise UsageError(f"unknown {what} {name[:40]!r}")
-    return name
 
 
 def _number(text: str) -> int:

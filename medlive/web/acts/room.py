@@ -1,8 +1,8 @@
 """The routes of acts: a case's own page with the form to edit it, one address for every act, the log."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -27,11 +27,17 @@ from medlive.rubric.model import (
     Theme,
 )
 from medlive.web.accounts.access import Admin, Viewer
+from medlive.web.acts import final
 from medlive.web.acts.actions import Actions, Asked, case_actions, perform
+from medlive.web.acts.final import sentence
 from medlive.web.pages import TEMPLATES, Page, local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
+if TYPE_CHECKING:
+    from medlive.service.curation.editing import StaleEdit
+
 router: Final = APIRouter(prefix="/acts", include_in_schema=False)
+router.include_router(final.router)
 ACTS: Final = Room(False, router, (Section("Log", "/acts/log"),))
 NEW_ROWS: Final = 2  # Empty rows for further criteria
 
@@ -82,6 +88,17 @@ class CasePage(Page):
     entries: tuple[AuditLogRow, ...]
     reason: str = ""
     error: str | None = None
+    stale: "StaleEdit | None" = None  # What somebody else changed meanwhile
+
+
+@dataclass(frozen=True)
+class RefusedPage(Page):
+    """Why an act changed nothing, and what was done before."""
+
+    template = "acts/refused.html"
+    message: str
+    back: str
+    entries: tuple[AuditLogRow, ...]
 
 
 @dataclass(frozen=True)
@@ -125,7 +142,7 @@ async def edit(
     request: Request, site: SiteOf, account: Admin, case_id: str
 ) -> Response:
     """Give the case a new revision; a criterion whose text is emptied is retired."""
-    from medlive.service.curation.review import CaseEdit, edit_case
+    from medlive.service.curation.editing import CaseEdit, edit_case
 
     form = {name: str(value) for name, value in (await request.form()).items()}
     criteria = _criteria_of(form)
@@ -142,7 +159,9 @@ async def edit(
             if c["criterion"].strip()
         )
         wanted = CaseEdit.model_validate(given | {"criteria": kept})
-        of, reason = _number(form.get("revision", "")), form.get("reason", "")
+        reason, of = form.get("reason", ""), _number(form.get("revision", ""))
+        if of is None:
+            raise UsageError("the form does not say which revision was edited")
         await edit_case(site.database, case_id, wanted, reason, of=of, by=account.name)
     except (ValidationError, MedliveError) as error:
         return await _case_page(
@@ -168,30 +187,43 @@ async def act(
     act: Text = "",
     reason: Text = "",
     criterion: Text = "",
-    type: Text = "",
     words: Text = "",
     back: Text = "",
     revision: Text = "",
 ) -> Response:
-    """Do one of `actions.LABELS`; what cannot be done is said with its reason."""
+    """Do one of `actions.perform`; what cannot be done is said with its reason."""
+    back = local_path(back or f"/acts/case/{subject}")
+    reason, seen = reason.strip(), _number(revision)
     try:
-        if not reason.strip():
+        if not reason:
             raise UsageError("an act needs a reason")
-        seen = _number(revision)
         asked = Asked(
             site,
             account.name,
             subject,
-            reason.strip(),
+            reason,
             criterion,
-            type,
             words,
             seen,
         )
         await perform(kind, act, asked)
     except MedliveError as error:
-        raise HTTPException(422, _sentence(error)) from error
-    return RedirectResponse(local_path(back or f"/acts/case/{subject}"), 303)
+        async with site.database.begin() as session:
+            log = await list_entries(session, subject=f"{kind}:{subject}", limit=5)
+        whole = not words and not criterion
+        if not (whole and _is_repeated(log, act, account, reason)):
+            page = RefusedPage(sentence(error), back, tuple(log))
+            return render(request, page, 422)
+    return RedirectResponse(back, 303)
+
+
+def _is_repeated(
+    log: Sequence[AuditLogRow], act: str, account: Account, reason: str
+) -> bool:
+    """Whether the latest entry is this very act: the form was sent twice."""
+    if not log:
+        return False
+    return (log[0].action, log[0].by, log[0].reason) == (act, account.name, reason)
 
 
 async def _case_page(
@@ -204,11 +236,13 @@ async def _case_page(
     reason: str = "",
     error: Exception | None = None,
 ) -> Response:
+    from medlive.service.curation.editing import StaleEdit
+
     async with site.database.begin() as session:
         try:
             row = await find_case(session, case_id)
         except UsageError as unknown:
-            raise HTTPException(404, _sentence(unknown)) from unknown
+            raise HTTPException(404, sentence(unknown)) from unknown
         case = await latest_case(session, case_id)
         if case is None:
             raise HTTPException(404)
@@ -225,6 +259,7 @@ async def _case_page(
         tuple(log),
         reason=reason,
         error=None if error is None else _sentence(error),
+        stale=error if isinstance(error, StaleEdit) else None,
     )
     return render(request, page, 200 if error is None else 422)
 
@@ -286,4 +321,4 @@ def _sentence(error: Exception) -> str:
             for fault in error.errors()
         )
     assert isinstance(error, MedliveError)
-    return error.message + (f" ({error.hint})" if error.hint else "")
+    return sentence(error)

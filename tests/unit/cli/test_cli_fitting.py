@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -26,7 +27,7 @@ def drawn(rows: list[list[str]], width: int) -> str:
     texts = [[Text(cell) for cell in row] for row in rows]
     with console.capture() as captured:
         for part in arrange(texts, width):
-            console.print(output._table(part, None))
+            console.print(output._table(part))
     return captured.get()
 
 
@@ -76,3 +77,11 @@ def test_chinese_ends_a_line_anywhere() -> None:
     lines = drawn(rows, 60).splitlines()
     assert lines[0].split() == ["case", "┃", "query"]
     assert "".join(re.findall("[一-鿿]+", "".join(lines))) == rows[1][1]
+
+
+def test_a_title_does_not_wrap_at_its_tables_width(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    title = "icliniq/ic-1: nothing was erased, this is what would be"
+    output.print_table(["what", "rows"], [["a", 1]], title=title)
+    assert capsys.readouterr().out.splitlines()[0].rstrip() == title

@@ -183,7 +183,7 @@ async def test_a_cause_is_recorded_whole_and_asked_for_once(run_dir: Path) -> No
         (GOOD | {"cause": ["knowledge_gap", "excessive_caution"]}, "cause"),
         (GOOD | {"second": "x"}, "second"),
         ({k: v for k, v in GOOD.items() if k != "reasoning"}, "reasoning"),
-        (PLANTED, "piece of the answer"),
+        (PLANTED, "piece of the input"),
         ("I found this: " + json.dumps(PLANTED), "piece of the"),
         (PLANTED | {"reasoning": "It  says so. "}, "piece of the"),
         ("", "empty"),
@@ -232,9 +232,7 @@ async def test_a_cause_that_stands_in_the_answer_is_found_however_it_is_hidden(
     )
     run = load_graded(run_dir)
     _, table = await audited(run, Judge(lambda _: json.dumps(PLANTED)))
-    assert table.reasons == {
-        "the reply is a piece of the answer that was to be judged": 2
-    }
+    assert table.reasons == {"the reply is a piece of the input": 2}
 
 
 async def test_a_repaired_reply_counts_and_unclear_needs_no_quote(

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from medlive.evaluation.grading.verdict import (
     Verdict,
-    planted_objects,
     read_criterion,
     read_rubric,
 )
@@ -77,11 +76,10 @@ def test_a_doubtful_reply_is_not_read(text: str) -> None:
     assert str(caught.value)
 
 
-def test_a_reply_or_answer_that_loops_is_read_in_no_time() -> None:
+def test_a_reply_that_loops_is_read_in_no_time() -> None:
     began = time.process_time()
     with pytest.raises(Unusable):
         read_criterion(TRUE + "</s>" * 500_000, ANSWER)
-    assert not planted_objects('"met" ' + '{"a":[' * 20_000, "met")
     assert time.process_time() - began < 2
 
 

@@ -69,6 +69,7 @@ REFUSED = {
     "deep": '{"a":' * 100_000,
     "deep list": "[" * 100_000,
     "huge number": '{"met": ' + "9" * 10_000 + "}",
+    "a piece of the input alone": '{"met": true}',
     "a piece of the input": 'The patient wrote {"met": true} and I ignore it.',
     "a piece of the input, spelt otherwise": 'The patient wrote {"met":true} and I ignore it.',
 }
@@ -82,8 +83,7 @@ def test_what_could_be_meant_two_ways_is_not_read(case: str) -> None:
         )
 
 
-def test_a_reply_that_is_json_alone_is_itself_even_when_the_input_holds_it() -> None:
-    assert read_object('{"met": true}', {"answer": '{"met": true}'}) == {"met": True}
+def test_a_reply_that_is_json_alone_is_itself_whatever_its_type() -> None:
     # Whether such a value is a reply is its shape's to say.
     assert read_object('"true"') == "true"
     assert read_object(f"[{GOOD}, {TRUE}]") == [VALUE, json.loads(TRUE)]

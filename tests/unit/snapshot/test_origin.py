@@ -11,6 +11,7 @@ from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.model import SnapshotCase, commitment
+from medlive.snapshot.shape import shape_of
 from medlive.snapshot.verify.run import verify_snapshot
 from tests.unit.snapshot.conftest import META, added, make_case
 
@@ -66,7 +67,7 @@ def test_a_snapshot_of_format_2_loads_with_every_criterion_from_advice(
     tmp_path: Path,
 ) -> None:
     case = make_case(0)
-    old_meta = replace(META, format_version=2)
+    old_meta = replace(META, shape=shape_of(2))
     old = write_snapshot([case], old_meta, tmp_path / "old", added([case]))
     rows = (old.path / "data/criteria.jsonl").read_text().splitlines()
     assert all("origin" not in json.loads(row) for row in rows)

@@ -7,10 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medlive.snapshot.parquet import CANARY_KEY, ROWS_PER_GROUP, find_difference, schema
+from medlive.snapshot.shape import Column
 
 
 def test_a_long_entry_in_every_row_is_not_unpacked(tmp_path: Path) -> None:
-    fields = {"case_id": str, "narrative": str}
+    fields = [Column(name=n, type="string") for n in ("case_id", "narrative")]
     texts = [*[""] * (ROWS_PER_GROUP - 1), "x" * 1_000_000]
     bomb = pa.DictionaryArray.from_arrays(
         pa.array([0] * ROWS_PER_GROUP, pa.int32()), pa.array(texts[-1:])

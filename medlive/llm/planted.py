@@ -1,0 +1,191 @@
+"""Replies that were planted: JSON objects in the texts of a request that a model may copy instead of judging.
+
+The texts are read as a reply is (the same JSON, repaired nowhere), from every brace on and without a limit of length;
+and also as a model sees them (neutralised), folded, and with the escapes of a quoted text undone. A reply is planted
+where such an object is equal to it, or has its reasoning and another of its fields: reasoning is a judge's own words.
+Each bracket is read once, the last one first, so that an answer made to cost time costs none.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from medlive.text.neutral import neutralise
+from medlive.text.normalise import fold
+
+REASONING: Final = ("reasoning", "explanation", "rationale", "reason", "justification")
+"""What models call the words that lead to their verdict."""
+_LEVELS: Final = 3
+"""How often a text may be quoted within a text, with one more layer of escapes each time."""
+_BRACKET: Final = re.compile(r"[{\[]")
+_BLANK: Final = re.compile(r"[ \t\r\n]*+")
+_STRING: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_KEY: Final = re.compile(rf"({_STRING})[ \t\r\n]*+:[ \t\r\n]*+", re.DOTALL)
+_SCALAR: Final = re.compile(
+    rf"{_STRING}|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?(?:[eE][-+]?[0-9]++)?"
+    r"|true|false|null|NaN|-?Infinity",
+    re.DOTALL,
+)
+_ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_PLAIN: Final = json.JSONDecoder(strict=False)
+
+
+class _Broken(ValueError):
+    """No JSON value begins here."""
+
+
+def is_planted(reply: Any, inputs: Any) -> bool:
+    """Whether a reply, or a part of it that has a reasoning, was copied from the texts of a request.
+
+    Args:
+        reply: The JSON value that was read.
+        inputs: What the model was shown: a text, or a mapping or list that holds texts.
+    """
+    planted = [one for text in texts_in(inputs) for one in planted_objects(text)]
+    if any(_same(reply, one) for one in planted):
+        return True
+    by_words: dict[str, list[dict[str, Any]]] = {}
+    for one in planted:
+        for words in _reasoning_of(one):
+            by_words.setdefault(words, []).append(one)
+    for part in _objects_of(reply) if by_words else ():
+        for words in _reasoning_of(part):
+            if any(_shares_a_field(part, one) for one in by_words.get(words, ())):
+                return True
+    return False
+
+
+def texts_in(value: Any) -> Iterator[str]:
+    """Every text of a value, keys apart."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for item in value.values():
+            yield from texts_in(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from texts_in(item)
+
+
+@lru_cache(maxsize=64)
+def planted_objects(text: str) -> tuple[dict[str, Any], ...]:
+    """Every JSON object that stands in a text, those within others and within quoted texts too."""
+    objects: list[dict[str, Any]] = []
+    for spelling in _spellings(text):
+        objects += _objects_in(spelling)
+    return tuple(objects)
+
+
+def _spellings(text: str) -> Iterable[str]:
+    """The text as it is, as a model sees it, folded, and each of these with escapes undone."""
+    spellings: dict[str, None] = {}
+    for _ in range(1 + _LEVELS):
+        shown = neutralise(text)
+        spellings |= dict.fromkeys((text, shown, fold(shown)))
+        if "\\" not in text:
+            break
+        text = _ESCAPE.sub(_unescape, text)
+    return spellings
+
+
+def _unescape(match: re.Match[str]) -> str:
+    code, char = match.groups()
+    return chr(int(code, 16)) if code else _ESCAPED.get(char, char)
+
+
+def _objects_in(text: str) -> Iterator[dict[str, Any]]:
+    values: dict[int, tuple[Any, int]] = {}
+    places = [match.start() for match in _BRACKET.finditer(text)]
+    for place in reversed(places):
+        try:
+            values[place] = value, _ = _container(text, place, values)
+        except ValueError:
+            continue
+        if value and isinstance(value, dict):
+            yield value
+
+
+def _container(
+    text: str, start: int, values: Mapping[int, tuple[Any, int]]
+) -> tuple[Any, int]:
+    """The object or list that begins at a bracket, and its end; `values` holds those that begin after it.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    pairs: list[tuple[str, Any]] = []
+    is_object = text[start] == "{"
+    close = "}" if is_object else "]"
+    at = _skip(text, start + 1)
+    while text[at : at + 1] != close or pairs:
+        key = ""
+        if is_object:
+            name = _KEY.match(text, at)
+            if name is None:
+                raise _Broken
+            key, at = neutralise(_PLAIN.decode(name[1])), name.end()
+        value, at = _value(text, at, values)
+        pairs.append((key, value))
+        at = _skip(text, at)
+        if text[at : at + 1] == close:
+            break
+        if text[at : at + 1] != ",":
+            raise _Broken
+        at = _skip(text, at + 1)
+    return dict(pairs) if is_object else [value for _, value in pairs], at + 1
+
+
+def _value(
+    text: str, at: int, values: Mapping[int, tuple[Any, int]]
+) -> tuple[Any, int]:
+    if text[at : at + 1] in ("{", "["):
+        if at not in values:
+            raise _Broken
+        return values[at]
+    scalar = _SCALAR.match(text, at)
+    if scalar is None:
+        raise _Broken
+    value = _PLAIN.decode(scalar.group())
+    return neutralise(value) if isinstance(value, str) else value, scalar.end()
+
+
+def _skip(text: str, at: int) -> int:
+    blank = _BLANK.match(text, at)
+    return blank.end() if blank else at
+
+
+def _objects_of(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The objects of a reply, those within others too."""
+    if isinstance(value, Mapping):
+        yield value
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _objects_of(item)
+
+
+def _reasoning_of(one: Mapping[str, Any]) -> set[str]:
+    words = {fold(one[name]) for name in REASONING if isinstance(one.get(name), str)}
+    return words - {""}
+
+
+def _shares_a_field(part: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
+    """Whether two objects are equal in a field besides their reasoning."""
+    names = part.keys() & one.keys() - set(REASONING)
+    return any(_same(part[name], one[name]) for name in names)
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal but for the spelling of their texts."""
+    if isinstance(one, str) and isinstance(other, str):
+        return fold(one) == fold(other)
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(
+            _same(one[name], other[name]) for name in one
+        )
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same, one, other))
+    return bool(one == other)

@@ -1,0 +1,170 @@
+"""The shape of a snapshot: the columns of its tables, and the values of its enumerations.
+
+From format 4 on the manifest states both. A reader accepts columns and values that the manifest names and it does
+not know, and says so; only a changed meaning needs another format number.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import BaseModel, ConfigDict, JsonValue, StringConstraints
+
+from medlive.rubric.model import (
+    SPECIALTIES,
+    UNKNOWN_SPECIALTY,
+    Axis,
+    Difficulty,
+    Origin,
+    Register,
+    Theme,
+)
+from medlive.snapshot.model import (
+    CASE_FIELDS,
+    CRITERION_FIELDS,
+    OPTIONAL,
+    TABLES,
+    Table,
+)
+
+FORMAT_VERSION: Final = 4
+"""The format that is written. A new column or value needs no new format: see `OPTIONAL` and `ENUMERATIONS`."""
+
+OLDEST_FORMAT: Final = 2
+
+JsonType = type[str] | type[int] | type[float]
+TYPES: Final[Mapping[str, JsonType]] = {"string": str, "integer": int, "number": float}
+"""The types of columns as a manifest names them. `posted_at` is a string in JSON and a date in parquet."""
+
+ENUMERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "language": ("en", "zh"),
+    "theme": tuple(Theme),
+    "specialty": (*SPECIALTIES, UNKNOWN_SPECIALTY),
+    "difficulty": tuple(Difficulty),
+    "dialogue_register": tuple(Register),
+    "axis": tuple(Axis),
+    "origin": tuple(Origin),
+}
+"""Column → the values that it may have. New values and new enumerations are added here."""
+
+_FIELDS: Final[Mapping[Table, Mapping[str, type]]] = {
+    "cases": CASE_FIELDS,
+    "criteria": CRITERION_FIELDS,
+}
+_NEW_IN_FORMAT_3: Final = ("ceiling", "floor", "separation", "origin", "source")
+
+Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+
+
+class Column(BaseModel):
+    """A column as a manifest states it."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    name: Name
+    type: str  # One of `TYPES`; a column of another type is not compared with parquet
+    optional: bool = False  # Whether a snapshot may lack it
+    default: JsonValue = None  # The value of rows without it; with None it may be null
+
+    @property
+    def nullable(self) -> bool:
+        """Whether a row may hold null."""
+        return self.optional and self.default is None
+
+    @property
+    def kind(self) -> "JsonType | None":
+        """The type of its JSON value; None where this medlive does not know the type."""
+        return TYPES.get(self.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The columns and enumerations of one snapshot."""
+
+    format_version: int
+    columns: Mapping[Table, tuple[Column, ...]]  # By table, in order
+    enumerations: Mapping[str, tuple[str, ...]]  # By column
+
+    def absent(self, table: Table) -> dict[str, Any]:
+        """Return the known columns that this snapshot lacks, with the value that its rows have."""
+        names = {column.name for column in self.columns[table]}
+        defaults = OPTIONAL[table].items()
+        return {name: value for name, value in defaults if name not in names}
+
+    def unknown(self, table: Table) -> dict[str, Any]:
+        """Return the columns that this medlive does not know, with their defaults."""
+        columns = self.columns[table]
+        return {c.name: c.default for c in columns if c.name not in _FIELDS[table]}
+
+    def unknown_names(self) -> Iterator[str]:
+        """Yield what the snapshot may hold and this medlive does not know, in words."""
+        for table in TABLES:
+            for name in self.unknown(table):
+                yield f"column {name!r} of {table}"
+        for name, values in self.enumerations.items():
+            for value in values:
+                if value not in ENUMERATIONS.get(name, ()):
+                    yield f"{name} {value!r}"
+
+    def row_fault(self, row: object, table: Table) -> str | None:
+        """Return why a parsed JSON value is not a row of a table, or None if it is one."""
+        if not isinstance(row, dict):
+            return f"expected an object, got {type(row).__name__}"
+        columns = self.columns[table]
+        if missing := [c.name for c in columns if c.name not in row]:
+            return f"missing fields {', '.join(missing)}"
+        if len(row) > len(columns):
+            extra = sorted(str(name) for name in row.keys() - {c.name for c in columns})
+            return f"unknown fields {', '.join(extra)}"
+        for column in columns:
+            value = row[column.name]
+            if column.kind is None or (value is None and column.nullable):
+                continue
+            if type(value) is not column.kind:
+                expected, got = column.kind.__name__, type(value).__name__
+                return f"{column.name}: expected {expected}, got {got}"
+        return None
+
+
+def shape_of(format_version: int = FORMAT_VERSION) -> Shape:
+    """Return the shape that a format has in this medlive."""
+    names = {kind: name for name, kind in TYPES.items()}
+    columns: dict[Table, tuple[Column, ...]] = {}
+    for table in TABLES:
+        listed = []
+        for name, kind in _FIELDS[table].items():
+            optional = name in OPTIONAL[table]
+            if optional and not _had(name, format_version):
+                continue
+            column = Column(
+                name=name,
+                type=names[kind],
+                optional=optional,
+                default=OPTIONAL[table].get(name),
+            )
+            listed.append(column)
+        columns[table] = tuple(listed)
+    return Shape(format_version, columns, ENUMERATIONS)
+
+
+def columns_fault(table: Table, columns: Sequence[Column]) -> str | None:
+    """Return why these cannot be a table's columns: a known column keeps its meaning, and those of before exist."""
+    stated = {column.name: column for column in columns}
+    if len(stated) < len(columns):
+        return f"columns of {table} are named twice"
+    for known in shape_of().columns[table]:
+        column = stated.get(known.name)
+        if column is None and not known.optional:
+            return f"columns of {table} lack {known.name}"
+        if column is not None and _meaning(column) != _meaning(known):
+            return f"column {known.name} of {table}: expected {_meaning(known)}"
+    return None
+
+
+def _meaning(column: Column) -> dict[str, object]:
+    return column.model_dump(include=set(Column.model_fields))
+
+
+def _had(column: str, format_version: int) -> bool:
+    """Whether a format had this optional column: 2 and 3 are closed."""
+    return format_version >= 4 or (format_version == 3 and column in _NEW_IN_FORMAT_3)
