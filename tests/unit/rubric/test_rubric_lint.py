@@ -14,9 +14,9 @@ from medlive.rubric.lint import (
     WRITTEN,
     Fault,
     Finding,
+    find_faulty,
     lint,
     suspicions,
-    find_faulty,
 )
 from medlive.rubric.model import SPECIALTIES, Axis, Criterion, Rubric, numbered
 from medlive.rubric.write import Drafting
