@@ -291,7 +291,11 @@ async def test_a_rubric_that_would_lose_an_advice_goes_back_once() -> None:
         {"criterion": i, "finding": "not_standalone: r"} for i in ("c1", "c2")
     ]
     assert [c["id"] for c in second["earlier"]] == ["c1", "c2", "c3"]
-    assert {f.fault for f in faults} == {Fault.TOO_FEW, Fault.NO_POSITIVE}
+    assert {f.fault for f in faults} == {
+        Fault.TOO_FEW,
+        Fault.NO_POSITIVE,
+        Fault.UNANSWERED,
+    }
 
 
 async def test_ten_points_stand_where_a_life_is_at_stake_and_nowhere_else() -> None:
