@@ -12,7 +12,7 @@ test thorough test-unit: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test thorough test-unit: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup medcpt integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-scale year containers units docs clean
+.PHONY: help setup dense integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-scale year containers units docs clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -25,8 +25,8 @@ $(VENV)/.dev: $(VENV)/.service
 	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) dev
 	@touch $@
 
-$(VENV)/.medcpt: $(VENV)/.dev
-	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) medcpt
+$(VENV)/.dense: $(VENV)/.dev
+	@PYTHON="$(PYTHON)" deploy/setup.sh $(VENV) dense
 	@touch $@
 
 $(VENV)/.integrations: $(VENV)/.dev
@@ -45,7 +45,7 @@ PYTEST = tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist load
 
 setup: $(VENV)/.dev ## a virtual environment with everything the tests need
 
-medcpt: $(VENV)/.medcpt ## what searching by meaning needs (torch and more, 1.3 GB): its tests are skipped without
+dense: $(VENV)/.dense ## what searching by meaning needs (torch and more, 1.5 GB, two small real encoders): its tests are skipped without
 
 integrations: $(VENV)/.integrations ## one case through each harness of medlive/integrations, which it installs (1 GB)
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/integrations

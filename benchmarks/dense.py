@@ -57,7 +57,7 @@ class ArraySource(StoredVectors):
 
     def __init__(self, place: Path, count: int, dimension: int) -> None:
         self.encoder = EncoderIdentity(
-            name="drawn", digest="sha256:drawn", dimension=dimension, backend="torch"
+            name="drawn", digest="sha256:drawn", dimension=dimension
         )
         self.keys_digest = f"sha256:{place.name}"
         self._vectors = np.memmap(place, dtype="<f2", mode="r").reshape(-1, dimension)[

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from medlive.evidence.encoders.folders import EncoderSettings, Role
 from medlive.evidence.encoders.opening import open_encoder
+from medlive.evidence.encoders.table import EncoderSettings
 
 WORDS = (
     "fever",
@@ -35,8 +35,8 @@ def random_models(folder: Path) -> None:
     import torch
     from transformers import BertConfig, BertModel, BertTokenizerFast
 
-    for seed, role in enumerate((Role.QUERY, Role.ARTICLE)):
-        place = folder / role.value
+    for seed, name in enumerate(("MedCPT-Query-Encoder", "MedCPT-Article-Encoder")):
+        place = folder / name
         place.mkdir(parents=True)
         special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
         vocabulary = [
@@ -55,9 +55,9 @@ def speed() -> None:
     chance = random.Random(0)
     with tempfile.TemporaryDirectory() as work:
         random_models(Path(work) / "models")
-        settings = EncoderSettings(home=Path(work) / "home")
+        settings = EncoderSettings(home=Path(work), models=Path(work) / "models")
         print("MedCPT's shape, random weights")
-        encoder = open_encoder(Path(work) / "models", settings=settings)
+        encoder = open_encoder("medcpt", settings=settings)
         for tokens, count in ((512, 2), (256, 4)):
             pairs = [
                 ("", " ".join(chance.choices(WORDS, k=tokens))) for _ in range(count)

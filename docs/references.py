@@ -20,6 +20,7 @@ from typer.core import TyperGroup
 from medlive import config
 from medlive.cli.main import COMMANDS, build
 from medlive.evaluation.asking import registry
+from medlive.evidence.encoders import table
 from medlive.filters import model as filters
 from medlive.sources import source
 from medlive.sources.fetching import policy
@@ -119,7 +120,7 @@ def _cell(text: str) -> str:
 def settings() -> list[Setting]:
     """Every setting, in the order of the code."""
     fields: dict[str, dict[str, str]] = {}
-    for module in (registry, filters, source, policy, config):
+    for module in (registry, filters, source, policy, table, config):
         fields |= _declared(module)
     tables = {"filters": filters.FilterSettings, "harvest": policy.FetchSettings}
     found = []

@@ -22,6 +22,7 @@ from pydantic import (
 from medlive import config_files
 from medlive.errors import ConfigError, first_fault
 from medlive.evaluation.asking.registry import Candidate
+from medlive.evidence.encoders.table import EncoderModel
 from medlive.home import default_home
 from medlive.redaction import HIDDEN, hide_secrets
 from medlive.trust import is_loopback, use_authority
@@ -165,9 +166,13 @@ class EvidenceSection(_Section):
 
     models: Path | None = None
     """A folder with one folder per model, searched before MEDLIVE_HOME/models and the Hugging Face cache."""
+    encoders: dict[Literal["en", "zh", "all"], str] = Field(default_factory=dict)
+    """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
+    own_encoders: dict[str, EncoderModel] = Field(default_factory=dict)
+    """Name → an encoder that medlive does not know: a folder, a hub's, or an endpoint's (docs/evidence.md)."""
     # None for what the index was built for
     retriever: Literal["bm25", "dense", "hybrid"] | None = None
-    #  "medcpt", or a folder with a cross-encoder; None for no reranking
+    #  "medcpt", a cross-encoder's folder or name on the hub; None for no reranking
     reranker: str | None = None
     device: str = "cpu"
     """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""
@@ -238,6 +243,8 @@ class ReleaseSection(_Section):
     publishable_only: bool = False
     """Whether unpublishable cases, such as those of the rules engine, are kept out; otherwise one makes the whole
     release unpublishable."""
+    unproved: Literal["mark", "hold"] = "mark"
+    """A case whose rubric is not proved, as after an edit: mark (its figures are null) or hold (kept out)."""
     hold_out: Part = 0.0
     """The share of the cases never published before that is held out."""
     # Weeks after which a held-out case is published

@@ -12,15 +12,14 @@ from typer import Argument, Option
 from medlive.cli.evidence_fetch import fetch
 from medlive.cli.evidence_gaps import gaps
 from medlive.cli.evidence_index import (
-    EncoderOption,
     IndexOption,
     ModelsOption,
     Vectors,
     build_corpora,
+    describe_side,
     described,
     encoder_settings,
     index_folder,
-    recall_of,
 )
 from medlive.cli.options import Commands, read_settings
 from medlive.cli.output import (
@@ -88,16 +87,14 @@ def list_() -> Result:
     for path, found in list_indexes(index_path(read_settings()).parent):
         if isinstance(found, str):
             value.append({"path": path, "problem": found, "manifest": None})
-            rows.append([path, *[None] * 7, found])
+            rows.append([path, *[None] * 5, found])
             continue
         manifest = found.model_dump(mode="json", exclude={"files"})
         value.append({"path": path, "problem": None, "manifest": manifest})
         row: list[object] = [
             path,
             found.retriever,
-            found.encoder and f"{found.encoder.name} {found.encoder.digest[7:19]}",
-            found.dense and found.dense.kind.value,
-            recall_of(found),
+            list(map(describe_side, found.dense)),
             found.passages,
             list(found.corpus_digests),
             found.built_at,
@@ -107,9 +104,7 @@ def list_() -> Result:
     columns = [
         "index",
         "retriever",
-        "encoder",
-        "kind",
-        "recall",
+        "vectors",
         "passages",
         "corpora",
         "built",
@@ -125,7 +120,6 @@ def search(
     index: IndexOption = None,
     not_after: Annotated[datetime | None, Option(formats=["%Y-%m-%d"])] = None,
     retriever: RetrieverOption = None,
-    encoder: EncoderOption = None,
     rerank: str | None = None,
     models: ModelsOption = None,
     online: bool = False,
@@ -136,7 +130,7 @@ def search(
         phrases: What to look for; several are fused.
         k: How many passages.
         not_after: Latest day of publication.
-        rerank: A cross-encoder, "medcpt" or its folder [as configured].
+        rerank: A cross-encoder: "medcpt", a folder, or a name on the hub [as configured].
         online: Ask the services of [evidence] online as well, as curation does.
     """
     day = not_after and not_after.date()
@@ -152,7 +146,6 @@ def search(
     opened = open_index(
         folder,
         settings=encoder_settings(models),
-        encoder=encoder,
         reranker=rerank or configured.reranker,
         retriever=retriever or configured.retriever,
     )
@@ -163,11 +156,10 @@ def search(
         "hits": list(map(_hit_as_json, hits)),
     }
     notes = [described(manifest, opened.identity.retriever)]
-    if opened.dense is not None and not all(map(opened.dense.reads, phrases)):
-        name = opened.dense.encoder.identity.name
-        notes.append(
-            f"searched by words alone where not English: {name} reads nothing else"
-        )
+    by_words = [phrase for phrase in phrases if not opened.reads(phrase)]
+    if opened.dense and by_words:
+        quoted = ", ".join(map(repr, by_words))
+        notes.append(f"searched by words alone, as no encoder reads it: {quoted}")
     return Result(value, [_hits_table(hits)], notes)
 
 
@@ -228,58 +220,58 @@ def verify(index: IndexOption = None) -> None:
 
 @app.command()
 def models(
+    names: Annotated[list[str] | None, Argument(metavar="[NAME...]")] = None,
     models: ModelsOption = None,
     download: bool = False,
     require: bool = False,
 ) -> Result:
-    """Show which models MedCPT needs, where they were looked for and what was found; --download fetches them.
+    """Show which encoders are known, what they read, and whether they can be used here; --download fetches them.
 
     Args:
-        download: Fetch MedCPT's three models (1.3 GB).
-        require: Exit with status 3 unless MedCPT can be used.
+        names: Encoders, folders or names on the hub [every known one].
+        download: Fetch the named encoders' models from the hub.
+        require: Exit with status 3 unless each of them can be used.
     """
     from medlive.evidence.encoders import folders
 
     settings = encoder_settings(models)
-    if download:
-        for folder in folders.download_models(settings):
-            say(f"downloaded {folder}")
-    found = folders.find_models(settings)
-    problem, packages = folders.missing_models(found), folders.missing_packages()
-    rows, listed = [], []
-    for each in found:
-        role, place = each.role, each.model and each.model.folder
-        rows.append([role.repository, role.purpose, place, each.problem])
-        listed.append(
-            {
-                "role": role.value,
-                "repository": role.repository,
-                "purpose": role.purpose,
-                "folder": place,
-                "problem": each.problem or None,
-            }
+    if download and not names:
+        raise UsageError(
+            "--download needs the names of encoders",
+            hint=f"{folders.DOWNLOAD} medcpt; known are {', '.join(settings.table())}",
         )
-    value = {
-        "usable": problem is None,
-        "lacking": problem,
-        "missing_packages": packages,
-        "models": listed,
-    }
-    notes = []
-    if packages:
-        notes.append(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
+    rows, listed, problems = [], [], []
+    for name in names or settings.table():
+        model = settings.find(name)
+        if download:
+            for folder in folders.download_models(model, settings):
+                say(f"downloaded {folder}")
+        problem = folders.find_problem(model, settings)
+        if problem:
+            problems.append(f"{name}: {problem}")
+        reads = list(model.languages) or ["every language"]
+        row = {
+            "encoder": name,
+            "models": model.names,
+            "endpoint": model.base_url or None,
+            "reads": reads,
+            "usable": problem is None,
+            "problem": problem,
+        }
+        listed.append(row)
+        rows.append([name, list(model.names), reads, problem is None, problem])
     failure = None
-    if problem is None:
-        notes.append(
-            "MedCPT can be used: medlive evidence build CORPUS... --encoder medcpt"
+    if require and problems:
+        failure = EvidenceUnavailable(
+            "; ".join(problems), hint=f"{folders.DOWNLOAD} NAME fetches the models"
         )
-    else:
-        notes.append(f"{problem}. Without it an index is searched by bm25 only")
-        if require:
-            hint = "medlive evidence models --download fetches the models"
-            failure = EvidenceUnavailable(problem, hint=hint)
-    columns = ["model", "for", "folder", "problem"]
-    return Result(value, [Grid(columns, rows)], notes, failure)
+    notes = []
+    if packages := folders.missing_packages():
+        notes.append(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
+    if len(problems) == len(rows):
+        notes.append("without an encoder an index is searched by its words (bm25)")
+    columns = ["encoder", "models", "reads", "usable", "problem"]
+    return Result({"encoders": listed}, [Grid(columns, rows)], notes, failure)
 
 
 app.command()(fetch)

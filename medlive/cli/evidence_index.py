@@ -16,8 +16,8 @@ from medlive.errors import EvidenceUnavailable
 if TYPE_CHECKING:
     from medlive.evidence.build import DensePlan, Progress
     from medlive.evidence.corpora.model import Corpus
-    from medlive.evidence.encoders.folders import EncoderSettings
-    from medlive.evidence.manifest import IndexManifest
+    from medlive.evidence.encoders.table import EncoderSettings
+    from medlive.evidence.manifest import DenseEntry, IndexManifest
 
 IndexOption = Annotated[
     Path | None,
@@ -25,9 +25,6 @@ IndexOption = Annotated[
 ]
 ModelsOption = Annotated[
     Path | None, Option("--models", help="A folder of models [as configured].")
-]
-EncoderOption = Annotated[
-    str | None, Option("--encoder", help="Default: the one that the index names.")
 ]
 IndexKind = Literal["auto", "flat", "ivf_pq"]
 
@@ -37,14 +34,15 @@ class Vectors:
     """How passages become vectors.
 
     Attributes:
-        encoder: "medcpt", a folder with models, or "none" [the index's own, else medcpt if installed].
+        encoder: "none", or an encoder for what it reads, or for a language, as in zh=bge-m3: a name of
+            docs/evidence.md's table, a folder, a name on the hub [as configured, the index's own, or at hand].
         kind: How vectors are arranged; auto: by their number.
         shard_size: Passages in a shard: what a kill costs.
         by_workers: Embed by workers on the queue embed, which share the index's folder.
         prune: Remove the vectors of other encoders afterwards.
     """
 
-    encoder: str | None = None
+    encoder: list[str] | None = None
     kind: IndexKind = "auto"
     shard_size: Annotated[int | None, Option(min=1)] = None
     by_workers: bool = False
@@ -104,15 +102,16 @@ def build_corpora(
     from medlive.evidence.build import build_index, plan_index, prune
 
     kind = None if vectors.kind == "auto" else vectors.kind
-    plan, reason = plan_index(
+    plan = plan_index(
         out,
-        vectors.encoder,
+        vectors.encoder or (),
         encoder_settings(vectors.models),
         fresh=fresh,
         kind=kind,
         shard=vectors.shard_size,
     )
-    say(f"hybrid: bm25 and vectors ({reason})" if plan else f"bm25 only ({reason})")
+    sides = "bm25 and vectors" if plan.sides else "bm25 only"
+    say(f"{sides} ({plan.reason})")
     before = {} if fresh else _corpora(out)
     stages: list[Progress] = []
     with progress("passages") as tick:
@@ -122,11 +121,13 @@ def build_corpora(
                 stages.append(step)
             tick(step.passages)
 
-        if plan and vectors.by_workers:
-            plan = replace(plan, share=partial(_embed_by_workers, out, plan, tick))
-        manifest = build_index(
-            corpora, out, report, fresh=fresh, dense=plan, reason=reason
-        )
+        if vectors.by_workers:
+            shared = []
+            for side in plan.sides:
+                share = partial(_embed_by_workers, out, side, tick)
+                shared.append(replace(side, share=share))
+            plan = plan._replace(sides=tuple(shared))
+        manifest = build_index(corpora, out, report, fresh=fresh, plan=plan)
     for step in stages:
         for problem in step.problems:
             say(f"{step.corpus}: {problem.member}: {problem.cause}")
@@ -158,7 +159,7 @@ def _embed_by_workers(
                 database, name, inside, plan.where, shards, tick
             )
 
-    shards = shards_to_embed(out, data, plan.encoder.identity, plan.shard)
+    shards = shards_to_embed(out, data, plan)
     if shards and not wait_for(run()):
         say("no worker serves the queue embed: embedding here")
 
@@ -177,20 +178,29 @@ def _corpora(folder: Path) -> dict[str, tuple[str, int]]:
 def described(manifest: "IndexManifest", retriever: str | None = None) -> str:
     """What searches the index, in a line: the retriever, its encoder and recall, or why it has none."""
     name = retriever or manifest.retriever
-    if manifest.dense is None:
+    if not manifest.dense:
         return f"bm25 only: {manifest.reason}"
     if name == "bm25":
         return "bm25 only, as asked for"
-    return f"{name}: {manifest.dense.encoder}, {manifest.dense.kind}, {recall_of(manifest)}"
+    return f"{name}: {'; '.join(map(describe_side, manifest.dense))}"
 
 
-def recall_of(manifest: "IndexManifest") -> str | None:
-    """The recall of the dense side against exact search."""
-    if manifest.dense is None:
-        return None
-    recall = manifest.dense.recall
+def describe_side(entry: "DenseEntry") -> str:
+    """Return an encoder's side in a line: what it reads and counts there, its kind and recall."""
+    recall = entry.part.recall
     exact = f"{recall.queries} queries" if recall.queries else "exact"
-    return f"recall@{recall.k} {recall.value:.3f} ({exact})"
+    counts = []
+    for weight in entry.weights:
+        measured = (
+            f"{weight.items} titles: vectors {weight.vectors}, words {weight.words}"
+        )
+        if not weight.items or weight.vectors is None:
+            measured = "not measured: too few titles"
+        counts.append(f"{weight.language} counts {weight.weight:g} ({measured})")
+    return (
+        f"{entry.encoder.name}, {entry.part.kind}, recall@{recall.k} {recall.value:.3f} ({exact});"
+        f" {', '.join(counts)}"
+    )
 
 
 def index_folder(given: Path | None) -> Path:

@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from medlive.clock import now
 from medlive.digest import digest_file
 from medlive.errors import (
@@ -29,20 +31,17 @@ from medlive.errors import (
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
-from medlive.evidence.encoder import Encoder, EncoderIdentity
-from medlive.evidence.encoders.folders import (
-    EncoderSettings,
-    find_models,
-    missing_models,
-)
+from medlive.evidence.encoder import Encoder
+from medlive.evidence.encoders.folders import DOWNLOAD, find_problem
 from medlive.evidence.encoders.opening import open_encoder
+from medlive.evidence.encoders.table import LANGUAGES, EncoderSettings
 from medlive.evidence.files import room_for, sync, whole_file
-from medlive.evidence.lexical import LexicalWriter
+from medlive.evidence.lexical import LexicalIndex, LexicalWriter
 from medlive.evidence.manifest import (
     MANIFEST,
     CorpusEntry,
+    DenseEntry,
     DenseKind,
-    DensePart,
     EncoderEntry,
     FileEntry,
     IndexManifest,
@@ -54,6 +53,7 @@ from medlive.evidence.open_index import (
     DATA,
     DENSE,
     LEXICAL,
+    ORDINALS,
     VECTORS,
     check_digests,
     check_index,
@@ -63,7 +63,7 @@ from medlive.evidence.open_index import (
 )
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, to_line
-from medlive.evidence.vectors import SHARD, VectorStore, keys_of
+from medlive.evidence.vectors import SHARD, Ordinals, VectorStore, folder_of, keys_of
 from medlive.integrity.lock import Locked, exclusive
 
 NO_ENCODER = "no encoder was given"
@@ -92,66 +92,138 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class DensePlan:
-    """The dense side to build."""
+    """One encoder's side to build."""
 
     encoder: Encoder
     where: str  # How the encoder is opened again: see `EncoderEntry.where`
     reason: str  # Why this encoder, in a sentence
+    languages: tuple[str, ...] = LANGUAGES  # Whose phrases it reads
     kind: DenseKind | None = None  # None: by the number of passages
     shard: int = SHARD  # Passages per shard: what a kill may lose
     share: Callable[[Path], None] | None = None
     """Has other processes embed the passages of a folder, before what they left is embedded here."""
 
 
+class IndexPlan(NamedTuple):
+    """The sides that an index gets beside its words, and the reason."""
+
+    sides: tuple[DensePlan, ...]
+    reason: str
+
+
+WORDS_ALONE = IndexPlan((), NO_ENCODER)
+
+
 def plan_index(
     out: Path,
-    requested: str | None,
+    requested: Sequence[str],
     settings: EncoderSettings,
     *,
     fresh: bool = False,
     kind: str | None = None,
     shard: int | None = None,
-) -> tuple[DensePlan | None, str]:
-    """Return the dense side that the index at `out` gets, or None, and the reason.
+) -> IndexPlan:
+    """Return the dense sides that the index at `out` gets, and the reason.
 
-    `requested` is "none", or an encoder as in `open_encoder`; None for the index's own (unless `fresh`), else
-    MedCPT if its models are available. Without `kind` the index's size decides.
+    Args:
+        out: The index's folder.
+        requested: "none"; or encoders as in `open_encoder`, each for what it reads, or for one language
+            ("zh=NAME"). Empty: as configured, else the index's own (unless `fresh`), else what is at hand.
+        settings: Where models are looked for, and what `[evidence.encoders]` says.
+        fresh: Whether the index's own encoders count.
+        kind: How vectors are arranged; None: by their number.
+        shard: Passages a shard.
 
-    Raises as `open_encoder` does for the requested or the index's own encoder.
+    Raises:
+        As `open_encoder` does, for what was requested or configured and for the index's own encoders.
     """
-    dense, size = DenseKind(kind) if kind else None, shard or SHARD
-    if requested == "none":
-        return None, "no encoder was wanted"
-    if requested is not None:
-        why = f"encoder {requested} was asked for"
-        encoder = open_encoder(requested, settings=settings)
-        folder = Path(requested).expanduser()
-        where = (
-            str(folder.resolve())
-            if folder.is_dir() and requested != "medcpt"
-            else requested
+    if tuple(requested) == ("none",):
+        return IndexPlan((), "no encoder was wanted")
+    known: dict[str, EncoderEntry] = {}
+    routes, why = {}, ""
+    with suppress(IndexMissing, IndexCorrupt, IndexOutdated):
+        for entry in read_manifest(out).dense:
+            known[entry.encoder.where] = entry.encoder
+            if not fresh:
+                routes[entry.encoder.where] = entry.languages
+                why = "the index has vectors of it"
+    if requested:
+        routes, why = _requested(requested, settings), "it was asked for"
+    elif settings.by_language:
+        wanted = [f"{lang}={name}" for lang, name in settings.by_language.items()]
+        routes = _requested(wanted, settings)
+        why = "[evidence.encoders] names it"
+    elif not routes:
+        routes, why = _at_hand(settings), "its models are at hand"
+    sides = []
+    for where, languages in routes.items():
+        if requested or settings.by_language or where not in known:
+            encoder = open_encoder(where, settings=settings, known=known.get(where))
+        else:
+            encoder = open_named_encoder(out, known[where], settings)
+        side = DensePlan(
+            encoder=encoder,
+            where=where,
+            reason=why,
+            languages=languages,
+            kind=DenseKind(kind) if kind else None,
+            shard=shard or SHARD,
         )
-        return DensePlan(encoder, where, why, dense, size), why
-    if not fresh:
-        existing = None
-        with suppress(IndexMissing, IndexCorrupt, IndexOutdated):
-            existing = read_manifest(out).encoder
-        if existing is not None:
-            why = f"the index has vectors of encoder {existing.name}"
-            return DensePlan(
-                open_named_encoder(out, existing, settings),
-                existing.where,
-                why,
-                dense,
-                size,
-            ), why
-    problem = missing_models(find_models(settings))
-    if problem is not None:
-        return None, problem
-    why = "MedCPT's models are at hand"
-    return DensePlan(
-        open_encoder("medcpt", settings=settings), "medcpt", why, dense, size
-    ), why
+        sides.append(side)
+    return IndexPlan(tuple(sides), _reason(routes, why, settings))
+
+
+def _requested(
+    requested: Sequence[str], settings: EncoderSettings
+) -> dict[str, tuple[str, ...]]:
+    """Encoder → the languages whose phrases it reads, of "NAME", "zh=NAME" and "all=NAME"."""
+    routes: dict[str, tuple[str, ...]] = {}
+    for wanted in requested:
+        language, separator, name = wanted.partition("=")
+        if not separator:
+            language, name = "all", wanted
+        if Path(name).expanduser().is_dir():
+            name = str(Path(name).expanduser().resolve())
+        model = settings.find(name)
+        readable = tuple(each for each in LANGUAGES if model.reads(each))
+        if language == "all":
+            routes[name] = readable
+        elif language in readable:
+            routes[name] = (*routes.get(name, ()), language)
+        else:
+            raise UsageError(
+                f"encoder {name} does not read {language!r}, but {', '.join(readable)}",
+                hint="name an encoder of that language; docs/evidence.md has a table",
+            )
+    return routes
+
+
+def _at_hand(settings: EncoderSettings) -> dict[str, tuple[str, ...]]:
+    """Encoder → languages: for each language the first of the table whose models are here."""
+    routes: dict[str, tuple[str, ...]] = {}
+    for language in LANGUAGES:
+        for name, model in settings.table().items():
+            # An endpoint may cost money: it is asked where it is named.
+            local = not model.base_url and model.reads(language)
+            if local and find_problem(model, settings) is None:
+                routes[name] = (*routes.get(name, ()), language)
+                break
+    return routes
+
+
+def _reason(
+    routes: Mapping[str, tuple[str, ...]], why: str, settings: EncoderSettings
+) -> str:
+    parts = [f"{name} for {', '.join(read)}: {why}" for name, read in routes.items()]
+    served = {language for languages in routes.values() for language in languages}
+    for language in LANGUAGES:
+        if language in served:
+            continue
+        names = [n for n, m in settings.table().items() if m.reads(language)]
+        parts.append(
+            f"no encoder for {language}: {DOWNLOAD} {names[0]}, or another of {', '.join(names)}"
+        )
+    return "; ".join(parts)
 
 
 def build_index(
@@ -160,14 +232,13 @@ def build_index(
     progress: Callable[[Progress], None] | None = None,
     *,
     fresh: bool = False,
-    dense: DensePlan | None = None,
-    reason: str = NO_ENCODER,
+    plan: IndexPlan = WORDS_ALONE,
 ) -> IndexManifest:
     """Read the corpora, build the index at `out`, and return its manifest.
 
     Corpora of other names in the index stay, one of the same name is replaced. An index that would not change is
-    left as it is. Vectors are kept in `out`, so that an encoder never embeds a passage twice. `dense` and `reason`
-    are as `plan_index` gives them; `fresh` drops the corpora already in the index.
+    left as it is. Vectors are kept in `out`, so that an encoder never embeds a passage twice. `plan` is as
+    `plan_index` gives it; `fresh` drops the corpora already in the index.
 
     Raises:
         UsageError: for two corpora of one name, or a folder that cannot be written.
@@ -191,7 +262,7 @@ def build_index(
         work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=out))
         try:
             with room_for(work):
-                return _build(corpora, out, work, old, dense, reason, report)
+                return _build(corpora, out, work, old, plan, report)
         except DiskFull as exc:
             if not (out / MANIFEST).exists():
                 raise
@@ -210,18 +281,13 @@ def prune(out: Path) -> list[Path]:
     """
     with _locked(out):
         manifest = read_manifest(out)
-        current = None if manifest.encoder is None else vectors_of(out, manifest).folder
-        removed = [place for place in (out / VECTORS).glob("*") if place != current]
+        used = []
+        for entry in manifest.dense:
+            used.append(folder_of(out / VECTORS, entry.encoder.digest))
+        removed = [place for place in (out / VECTORS).glob("*") if place not in used]
         for place in removed:
             shutil.rmtree(place)
         return removed
-
-
-def vectors_of(out: Path, manifest: IndexManifest) -> VectorStore:
-    """Open the vectors of an index's encoder. Raises UsageError for an index without one."""
-    if manifest.encoder is None:
-        raise UsageError(f"{out} has no vectors: {manifest.reason}")
-    return VectorStore(out / VECTORS, manifest.encoder)
 
 
 def _build(
@@ -229,8 +295,7 @@ def _build(
     out: Path,
     work: Path,
     old: IndexManifest | None,
-    plan: DensePlan | None,
-    reason: str,
+    plan: IndexPlan,
     report: Callable[[Progress], None],
 ) -> IndexManifest:
     readings = [
@@ -246,26 +311,25 @@ def _build(
 
     data = work / "data"
     data.mkdir()
-    counts = _write_passages(data, _all_passages(out, old, kept, readings), report)
-    dense = None
-    if plan is not None:
-        dense = _dense_side(out, data, plan, report)
+    passages = _all_passages(out, old, kept, readings)
+    counts, languages = _write_passages(data, passages, report)
+    sides = _dense_sides(out, data, plan, report)
     built_at = now()
     entries = dict(kept)
     for reading in readings:
         entries[reading.corpus.name] = _entry(reading, counts, built_at)
     parameters = lexical.parameters()
-    part = dense and dense.part
+    dense = tuple(side.entry for side in sides)
     manifest = IndexManifest(
-        retriever="bm25" if dense is None else "hybrid",
-        reason=reason if plan is None else plan.reason,
+        retriever="hybrid" if dense else "bm25",
+        reason=plan.reason,
         parameters=parameters,
         libraries=lexical.libraries(),
         corpora=tuple(entries[name] for name in sorted(entries)),
         passages=sum(counts.values()),
-        encoder=dense and dense.encoder,
-        dense=part,
-        index_digest=index_digest(parameters, digests, part),
+        languages=languages,
+        dense=dense,
+        index_digest=index_digest(parameters, digests, dense),
         data=f"{DATA}{work.name.removeprefix(_BUILDING)}",
         files=_files(data),
         built_at=built_at,
@@ -275,8 +339,8 @@ def _build(
         stage="built",
         corpus=None,
         passages=manifest.passages,
-        embedded=dense and dense.embedded,
-        reused=dense and dense.reused,
+        embedded=sum(side.embedded for side in sides) if sides else None,
+        reused=sum(side.reused for side in sides) if sides else None,
     )
     report(built)
     return manifest
@@ -299,7 +363,7 @@ def _is_current(
     old: IndexManifest,
     corpora: Sequence[Corpus],
     digests: Mapping[str, str],
-    plan: DensePlan | None,
+    plan: IndexPlan,
 ) -> bool:
     """Whether a build would give the index that is there."""
     for corpus in corpora:
@@ -309,77 +373,124 @@ def _is_current(
     return same and _usable(out, old, plan)
 
 
+class _Written(NamedTuple):
+    counts: Counter[str]  # Passages by corpus
+    languages: tuple[str, ...]
+
+
 def _write_passages(
     data: Path, passages: Iterator[Passage], report: Callable[[Progress], None]
-) -> Counter[str]:
-    """Store and index the passages, and count them by corpus."""
+) -> _Written:
+    """Store and index the passages."""
     counts: Counter[str] = Counter()
+    languages = set()
     with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
         for passage in passages:
             ordinal = store.add(passage)
             index.add(ordinal, passage)
             counts[passage.corpus] += 1
+            languages.add(passage.language)
             if ordinal % _EVERY == 0:
                 report(Progress("indexing", passage.corpus, ordinal))
-    return counts
+    return _Written(counts, tuple(sorted(languages)))
 
 
-class _DenseSide(NamedTuple):
-    encoder: EncoderEntry
-    part: DensePart
+class _BuiltSide(NamedTuple):
+    entry: DenseEntry
     reused: int  # Passages whose vectors were there
     embedded: int
 
 
+def _dense_sides(
+    out: Path, data: Path, plan: IndexPlan, report: Callable[[Progress], None]
+) -> list[_BuiltSide]:
+    """Build each planned side that has a passage in its languages."""
+    sides = []
+    for number, side in enumerate(plan.sides):
+        built = _dense_side(out, data, f"{DENSE}/{number}", side, report)
+        if built is not None:
+            sides.append(built)
+    return sides
+
+
 def _dense_side(
-    out: Path, data: Path, plan: DensePlan, report: Callable[[Progress], None]
-) -> _DenseSide:
-    """Embed what is new, and arrange all vectors."""
+    out: Path,
+    data: Path,
+    folder: str,
+    plan: DensePlan,
+    report: Callable[[Progress], None],
+) -> _BuiltSide | None:
+    """Embed what is new, arrange all vectors, and measure them; None where no passage is in its languages."""
     from medlive.evidence import dense
+    from medlive.evidence.known_items import measure_weights
 
     store, encoder = PassageStore(data), plan.encoder
+    readable = [n for n, passage in enumerate(store) if encoder.reads(passage.language)]
+    if not readable:
+        return None
+    ordinals: Ordinals = np.array(readable, dtype=np.int64)
+
+    def passages() -> Iterator[Passage]:
+        return (store.get(number) for number in readable)
+
     vectors = VectorStore(out / VECTORS, encoder.identity)
     before = len(vectors)
     if plan.share is not None:
         plan.share(data)
     reused, embedded = vectors.embed_missing(
-        store,
+        passages(),
         encoder,
         shard_size=plan.shard,
         progress=lambda n: report(Progress("embedding", None, n)),
     )
-    kind = plan.kind or dense.choose_kind(len(store))
+    kind = plan.kind or dense.choose_kind(len(readable))
     queries = None
-    if kind is DenseKind.IVF_PQ and len(store) >= dense.LEAST:
+    if kind is DenseKind.IVF_PQ and len(readable) >= dense.LEAST:
         # Questions that passages of the index answer, to choose its cells on and measure it.
-        sample = [
-            store.get(int(n))
-            for n in dense.sample_ordinals(len(store), 2 * dense.QUERIES)
-        ]
-        queries = encoder.encode_queries(
-            [dense.as_query(*passage.title_and_text) for passage in sample]
-        )
+        sample = dense.sample_ordinals(len(readable), 2 * dense.QUERIES)
+        answered = [store.get(readable[int(n)]).title_and_text for n in sample]
+        queries = encoder.encode_queries([dense.as_query(*each) for each in answered])
+    place = data / folder
     part = dense.build_dense(
-        vectors.vectors(keys_of(store)),
-        data / DENSE,
+        vectors.vectors(keys_of(passages())),
+        place,
         kind=kind,
         queries=queries,
         progress=lambda n: report(Progress("arranging", None, n)),
     )
+    np.save(place / ORDINALS, ordinals)
+    weights = measure_weights(
+        store,
+        LexicalIndex(data / LEXICAL, store),
+        dense.DenseIndex.open(place, part),
+        ordinals,
+        encoder,
+        plan.languages,
+    )
     shared = len(vectors) - before - embedded
-    entry = EncoderEntry(**encoder.identity.model_dump(), where=plan.where)
-    return _DenseSide(entry, part, reused - shared, embedded + shared)
+    entry = DenseEntry(
+        encoder=EncoderEntry(**encoder.identity.model_dump(), where=plan.where),
+        languages=plan.languages,
+        reason=plan.reason,
+        folder=folder,
+        part=part,
+        weights=weights,
+    )
+    return _BuiltSide(entry, reused - shared, embedded + shared)
 
 
-def shards_to_embed(
-    out: Path, data: Path, encoder: EncoderIdentity, shard: int
-) -> list[tuple[int, int]]:
-    """The ranges of at most `shard` ordinals of the passages in `data` that have a passage without a vector."""
-    store, vectors = PassageStore(data), VectorStore(out / VECTORS, encoder)
-    ranges = [
-        (start, min(start + shard, len(store))) for start in range(0, len(store), shard)
-    ]
-    return [r for r in ranges if vectors.lacks(keys_of(map(store.get, range(*r))))]
+def shards_to_embed(out: Path, data: Path, plan: DensePlan) -> list[tuple[int, int]]:
+    """The ranges of at most a shard of the ordinals in `data` that have a passage without a vector."""
+    store = PassageStore(data)
+    vectors = VectorStore(out / VECTORS, plan.encoder.identity)
+    reads = plan.encoder.reads
+    ranges = []
+    for start in range(0, len(store), plan.shard):
+        end = min(start + plan.shard, len(store))
+        passages = map(store.get, range(start, end))
+        if vectors.lacks(keys_of(p for p in passages if reads(p.language))):
+            ranges.append((start, end))
+    return ranges
 
 
 def embed_shard(
@@ -395,24 +506,28 @@ def embed_shard(
     `progress` gets the number embedded so far; what it raises ends the work. Raises as `embed_missing` does.
     """
     vectors, store = VectorStore(out / VECTORS, encoder.identity), PassageStore(data)
-    passages = map(store.get, range(first, end))
+    every = map(store.get, range(first, end))
+    passages = (passage for passage in every if encoder.reads(passage.language))
     return vectors.embed_missing(
         passages, encoder, shard_size=end - first, progress=progress
     )[1]
 
 
-def _usable(out: Path, old: IndexManifest, plan: DensePlan | None) -> bool:
-    """Whether the index can be searched and already has the planned dense side."""
-    if (plan is None) != (old.dense is None):
+def _usable(out: Path, old: IndexManifest, plan: IndexPlan) -> bool:
+    """Whether the index can be searched and already has the planned dense sides."""
+    planned, built = [], []
+    sides = []
+    for side in plan.sides:
+        if any(map(side.encoder.reads, old.languages)):
+            sides.append(side)
+            planned.append((side.encoder.identity.digest, side.where, side.languages))
+    for entry in old.dense:
+        built.append((entry.encoder.digest, entry.encoder.where, entry.languages))
+    # An outdated location of the encoder would leave the index without one.
+    if planned != built:
         return False
-    if plan is not None and old.dense is not None and old.encoder is not None:
-        # An outdated location of the encoder would leave the index without one.
-        planned = (
-            plan.encoder.identity.digest,
-            plan.where,
-            plan.kind or old.dense.kind,
-        )
-        if planned != (old.encoder.digest, old.encoder.where, old.dense.kind):
+    for side, entry in zip(sides, old.dense, strict=True):
+        if side.kind not in (None, entry.part.kind):
             return False
     try:
         check_index(out, old)

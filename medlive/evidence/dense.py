@@ -7,7 +7,7 @@ Kinds, for vectors of dimension d (`DenseKind`):
   d/4 + 2d bytes. Its recall against exact search is measured when it is built (method §7).
 
 An index is one file, made in memory from the stored vectors (`vectors.VectorStore`) and memory-mapped where FAISS
-can. FAISS comes with `medlive[medcpt]`.
+can. FAISS comes with `medlive[dense]`.
 """
 
 import re
@@ -34,7 +34,7 @@ try:
     import faiss
 except ModuleNotFoundError as exc:
     raise MissingExtra(
-        "searching by meaning needs faiss-cpu", hint="install medlive[medcpt]"
+        "searching by meaning needs faiss-cpu", hint="install medlive[dense]"
     ) from exc
 
 INDEX = "index.faiss"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,12 +19,12 @@ class EncoderIdentity(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str  # "medcpt"
+    name: str  # As configured: "medcpt", a folder, a name on the hub
     digest: str
-    """Over the files of both encoders, the pooling and the lengths; not over the backend, which changes no vector
-    beyond rounding."""
+    """Over the models' files, prompts and lengths; of an endpoint over its models' names and the probe."""
     dimension: int
-    backend: Literal["torch", "onnx"]  # "onnx": made by an earlier version
+    probe: tuple[float, ...] = ()
+    """Of an endpoint: how near ten fixed texts are to each other; see `encoders.endpoint`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,10 @@ class Encoder(Protocol):
     @property
     def identity(self) -> EncoderIdentity:
         """Which encoder this is."""
+        ...
+
+    def reads(self, language: str) -> bool:
+        """Whether it knows a language (ISO 639; "und": no words of one)."""
         ...
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:

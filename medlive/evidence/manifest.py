@@ -1,6 +1,6 @@
 """What an evidence index is made of, as its `manifest.json` says it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -18,16 +18,12 @@ from medlive.errors import (
 )
 from medlive.evidence.corpora.model import Fetched
 from medlive.evidence.encoder import EncoderIdentity
-from medlive.evidence.encoders.folders import (
-    DOWNLOAD,
-    EncoderSettings,
-    find_models,
-    missing_models,
-)
+from medlive.evidence.encoders.folders import find_problem
+from medlive.evidence.encoders.table import EncoderSettings
 from medlive.integrity.folder import TooLong, read_small
 
 MANIFEST = "manifest.json"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 HINT = "build it: medlive evidence build CORPUS..., or medlive evidence fetch --recommended"
 
 
@@ -116,6 +112,40 @@ class EncoderEntry(EncoderIdentity):
     where: str  # How it is opened again: a name or a folder
 
 
+class SideWeight(_Frozen):
+    """What an encoder counts in one language beside the words, measured on the index's own known items.
+
+    A known item is a passage that is looked for by its title. The value of a side is its mean reciprocal rank
+    (0 beyond the tenth).
+    """
+
+    language: str
+    weight: float  # 0 to 1: the encoder's value over the words', nothing below `known_items.LEAST_SHARE`
+    items: int  # 0: too few titles to measure, and the weight is 1
+    words: float | None = None  # Mean reciprocal rank by words
+    vectors: float | None = None  # The same by vectors
+
+
+class DenseEntry(_Frozen):
+    """One encoder's side of an index: which phrases it reads, and its vectors."""
+
+    encoder: EncoderEntry
+    languages: tuple[str, ...]  # Whose phrases it reads
+    reason: str  # Why this encoder, in a sentence
+    folder: str  # Of its files, within the data folder
+    part: DensePart
+    weights: tuple[SideWeight, ...]  # One a language
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        made_by = (self.part.encoder_digest, self.part.dimension)
+        if (self.encoder.digest, self.encoder.dimension) != made_by:
+            raise ValueError(
+                "the encoder is not the one that made the vectors of the dense part"
+            )
+        return self
+
+
 class IndexManifest(_Frozen):
     """The whole account of an index; two indexes of the same corpora and parameters share `index_digest`."""
 
@@ -127,8 +157,8 @@ class IndexManifest(_Frozen):
     libraries: dict[str, str]
     corpora: tuple[CorpusEntry, ...]  # By name
     passages: int
-    encoder: EncoderEntry | None = None
-    dense: DensePart | None = None  # The dense side; None without one
+    languages: tuple[str, ...]  # Of its passages (ISO 639)
+    dense: tuple[DenseEntry, ...] = ()  # One an encoder
     index_digest: str
     data: str  # The folder of the files, beside the manifest
     files: tuple[FileEntry, ...]
@@ -148,38 +178,35 @@ class IndexManifest(_Frozen):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        if (self.retriever == "hybrid", self.encoder is not None) != (
-            self.dense is not None,
-        ) * 2:
-            raise ValueError(
-                "a hybrid index has an encoder and a dense part, another has neither"
-            )
-        if self.encoder is not None and self.dense is not None:
-            made_by = (self.dense.encoder_digest, self.dense.dimension)
-            if (self.encoder.digest, self.encoder.dimension) != made_by:
-                raise ValueError(
-                    "the encoder is not the one that made the vectors of the dense part"
-                )
+        if (self.retriever == "hybrid") != bool(self.dense):
+            raise ValueError("a hybrid index has vectors, another has none")
         return self
 
 
 def index_digest(
     parameters: Mapping[str, float | int | str],
     corpora: Mapping[str, str],
-    dense: DensePart | None,
+    dense: Sequence[DenseEntry],
 ) -> str:
     """Return the identity of an index: what was indexed and how, without the engines' own files.
 
     `corpora` is corpus name → corpus digest; `parameters` are the lexical side's.
     """
     known: dict[str, Any] = {"parameters": dict(parameters), "corpora": dict(corpora)}
-    if dense is not None:
-        known["dense"] = {
-            "encoder": dense.encoder_digest,
-            "kind": dense.kind,
-            "parameters": dense.parameters and dense.parameters.model_dump(mode="json"),
-        }
+    if dense:
+        known["dense"] = [_dense_identity(entry) for entry in dense]
     return digest_json(known)
+
+
+def _dense_identity(entry: DenseEntry) -> dict[str, Any]:
+    parameters = entry.part.parameters
+    return {
+        "encoder": entry.encoder.digest,
+        "languages": entry.languages,
+        "kind": entry.part.kind,
+        "parameters": parameters and parameters.model_dump(mode="json"),
+        "weights": [[w.language, w.weight] for w in entry.weights],
+    }
 
 
 def read_manifest(folder: Path) -> IndexManifest:
@@ -254,17 +281,15 @@ def describe_retriever(
     except EvidenceUnavailable as exc:
         return f"none: {exc.message}"
     index = f"index {folder.name} of {manifest.built_at:%Y-%m-%d}"
-    missing = missing_models(find_models(settings))
-    if manifest.encoder is None:
-        why = (
-            missing
-            or "the index has no vectors, build it again: medlive evidence build CORPUS..."
-        )
-        return f"BM25, {index} (not hybrid: {why})"
+    if not manifest.dense:
+        return f"BM25, {index} (not hybrid: {manifest.reason})"
     name = retriever or manifest.retriever
     if name == "bm25":
         return f"BM25, {index} (not hybrid: configured as bm25)"
-    if manifest.encoder.where == "medcpt" and missing:
-        return f"none: {index} needs MedCPT ({missing}; {DOWNLOAD})"
-    encoder = "MedCPT" if manifest.encoder.name == "medcpt" else manifest.encoder.name
-    return f"{'BM25 + ' if name == 'hybrid' else ''}{encoder}, {index}"
+    names = []
+    for entry in manifest.dense:
+        model = settings.find(entry.encoder.where)
+        if problem := find_problem(model, settings):
+            return f"none: {index} needs encoder {entry.encoder.name} ({problem})"
+        names.append(f"{entry.encoder.name} for {', '.join(entry.languages)}")
+    return f"{'BM25 + ' if name == 'hybrid' else ''}{'; '.join(names)}, {index}"

@@ -1,9 +1,12 @@
 """Open an index, and check its manifest, files, text analysis and the encoder of its vectors."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from medlive.digest import digest_file, digest_json
 from medlive.errors import (
@@ -16,12 +19,13 @@ from medlive.errors import (
 )
 from medlive.evidence import lexical
 from medlive.evidence.encoder import Encoder, Reranker
-from medlive.evidence.encoders.folders import EncoderSettings
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
+from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.manifest import (
     HINT,
     MANIFEST,
+    DenseEntry,
     EncoderEntry,
     IndexManifest,
     read_manifest,
@@ -36,14 +40,25 @@ from medlive.evidence.retriever import (
     RetrieverName,
 )
 from medlive.evidence.store import PassageStore
-from medlive.evidence.vectors import VectorStore, folder_of, keys_digest, keys_of
+from medlive.evidence.vectors import (
+    Ordinals,
+    VectorStore,
+    folder_of,
+    keys_digest,
+    keys_of,
+)
 from medlive.evidence.verification import Verification
 from medlive.integrity.paths import UnsafePath, path_below
+
+if TYPE_CHECKING:
+    from medlive.evidence.dense import DenseIndex
 
 DATA = "data-"
 """Prefix of the names of data folders."""
 LEXICAL = "lexical"
 DENSE = "dense"
+ORDINALS = "ordinals.npy"
+"""Beside an encoder's vectors: which passage each is of."""
 VECTORS = "vectors"
 """The folder of embeddings, by encoder."""
 REBUILD_FRESH_HINT = (
@@ -56,7 +71,7 @@ def open_index(
     path: Path,
     *,
     settings: EncoderSettings | None = None,
-    encoder: Encoder | str | None = None,
+    encoders: Mapping[str, Encoder] | None = None,
     reranker: Reranker | str | None = None,
     retriever: RetrieverName | None = None,
     verify: bool = False,
@@ -69,7 +84,7 @@ def open_index(
     Args:
         path: The index's folder.
         settings: Where models are looked for; None for below `path` and the Hugging Face cache.
-        encoder: An encoder or its name; None for the manifest's.
+        encoders: Encoders that are open already, by the name that the manifest gives them; others are opened.
         reranker: A cross-encoder, or its name as in `open_reranker`.
         retriever: The kind of search; None for the manifest's. "bm25" searches any index without an encoder.
         verify: Whether a search waits until every file has had its digest, and raises IndexCorrupt otherwise.
@@ -83,7 +98,7 @@ def open_index(
         _open,
         path,
         settings or EncoderSettings(home=path),
-        encoder,
+        encoders or {},
         reranker,
         retriever,
         verify,
@@ -101,14 +116,14 @@ def open_index(
 def _open(
     path: Path,
     settings: EncoderSettings,
-    encoder: Encoder | str | None,
+    encoders: Mapping[str, Encoder],
     reranker: Reranker | str | None,
     retriever: RetrieverName | None,
     verify: bool,
     manifest: IndexManifest,
 ) -> IndexRetriever:
     name = retriever or manifest.retriever
-    if name != "bm25" and manifest.dense is None:
+    if name != "bm25" and not manifest.dense:
         raise UsageError(
             f"{path} has no vectors, so that only bm25 searches it: {manifest.reason}",
             hint="build it with an encoder: medlive evidence build CORPUS... --encoder NAME",
@@ -116,9 +131,9 @@ def _open(
     check_sizes(path, manifest)
     store = open_store(path, manifest)
     lexical_index = None if name == "dense" else _lexical_side(path, manifest, store)
-    dense_side = (
-        None if name == "bm25" else _dense_side(path, manifest, encoder, settings)
-    )
+    sides = []
+    for entry in manifest.dense if name != "bm25" else ():
+        sides.append(_dense_side(path, manifest, entry, encoders, settings))
     if isinstance(reranker, str):
         reranker = open_reranker(reranker, settings=settings)
     identity = IndexIdentity(
@@ -132,7 +147,7 @@ def _open(
         store,
         identity,
         lexical=lexical_index,
-        dense=dense_side,
+        dense=sides,
         reranker=reranker,
         verification=Verification(partial(_verify_in_use, path, manifest))
         if verify
@@ -160,19 +175,17 @@ def verify_index(path: Path) -> IndexManifest:
     manifest = read_manifest(path)
     check_sizes(path, manifest)
     check_digests(path, manifest)
-    if manifest.dense is not None:
-        found = keys_digest(keys_of(open_store(path, manifest)))
-        if found != manifest.dense.keys_digest:
+    for entry in manifest.dense:
+        store, ordinals = open_store(path, manifest), ordinals_of(path, manifest, entry)
+        digest = keys_digest(keys_of(store.get(int(n)) for n in ordinals))
+        if digest != entry.part.keys_digest:
             raise IndexCorrupt(
-                f"the vectors of {path} are of other passages ({manifest.dense.keys_digest}) than those"
-                f" beside them ({found})",
+                f"the vectors of {path} are of other passages ({entry.part.keys_digest}) than those"
+                f" beside them ({digest})",
                 hint=REBUILD_FRESH_HINT,
             )
-    if (
-        manifest.encoder is not None
-        and folder_of(path / VECTORS, manifest.encoder.digest).is_dir()
-    ):
-        VectorStore(path / VECTORS, manifest.encoder).verify()
+        if folder_of(path / VECTORS, entry.encoder.digest).is_dir():
+            VectorStore(path / VECTORS, entry.encoder).verify()
     return manifest
 
 
@@ -192,10 +205,8 @@ def check_index(path: Path, manifest: IndexManifest) -> None:
     """Check that this medlive can search the index, except for its encoder. Raises as `open_index` does."""
     check_sizes(path, manifest)
     _lexical_side(path, manifest, open_store(path, manifest))
-    if manifest.dense is not None:
-        from medlive.evidence.dense import DenseIndex
-
-        DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
+    for entry in manifest.dense:
+        _open_vectors(path, manifest, entry)
 
 
 def _lexical_side(
@@ -218,27 +229,49 @@ def _lexical_side(
 def _dense_side(
     path: Path,
     manifest: IndexManifest,
-    encoder: Encoder | str | None,
+    entry: DenseEntry,
+    encoders: Mapping[str, Encoder],
     settings: EncoderSettings,
 ) -> DenseSide:
-    assert manifest.dense is not None
-    assert manifest.encoder is not None
+    encoder = encoders.get(entry.encoder.name)
     if encoder is None:
-        encoder = open_named_encoder(path, manifest.encoder, settings)
-    elif isinstance(encoder, str):
-        encoder = open_encoder(encoder, settings=settings)
-    if encoder.identity.digest != manifest.encoder.digest:
+        encoder = open_named_encoder(path, entry.encoder, settings)
+    if encoder.identity.digest != entry.encoder.digest:
         raise IndexOutdated(
-            f"{path / MANIFEST}: its vectors were made by encoder {manifest.encoder.name} from"
-            f" {manifest.encoder.where} ({manifest.encoder.digest}), and the one at hand is"
+            f"{path / MANIFEST}: its vectors were made by encoder {entry.encoder.name} from"
+            f" {entry.encoder.where} ({entry.encoder.digest}), and the one at hand is"
             f" {encoder.identity.name} ({encoder.identity.digest})",
             hint="use that encoder, or embed with this one: medlive evidence build CORPUS... --encoder NAME",
         )
+    return DenseSide(
+        encoder=encoder,
+        index=_open_vectors(path, manifest, entry),
+        ordinals=ordinals_of(path, manifest, entry),
+        weights={weight.language: weight.weight for weight in entry.weights},
+    )
+
+
+def _open_vectors(
+    path: Path, manifest: IndexManifest, entry: DenseEntry
+) -> "DenseIndex":
     from medlive.evidence.dense import DenseIndex
 
-    return DenseSide(
-        encoder, DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
-    )
+    return DenseIndex.open(path / manifest.data / entry.folder, entry.part)
+
+
+def ordinals_of(path: Path, manifest: IndexManifest, entry: DenseEntry) -> Ordinals:
+    """Return which passage each vector of an encoder is of. Raises IndexCorrupt."""
+    place = path / manifest.data / entry.folder / ORDINALS
+    try:
+        ordinals: Ordinals = np.load(place, allow_pickle=False)
+        whole = ordinals.shape == (entry.part.count,) and ordinals.dtype == np.int64
+        if not whole or ordinals.min() < 0 or ordinals.max() >= manifest.passages:
+            raise ValueError(f"expected {entry.part.count} numbers of passages")
+    except (OSError, ValueError) as exc:
+        raise IndexCorrupt(
+            f"{place} cannot be read: {exc}", hint=REBUILD_FRESH_HINT
+        ) from exc
+    return ordinals
 
 
 def open_named_encoder(
@@ -246,7 +279,7 @@ def open_named_encoder(
 ) -> Encoder:
     """Open the encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
     try:
-        return open_encoder(entry.where, settings=settings)
+        return open_encoder(entry.where, settings=settings, known=entry)
     except MedliveError as exc:
         way = "or do without it: --retriever bm25 to search, --encoder none to build"
         # The index, not the caller, names the missing encoder.
@@ -276,9 +309,13 @@ def _dense_record(
 ) -> dict[str, Any] | None:
     """Return what verdicts record of the dense side and the reranker; None for words alone."""
     record: dict[str, Any] = {}
-    if name != "bm25" and manifest.dense is not None:
+    if name != "bm25" and manifest.dense:
         fields = {"encoder", "encoder_digest", "kind", "parameters", "recall"}
-        record = manifest.dense.model_dump(mode="json", include=fields)
+        record["sides"] = [
+            entry.part.model_dump(mode="json", include=fields)
+            | {"weights": {w.language: w.weight for w in entry.weights}}
+            for entry in manifest.dense
+        ]
     if name == "hybrid":
         record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH, "joint": JOINT}
     if reranker is not None:

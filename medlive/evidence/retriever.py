@@ -1,10 +1,11 @@
 """The retriever of an index: searches each side, fuses the results, and re-ranks them with a cross-encoder.
 
-Each phrase of a query is searched by its words, and by its nearest vectors where the encoder knows its language:
-one that an encoder cannot read has no dense side, and its hits say so by having none.
+Each phrase of a query is searched by its words, and by its nearest vectors where an encoder reads its language:
+one that no encoder reads has no dense side, and its hits say so by having none.
 
 Fusion is by ranks alone (Cormack, Clarke and Büttcher, SIGIR 2009): a passage's score is the sum over sides and
-phrases of 1 / (60 + its rank there). Scores of different sides cannot be compared, their ranks can.
+phrases of the side's weight / (60 + its rank there). Scores of different sides cannot be compared, their ranks can.
+Words weigh 1, vectors what the build measured for the language (`manifest.SideWeight`).
 
 Where a query has several phrases, the words of all of them together are searched too, which finds what is about the
 whole of a claim instead of one aspect; that order counts as much as the phrases' own, and the two halve the words'
@@ -18,6 +19,8 @@ from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+import numpy as np
+
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
@@ -27,8 +30,10 @@ from medlive.evidence.verification import Verification
 
 if TYPE_CHECKING:
     from medlive.evidence.dense import DenseIndex
+    from medlive.evidence.vectors import Ordinals
 
 RetrieverName = Literal["bm25", "dense", "hybrid"]
+Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
 MAX_K = 1000
 RRF_K = 60
@@ -45,8 +50,6 @@ _DIGITS = 6
 """Significant digits of an encoder's score: what is left beyond changes with the batch a text was in."""
 _SPARE = 16
 """Passages fetched past the depth, so that ids decide among those that tie there: one text in several corpora."""
-LANGUAGES = {"medcpt": frozenset({"en"})}
-"""Encoder name → the languages (ISO 639) it reads; one that is not named reads any."""
 _MAX_QUERY_CHARS = 8000
 
 Found = Sequence[tuple[int, float]]
@@ -57,20 +60,27 @@ Orders = Mapping[tuple[Side, int], Found]
 
 @dataclass(frozen=True, slots=True)
 class DenseSide:
-    """An encoder and the index of its vectors."""
+    """An encoder, the index of its vectors, and the phrases that it reads."""
 
     encoder: Encoder
     index: "DenseIndex"
+    ordinals: "Ordinals"
+    """(vectors,): which passage each vector is of; an encoder has no vector of a language that it does not know."""
+    weights: Mapping[str, float]
+    """Language of the phrases that it reads → what it counts beside the words, 0 to 1."""
 
-    def reads(self, phrase: str) -> bool:
-        """Whether the encoder knows the phrase's language."""
-        languages = LANGUAGES.get(self.encoder.identity.name)
-        return languages is None or language_of(phrase) in (*languages, "und")
+    def weight_of(self, phrase: str) -> float:
+        """What it counts for this phrase; 0 where it does not read it."""
+        language = language_of(phrase)
+        if language == "und":  # A dose, a code: whoever reads anything may read it
+            return max(self.weights.values(), default=0.0)
+        return self.weights.get(language, 0.0)
 
 
 class _DenseQuery(NamedTuple):
     """One phrase's dense side."""
 
+    side: int  # Which of the dense sides reads it
     text: str
     depth: int
     not_after: date | None
@@ -85,18 +95,18 @@ class IndexRetriever:
         identity: IndexIdentity,
         *,
         lexical: LexicalIndex | None,
-        dense: DenseSide | None,
+        dense: Sequence[DenseSide] = (),
         reranker: Reranker | None = None,
         verification: Verification | None = None,
     ) -> None:
         """At least one of `lexical` and `dense`; a search waits for `verification`."""
-        if lexical is None and dense is None:
+        if lexical is None and not dense:
             raise ValueError("a retriever needs a side")
         self._store = store
         self.identity = identity
         self._lexical = lexical
-        self.dense = dense
-        """None for a search of words alone."""
+        self.dense = tuple(dense)
+        """None of them for a search of words alone."""
         self._reranker = reranker
         self._verification = verification
         self._one_batch = threading.Lock()
@@ -125,32 +135,44 @@ class IndexRetriever:
     def _search(
         self, queries: Sequence[Query], k: int, not_after: date | None
     ) -> list[list[Hit]]:
-        found: list[dict[tuple[Side, int], Found]] = [{} for _ in queries]
-        readable: list[tuple[int, int]] = []
+        orders: list[dict[tuple[Side, int], Found]] = [{} for _ in queries]
+        weights: list[dict[int, float]] = [{} for _ in queries]
+        places: list[tuple[int, int]] = []
         requests: list[_DenseQuery] = []
         for at, query in enumerate(queries):
             depth = self._depth(query, k)
             for n, phrase in enumerate(query.phrases):
                 if self._lexical is not None:
-                    found[at][Side.LEXICAL, n] = self._lexical.search(
+                    orders[at][Side.LEXICAL, n] = self._lexical.search(
                         phrase, depth, not_after
                     )
-                if self.dense is not None and self.dense.reads(phrase):
-                    readable.append((at, n))
-                    requests.append(
-                        _DenseQuery(phrase[:_MAX_QUERY_CHARS], depth, not_after)
-                    )
+                side, weight = self._reader_of(phrase)
+                if weight > 0:
+                    places.append((at, n))
+                    weights[at][n] = weight
+                    text = phrase[:_MAX_QUERY_CHARS]
+                    requests.append(_DenseQuery(side, text, depth, not_after))
             if self._lexical is not None:
                 for number, words in enumerate(joint_phrases(query)):
-                    found[at][Side.JOINT, number] = self._lexical.search(
+                    orders[at][Side.JOINT, number] = self._lexical.search(
                         words, depth, not_after
                     )
-        for (at, n), near in zip(readable, self._nearest(requests), strict=True):
-            found[at][Side.DENSE, n] = near
+        for (at, n), near in zip(places, self._nearest(requests), strict=True):
+            orders[at][Side.DENSE, n] = near
         return [
-            self._hits_of(query, orders, k)
-            for query, orders in zip(queries, found, strict=True)
+            self._hits_of(query, orders[at], weights[at], k)
+            for at, query in enumerate(queries)
         ]
+
+    def reads(self, phrase: str) -> bool:
+        """Whether the phrase is searched by its meaning too."""
+        return self._reader_of(phrase)[1] > 0
+
+    def _reader_of(self, phrase: str) -> tuple[int, float]:
+        """The number of the dense side that reads the phrase best, and its weight; weight 0 where none does."""
+        sides = [(side.weight_of(phrase), -n) for n, side in enumerate(self.dense)]
+        weight, number = max(sides, default=(0.0, 0))
+        return -number, weight
 
     def _depth(self, query: Query, k: int) -> int:
         """How many passages each side contributes."""
@@ -162,43 +184,58 @@ class IndexRetriever:
         return self.identity.retriever == "hybrid" or len(query.phrases) > 1
 
     def _nearest(self, requests: Sequence[_DenseQuery]) -> list[Found]:
-        """Encode all in one batch, then search once for each day and depth."""
-        if self.dense is None or not requests:
-            return []
-        texts = list(dict.fromkeys(request.text for request in requests))
-        rows = {text: row for row, text in enumerate(texts)}
-        with self._one_batch:
-            vectors = self.dense.encoder.encode_queries(texts)
+        """Encode each side's phrases in one batch, then search once for each side, day and depth."""
+        nearest: list[Found] = [[] for _ in requests]
         groups: dict[_DenseQuery, list[int]] = {}
         for number, request in enumerate(requests):
             groups.setdefault(request._replace(text=""), []).append(number)
-        found: list[Found] = [[] for _ in requests]
-        for (_, depth, not_after), numbers in groups.items():
+        vectors = self._encoded(requests)
+        for (at, _, depth, not_after), numbers in groups.items():
+            side = self.dense[at]
             allowed = self._store.allowed(not_after)
-            if allowed is not None and not allowed.any():
-                continue
-            chosen = vectors[[rows[requests[number].text] for number in numbers]]
-            scores, ordinals = self.dense.index.search(chosen, depth + _SPARE, allowed)
-            for number, vector, at, near in zip(
-                numbers, chosen, ordinals, scores, strict=True
+            if allowed is not None:
+                allowed = allowed[side.ordinals]
+                if not allowed.any():
+                    continue
+            chosen = np.array([vectors[number] for number in numbers])
+            scores, rows = side.index.search(chosen, depth + _SPARE, allowed)
+            for number, vector, row, near in zip(
+                numbers, chosen, rows, scores, strict=True
             ):
                 # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
-                if vector.any():
-                    pairs = zip(at.tolist(), near.tolist(), strict=True)
-                    rounded = [
-                        (ordinal, _rounded(score))
-                        for ordinal, score in pairs
-                        if ordinal >= 0
-                    ]
-                    found[number] = self._store.ordered(rounded, depth)
-        return found
+                if not vector.any():
+                    continue
+                hits = row >= 0
+                ordinals = side.ordinals[row[hits]].tolist()
+                rounded = list(map(_rounded, near[hits].tolist()))
+                pairs = list(zip(ordinals, rounded, strict=True))
+                nearest[number] = self._store.ordered(pairs, depth)
+        return nearest
+
+    def _encoded(self, requests: Sequence[_DenseQuery]) -> dict[int, Vector]:
+        """Number of the request → its vector."""
+        vectors: dict[int, Vector] = {}
+        for at, side in enumerate(self.dense):
+            own = [n for n, request in enumerate(requests) if request.side == at]
+            texts = list(dict.fromkeys(requests[number].text for number in own))
+            if not texts:
+                continue
+            with self._one_batch:
+                rows = dict(zip(texts, side.encoder.encode_queries(texts), strict=True))
+            for number in own:
+                vectors[number] = rows[requests[number].text]
+        return vectors
 
     def _hits_of(
-        self, query: Query, orders: dict[tuple[Side, int], Found], k: int
+        self,
+        query: Query,
+        orders: dict[tuple[Side, int], Found],
+        weights: Mapping[int, float],
+        k: int,
     ) -> list[Hit]:
         if self._fuses(query):
             best = self._store.ordered(
-                fused(orders), max(k, RERANKED if self._reranker else 0)
+                fused(orders, weights), max(k, RERANKED if self._reranker else 0)
             )
         else:
             best = list(next(iter(orders.values()), ()))
@@ -254,10 +291,13 @@ def joint_phrases(query: Query) -> list[str]:
     return [" ".join(phrases) for phrases in words.values()]
 
 
-def fused(orders: Orders) -> list[tuple[int, float]]:
-    """(ordinal, fused score) of everything that is in any order, in no order."""
+def fused(orders: Orders, dense: Mapping[int, float]) -> list[tuple[int, float]]:
+    """(ordinal, fused score) of everything that is in any order, in no order.
+
+    `dense` is phrase → the weight of its vectors.
+    """
     total: dict[int, float] = {}
-    weights = _weights(orders)
+    weights = _weights(orders, dense)
     for key, found in orders.items():
         for rank, (ordinal, _) in enumerate(found, start=1):
             share = weights[key] / (RRF_K + rank)
@@ -265,15 +305,21 @@ def fused(orders: Orders) -> list[tuple[int, float]]:
     return [(ordinal, round(score, SCORE_DIGITS)) for ordinal, score in total.items()]
 
 
-def _weights(orders: Orders) -> dict[tuple[Side, int], float]:
-    """What each order counts: one, and where there are joint orders, each of them its share of what words count."""
+def _weights(
+    orders: Orders, dense: Mapping[int, float]
+) -> dict[tuple[Side, int], float]:
+    """What each order counts: words one, of which joint orders have their share; vectors what was measured."""
     phrases = sum(side is Side.LEXICAL for side, _ in orders)
+    joint = (Side.JOINT, 0) in orders
     weights: dict[tuple[Side, int], float] = {}
     for side, number in orders:
         weight = 1.0
-        if (Side.JOINT, 0) in orders:
-            shares = {Side.LEXICAL: 1 - JOINT, Side.JOINT: JOINT * phrases}
-            weight = shares.get(side, 1.0)
+        if side is Side.DENSE:
+            weight = dense[number]
+        elif side is Side.JOINT:
+            weight = JOINT * phrases
+        elif joint:
+            weight = 1 - JOINT
         weights[side, number] = weight
     return weights
 

@@ -254,3 +254,10 @@ class Rubric:
         """The parts of the query that no criterion answers directly."""
         answered = {criterion.asked for criterion in self.criteria}
         return tuple(part for part in self.asked if part.id not in answered)
+
+
+def unproved_words(since: int | None) -> str:
+    """What is said of a rubric that is not proved since a revision of its case; empty where it is proved (None)."""
+    if since is None:
+        return ""
+    return "not proved" if since == 1 else f"not proved since revision {since}"

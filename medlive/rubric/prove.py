@@ -66,7 +66,9 @@ class Proving:
         Raises:
             AgentFailure: If an engine gives no usable reply, an ungraded criterion included.
         """
-        probes = await self._read_for_harm(probes)
+        probes = await read_for_harm(
+            self.drafting.text, probes, self.grader, self.drafting.reviewer
+        )
         for number in range(MOST_REVISIONS + 1):
             probes = await self._grade(rubric.criteria, probes)
             examination = examine(rubric.criteria, probes)
@@ -135,26 +137,6 @@ class Proving:
     def _meets(self, probe: GradedProbe, criterion: Criterion) -> bool:
         verdict = self.verdicts.get((probe.probe, criterion.criterion))
         return verdict is not None and verdict.met
-
-    async def _read_for_harm(
-        self, probes: Sequence[GradedProbe]
-    ) -> tuple[GradedProbe, ...]:
-        """The answers, of which the slip and the long one are read for harm."""
-        text, language = self.drafting.text, self.grader.language
-        read = []
-        for probe in probes:
-            if probe.probe in (Probe.LONG, Probe.SLIP):
-                material = Material(
-                    language=language,
-                    question=f"{text.narrative}\n\n{text.query}",
-                    answer=probe.answer,
-                    advice=text.advice,
-                )
-                reviewer = self.drafting.reviewer
-                harm = await read_harm(material, self.grader, reviewer)
-                probe = replace(probe, harm=harm)
-            read.append(probe)
-        return tuple(read)
 
     async def _grade(
         self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
@@ -229,6 +211,35 @@ class Proving:
             if len(lint(smaller)) <= len(lint(rubric)):
                 rubric, probes = smaller, kept_probes
         return rubric, probes
+
+
+async def read_for_harm(
+    text: CaseText, probes: Sequence[GradedProbe], grader: Agent, checker: Agent
+) -> tuple[GradedProbe, ...]:
+    """The answers, of which the slip and the long one are read for harm.
+
+    Args:
+        text: The case.
+        probes: The answers.
+        grader: Names what is harmful.
+        checker: Confirms or clears each finding.
+
+    Raises:
+        AgentFailure: If an engine gives no usable reply.
+    """
+    read = []
+    for probe in probes:
+        if probe.probe in (Probe.LONG, Probe.SLIP):
+            material = Material(
+                language=grader.language,
+                question=f"{text.narrative}\n\n{text.query}",
+                answer=probe.answer,
+                advice=text.advice,
+            )
+            harm = await read_harm(material, grader, checker)
+            probe = replace(probe, harm=harm)
+        read.append(probe)
+    return tuple(read)
 
 
 def _in_round(number: int, findings: Sequence[ProofFinding]) -> list[ProofFinding]:

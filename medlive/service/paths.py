@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from medlive.config import Settings
-from medlive.evidence.encoders.folders import EncoderSettings
+from medlive.evidence.encoders.table import EncoderSettings
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
@@ -26,8 +26,16 @@ def corpora_path(settings: Settings) -> Path:
 
 def encoder_settings(settings: Settings) -> EncoderSettings:
     """Where encoder models are searched for, and how they are run."""
-    how = settings.evidence.model_dump(include={"models", "device", "batch", "threads"})
-    return EncoderSettings(home=settings.home, **how)
+    evidence = settings.evidence
+    return EncoderSettings(
+        home=settings.home,
+        models=evidence.models,
+        device=evidence.device,
+        batch=evidence.batch,
+        threads=evidence.threads,
+        own=evidence.own_encoders,
+        by_language={str(k): name for k, name in evidence.encoders.items()},
+    )
 
 
 def archive_path(settings: Settings) -> Path:

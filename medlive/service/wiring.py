@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from medlive.evidence.online.retriever import OnlineRetriever
     from medlive.evidence.online.service import Literature
     from medlive.evidence.passage import Retriever
+    from medlive.evidence.retriever import IndexRetriever
     from medlive.filters.chain import FilterChain
     from medlive.rubric.completion import Library
 
@@ -345,7 +346,7 @@ async def serve_rules(
         yield url
 
 
-def open_retriever(settings: Settings, at: Path | None = None) -> "Retriever":
+def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetriever":
     """Open the evidence index, or the one at `at`; its files are verified before the first search ends.
 
     Raises IndexMissing with a hint how to build one.

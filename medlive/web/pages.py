@@ -15,6 +15,7 @@ from markupsafe import Markup
 from medlive import __version__
 from medlive.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
 from medlive.db.accounts import Account
+from medlive.rubric.model import unproved_words
 from medlive.web.site import Section
 from medlive.web.static_files import static_url
 
@@ -186,6 +187,7 @@ TEMPLATES.filters |= {
     "number": lambda value: f"{value:,}",
     "label": _label,
     "badge": _badge,
+    "unproved": unproved_words,
     "value": _value,
     "percent": lambda share: "–" if share is None else f"{100 * share:.1f}",
     "path": lambda text: quote(str(text), safe="/"),

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,19 +13,18 @@ from medlive.db.jobs import Queue, count_servers
 from medlive.db.session import Database
 from medlive.errors import EvidenceUnavailable
 from medlive.evidence.build import (
-    DensePlan,
+    IndexPlan,
     Progress,
     build_index,
     shards_to_embed,
-    vectors_of,
 )
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
-from medlive.evidence.open_index import open_store
-from medlive.evidence.vectors import keys_of
+from medlive.evidence.open_index import VECTORS, open_store
+from medlive.evidence.vectors import VectorStore, keys_of
 from medlive.service.work.jobs import EMBED, open_app, run_shard_jobs, run_until_stopped
 from medlive.service.work.worker import embed_work
-from tests.support.hashing_encoder import HashingEncoder
+from tests.support.hashing_encoder import HashingEncoder, index_plan
 from tests.unit.evidence.test_evidence_build_dense import corpus_file
 
 
@@ -49,19 +49,21 @@ async def test_two_workers_embed_each_shard_once(
     loop = asyncio.get_running_loop()
 
     def share(data: Path) -> None:
-        shards = shards_to_embed(tmp_path / "index", data, here.identity, 25)
+        shards = shards_to_embed(tmp_path / "index", data, side)
         inside = str(data.relative_to(tmp_path / "index"))
         running = run_shard_jobs(
             database, "index", inside, "any", shards, lambda _: None
         )
         told.append(asyncio.run_coroutine_threadsafe(running, loop).result())
 
-    def build(index: str, plan: DensePlan) -> Progress:
+    side = index_plan(here, shard=25, where="any").sides[0]
+
+    def build(index: str, plan: IndexPlan) -> Progress:
         seen: list[Progress] = []
-        build_index([open_corpus(corpus)], tmp_path / index, seen.append, dense=plan)
+        build_index([open_corpus(corpus)], tmp_path / index, seen.append, plan=plan)
         return seen[-1]
 
-    shared = DensePlan(here, "any", "a test", None, 25, share)
+    shared = IndexPlan((replace(side, share=share),), "a test")
     stop = asyncio.Event()
     async with AsyncExitStack() as stack:
         running = []
@@ -87,15 +89,13 @@ async def test_two_workers_embed_each_shard_once(
     # The shard that failed there, and no other, was embedded here.
     assert len(here.passages) == 25
     assert sum(len(encoder.passages) for encoder in workers) == 95
-    await asyncio.to_thread(
-        build, "alone", DensePlan(HashingEncoder(), "any", "a test", None, 25)
-    )
+    alone = index_plan(HashingEncoder(), shard=25, where="any")
+    await asyncio.to_thread(build, "alone", alone)
     vectors = []
     for index in ("index", "alone"):
         manifest = read_manifest(tmp_path / index)
-        stored = vectors_of(tmp_path / index, manifest).vectors(
-            keys_of(open_store(tmp_path / index, manifest))
-        )
+        kept = VectorStore(tmp_path / index / VECTORS, manifest.dense[0].encoder)
+        stored = kept.vectors(keys_of(open_store(tmp_path / index, manifest)))
         vectors.append(stored.rows(np.arange(len(stored))))
     assert np.array_equal(vectors[0], vectors[1])
     # Nobody serves the queue any more: what is new is embedded here.

@@ -1,5 +1,6 @@
 """What cannot be undone is not done by accident: in Chromium, as an admin meets it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,11 +9,18 @@ from typing import Any
 import pytest
 
 from medlive.config import Settings
+from medlive.db.curation.cases import latest_case
 from medlive.db.session import Database
+from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
+from medlive.service.curation.inspect import inspect_case
+from medlive.service.curation.prove import prove_again
 from medlive.web.app import build_app
 from medlive.web.serving import serve_web
 from medlive.web.site import Site
-from tests.support.reviewing import status_of
+from tests.integration.test_proofs import curated, proving
+from tests.support.instance import Instance
+from tests.support.proving import TRIVIAL, graded
+from tests.support.reviewing import drain, status_of
 from tests.support.web import PASSWORD, add_account
 
 
@@ -77,3 +85,71 @@ async def test_an_act_that_is_clicked_twice_is_done_once(
         await page.locator("strong", has_text="ready").wait_for()
         assert await page.locator("tbody tr").count() == 1
     assert await status_of(database, held) == "ready"
+
+
+async def test_an_edited_rubric_is_not_proved_until_it_is_proved_again(
+    browser: Any, database: Database, database_url: str, tmp_path: Path
+) -> None:
+    _, case_id, _ = await curated(database)
+    case = await load_edit(database, case_id)
+    assert case.criteria is not None
+    first, *others = case.criteria
+    lighter = (first.model_copy(update={"points": 9}), *others)
+    await edit_case(database, case_id, CaseEdit(criteria=lighter), "weight")
+    await add_account(database, "ada")
+    role = {"engine": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m-1"}
+    values = {"home": tmp_path, "roles": {"rubric": role, "reader": role}}
+    settings = Settings.model_validate(values | {"release": {"unproved": "hold"}})
+    instance = Instance(tmp_path, database_url, {"MEDLIVE_RELEASE__UNPROVED": "hold"})
+    site = Site(database, settings, tmp_path)
+    place = f"/acts/case/{case_id}"
+    async with (
+        serve_web(build_app(site), "127.0.0.1", 0) as address,
+        signed_in(browser, address, f"/audit/cases/{case_id}") as page,
+    ):
+        notice = page.locator("#proof + .notice")
+        assert "Not proved since revision 2" in await notice.inner_text()
+        await page.goto(address + place)
+        main = page.locator("main")
+        assert "not proved since revision 2" in await main.inner_text()
+        assert "the next freeze leaves it out" in await main.inner_text()
+        freeze = ("snapshot", "freeze", "--week", "2026.W03")
+        kept_out = await asyncio.to_thread(lambda: instance.here(*freeze, status=1).err)
+        assert "no case is ready" in kept_out
+        shown = await asyncio.to_thread(
+            lambda: instance.here("review", "show", case_id).out
+        )
+        assert "not proved since revision 2" in " ".join(shown.split())
+        await page.get_by_role("button", name="Prove it again").click()
+        await page.get_by_role("heading", name="The proof is queued").wait_for()
+        await drain(proving(database))
+        await page.goto(address + place)
+        assert "not proved" not in await main.inner_text()
+        await page.goto(f"{address}/audit/cases/{case_id}")
+        assert await notice.count() == 0
+        assert "revision 3" in await main.inner_text()
+    async with database.begin() as session:
+        now = await latest_case(session, case_id)
+    assert now is not None
+    assert (now.rubric.ceiling, now.rubric.criteria[0].points) == (1.0, 9)
+    frozen = await asyncio.to_thread(lambda: instance.here(*freeze, "--json"))
+    assert frozen.json["cases"] == 1
+
+
+async def test_a_proof_that_fails_again_says_so_and_gives_no_figures(
+    database: Database,
+) -> None:
+    _, case_id, _ = await curated(database)
+    case = await load_edit(database, case_id)
+    assert case.criteria is not None
+    first, *others = case.criteria
+    turned = first.model_copy(update={"points": 9, "criterion": TRIVIAL[0]})
+    await edit_case(
+        database, case_id, CaseEdit(criteria=(turned, *others)), "it is wrong"
+    )
+    met_by_all = graded(lambda kind, criterion: criterion == TRIVIAL[0])
+    await prove_again(proving(database, grader__rubric=met_by_all), case_id, 2)
+    async with database.begin() as session:
+        found = await inspect_case(session, case_id)
+    assert (found["proof"]["passed"], found["proof"]["applies"]) == (False, True)
+    assert (found["case"]["revision"], found["case"]["unproved_since"]) == (2, 2)

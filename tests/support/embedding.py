@@ -20,9 +20,7 @@ def identity(
     dimension: int = DIMENSION,
 ) -> EncoderIdentity:
     """The identity of an encoder that does not exist."""
-    return EncoderIdentity(
-        name=name, digest=digest, dimension=dimension, backend="torch"
-    )
+    return EncoderIdentity(name=name, digest=digest, dimension=dimension)
 
 
 @dataclass
@@ -31,6 +29,9 @@ class CountingEncoder:
 
     identity: EncoderIdentity = field(default_factory=identity)
     texts: list[str] = field(default_factory=list)
+
+    def reads(self, _: str) -> bool:
+        return True
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         return np.stack([vector(text) for text in texts])

@@ -9,25 +9,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.digest import digest_json
-from medlive.evidence.encoder import EncoderIdentity
+from medlive.evidence.build import DensePlan, IndexPlan
+from medlive.evidence.encoder import Encoder, EncoderIdentity
+from medlive.evidence.encoders.table import LANGUAGES
+from medlive.evidence.manifest import DenseKind
+from medlive.evidence.vectors import SHARD
 
 
 class HashingEncoder:
     """Counts what it was asked, so that a test can tell what was embedded anew and what in one batch."""
 
     def __init__(
-        self, name: str = "hashing", dimension: int = 64, salt: str = ""
+        self,
+        name: str = "hashing",
+        dimension: int = 64,
+        salt: str = "",
+        languages: tuple[str, ...] = (),
     ) -> None:
         self.identity = EncoderIdentity(
             name=name,
             digest=digest_json([name, dimension, salt]),
             dimension=dimension,
-            backend="torch",
         )
-        self._salt = salt
+        self._salt, self._languages = salt, languages
         self.passages: list[tuple[str, str]] = []
         self.query_batches: list[list[str]] = []
         self._counting = threading.Lock()
+
+    def reads(self, language: str) -> bool:
+        """Every language, unless some were named."""
+        return not self._languages or language in (*self._languages, "und")
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension), of length 1 or 0."""
@@ -49,3 +60,26 @@ class HashingEncoder:
                 vectors[row, place % self.identity.dimension] += 1
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         return np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
+
+
+def index_plan(
+    encoder: Encoder,
+    kind: DenseKind | None = None,
+    shard: int = SHARD,
+    where: str = "no-such-model",
+) -> IndexPlan:
+    """The plan of an index with this encoder's vectors, for the languages that it reads."""
+    side = DensePlan(
+        encoder=encoder,
+        where=where,
+        reason="a test's choice",
+        languages=tuple(filter(encoder.reads, LANGUAGES)),
+        kind=kind,
+        shard=shard,
+    )
+    return IndexPlan((side,), "a test's choice")
+
+
+def named(encoder: Encoder) -> dict[str, Encoder]:
+    """The encoder by its name, as `open_index` wants it."""
+    return {encoder.identity.name: encoder}

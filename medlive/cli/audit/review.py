@@ -30,7 +30,7 @@ from medlive.curation.model import Reason
 from medlive.errors import UsageError, first_fault
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given
-from medlive.rubric.model import Difficulty, Register
+from medlive.rubric.model import Difficulty, Register, unproved_words
 
 if TYPE_CHECKING:
     from medlive.db.session import Database
@@ -106,8 +106,13 @@ def approve(
     by: ByOption = None,
 ) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
+    from medlive.service.curation.inspect import inspect_case
+
     _decide("APPROVE", case_id, reason, revision, by)
     echo(f"{case_id} is approved: the next freeze takes it")
+    case = with_session(inspect_case, case_id)["case"]
+    if unproved := unproved_words(case["unproved_since"]):
+        say(f"its rubric is {unproved}: medlive review prove {case_id}")
 
 
 @app.command()
@@ -271,6 +276,22 @@ def drop_element(
         f"it is still held: {done.detail}"
         if done.holds
         else "nothing holds it now: the next freeze takes it"
+    )
+
+
+@app.command()
+def prove(case_id: CaseArgument) -> None:
+    """Prove the rubric of a case again, as after an edit; the next `medlive curate` or a worker does it."""
+    from medlive.service.curation.prove import QueuedProof, queue_proof
+
+    async def work(database: "Database", settings: Settings) -> QueuedProof:
+        return await queue_proof(database, settings, case_id)
+
+    queued = with_instance(work)
+    state = "waits already" if queued.already else "is queued"
+    echo(
+        f"the proof of revision {queued.revision} of {case_id} {state}: "
+        "the next `medlive curate` or a worker does it"
     )
 
 

@@ -26,6 +26,7 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.errors import CheckFailed
+from medlive.rubric.model import unproved_words
 
 if TYPE_CHECKING:
     from medlive.service.harvest.takedown import TakedownResult
@@ -96,7 +97,7 @@ def describe_thread(name: str, found: Row) -> Iterator[Grid | str]:
     if found["curation"]:
         yield from _describe_curation(found["curation"], found["decided"])
     if found["proof"]:
-        yield from _describe_proof(found["proof"])
+        yield from _describe_proof(found["proof"], found["case"])
     if len(found["decisions"]) > 1:
         names = ["number", "at", "outcome", "stage", "reason", "attempt"]
         title = "Decisions, the latest first (--decision N shows one)"
@@ -126,6 +127,8 @@ def _describe_origin(origin: Row) -> Grid:
 
 
 def _describe_case(case: Row, criteria: Sequence[Row]) -> Iterator[Grid]:
+    unproved = unproved_words(case["unproved_since"])
+    unproved = unproved and f", {unproved}"
     state = "" if case["publishable"] else ", not publishable"
     state += f", {case['status']}"
     if case["status_reason"]:
@@ -137,7 +140,7 @@ def _describe_case(case: Row, criteria: Sequence[Row]) -> Iterator[Grid]:
         ["part", "text"],
         rows,
         f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}, "
-        f"difficulty {case['difficulty']}, register {case['dialogue_register']}{_figures(case)}{state}",
+        f"difficulty {case['difficulty']}, register {case['dialogue_register']}{_figures(case)}{unproved}{state}",
     )
     title = "Rubric"
     if case["no_negative"]:
@@ -168,7 +171,7 @@ def _figures(figures: Row) -> str:
     return text
 
 
-def _describe_proof(proof: Row) -> Iterator[Grid]:
+def _describe_proof(proof: Row, case: Row | None) -> Iterator[Grid]:
     """The answers of known quality, how the rubric grades them, and what spoke against it."""
     probes = proof["probes"]
     rows = [["score", "", *(f"{probe['score']:.2f}" for probe in probes)]]
@@ -179,6 +182,10 @@ def _describe_proof(proof: Row) -> Iterator[Grid]:
             row.append("met" if met else "unmet")
         rows.append(row)
     state = "passed" if proof["passed"] else "failed"
+    if case is not None and not proof["applies"]:
+        state = (
+            f"{unproved_words(case['unproved_since'])}; of the rubric before, {state}"
+        )
     engines = proof["engines"]
     title = (
         f"Proof of the rubric: {state}{_figures(proof['figures'])},"

@@ -15,6 +15,7 @@ from medlive.db.tables.decisions import (
     RubricProbeRow,
     RubricProofRow,
 )
+from medlive.db.tables.release import CaseRevisionRow
 from medlive.harm.model import HarmReading
 from medlive.rubric.model import Criterion
 from medlive.rubric.proof import (
@@ -33,14 +34,17 @@ _VERDICTS: Final = TypeAdapter(Mapping[str, ProbeVerdict])
 _HARM: Final = TypeAdapter(HarmReading | None)
 
 
-async def save_proof(session: AsyncSession, curation_id: int, proof: Proof) -> None:
-    """Store a curation's proof, unless it has one: a decision is made once."""
-    if await session.get(RubricProofRow, curation_id) is not None:
+async def save_proof(
+    session: AsyncSession, curation_id: int, proof: Proof, *, revision: int = 0
+) -> None:
+    """Store the proof of a curation, or of a revision of its case, unless that has one: it is made once."""
+    if await session.get(RubricProofRow, (curation_id, revision)) is not None:
         return
     values = row_of(
         RubricProofRow,
         proof,
         curation_id=curation_id,
+        revision=revision,
         criteria=_CRITERIA.dump_python(proof.criteria, mode="json"),
         findings=_FINDINGS.dump_python(proof.findings, mode="json"),
         **asdict(proof.figures),
@@ -52,6 +56,7 @@ async def save_proof(session: AsyncSession, curation_id: int, proof: Proof) -> N
             RubricProbeRow,
             probe,
             curation_id=curation_id,
+            revision=revision,
             position=place,
             score=float(probe.score(proof.criteria)),
             verdicts=_VERDICTS.dump_python(probe.verdicts),
@@ -62,12 +67,16 @@ async def save_proof(session: AsyncSession, curation_id: int, proof: Proof) -> N
 
 
 async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
-    """A curation's proof; None where none was made."""
-    row = await session.get(RubricProofRow, curation_id)
+    """The latest proof of a curation and of its case's revisions; None where none was made."""
+    proofs = RubricProofRow
+    latest = select(proofs).where(proofs.curation_id == curation_id)
+    row = await session.scalar(latest.order_by(proofs.revision.desc()).limit(1))
     if row is None:
         return None
     probes = RubricProbeRow
-    query = select(probes).where(probes.curation_id == curation_id)
+    query = select(probes).where(
+        probes.curation_id == curation_id, probes.revision == row.revision
+    )
     probes_of = []
     for probe in await session.scalars(query.order_by(probes.position)):
         verdicts = _VERDICTS.validate_python(probe.verdicts)
@@ -81,6 +90,16 @@ async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
         criteria=_CRITERIA.validate_python(row.criteria),
         findings=_FINDINGS.validate_python(row.findings),
     )
+
+
+async def unproved_since(session: AsyncSession, case_id: str) -> int | None:
+    """The revision since which a case's rubric is not proved; None where the latest one is."""
+    row = CaseRevisionRow
+    is_proved = row.ceiling.is_not(None)
+    query = select(func.max(row.revision), func.max(row.revision).filter(is_proved))
+    counted = await session.execute(query.where(row.case_id == case_id))
+    latest, proved = counted.one()
+    return None if proved == latest else (proved or 0) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +121,7 @@ async def proofs_made(
     """The proofs of the decisions that began in a time."""
     proof, made = RubricProofRow, CurationRow
     of_time = (made.started_at >= since) & (made.started_at < until)
+    of_time &= proof.revision == 0
     passed = proof.passed.is_(True)
     figures = (proof.ceiling, proof.floor, proof.separation)
     means = [func.avg(figure).filter(passed) for figure in figures]

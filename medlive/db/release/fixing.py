@@ -93,6 +93,11 @@ _REASONS: Final = (
         detail="'the evidence index it was judged by is not recorded'",
     ),
     _Reason(
+        condition=":hold_unproved AND is_unproved",
+        gate=Gate.RUBRIC,
+        detail="'its rubric is not proved'",
+    ),
+    _Reason(
         condition=":publishable_only AND NOT publishable",
         gate=Gate.ENGINE,
         detail="coalesce(nullif(unpublishable_reason, ''), 'not publishable')",
@@ -122,6 +127,7 @@ _JUDGE: Final = f"""
         SELECT
             j.case_id, j.status, j.status_reason, j.revision, j.held_since, j.salt,
             j.commitment, j.is_held, j.from_revision, j.released, r.publishable, r.unpublishable_reason,
+            r.ceiling IS NULL AS is_unproved,
             i.digest IS NOT NULL AS index_known, coalesce(u.claims, 0) AS unproven,
             coalesce(d.disputes, 0) AS disputes,
             (r.posted_at AT TIME ZONE 'UTC')::date
@@ -308,12 +314,14 @@ async def judge(
     gates_digest: str,
     *,
     publishable_only: bool,
+    hold_unproved: bool,
 ) -> int:
     """Decide about every case that is ready or that the parent holds, for the rest of the transaction; how many of
     them the gates have yet to read, and 0 when all is decided."""
     await session.execute(text(_TABLE))
     values = {"version": version, "parent": parent, "digest": gates_digest}
-    await session.execute(text(_JUDGE), values | {"publishable_only": publishable_only})
+    settings = {"publishable_only": publishable_only, "hold_unproved": hold_unproved}
+    await session.execute(text(_JUDGE), values | settings)
     await session.execute(text("ANALYZE judged"))
     return await session.scalar(text(_UNREAD)) or 0
 

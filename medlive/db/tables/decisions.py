@@ -486,11 +486,17 @@ class SecondReadingRow(Base):
     engine: Mapped[dict[str, Any]] = column("The reader's engine, model and parameters")
 
 
+_PROVED = (
+    "The case's revision that was proved again; 0: the proof was made with the decision"
+)
+
+
 class RubricProofRow(Base):
     """Proofs of rubrics, passed or not."""
 
     __tablename__ = "rubric_proofs"
     curation_id: Mapped[int] = _curation_key()
+    revision: Mapped[int] = key_column(_PROVED, server_default="0")
     passed: Mapped[bool] = column("Whether the rubric is proved")
     rounds: Mapped[int] = column(
         "How often the rubric was revised for it", SmallInteger
@@ -518,10 +524,15 @@ class RubricProbeRow(Base):
     """Answers of known quality to cases, which are never published."""
 
     __tablename__ = "rubric_probes"
-
-    curation_id: Mapped[int] = key_column(
-        _CURATION, ForeignKey("rubric_proofs.curation_id")
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["curation_id", "revision"],
+            ["rubric_proofs.curation_id", "rubric_proofs.revision"],
+        ),
     )
+
+    curation_id: Mapped[int] = key_column(_CURATION)
+    revision: Mapped[int] = key_column(_PROVED, server_default="0")
     position: Mapped[int] = key_column("Its place, from 1", SmallInteger)
     probe: Mapped[Probe] = column(", ".join(Probe))
     answer: Mapped[str] = column("The answer")

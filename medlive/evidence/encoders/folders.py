@@ -1,183 +1,68 @@
-"""MedCPT's model folders: where they are looked for, what belongs into one, and how they are downloaded.
+"""Model folders: where they are looked for, whether one is complete, and how they are downloaded.
 
 Nothing here needs torch. A search never goes to the network; `download_models` does, when a person asks for it.
 """
 
 import json
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from functools import cached_property
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
-
-from pydantic import BaseModel, PositiveInt, ValidationError
+from typing import Any
 
 from medlive.digest import digest_file, digest_json
 from medlive.errors import EvidenceUnavailable, ServiceUnavailable
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.trust import tls_context
 
-NOT_INSTALLED = "MedCPT needs torch and transformers, which are not installed"
-INSTALL = "pip install 'medlive[medcpt]'"
+INSTALL = "pip install 'medlive[dense]'"
 DOWNLOAD = "medlive evidence models --download"
-PACKAGES = ("torch", "transformers", "faiss")
-"""What the extra `medcpt` brings."""
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")
-"""In the order in which they are taken."""
-TOKENIZER_FILES = (
-    "added_tokens.json",
-    "special_tokens_map.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.txt",
-)
+PACKAGES = ("torch", "transformers", "sentence_transformers", "faiss")
+"""What the extra `dense` brings."""
 
 _SILENCE_S = 60.0
 """Seconds without a byte after which a download counts as failed."""
+_WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
+"""What is read of a repository: settings, tokenizers and weights. Pickled weights could run code."""
+_ELSEWHERE = ["onnx/*", "openvino/*"]
 
 
-class Role(StrEnum):
-    """What a model does in a search; the value is the name of its folder."""
+def find_folder(name: str, settings: EncoderSettings, revision: str = "") -> Path:
+    """Return the first place that holds the model of that name on the hub, or the folder of that path, checked.
 
-    QUERY = "MedCPT-Query-Encoder"
-    ARTICLE = "MedCPT-Article-Encoder"
-    CROSS = "MedCPT-Cross-Encoder"
-
-    @property
-    def repository(self) -> str:
-        """The name under which it is published on the Hugging Face hub."""
-        return f"ncbi/{self.value}"
-
-    @property
-    def gives_vectors(self) -> bool:
-        """Whether it encodes a text by itself, rather than score a pair."""
-        return self is not Role.CROSS
-
-    @property
-    def purpose(self) -> str:
-        """What it is for, in the user's words."""
-        return _PURPOSES[self]
-
-    @property
-    def revision(self) -> str:
-        """The commit that is downloaded."""
-        return _REVISIONS[self]
-
-
-_PURPOSES = {
-    Role.QUERY: "queries to vectors",
-    Role.ARTICLE: "passages to vectors",
-    Role.CROSS: "re-ranking (optional)",
-}
-_REVISIONS = {
-    Role.QUERY: "d83a36cc6b8e3a5c5e9d9d6ba156808c1643dcbc",
-    Role.ARTICLE: "d05a736da4bb84ee4057b7f7999485be6ed85465",
-    Role.CROSS: "71caf65d4927987813984f54c284405a13fcca49",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class EncoderSettings:
-    """Where models are looked for and how they are run."""
-
-    home: Path  # MEDLIVE_HOME: `models/<name>` under it is looked into
-    # A folder that holds one folder per model, looked into first
-    models: Path | None = None
-    device: str = "cpu"  # "cpu", "cuda", "cuda:1"
-    batch: int = 16  # Texts encoded at once
-    threads: int | None = None  # Of the CPU; None: the library's choice
-    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    """Where HF_HOME and its kin are read from."""
-
-
-class _Config(BaseModel):
-    """What is read of a model's config.json."""
-
-    model_type: Literal["bert"]
-    hidden_size: PositiveInt
-    max_position_embeddings: int = 512
-    architectures: tuple[str, ...] = ("BertModel",)
-
-
-@dataclass(frozen=True)
-class ModelFolder:
-    """A model folder that has been looked through and can be loaded."""
-
-    role: Role
-    folder: Path
-    weights: Path
-    dimension: int
-    positions: int  # The longest input, in tokens
-
-    @cached_property
-    def digest(self) -> str:
-        """The digest of the names and bytes of its configuration, weights and tokenizer."""
-        files = [self.folder / "config.json", self.weights]
-        files += _any_of(self.folder, TOKENIZER_FILES)
-        try:
-            return digest_json({file.name: digest_file(file) for file in files})
-        except OSError as exc:
-            raise EvidenceUnavailable(
-                f"a file of {self.folder} cannot be read: {exc}"
-            ) from exc
-
-
-@dataclass(frozen=True, slots=True)
-class FoundModel:
-    """What is known of one needed model."""
-
-    role: Role
-    model: ModelFolder | None
-    """Of the first place that is not absent, if it is complete: a damaged one is mended, not passed over."""
-    problem: str = ""  # Why there is none, with every place that was looked at
-
-
-def find_models(settings: EncoderSettings) -> list[FoundModel]:
-    """What is known of each of MedCPT's three models, in the order query, article, cross."""
-    found = []
-    for role in Role:
-        try:
-            found.append(FoundModel(role, find_folder(role, settings)))
-        except EvidenceUnavailable as exc:
-            found.append(FoundModel(role, None, exc.message))
-    return found
-
-
-def find_folder(role: Role, settings: EncoderSettings) -> ModelFolder:
-    """The first place that holds the model.
-
-    Raises EvidenceUnavailable; a place that holds a part of it, or something else, is an error and not passed
-    over, since another place's model would be another than the one that was put there.
+    Raises:
+        EvidenceUnavailable: if there is none, or what is there is not a whole model. A place with a part of it is
+            an error and not passed over: another place's model may be another one.
     """
-    places = list(_places_for(role, settings))
+    if Path(name).expanduser().is_dir():
+        places = [Path(name).expanduser().resolve()]
+    else:
+        places = list(_places_for(name, settings, revision))
     for folder in places:
         if folder.is_dir():
-            return open_folder(folder, role)
+            check_folder(folder)
+            return folder
     raise EvidenceUnavailable(
-        f"{role.repository} was not found in {', '.join(map(str, places))}",
-        hint=f"download it ({DOWNLOAD}), put its files into {places[0]}, or search without it",
+        f"{name} was not found in {', '.join(map(str, places))}",
+        hint=f"download it ({DOWNLOAD} NAME), put its files into {places[0]}, or search without it",
     )
 
 
-def _places_for(role: Role, settings: EncoderSettings) -> Iterator[Path]:
+def _places_for(name: str, settings: EncoderSettings, revision: str) -> Iterator[Path]:
     """Where a model is looked for: the configured folder, MEDLIVE_HOME/models, the Hugging Face cache."""
+    short = name.rpartition("/")[2]
     if settings.models is not None:
-        yield settings.models / role.value
-    yield settings.home / "models" / role.value
-    cache = (
-        hugging_face_cache(settings.environment)
-        / f"models--{role.repository.replace('/', '--')}"
-    )
-    commit, main = role.revision, cache / "refs" / "main"
-    if not (cache / "snapshots" / commit).is_dir() and main.is_file():
-        commit = main.read_text(encoding="utf-8").strip()
-    yield cache / "snapshots" / commit
+        yield settings.models / short
+    yield settings.home / "models" / short
+    cache = _hugging_face_cache(settings) / f"models--{name.replace('/', '--')}"
+    main = cache / "refs" / "main"
+    if not (cache / "snapshots" / revision).is_dir() or not revision:
+        revision = main.read_text(encoding="utf-8").strip() if main.is_file() else "-"
+    yield cache / "snapshots" / revision
 
 
-def hugging_face_cache(environment: Mapping[str, str]) -> Path:
+def _hugging_face_cache(settings: EncoderSettings) -> Path:
     """The folder in which the Hugging Face libraries keep what they fetched, by the variables that they read."""
+    environment = settings.environment
     if environment.get("HF_HUB_CACHE"):
         return Path(environment["HF_HUB_CACHE"]).expanduser()
     home = (
@@ -187,55 +72,104 @@ def hugging_face_cache(environment: Mapping[str, str]) -> Path:
     return Path(home).expanduser() / "hub"
 
 
-def open_folder(folder: Path, role: Role) -> ModelFolder:
-    """A model folder, checked as far as it can be without loading it.
+def check_folder(folder: Path) -> None:
+    """Check a model folder as far as it can be without loading it.
 
-    Raises EvidenceUnavailable, naming the folder or the file: a file missing, not a BERT, a model of another role.
+    Raises:
+        EvidenceUnavailable: naming the file, for a missing or damaged one, and for a model with code of its own.
     """
-    hint = f"put the files of {role.repository} (config, tokenizer and weights) into {folder}, or {DOWNLOAD}"
-    if not folder.is_dir():
-        raise EvidenceUnavailable(f"model folder {folder} does not exist", hint=hint)
-    needed = (("config.json",), WEIGHTS, ("tokenizer.json", "vocab.txt"))
-    missing = [" or ".join(names) for names in needed if not _any_of(folder, names)]
-    if missing:
-        raise EvidenceUnavailable(f"{folder} lacks {', '.join(missing)}", hint=hint)
-    config = _open_config(folder, role, hint)
-    weights = _any_of(folder, WEIGHTS)[0]
-    if weights.suffix == ".safetensors" and weights.stat().st_size != _stated_size(
-        weights
-    ):
+    hint = f"put all files of the model into {folder}, or download it: {DOWNLOAD} NAME"
+    config = _read_json(folder / "config.json", hint)
+    if "auto_map" in config:
         raise EvidenceUnavailable(
-            f"{weights} has another size than its header states", hint=hint
+            f"the model in {folder} needs Python code of its own (auto_map in config.json), which is never run",
+            hint="choose a model of an architecture that the transformers library has",
         )
-    return ModelFolder(
-        role, folder, weights, config.hidden_size, config.max_position_embeddings
-    )
-
-
-def _any_of(folder: Path, names: Sequence[str]) -> list[Path]:
-    return [folder / name for name in names if (folder / name).is_file()]
-
-
-def _open_config(folder: Path, role: Role, hint: str) -> _Config:
-    """Read the configuration of a model. Raises EvidenceUnavailable if it is of another kind of model."""
-    try:
-        config = _Config.model_validate_json((folder / "config.json").read_bytes())
-    except (OSError, ValidationError) as exc:
+    for module in _modules(folder, hint):
+        if not str(module.get("type", "")).startswith("sentence_transformers."):
+            raise EvidenceUnavailable(
+                f"{folder / 'modules.json'} names {module.get('type')!r}, which is not a part of sentence-transformers"
+                " and is never run",
+                hint="choose a model without code of its own",
+            )
+        place = folder / str(module.get("path")) / "config.json"
+        if _is_pooling(module) and not place.is_file():
+            raise EvidenceUnavailable(f"{folder} lacks {place}", hint=hint)
+    if not weights_of(folder):
         raise EvidenceUnavailable(
-            f"{folder / 'config.json'} is not the configuration of a BERT like {role.repository}",
+            f"{folder} has no weights (*.safetensors; others are not read, since they could run code)",
             hint=hint,
-        ) from exc
-    cross = any(
-        name.endswith("ForSequenceClassification") for name in config.architectures
-    )
-    if cross is role.gives_vectors:
-        what = (
-            "scores pairs and does not embed texts"
-            if cross
-            else "embeds texts and does not score pairs"
         )
-        raise EvidenceUnavailable(f"{folder} has a model that {what}", hint=hint)
-    return config
+    for weights in weights_of(folder):
+        if weights.stat().st_size != _stated_size(weights):
+            raise EvidenceUnavailable(
+                f"{weights} has another size than its header states: it is damaged, or half downloaded",
+                hint=hint,
+            )
+    if not any((folder / n).is_file() for n in ("tokenizer.json", "vocab.txt")):
+        raise EvidenceUnavailable(
+            f"{folder} lacks tokenizer.json or vocab.txt", hint=hint
+        )
+
+
+def weights_of(folder: Path) -> list[Path]:
+    """The files of weights, by name."""
+    return sorted(folder.glob("*.safetensors"))
+
+
+def says_pooling(folder: Path) -> bool:
+    """Whether the folder says how the vectors of tokens become one."""
+    return any(map(_is_pooling, _modules(folder, "")))
+
+
+def folder_digest(folder: Path) -> str:
+    """The digest of the names and bytes of every file that may change a vector."""
+    digests = {}
+    for file in sorted(folder.rglob("*")):
+        inside = file.relative_to(folder)
+        other = inside.parts[0] in ("onnx", "openvino") or inside.parts[0][0] == "."
+        if file.is_file() and not other and file.suffix in _SUFFIXES:
+            digests[inside.as_posix()] = _digest(file)
+    return digest_json(digests)
+
+
+_SUFFIXES = {pattern[1:] for pattern in _WANTED}
+
+
+def _digest(file: Path) -> str:
+    try:
+        return digest_file(file)
+    except OSError as exc:
+        raise EvidenceUnavailable(f"{file} cannot be read: {exc}") from exc
+
+
+def _modules(folder: Path, hint: str) -> list[dict[str, Any]]:
+    """The modules that a sentence-transformers folder is made of; none for a plain model."""
+    if not (folder / "modules.json").is_file():
+        return []
+    modules = _read_json(folder / "modules.json", hint, of=list)
+    return [module for module in modules if isinstance(module, dict)]
+
+
+def _is_pooling(module: dict[str, Any]) -> bool:
+    return str(module.get("type")).endswith("Pooling")
+
+
+def _read_json(place: Path, hint: str, of: type = dict) -> Any:
+    try:
+        value = json.loads(place.read_bytes())
+    except FileNotFoundError as exc:
+        raise EvidenceUnavailable(
+            f"{place.parent} lacks {place.name}", hint=hint
+        ) from exc
+    except (OSError, ValueError, RecursionError) as exc:
+        raise EvidenceUnavailable(f"{place} cannot be read: {exc}", hint=hint) from exc
+    if not isinstance(value, of):
+        raise EvidenceUnavailable(
+            f"{place} holds a {type(value).__name__}, expected a {of.__name__}",
+            hint=hint,
+        )
+    return value
 
 
 def _stated_size(weights: Path) -> int | None:
@@ -244,11 +178,8 @@ def _stated_size(weights: Path) -> int | None:
         with weights.open("rb") as handle:
             length = int.from_bytes(handle.read(8), "little")
             header = json.loads(handle.read(min(length, weights.stat().st_size)))
-        ends = [
-            int(entry["data_offsets"][1])
-            for name, entry in header.items()
-            if name != "__metadata__"
-        ]
+        header.pop("__metadata__", None)
+        ends = [int(entry["data_offsets"][1]) for entry in header.values()]
     except (
         OSError,
         ValueError,
@@ -262,25 +193,26 @@ def _stated_size(weights: Path) -> int | None:
 
 
 def missing_packages() -> tuple[str, ...]:
-    """The packages of the extra `medcpt` that are not installed."""
+    """The packages of the extra `dense` that are not installed."""
     return tuple(name for name in PACKAGES if find_spec(name) is None)
 
 
-def missing_models(models: list[FoundModel]) -> str | None:
-    """Return why MedCPT's encoders cannot be used, or None. The cross-encoder is not needed."""
-    missing = []
-    for found in models:
-        if found.model is None and found.role.gives_vectors:
-            missing.append(found.role.repository)
-    if missing:
-        return f"no encoder: {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not at hand"
+def find_problem(model: EncoderModel, settings: EncoderSettings) -> str | None:
+    """Return why this encoder cannot be used here, or None."""
+    if model.base_url:
+        return None if find_spec("faiss") else f"faiss is not installed ({INSTALL})"
+    for name in model.names:
+        try:
+            find_folder(name, settings, model.revisions.get(name, ""))
+        except EvidenceUnavailable as exc:
+            return exc.message
     if packages := missing_packages():
-        return f"no encoder: MedCPT's models are at hand, but {', '.join(packages)} is not installed"
+        return f"{', '.join(packages)} not installed ({INSTALL})"
     return None
 
 
-def download_models(settings: EncoderSettings) -> list[Path]:
-    """Fetch MedCPT's three models at their pinned revisions, and return their folders.
+def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path]:
+    """Fetch an encoder's models, and its reranker, and return their folders.
 
     They go into the configured folder, else into MEDLIVE_HOME/models; what is there already is not fetched again.
     HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE hold as for any use of the hub.
@@ -312,22 +244,23 @@ def download_models(settings: EncoderSettings) -> list[Path]:
 
     set_client_factory(client)
     folders = []
-    for role in Role:
-        folder = (settings.models or settings.home / "models") / role.value
+    for name in filter(None, [*model.names, model.reranker]):
+        folder = (settings.models or settings.home / "models") / name.rpartition("/")[2]
         try:
             snapshot_download(
-                role.repository,
-                revision=role.revision,
+                name,
+                revision=model.revisions.get(name),
                 local_dir=folder,
-                allow_patterns=["config.json", WEIGHTS[0], *TOKENIZER_FILES],
+                allow_patterns=_WANTED,
+                ignore_patterns=_ELSEWHERE,
                 endpoint=settings.environment.get("HF_ENDPOINT"),
             )
         # The hub's own errors are OSErrors or ValueErrors.
         except (OSError, ValueError, httpx2.HTTPError) as exc:
             raise ServiceUnavailable(
-                f"{role.repository} cannot be downloaded: {str(exc).strip().splitlines()[0]}",
+                f"{name} cannot be downloaded: {str(exc).strip().splitlines()[0]}",
                 hint=f"try again, or put its files into {folder} by hand: medlive works without it, by bm25",
             ) from exc
-        open_folder(folder, role)
+        check_folder(folder)
         folders.append(folder)
     return folders

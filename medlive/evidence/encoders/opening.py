@@ -1,55 +1,49 @@
 """Open the encoder or the reranker that a name means."""
 
-from pathlib import Path
-
 from medlive.errors import UsageError
-from medlive.evidence.encoder import Encoder, Reranker
-from medlive.evidence.encoders.folders import (
-    EncoderSettings,
-    Role,
-    find_folder,
-    open_folder,
-)
+from medlive.evidence.encoder import Encoder, EncoderIdentity, Reranker
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 
 
-def open_encoder(name: str | Path, *, settings: EncoderSettings) -> Encoder:
-    """The encoder meant by a name: "medcpt", or a folder with `MedCPT-Query-Encoder` and `MedCPT-Article-Encoder`.
+def open_encoder(
+    name: str, *, settings: EncoderSettings, known: EncoderIdentity | None = None
+) -> Encoder:
+    """Open an encoder by a name of the table, a sentence-transformers folder, or a name on the hub.
 
-    Raises MissingExtra without `medlive[medcpt]`, EvidenceUnavailable for a model that is missing, damaged
-    or another's, UsageError for an unknown name.
+    Args:
+        name: As in `EncoderSettings.find`.
+        settings: Where models are looked for and how they are run.
+        known: What an index keeps of it; an endpoint's is kept where its probe agrees.
+
+    Raises:
+        MissingExtra: without `medlive[dense]`.
+        EvidenceUnavailable: for a model that is missing, damaged or another's.
+        UsageError: for an unknown name.
     """
-    if str(name) == "medcpt":
-        query, article = (
-            find_folder(role, settings) for role in (Role.QUERY, Role.ARTICLE)
-        )
-    else:
-        folder = Path(name).expanduser()
-        if not folder.is_dir():
-            raise UsageError(
-                f"{str(name)!r} is neither an encoder's name nor a folder",
-                hint='"medcpt", or a folder with models in it',
-            )
-        query, article = (
-            open_folder(folder / role.value, role)
-            for role in (Role.QUERY, Role.ARTICLE)
-        )
-    # MedCPT needs torch, which not every install has.
-    from medlive.evidence.encoders.medcpt import MedCPTEncoder
+    model = settings.find(name)
+    if model.base_url:
+        from medlive.evidence.encoders.endpoint import EndpointEncoder
 
-    return MedCPTEncoder(query, article, settings)
+        return EndpointEncoder(name, model, settings, known)
+    # torch is not in every install, and takes seconds.
+    from medlive.evidence.encoders.sentence import SentenceEncoder
+
+    return SentenceEncoder(name, model, settings)
 
 
-def open_reranker(name: str | Path, *, settings: EncoderSettings) -> Reranker:
-    """The cross-encoder meant by a name: "medcpt", or a folder that holds `MedCPT-Cross-Encoder` or is it.
+def open_reranker(name: str, *, settings: EncoderSettings) -> Reranker:
+    """Open a cross-encoder: that of an encoder of the table, a folder, or a name on the hub.
 
     Raises as `open_encoder` does.
     """
-    if str(name) == "medcpt":
-        model = find_folder(Role.CROSS, settings)
-    else:
-        folder = Path(name).expanduser()
-        inner = folder / Role.CROSS.value
-        model = open_folder(inner if inner.is_dir() else folder, Role.CROSS)
-    from medlive.evidence.encoders.medcpt import MedCPTReranker
+    table = settings.table()
+    model = table.get(name) or EncoderModel(query=name, reranker=name)
+    if not model.reranker or (name not in table and "/" not in name):
+        with_one = [each for each, entry in table.items() if entry.reranker]
+        raise UsageError(
+            f"{name!r} has no reranker: {', '.join(with_one)} have one",
+            hint="name one of these, a cross-encoder's folder, or a name on the hub (org/model)",
+        )
+    from medlive.evidence.encoders.sentence import SentenceReranker
 
-    return MedCPTReranker(model, settings)
+    return SentenceReranker(name, model, settings)

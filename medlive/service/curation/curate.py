@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import procrastinate
@@ -45,13 +46,19 @@ from medlive.logs import bound
 from medlive.service.curation.complete import CompletedCase, complete_case, redact_case
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.pipeline import open_pipeline
+from medlive.service.curation.prove import prove_again
 from medlive.service.curation.saving import save_case
 from medlive.service.database import open_database
 from medlive.service.release.freeze import check_ready
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline, Recording, build_filters
 from medlive.service.work.jobs import CURATE as CURATE_JOB
-from medlive.service.work.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.work.jobs import (
+    PROVE,
+    defer_revisions,
+    open_app,
+    run_until_drained,
+)
 from medlive.service.work.readiness import find_obstacle
 from medlive.service.work.taken import RetryLater
 from medlive.threads.prepare import deidentified, normalised, thread_language
@@ -260,7 +267,10 @@ async def curate_queued(
     `grace_s` is how long running jobs may take when the call is cancelled; None for no limit.
     """
     done = CurationCounts()
-    works = {CURATE_JOB: curation_work(pipeline, done, tick=tick)}
+    works: dict[str, Callable[..., Awaitable[None]]] = {
+        CURATE_JOB: curation_work(pipeline, done, tick=tick),
+        PROVE: partial(prove_again, pipeline),
+    }
     done.left = await run_until_drained(
         app,
         pipeline.database,

@@ -12,7 +12,7 @@ from medlive.db.curation.cases import (
 from medlive.db.curation.curations import list_curations, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
 from medlive.db.curation.parking import find_parked
-from medlive.db.curation.proofs import load_proof
+from medlive.db.curation.proofs import load_proof, unproved_since
 from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
 from medlive.db.mapping import as_dict
@@ -111,13 +111,16 @@ async def inspect_thread(
     if decided is None and decision is not None:
         raise UsageError(f"{source}/{thread_id} has no decision {decision}")
     of_case = await _case_as_json(session, content.thread_pk)
+    shown = await _decided_as_json(session, decided)
+    if shown["proof"] is not None:
+        shown["proof"]["applies"] = _applies(shown["proof"], of_case)
     parked = await find_parked(session, revision)
     return {
         "thread": {"source": source, "thread_id": thread_id, **content.as_json},
         "origin": origin,
         "filters": await filter_verdicts_of(session, revision),
         "overruled": overruled,
-        **await _decided_as_json(session, decided),
+        **shown,
         "decisions": [_decision(one) for one in decisions],
         "parked": parked
         and {"since": parked.since.isoformat(), "libraries": parked.libraries},
@@ -190,6 +193,14 @@ def _proof_as_json(proof: Proof) -> dict[str, Any]:
     return value
 
 
+def _applies(proof: dict[str, Any], of_case: dict[str, Any]) -> bool:
+    """Whether a proof is of the case's rubric as it is; one that passed gave the revision its figures."""
+    case = of_case["case"]
+    if case is None or case["unproved_since"] is None:
+        return True
+    return not proof["passed"] and list(proof["criteria"]) == of_case["criteria"]
+
+
 def _decision(row: CurationRow) -> dict[str, Any]:
     return {
         "number": row.id,
@@ -224,9 +235,13 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         "floor",
         "separation",
     )
+    state = {
+        "status": status.status.value,
+        "status_reason": status.status_reason,
+        "unproved_since": await unproved_since(session, case.case_id),
+    }
     return {
-        "case": {name: getattr(case, name) for name in plain}
-        | {"status": status.status.value, "status_reason": status.status_reason},
+        "case": {name: getattr(case, name) for name in plain} | state,
         "criteria": [
             asdict(c) for c in await criteria_of(session, case.case_id, case.revision)
         ],

@@ -258,13 +258,13 @@ class _Freeze:
             )
             partial = self._check_whole(standing)
             await settle_week(session, standing)
-            only = release.publishable_only
             if await judge(
                 session,
                 version,
                 info.parent,
                 digest,
-                publishable_only=only,
+                publishable_only=release.publishable_only,
+                hold_unproved=release.unproved == "hold",
             ):
                 await session.rollback()
                 return False

@@ -24,6 +24,8 @@ from medlive.db.runs import load_history
 from medlive.db.schema.migrate import check as schema_differences
 from medlive.db.session import read_clock
 from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
+from medlive.evidence.encoders.folders import DOWNLOAD, PACKAGES
+from medlive.evidence.encoders.table import LANGUAGES
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.engine import UNNAMED, Prompt, Reply, Request
 from medlive.llm.reading import NoObject, read_object
@@ -50,7 +52,7 @@ LOW_SHARE: Final = 0.05
 """Less of a disk than this share free is too little for any week."""
 _GB: Final = 1024**3
 _EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
-    "medcpt": ("torch", "transformers", "faiss"),
+    "dense": PACKAGES,
     "s3": ("boto3",),
     "huggingface": ("huggingface_hub",),
 }
@@ -197,8 +199,8 @@ async def examine_extras(settings: Settings) -> Findings:
 def _needed_extras(settings: Settings) -> list[str]:
     needed = []
     evidence = settings.evidence
-    if evidence.retriever in ("dense", "hybrid") or evidence.reranker == "medcpt":
-        needed.append("medcpt")
+    if evidence.retriever in ("dense", "hybrid") or evidence.reranker:
+        needed.append("dense")
     if settings.publish.to in ("s3", "huggingface"):
         needed.append(settings.publish.to)
     return needed
@@ -306,7 +308,8 @@ async def examine_evidence(settings: Settings) -> Findings:
         async for finding in _examine_services(settings):
             yield finding
     try:
-        yield await _examine_index(settings)
+        async for finding in _examine_index(settings):
+            yield finding
     except IndexMissing:
         if not settings.evidence.online:
             raise
@@ -342,7 +345,7 @@ async def _examine_service(
     return _good("it answers with passages")
 
 
-async def _examine_index(settings: Settings) -> Finding:
+async def _examine_index(settings: Settings) -> Findings:
     from medlive.evidence.passage import Query
     from medlive.service.wiring import open_retriever
 
@@ -352,9 +355,16 @@ async def _examine_index(settings: Settings) -> Finding:
     passages = retriever.identity.passages
     if not hits:
         step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
-        return _warning(f"{passages:,} passages, and none on fever", step)
+        yield _warning(f"{passages:,} passages, and none on fever", step)
+        return
     where = index_path(settings)
-    return _good(f"{passages:,} passages at {where}, every file as it was built")
+    yield _good(f"{passages:,} passages at {where}, every file as it was built")
+    served = {language for side in retriever.dense for language in side.weights}
+    lacking = [language for language in LANGUAGES if language not in served]
+    if served and lacking:
+        step = f"{DOWNLOAD} NAME, then medlive evidence build; docs/evidence.md has a table of encoders"
+        text = f"searched by words alone in {', '.join(lacking)}: no encoder reads it"
+        yield _warning(text, step)
 
 
 async def examine_messages(settings: Settings) -> Findings:

@@ -61,6 +61,7 @@ from medlive.service.work.taken import (
 from medlive.service.work.tasks import end_tasks, note_end
 
 CURATE = "medlive:curate_revision"
+PROVE = "medlive:prove_case"
 STEP = "medlive:step"
 EMBED = "medlive:embed_shard"
 STEP_PRIORITY = 10
@@ -98,7 +99,7 @@ def open_app(database: Database) -> procrastinate.App:
         )
     )
     # Registered with each app: a blueprint's tasks belong to the last app that used it, under another name.
-    for name in (CURATE, STEP, EMBED):
+    for name in (CURATE, PROVE, STEP, EMBED):
         app.task(name=name, pass_context=True, retry=Retry())(run_job)
     return app
 
@@ -124,6 +125,18 @@ async def defer_revisions(
             task = app.configure_task(CURATE, queue=Queue.CURATE, queueing_lock=lock)
             jobs.append(task.make_new_job(revision=revision))
     return await _defer(app, session, jobs) if jobs else 0
+
+
+async def defer_proof(
+    app: procrastinate.App, session: Session, case_id: str, revision: int
+) -> bool:
+    """Defer the proof of a case's rubric in the session's transaction; False: it is queued already."""
+    lock = f"prove:{case_id}:{revision}"
+    if await queued_locks(session, [lock]):
+        return False
+    task = app.configure_task(PROVE, queue=Queue.CURATE, queueing_lock=lock)
+    job = task.make_new_job(case_id=case_id, revision=revision)
+    return await _defer(app, session, [job]) > 0
 
 
 def step_lock(name: str, week: str) -> str:

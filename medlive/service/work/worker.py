@@ -18,12 +18,20 @@ from medlive.evidence.encoder import Encoder
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
+from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
 from medlive.service.liveness import Health
 from medlive.service.paths import encoder_settings
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.wiring import Pipeline, build_pipeline, check_local_evidence
-from medlive.service.work.jobs import CURATE, EMBED, STEP, open_app, run_until_stopped
+from medlive.service.work.jobs import (
+    CURATE,
+    EMBED,
+    PROVE,
+    STEP,
+    open_app,
+    run_until_stopped,
+)
 from medlive.service.work.monitor import Monitor
 from medlive.service.work.readiness import Readiness
 from medlive.service.work.taken import TakenJobs, queue_errors
@@ -68,15 +76,14 @@ async def run_worker(
             database = await stack.enter_async_context(open_database(settings))
             works[STEP] = step_work(database, settings)
             if Queue.EMBED in queues:
-                works[EMBED] = embed_work(
-                    settings.home,
-                    partial(open_encoder, settings=encoder_settings(settings)),
-                )
+                opening = partial(open_encoder, settings=encoder_settings(settings))
+                works[EMBED] = embed_work(settings.home, opening)
             pipeline = None
             if Queue.CURATE in queues:
                 pipeline = await _open_or_pause(stack, settings, database, readiness)
             if pipeline is not None:
                 works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
+                works[PROVE] = partial(prove_again, pipeline)
                 inputs["pipeline"] = pipeline.digest
             run = await stack.enter_async_context(
                 recorded_run(database, "worker", inputs)

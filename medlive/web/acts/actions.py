@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from medlive.config import Settings
 from medlive.db.accounts import Account
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
@@ -33,6 +34,9 @@ class Actions:
     ] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
     revision: int | None = None  # Of a case as it is shown
     back: str = ""  # Where an act leads to; "": the subject's own page
+    unproved_since: int | None = None  # Of a case: the revision; None: it is proved
+    held_unproved: bool = False  # Whether a freeze leaves such a case out
+    provable: bool = False  # Whether models prove rubrics here
     final: str = ""  # The page of the act that cannot be undone; "": there is none
     final_label: str = ""
 
@@ -43,8 +47,13 @@ def case_actions(
     status: str,
     revision: int,
     criteria: tuple[str, ...],
+    *,
+    unproved_since: int | None,
+    settings: Settings,
 ) -> Actions | None:
     """The acts on a case; None for who may not act."""
+    from medlive.service.wiring import proof_roles
+
     by_status: Mapping[str, tuple[Act, ...]] = {
         CaseStatus.HELD: (Act.APPROVE, Act.REJECT),
         CaseStatus.READY: (Act.REJECT,),
@@ -60,6 +69,9 @@ def case_actions(
         plain,
         criteria if used else (),
         revision=revision,
+        unproved_since=unproved_since if used else None,
+        held_unproved=settings.release.unproved == "hold",
+        provable=bool(proof_roles(settings)),
         final=f"/acts/withdraw/{case_id}" if used else "",
         final_label="Withdraw the case or a criterion",
     )

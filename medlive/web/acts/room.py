@@ -15,6 +15,7 @@ from medlive.db.curation.cases import (
     find_case,
     latest_case,
 )
+from medlive.db.curation.proofs import unproved_since
 from medlive.db.tables.people import AuditLogRow
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import (
@@ -102,6 +103,16 @@ class RefusedPage(Page):
 
 
 @dataclass(frozen=True)
+class QueuedPage(Page):
+    """That the proof of a rubric waits for whoever curates."""
+
+    template = "acts/queued.html"
+    case_id: str
+    revision: int
+    back: str
+
+
+@dataclass(frozen=True)
 class LogPage(Page):
     """What people did, the latest first."""
 
@@ -177,6 +188,21 @@ async def edit(
     return RedirectResponse(f"/acts/case/{case_id}", 303)
 
 
+@router.post("/case/{case_id}/prove")
+async def prove(
+    request: Request, site: SiteOf, account: Admin, case_id: str
+) -> Response:
+    """Have the case's rubric proved again, in the background."""
+    from medlive.service.curation.prove import queue_proof
+
+    back = f"/acts/case/{case_id}"
+    try:
+        queued = await queue_proof(site.database, site.settings, case_id)
+    except MedliveError as error:
+        return render(request, RefusedPage(sentence(error), back, ()), 422)
+    return render(request, QueuedPage(case_id, queued.revision, back))
+
+
 @router.post("/{kind}/{subject:path}")
 async def act(
     request: Request,
@@ -247,6 +273,17 @@ async def _case_page(
         if case is None:
             raise HTTPException(404)
         log = await list_entries(session, subject=f"case:{case_id}")
+        unproved = await unproved_since(session, case_id)
+    actions = case_actions(
+        account,
+        case_id,
+        row.status.value,
+        case.revision,
+        tuple(c.id for c in case.rubric.criteria),
+        unproved_since=unproved,
+        settings=site.settings,
+    )
+    assert actions is not None  # The route is for admins
     page = CasePage(
         case_id,
         row.status.value,
@@ -255,7 +292,7 @@ async def _case_page(
         case.language,
         values or _values_of(case),
         criteria or _rows_of(case),
-        _actions(account, case_id, row.status.value, case),
+        actions,
         tuple(log),
         reason=reason,
         error=None if error is None else _sentence(error),
@@ -266,13 +303,6 @@ async def _case_page(
 
 def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
-
-
-def _actions(account: Account, case_id: str, status: str, case: StoredCase) -> Actions:
-    criteria = tuple(c.id for c in case.rubric.criteria)
-    found = case_actions(account, case_id, status, case.revision, criteria)
-    assert found is not None  # The route is for admins
-    return found
 
 
 def _values_of(case: StoredCase) -> Mapping[str, object]:

@@ -35,6 +35,7 @@ from medlive.web.audit.pages import (
 from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
 from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
+from medlive.web.site import site_of
 
 _FIELDS: Final = (
     "narrative",
@@ -150,7 +151,13 @@ def _subject(
         case_id = case["case_id"]
         criteria = tuple(criterion["id"] for criterion in found["criteria"])
         actions = case_actions(
-            account, case_id, case["status"], case["revision"], criteria
+            account,
+            case_id,
+            case["status"],
+            case["revision"],
+            criteria,
+            unproved_since=case["unproved_since"],
+            settings=site_of(request).settings,
         )
         return _Subject(f"case:{case_id}", actions and replace(actions, back=place))
     source, thread_id = thread["source"], thread["thread_id"]

@@ -8,18 +8,30 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from medlive.errors import (
     DiskFull,
     EvidenceUnavailable,
     IndexCorrupt,
+    UsageError,
 )
-from medlive.evidence.build import DensePlan, Progress, build_index, plan_index, prune
+from medlive.evidence.build import (
+    WORDS_ALONE,
+    IndexPlan,
+    Progress,
+    build_index,
+    plan_index,
+    prune,
+)
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoders.folders import EncoderSettings
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.manifest import (
     MANIFEST,
     DenseKind,
@@ -30,7 +42,7 @@ from medlive.evidence.manifest import (
 from medlive.evidence.open_index import open_index, verify_index
 from medlive.evidence.passage import Hit, Query
 from medlive.evidence.vectors import VectorStore
-from tests.support.hashing_encoder import HashingEncoder
+from tests.support.hashing_encoder import HashingEncoder, index_plan, named
 from tests.support.instance import REPOSITORY
 
 
@@ -52,14 +64,14 @@ def corpus_file(
 
 def plan(
     encoder: HashingEncoder, kind: DenseKind | None = None, shard: int = 50
-) -> DensePlan:
-    return DensePlan(encoder, "no-such-model", "a test's choice", kind, shard)
+) -> IndexPlan:
+    return index_plan(encoder, kind, shard)
 
 
 def found(index: Path, query: str, encoder: HashingEncoder) -> list[Hit]:
-    return asyncio.run(open_index(index, encoder=encoder).search([Query(query)], k=5))[
-        0
-    ]
+    return asyncio.run(
+        open_index(index, encoders=named(encoder)).search([Query(query)], k=5)
+    )[0]
 
 
 def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(
@@ -75,7 +87,7 @@ def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(
     def build(*paths: Path) -> tuple[IndexManifest, int]:
         encoder.passages.clear()
         manifest = build_index(
-            [open_corpus(p) for p in paths], index, seen.append, dense=plan(encoder)
+            [open_corpus(p) for p in paths], index, seen.append, plan=plan(encoder)
         )
         assert seen[-1].embedded in (None, len(encoder.passages))
         return manifest, len(encoder.passages)
@@ -91,7 +103,7 @@ def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(
     # The same passages at once give the same index.
     other = HashingEncoder()
     at_once = build_index(
-        [open_corpus(a), open_corpus(b)], tmp_path / "other", dense=plan(other)
+        [open_corpus(a), open_corpus(b)], tmp_path / "other", plan=plan(other)
     )
     assert at_once.index_digest == read_manifest(index).index_digest
 
@@ -99,23 +111,20 @@ def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(
 def test_the_index_digest_follows_encoder_kind_and_corpora(tmp_path: Path) -> None:
     a = open_corpus(corpus_file(tmp_path, "a", 60))
     plans = {
-        "words": None,
+        "words": WORDS_ALONE,
         "hashing": plan(HashingEncoder()),
         "salted": plan(HashingEncoder(salt="x")),
         "compressed": plan(HashingEncoder(), DenseKind.IVF_PQ),
     }
     built = {
-        name: build_index([a], tmp_path / name, dense=p) for name, p in plans.items()
+        name: build_index([a], tmp_path / name, plan=p) for name, p in plans.items()
     }
     assert len({manifest.index_digest for manifest in built.values()}) == len(plans)
-    assert built["words"].dense is None
-    assert built["compressed"].dense is not None
-    assert built["compressed"].dense.kind is DenseKind.IVF_PQ
+    assert built["words"].dense == ()
+    assert built["compressed"].dense[0].part.kind is DenseKind.IVF_PQ
     # Another kind of the same encoder is another index over the same vectors.
     encoder = HashingEncoder()
-    again = build_index(
-        [a], tmp_path / "hashing", dense=plan(encoder, DenseKind.IVF_PQ)
-    )
+    again = build_index([a], tmp_path / "hashing", plan=plan(encoder, DenseKind.IVF_PQ))
     assert again.index_digest == built["compressed"].index_digest
     assert encoder.passages == []
 
@@ -125,12 +134,12 @@ def test_vectors_of_other_encoders_stay_until_they_are_pruned(tmp_path: Path) ->
     a = open_corpus(corpus_file(tmp_path, "a", 40))
     first, second = HashingEncoder(), HashingEncoder(salt="second")
     for encoder in (first, second, first):
-        build_index([a], index, dense=plan(encoder))
+        build_index([a], index, plan=plan(encoder))
     assert len(first.passages) == 40
     assert [place.name for place in prune(index)] == [
         VectorStore(tmp_path / "x", second.identity).folder.name
     ]
-    build_index([a], index, dense=plan(first))
+    build_index([a], index, plan=plan(first))
     assert len(first.passages) == 40
     assert prune(index) == []
 
@@ -139,8 +148,8 @@ CHILD = """
 import sys, time
 from pathlib import Path
 sys.path.insert(0, sys.argv[4])
-from tests.support.hashing_encoder import HashingEncoder
-from medlive.evidence.build import DensePlan, build_index
+from tests.support.hashing_encoder import HashingEncoder, index_plan, named
+from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.dense import DenseKind
 class Slow(HashingEncoder):
@@ -150,7 +159,7 @@ class Slow(HashingEncoder):
 def tell(step):
     print(step.stage, flush=True)
 build_index([open_corpus(sys.argv[1])], Path(sys.argv[2]), tell,
-            dense=DensePlan(Slow(), "no-such-model", "test", DenseKind(sys.argv[3]), 100))
+            plan=index_plan(Slow(), DenseKind(sys.argv[3]), 100))
 """
 
 
@@ -160,7 +169,7 @@ def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(
 ) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
     old = build_index(
-        [open_corpus(corpus_file(tmp_path, "small", 30))], index, dense=plan(encoder)
+        [open_corpus(corpus_file(tmp_path, "small", 30))], index, plan=plan(encoder)
     )
     big = corpus_file(tmp_path, "big", 700, word="asthma")
     chance = random.Random(5)
@@ -200,7 +209,7 @@ def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(
         [open_corpus(big)],
         index,
         last.append,
-        dense=plan(counting, DenseKind.IVF_PQ, 100),
+        plan=plan(counting, DenseKind.IVF_PQ, 100),
     )
     assert new.passages == 730
     if last[-1].stage == "built":
@@ -230,7 +239,7 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
 ) -> None:
     index, encoder = tmp_path / "index", HashingEncoder(dimension=512)
     old = build_index(
-        [open_corpus(corpus_file(tmp_path, "small", 20))], index, dense=plan(encoder)
+        [open_corpus(corpus_file(tmp_path, "small", 20))], index, plan=plan(encoder)
     )
     big = open_corpus(corpus_file(tmp_path, "big", 1500, word="asthma"))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -238,7 +247,7 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:
         with pytest.raises(DiskFull) as caught:
-            build_index([big], index, dense=plan(encoder, shard=500) if dense else None)
+            build_index([big], index, plan=plan(encoder, shard=500) if dense else None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert caught.value.exit_status == 3
@@ -250,7 +259,7 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
     assert not [
         place for place in index.iterdir() if place.name.startswith("building-")
     ]
-    assert build_index([big], index, dense=plan(encoder, shard=500)).passages == 1520
+    assert build_index([big], index, plan=plan(encoder, shard=500)).passages == 1520
 
 
 def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> None:
@@ -259,9 +268,9 @@ def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> 
         folder = tmp_path / word
         folder.mkdir()
         corpus = open_corpus(corpus_file(folder, "a", 40, word=word))
-        build_index([corpus], index, dense=plan(HashingEncoder(), DenseKind.FLAT))
+        build_index([corpus], index, plan=plan(HashingEncoder(), DenseKind.FLAT))
     manifests = [json.loads((index / MANIFEST).read_text()) for index in (one, two)]
-    vectors = "dense/index.faiss"
+    vectors = "dense/0/index.faiss"
     (one / manifests[0]["data"] / vectors).write_bytes(
         (two / manifests[1]["data"] / vectors).read_bytes()
     )
@@ -285,7 +294,7 @@ def test_a_damaged_vector_that_is_kept_for_the_next_build_is_found_by_verificati
 ) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
     build_index(
-        [open_corpus(corpus_file(tmp_path, "a", 40))], index, dense=plan(encoder)
+        [open_corpus(corpus_file(tmp_path, "a", 40))], index, plan=plan(encoder)
     )
     verify_index(index)
     place = next((index / "vectors").rglob("*.vec"))
@@ -301,29 +310,29 @@ def test_a_manifest_that_names_another_encoder_is_refused(tmp_path: Path) -> Non
     build_index(
         [open_corpus(corpus_file(tmp_path, "a", 40))],
         index,
-        dense=plan(HashingEncoder()),
+        plan=plan(HashingEncoder()),
     )
     manifest = json.loads((index / MANIFEST).read_text())
-    manifest["encoder"]["digest"] = other.identity.digest
+    manifest["dense"][0]["encoder"]["digest"] = other.identity.digest
     (index / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(IndexCorrupt):
-        open_index(index, encoder=other)
+        open_index(index, encoders={"hashing": other})
 
 
 @pytest.mark.parametrize("part", ["index.faiss", "gone"])
 def test_a_damaged_dense_part_is_named(tmp_path: Path, part: str) -> None:
     index, encoder = tmp_path / "index", HashingEncoder()
     corpus = open_corpus(corpus_file(tmp_path, "a", 40))
-    manifest = build_index([corpus], index, dense=plan(encoder))
-    place = index / manifest.data / "dense" / "index.faiss"
+    manifest = build_index([corpus], index, plan=plan(encoder))
+    place = index / manifest.data / "dense" / "0" / "index.faiss"
     if part == "gone":
         place.unlink()
     else:
         place.write_bytes(b"#" * place.stat().st_size)
     with pytest.raises(IndexCorrupt) as caught:
-        open_index(index, encoder=encoder)
+        open_index(index, encoders=named(encoder))
     assert "medlive evidence build" in (caught.value.hint or "")
-    assert build_index([corpus], index, dense=plan(encoder)).data != manifest.data
+    assert build_index([corpus], index, plan=plan(encoder)).data != manifest.data
     assert found(index, "gout number 3", encoder)
 
 
@@ -332,22 +341,23 @@ def settings(home: Path) -> EncoderSettings:
 
 
 def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> None:
-    plan, why = plan_index(tmp_path / "index", None, settings(tmp_path))
-    assert plan is None
-    assert (
-        "ncbi/MedCPT-Query-Encoder and ncbi/MedCPT-Article-Encoder are not at hand"
-        in why
-    )
-    manifest = build_index(
-        [open_corpus(corpus_file(tmp_path, "a", 5))], tmp_path / "index", reason=why
-    )
-    assert (manifest.retriever, manifest.reason) == ("bm25", why)
-    assert plan_index(tmp_path / "index", "none", settings(tmp_path)) == (
-        None,
-        "no encoder was wanted",
-    )
+    index = tmp_path / "index"
+    plan = plan_index(index, (), settings(tmp_path))
+    assert plan.sides == ()
+    assert "no encoder for en: medlive evidence models --download medcpt" in plan.reason
+    assert "no encoder for zh: medlive evidence models --download bge-m3" in plan.reason
+    corpus = open_corpus(corpus_file(tmp_path, "a", 5))
+    manifest = build_index([corpus], index, plan=plan)
+    assert (manifest.retriever, manifest.reason) == ("bm25", plan.reason)
+    wanted = plan_index(index, ("none",), settings(tmp_path))
+    assert wanted == ((), "no encoder was wanted")
     with pytest.raises(EvidenceUnavailable):
-        plan_index(tmp_path / "index", "medcpt", settings(tmp_path))
+        plan_index(index, ("medcpt",), settings(tmp_path))
+    configured = replace(settings(tmp_path), by_language={"en": "medcpt"})
+    with pytest.raises(EvidenceUnavailable):
+        plan_index(index, (), configured)
+    with pytest.raises(UsageError, match="does not read 'zh'"):
+        plan_index(index, ("zh=medcpt",), settings(tmp_path))
 
 
 def test_the_retriever_is_described_in_a_line_with_what_is_missing(
@@ -359,21 +369,85 @@ def test_the_retriever_is_described_in_a_line_with_what_is_missing(
         "none: there is no evidence index at"
     )
     day = f"{build_index([corpus], index).built_at:%Y-%m-%d}"
-    missing = "no encoder: ncbi/MedCPT-Query-Encoder and ncbi/MedCPT-Article-Encoder are not at hand"
-    assert (
-        describe_retriever(index, own)
-        == f"BM25, index default of {day} (not hybrid: {missing})"
-    )
-    build_index([corpus], index, dense=plan(HashingEncoder()))
-    assert describe_retriever(index, own) == f"BM25 + hashing, index default of {day}"
+    words = f"BM25, index default of {day} (not hybrid: no encoder was given)"
+    assert describe_retriever(index, own) == words
+    build_index([corpus], index, plan=index_plan(HashingEncoder(), where="medcpt"))
     assert describe_retriever(index, own, "bm25").endswith(
         "(not hybrid: configured as bm25)"
     )
-    build_index(
-        [corpus],
-        index,
-        dense=DensePlan(HashingEncoder(name="medcpt"), "medcpt", "a test's choice"),
-    )
     assert describe_retriever(index, own).startswith(
-        f"none: index default of {day} needs MedCPT (no encoder"
+        f"none: index default of {day} needs encoder hashing (ncbi/MedCPT-Query"
     )
+    endpoint = EncoderModel(query="any", base_url="http://127.0.0.1:9/v1")
+    reachable = replace(own, own={"medcpt": endpoint})
+    assert (
+        describe_retriever(index, reachable)
+        == f"BM25 + hashing for en, zh, index default of {day}"
+    )
+
+
+CHINESE = ("小儿发热的处理", "高血压的用药选择", "胃食管反流的治疗")
+
+
+def bilingual(folder: Path) -> Path:
+    place = folder / "both.jsonl"
+    rows = []
+    for n in range(60):
+        rows.append({"id": f"e{n}", "title": f"Disease number{n}", "text": "a drug"})
+        chinese = {"id": f"z{n}", "title": f"{CHINESE[n % 3]}之{n}", "language": "zh"}
+        rows.append(chinese | {"text": f"{CHINESE[n % 3]}，口服药物。"})
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return place
+
+
+class Deaf(HashingEncoder):
+    """Gives Chinese phrases one and the same vector, whatever it promises."""
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors = super().encode_queries(texts)
+        vectors[["之" in text for text in texts]] = np.eye(64, dtype=np.float32)[0]
+        return vectors
+
+
+def test_a_side_counts_what_it_finds_of_known_items_in_each_language(
+    tmp_path: Path,
+) -> None:
+    encoder = Deaf()
+    manifest = build_index(
+        [open_corpus(bilingual(tmp_path))], tmp_path / "index", plan=plan(encoder)
+    )
+    english, chinese = manifest.dense[0].weights
+    assert (english.language, english.items, chinese.language) == ("en", 60, "zh")
+    assert english.weight > 0.5
+    assert (chinese.weight, chinese.items) == (0.0, 60)
+    encoder.query_batches.clear()
+    retriever = open_index(tmp_path / "index", encoders=named(encoder))
+    queries = [Query("小儿发热的处理之0"), Query("Disease number7")]
+    zh, en = asyncio.run(retriever.search(queries, k=3))
+    assert encoder.query_batches == [["Disease number7"]]
+    assert zh[0].passage.id.startswith("both:z0:")
+    assert en[0].passage.id.startswith("both:e7:")
+
+
+def test_each_language_has_an_encoder_and_no_vector_of_another(tmp_path: Path) -> None:
+    english = HashingEncoder("english", 512, languages=("en",))
+    chinese = HashingEncoder("chinese", 512, salt="zh", languages=("zh",))
+    sides = (*plan(english).sides, *plan(chinese).sides)
+    index = tmp_path / "index"
+    corpus = open_corpus(bilingual(tmp_path))
+    manifest = build_index([corpus], index, plan=IndexPlan(sides, "a test"))
+    assert [entry.part.count for entry in manifest.dense] == [60, 60]
+    assert (len(english.passages), len(chinese.passages)) == (60, 60)
+    verify_index(index)
+    english.query_batches.clear()
+    chinese.query_batches.clear()
+    encoders = named(english) | named(chinese)
+    retriever = open_index(index, encoders=encoders, retriever="dense")
+    queries = [Query(f"{CHINESE[1]}之1"), Query("Disease number7")]
+    zh, en = asyncio.run(retriever.search(queries, k=60))
+    assert (english.query_batches, chinese.query_batches) == (
+        [["Disease number7"]],
+        [[f"{CHINESE[1]}之1"]],
+    )
+    assert {hit.passage.language for hit in zh} == {"zh"}
+    assert en[0].passage.id.startswith("both:e7:")

@@ -60,7 +60,10 @@ def test_the_commands_say_which_retriever_runs_and_why(
     instance: Instance, corpus: Path
 ) -> None:
     built = instance.here("evidence", "build", corpus)
-    assert "bm25 only (no encoder: ncbi/MedCPT-Query-Encoder and" in built.err
+    assert (
+        "bm25 only (no encoder for en: medlive evidence models --download medcpt"
+        in " ".join(built.err.split())
+    )
     assert "200 passages, bm25 only: no encoder" in " ".join(built.out.split())
     found = instance.here("evidence", "search", "fever case7", "-k", "2")
     assert "bm25 only: no encoder" in found.err
@@ -84,7 +87,7 @@ def test_the_commands_say_which_retriever_runs_and_why(
     assert all(hit["published"] <= "2005-12-31" for hit in answer["hits"])
     listed = instance.here("evidence", "list", "--json").json
     assert [(i["manifest"]["retriever"], i["manifest"]["dense"]) for i in listed] == [
-        ("bm25", None)
+        ("bm25", [])
     ]
     assert "bm25" in instance.here("evidence", "list").out
     assert "as they were built" in instance.here("evidence", "verify").err
@@ -101,7 +104,12 @@ def test_the_commands_say_which_retriever_runs_and_why(
             "MedCPT-Cross-Encoder was not found",
         ),
         (("search", "fever", "--index", "nowhere"), 3, "medlive evidence build"),
-        (("models", "--require"), 3, "models --download fetches the models"),
+        (
+            ("models", "medcpt", "--require"),
+            3,
+            "models --download NAME fetches the models",
+        ),
+        (("models", "--download"), 2, "--download needs the names of encoders"),
     ],
 )
 def test_what_cannot_be_done_exits_with_the_way_out(

@@ -1,35 +1,32 @@
-"""`medlive evidence models --download`: MedCPT's three models from a hub on this machine, at pinned revisions."""
+"""`medlive evidence models --download medcpt`: its three models from a hub on this machine, at pinned revisions."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from medlive.evidence.encoders.folders import EncoderSettings, Role, find_models
+from medlive.evidence.encoders.folders import check_folder
+from medlive.evidence.encoders.table import EncoderSettings
 from tests.support.hub import TOKEN, Hub, hub_server
 from tests.support.instance import Instance
 from tests.unit.evidence.test_evidence_encoder_folders import write_model
+
+REVISIONS = EncoderSettings(Path()).find("medcpt").revisions
 
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
     """A hub with the three models at their pinned commits, and another commit as the head."""
     with hub_server() as running:
-        for role in Role:
-            kind = (
-                {}
-                if role.gives_vectors
-                else {"architectures": ["BertForSequenceClassification"]}
-            )
-            folder = write_model(tmp_path / "published" / role.value, **kind)
+        for name, revision in REVISIONS.items():
+            folder = write_model(tmp_path / "published" / name.rpartition("/")[2])
             files = {file.name: file.read_bytes() for file in folder.iterdir()}
             files |= {
                 "README.md": b"about",
                 "pytorch_model.bin": b"the same weights again",
             }
-            running.repositories.add(role.repository)
-            running.commits[role.revision] = files
+            running.repositories.add(name)
+            running.commits[revision] = files
         running.commit("main", {"config.json": b"{}"}, "a later commit")
         yield running
 
@@ -53,21 +50,16 @@ def instance(tmp_path: Path, hub: Hub) -> Instance:
 @pytest.mark.thorough
 def test_one_command_fetches_the_pinned_models(tmp_path: Path, hub: Hub) -> None:
     here = instance(tmp_path, hub)
-    done = here.run("evidence", "models", "--download", "--json")
-    for model, role in zip(done.json["models"], Role, strict=True):
-        folder = tmp_path / "home" / "models" / role.value
-        assert (model["role"], model["folder"]) == (role.value, str(folder))
+    done = here.run("evidence", "models", "medcpt", "--download", "--json")
+    assert [row["encoder"] for row in done.json["encoders"]] == ["medcpt"]
+    for name in REVISIONS:
+        folder = tmp_path / "home" / "models" / name.rpartition("/")[2]
         fetched = {file.name for file in folder.iterdir() if file.is_file()}
         assert fetched == {"config.json", "model.safetensors", "vocab.txt"}
+        check_folder(folder)
         assert f"downloaded {folder}" in " ".join(done.err.split())
-    found: list[Any] = find_models(
-        EncoderSettings(
-            tmp_path / "home", environment={"HF_HOME": str(tmp_path / "hf")}
-        )
-    )
-    assert [model.model.dimension for model in found] == [8, 8, 8]
     requests = len(hub.requests)
-    here.run("evidence", "models", "--download")
+    here.run("evidence", "models", "medcpt", "--download")
     assert not [path for _, path in hub.requests[requests:] if "safetensors" in path], (
         "fetched once"
     )
@@ -75,7 +67,9 @@ def test_one_command_fetches_the_pinned_models(tmp_path: Path, hub: Hub) -> None
 
 def test_a_hub_that_refuses_is_reported(tmp_path: Path, hub: Hub) -> None:
     hub.repositories.clear()
-    done = instance(tmp_path, hub).run("evidence", "models", "--download", status=3)
+    done = instance(tmp_path, hub).run(
+        "evidence", "models", "medcpt", "--download", status=3
+    )
     assert "ncbi/MedCPT-Query-Encoder cannot be downloaded" in " ".join(
         done.err.split()
     )

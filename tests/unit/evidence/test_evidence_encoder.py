@@ -1,4 +1,4 @@
-"""MedCPT's encoders on small random BERTs: the numbers of plain transformers, offline, or an error that helps."""
+"""Encoders on small random BERTs: the numbers of plain transformers, offline, or an error that helps."""
 
 import json
 import shutil
@@ -14,34 +14,32 @@ import pytest
 
 from medlive.errors import EvidenceUnavailable, UsageError
 from medlive.evidence.encoder import Encoder
-from medlive.evidence.encoders.folders import (
-    EncoderSettings,
-    Role,
-    find_models,
-    missing_packages,
-    open_folder,
-)
+from medlive.evidence.encoders.folders import find_problem
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 
 # Looked for and not imported: every worker collects this file, one runs it, and the import takes seconds.
-for package in ("torch", "transformers"):
+for package in ("torch", "sentence_transformers"):
     if find_spec(package) is None:
         pytest.skip(
-            "medlive[medcpt] is not installed: make medcpt", allow_module_level=True
+            "medlive[dense] is not installed: make dense", allow_module_level=True
         )
 
 torch: Any
 transformers: Any
-medcpt: Any
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _heavy() -> None:
-    global torch, transformers, medcpt
+    global torch, transformers
     torch, transformers = import_module("torch"), import_module("transformers")
-    medcpt = import_module("medlive.evidence.encoders.medcpt")
 
 
+QUERY, ARTICLE, CROSS = (
+    "MedCPT-Query-Encoder",
+    "MedCPT-Article-Encoder",
+    "MedCPT-Cross-Encoder",
+)
 WORDS = [
     "fever",
     "cough",
@@ -108,26 +106,31 @@ def make_model(
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     transformers.utils.logging.disable_progress_bar()
-    make_model(folder / Role.QUERY.value, 1)
-    make_model(folder / Role.ARTICLE.value, 2)
-    make_model(
-        folder / Role.CROSS.value, 3, "BertForSequenceClassification", num_labels=1
-    )
+    make_model(folder / QUERY, 1)
+    make_model(folder / ARTICLE, 2)
+    make_model(folder / CROSS, 3, "BertForSequenceClassification", num_labels=1)
     return folder
 
 
 @pytest.fixture(scope="module")
 def own(models: Path, tmp_path_factory: pytest.TempPathFactory) -> EncoderSettings:
-    """Settings without an export and without a cache."""
+    """Settings without a cache."""
     return EncoderSettings(
         home=tmp_path_factory.mktemp("home"),
+        models=models,
         environment={"HF_HOME": str(models / "none")},
     )
 
 
+@pytest.fixture
+def damaged(own: EncoderSettings, copied: Path) -> EncoderSettings:
+    """The same over models that a test may damage."""
+    return replace(own, models=copied)
+
+
 @pytest.fixture(scope="module")
 def encoder(models: Path, own: EncoderSettings) -> Encoder:
-    return open_encoder(models, settings=own)
+    return open_encoder("medcpt", settings=own)
 
 
 @pytest.fixture
@@ -171,7 +174,7 @@ def first_tokens(outputs: Any) -> np.ndarray:
 def test_passages_are_pairs_cut_at_512_whose_first_token_is_the_vector(
     models: Path, encoder: Encoder
 ) -> None:
-    outputs = plain(models / Role.ARTICLE.value, [list(pair) for pair in PAIRS], 512)
+    outputs = plain(models / ARTICLE, [list(pair) for pair in PAIRS], 512)
     vectors = encoder.encode_passages(PAIRS)
     assert vectors.dtype == np.float32
     assert vectors.shape == (len(PAIRS), encoder.identity.dimension) == (len(PAIRS), 32)
@@ -186,7 +189,7 @@ def test_passages_are_pairs_cut_at_512_whose_first_token_is_the_vector(
 
 @pytest.mark.usefixtures("offline")
 def test_queries_stand_alone_and_are_cut_at_64(models: Path, encoder: Encoder) -> None:
-    outputs = plain(models / Role.QUERY.value, QUERIES, 64)
+    outputs = plain(models / QUERY, QUERIES, 64)
     np.testing.assert_allclose(
         encoder.encode_queries(QUERIES), first_tokens(outputs), atol=1e-5
     )
@@ -194,9 +197,9 @@ def test_queries_stand_alone_and_are_cut_at_64(models: Path, encoder: Encoder) -
 
 
 def test_pooling_is_the_first_token_whatever_the_folder_says(
-    copied: Path, encoder: Encoder, own: EncoderSettings
+    copied: Path, encoder: Encoder, damaged: EncoderSettings
 ) -> None:
-    for role in (Role.QUERY, Role.ARTICLE):
+    for role in (QUERY, ARTICLE):
         modules = [
             {
                 "idx": 0,
@@ -211,23 +214,20 @@ def test_pooling_is_the_first_token_whatever_the_folder_says(
                 "type": "sentence_transformers.models.Pooling",
             },
         ]
-        (copied / role.value / "modules.json").write_text(json.dumps(modules))
-        (copied / role.value / "1_Pooling").mkdir()
+        (copied / role / "modules.json").write_text(json.dumps(modules))
+        (copied / role / "1_Pooling").mkdir()
         pooling = {"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}
-        (copied / role.value / "1_Pooling" / "config.json").write_text(
-            json.dumps(pooling)
-        )
-        (copied / role.value / "sentence_bert_config.json").write_text(
+        (copied / role / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+        (copied / role / "sentence_bert_config.json").write_text(
             '{"max_seq_length": 8, "do_lower_case": true}'
         )
-    told = open_encoder(copied, settings=own)
+    pooled = open_encoder("medcpt", settings=damaged)
     np.testing.assert_allclose(
-        told.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=1e-6
+        pooled.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=1e-6
     )
     np.testing.assert_allclose(
-        told.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6
+        pooled.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6
     )
-    assert told.identity == encoder.identity
 
 
 def test_what_lies_behind_the_length_changes_nothing_and_the_title_counts(
@@ -264,11 +264,13 @@ def test_queries_and_passages_have_encoders_of_their_own(encoder: Encoder) -> No
 
 
 def test_a_text_does_not_depend_on_its_batch_nor_on_its_place(
-    models: Path, own: EncoderSettings
+    own: EncoderSettings,
 ) -> None:
     pairs = [*PAIRS * 3, ("heart", "dose " * 40)]
-    whole = open_encoder(models, settings=replace(own, batch=5)).encode_passages(pairs)
-    alone = open_encoder(models, settings=replace(own, batch=1))
+    whole = open_encoder("medcpt", settings=replace(own, batch=5)).encode_passages(
+        pairs
+    )
+    alone = open_encoder("medcpt", settings=replace(own, batch=1))
     order = np.random.default_rng(0).permutation(len(pairs))
     shuffled = alone.encode_passages([pairs[place] for place in order])
     np.testing.assert_allclose(whole[order], shuffled, atol=2e-5)
@@ -293,84 +295,60 @@ def test_any_text_is_taken_and_none_gives_none(encoder: Encoder) -> None:
 def test_the_cross_encoder_gives_the_logit_of_query_and_passage(
     models: Path, own: EncoderSettings
 ) -> None:
-    reranker = open_reranker(models, settings=own)
+    reranker = open_reranker("medcpt", settings=own)
     texts = [["fever in a child", f"{title} {text}".strip()] for title, text in PAIRS]
-    outputs = plain(
-        models / Role.CROSS.value, texts, 512, "AutoModelForSequenceClassification"
-    )
+    outputs = plain(models / CROSS, texts, 512, "AutoModelForSequenceClassification")
     expected = np.array([output.logits[0, 0].item() for _, output in outputs])
     scores = reranker.score("fever in a child", PAIRS)
     np.testing.assert_allclose(scores, expected, atol=1e-5)
     assert len(np.unique(scores)) > len(PAIRS) - 2
     assert reranker.score("fever", []).shape == (0,)
-    assert (
-        reranker.identity
-        == open_reranker(models / Role.CROSS.value, settings=own).identity
-    )
+    assert np.isfinite(reranker.score("x" * 5_000_000, [("", "y " * 1_000_000)])).all()
 
 
 @pytest.mark.usefixtures("offline")
 def test_the_hugging_face_cache_is_found(
     copied: Path, encoder: Encoder, tmp_path: Path
 ) -> None:
-    for role, commit in ((Role.QUERY, "c" * 40), (Role.ARTICLE, "d" * 40)):
-        cache = tmp_path / "hf" / "hub" / f"models--ncbi--{role.value}"
+    for role, commit in ((QUERY, "c" * 40), (ARTICLE, "d" * 40)):
+        cache = tmp_path / "hf" / "hub" / f"models--ncbi--{role}"
         (cache / "snapshots").mkdir(parents=True)
         (cache / "refs").mkdir()
         (cache / "refs" / "main").write_text(commit)
-        (copied / role.value).rename(cache / "snapshots" / commit)
+        (copied / role).rename(cache / "snapshots" / commit)
     settings = EncoderSettings(
         home=tmp_path / "home", environment={"HF_HOME": str(tmp_path / "hf")}
     )
-    found = open_encoder("medcpt", settings=settings)
-    assert found.identity == encoder.identity
+    cached = open_encoder("medcpt", settings=settings)
+    assert cached.identity == encoder.identity
     np.testing.assert_allclose(
-        found.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6
+        cached.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6
     )
-    query, article, cross = find_models(settings)
-    assert query.model is not None
-    assert query.model.folder.name == "c" * 40
-    assert query.model is not None
-    assert article.model is not None
-    assert (article.model.dimension, missing_packages(), cross.model) == (32, (), None)
-
-
-def test_old_weights_are_read_as_tensors_only(
-    copied: Path, encoder: Encoder, own: EncoderSettings
-) -> None:
-    for role in (Role.QUERY, Role.ARTICLE):
-        folder = copied / role.value
-        model = transformers.AutoModel.from_pretrained(str(folder))
-        torch.save(model.state_dict(), folder / "pytorch_model.bin")
-        (folder / "model.safetensors").unlink()
-    old = open_encoder(copied, settings=own)
-    np.testing.assert_allclose(
-        old.encode_passages(PAIRS), encoder.encode_passages(PAIRS), atol=1e-6
-    )
-    torch.save(
-        {"embeddings": Path("not a tensor")},
-        copied / Role.QUERY.value / "pytorch_model.bin",
-    )
-    with pytest.raises(EvidenceUnavailable):
-        open_encoder(copied, settings=own)
+    assert find_problem(settings.find("medcpt"), settings) is None
 
 
 def test_one_weight_more_or_less_is_another_encoder(
-    copied: Path, encoder: Encoder, own: EncoderSettings
+    copied: Path, encoder: Encoder, damaged: EncoderSettings
 ) -> None:
-    assert open_encoder(copied, settings=own).identity.digest == encoder.identity.digest
-    folder = copied / Role.ARTICLE.value
+    assert (
+        open_encoder("medcpt", settings=damaged).identity.digest
+        == encoder.identity.digest
+    )
+    folder = copied / ARTICLE
     model = transformers.AutoModel.from_pretrained(str(folder))
     with torch.no_grad():
         model.embeddings.word_embeddings.weight[7, 3] += 1e-3
     model.save_pretrained(folder)
-    assert open_encoder(copied, settings=own).identity.digest != encoder.identity.digest
+    assert (
+        open_encoder("medcpt", settings=damaged).identity.digest
+        != encoder.identity.digest
+    )
 
 
 def test_weights_that_leave_a_part_to_chance_are_refused(
-    copied: Path, own: EncoderSettings
+    copied: Path, damaged: EncoderSettings
 ) -> None:
-    folder = copied / Role.QUERY.value
+    folder = copied / QUERY
     model = transformers.AutoModel.from_pretrained(str(folder))
     state = {
         name: value
@@ -378,15 +356,15 @@ def test_weights_that_leave_a_part_to_chance_are_refused(
         if "layer.1.output" not in name
     }
     model.save_pretrained(folder, state_dict=state)
-    with pytest.raises(EvidenceUnavailable, match="lacks 4"):
-        open_encoder(copied, settings=own)
+    with pytest.raises(EvidenceUnavailable, match="lack 4"):
+        open_encoder("medcpt", settings=damaged)
 
 
 def test_weights_without_a_pooler_are_whole(
-    copied: Path, encoder: Encoder, own: EncoderSettings
+    copied: Path, encoder: Encoder, damaged: EncoderSettings
 ) -> None:
-    for role in (Role.QUERY, Role.ARTICLE):
-        folder = copied / role.value
+    for role in (QUERY, ARTICLE):
+        folder = copied / role
         model = transformers.AutoModel.from_pretrained(str(folder))
         state = {
             name: value
@@ -395,16 +373,16 @@ def test_weights_without_a_pooler_are_whole(
         }
         model.save_pretrained(folder, state_dict=state)
     np.testing.assert_allclose(
-        open_encoder(copied, settings=own).encode_queries(QUERIES),
+        open_encoder("medcpt", settings=damaged).encode_queries(QUERIES),
         encoder.encode_queries(QUERIES),
         atol=1e-6,
     )
 
 
 def test_weights_that_are_no_numbers_are_named(
-    copied: Path, own: EncoderSettings
+    copied: Path, damaged: EncoderSettings
 ) -> None:
-    folder = copied / Role.QUERY.value
+    folder = copied / QUERY
     model = transformers.AutoModel.from_pretrained(str(folder))
     with torch.no_grad():
         model.encoder.layer[1].output.dense.bias[0] = float("nan")
@@ -412,30 +390,44 @@ def test_weights_that_are_no_numbers_are_named(
     with pytest.raises(
         EvidenceUnavailable,
     ):
-        open_encoder(copied, settings=own).encode_queries(["fever"])
+        open_encoder("medcpt", settings=damaged).encode_queries(["fever"])
 
 
 def test_encoders_that_do_not_belong_together_are_refused(
-    models: Path, copied: Path, tmp_path: Path, own: EncoderSettings
+    copied: Path, tmp_path: Path, damaged: EncoderSettings
 ) -> None:
-    query = open_folder(models / Role.QUERY.value, Role.QUERY)
-    wide = open_folder(make_model(tmp_path / "wide", 2, hidden=40), Role.ARTICLE)
-    with pytest.raises(EvidenceUnavailable, match=r"\(40\)"):
-        medcpt.MedCPTEncoder(query, wide, own)
-    short = open_folder(
-        make_model(tmp_path / "short", 2, max_position_embeddings=128), Role.ARTICLE
-    )
+    shutil.rmtree(copied / ARTICLE)
+    make_model(copied / ARTICLE, 2, hidden=40)
+    with pytest.raises(EvidenceUnavailable, match="40"):
+        open_encoder("medcpt", settings=damaged)
+    shutil.rmtree(copied / ARTICLE)
+    make_model(copied / ARTICLE, 2, max_position_embeddings=128)
     with pytest.raises(EvidenceUnavailable, match="128"):
-        medcpt.MedCPTEncoder(query, short, own)
-    shutil.rmtree(copied / Role.ARTICLE.value)
-    shutil.copytree(models / Role.QUERY.value, copied / Role.ARTICLE.value)
-    with pytest.raises(EvidenceUnavailable):
-        open_encoder(copied, settings=own)
+        open_encoder("medcpt", settings=damaged)
+    shutil.rmtree(copied / ARTICLE)
+    shutil.copytree(copied / QUERY, copied / ARTICLE)
+    with pytest.raises(EvidenceUnavailable, match="belong together"):
+        open_encoder("medcpt", settings=damaged)
     three = make_model(
         tmp_path / "three", 4, "BertForSequenceClassification", num_labels=3
     )
-    with pytest.raises(EvidenceUnavailable):
-        open_reranker(three, settings=own)
+    with pytest.raises(EvidenceUnavailable, match="3 outputs"):
+        open_reranker(str(three), settings=damaged)
+
+
+def test_a_plain_folder_wants_its_pooling_said_and_a_configured_one_has_it(
+    models: Path, own: EncoderSettings
+) -> None:
+    folder = str(models / QUERY)
+    with pytest.raises(EvidenceUnavailable, match="pooling") as caught:
+        open_encoder(folder, settings=own)
+    assert "[evidence.own_encoders" in (caught.value.hint or "")
+    entry = EncoderModel(query=folder, pooling="mean", query_prompt="fever ")
+    settings = replace(own, own={"mine": entry})
+    outputs = plain(models / QUERY, ["fever cough"], 512)
+    mean = outputs[0][1].last_hidden_state[0].mean(0).numpy()
+    vector = open_encoder("mine", settings=settings).encode_queries(["cough"])[0]
+    np.testing.assert_allclose(vector, mean, atol=1e-5)
 
 
 def test_a_name_that_means_nothing(own: EncoderSettings) -> None:

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from medlive.errors import EvidenceUnavailable, MissingExtra
+from medlive.errors import EvidenceUnavailable, MissingExtra, UsageError
 from medlive.evidence.encoders.folders import (
     PACKAGES,
-    EncoderSettings,
-    FoundModel,
-    Role,
-    find_models,
-    hugging_face_cache,
-    open_folder,
+    check_folder,
+    find_folder,
+    find_problem,
+    folder_digest,
 )
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 
+QUERY = "ncbi/MedCPT-Query-Encoder"
 TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "fever"]
 CONFIG = {
     "model_type": "bert",
@@ -48,113 +48,88 @@ def settings_of(tmp_path: Path, **more: Any) -> EncoderSettings:
     )
 
 
-def found(role: Role, settings: EncoderSettings) -> FoundModel:
-    return next(model for model in find_models(settings) if model.role is role)
-
-
-def test_all_that_is_needed_and_every_place_is_named_when_there_is_nothing(
-    tmp_path: Path,
-) -> None:
+def test_every_place_is_named_when_there_is_nothing(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, models=tmp_path / "mine")
-    models = find_models(settings)
-    assert [model.role.repository for model in models] == [
-        "ncbi/MedCPT-Query-Encoder",
-        "ncbi/MedCPT-Article-Encoder",
-        "ncbi/MedCPT-Cross-Encoder",
-    ]
-    with pytest.raises(EvidenceUnavailable) as caught:
-        open_encoder("medcpt", settings=settings)
-    assert caught.value.message == models[0].problem
+    problem = find_problem(settings.find("medcpt"), settings)
+    assert problem is not None
     for place in ("mine", "home/models", "hf/hub"):
-        assert str(tmp_path / place) in models[0].problem
-    assert str(tmp_path / "mine" / Role.QUERY.value) in (caught.value.hint or "")
-    with pytest.raises(EvidenceUnavailable):
-        open_reranker("medcpt", settings=settings)
+        assert str(tmp_path / place) in problem
+    with pytest.raises(EvidenceUnavailable) as caught:
+        find_folder(QUERY, settings)
+    assert caught.value.message == problem
+    assert str(tmp_path / "mine" / "MedCPT-Query-Encoder") in (caught.value.hint or "")
 
 
 def test_the_first_place_that_holds_something_counts(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, models=tmp_path / "mine")
-    write_model(tmp_path / "home" / "models" / Role.QUERY.value)
-    at_home = found(Role.QUERY, settings)
-    assert at_home.model is not None
-    assert at_home.model.folder == tmp_path / "home" / "models" / Role.QUERY.value
-    write_model(tmp_path / "mine" / Role.QUERY.value, hidden_size=16)
-    configured = found(Role.QUERY, settings)
-    assert configured.model is not None
-    assert configured.model.folder == tmp_path / "mine" / Role.QUERY.value
-    assert (configured.model.dimension, at_home.model.dimension) == (16, 8)
-    assert configured.model.digest != at_home.model.digest
+    at_home = write_model(tmp_path / "home" / "models" / "MedCPT-Query-Encoder")
+    assert find_folder(QUERY, settings) == at_home
+    mine = write_model(tmp_path / "mine" / "MedCPT-Query-Encoder")
+    assert find_folder(QUERY, settings) == mine
     # A damaged one is said to be damaged, not passed over for another model.
-    (tmp_path / "mine" / Role.QUERY.value / "config.json").unlink()
-    damaged = found(Role.QUERY, settings)
-    assert damaged.model is None
-    assert "lacks config.json" in damaged.problem
-    with pytest.raises(EvidenceUnavailable):
-        open_encoder("medcpt", settings=settings)
+    (mine / "config.json").unlink()
+    with pytest.raises(EvidenceUnavailable, match=r"lacks config\.json"):
+        find_folder(QUERY, settings)
 
 
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        ({"HF_HUB_CACHE": "new", "HF_HOME": "h"}, "new"),
+        ({"HF_HOME": "h", "XDG_CACHE_HOME": "x"}, "h/hub"),
+        ({"XDG_CACHE_HOME": "x"}, "x/huggingface/hub"),
+    ],
+)
 def test_the_cache_is_where_the_variables_say(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, variables: dict[str, str], place: str
 ) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    everything = {"XDG_CACHE_HOME": "/x", "HF_HOME": "/h", "HF_HUB_CACHE": "/new"}
-    places = []
-    while everything:
-        places.append(str(hugging_face_cache(everything)))
-        everything.popitem()
-    assert places == ["/new", "/h/hub", "/x/huggingface/hub"]
-    assert hugging_face_cache({}) == tmp_path / ".cache" / "huggingface" / "hub"
-
-
-def test_a_pinned_revision_is_taken_rather_than_main(tmp_path: Path) -> None:
-    cache = tmp_path / "hf" / "hub" / "models--ncbi--MedCPT-Query-Encoder"
+    cache = tmp_path / place / "models--ncbi--MedCPT-Query-Encoder"
     (cache / "refs").mkdir(parents=True)
     (cache / "refs" / "main").write_text("b" * 40 + "\n")
-    write_model(cache / "snapshots" / ("b" * 40), hidden_size=8)
-    model = found(Role.QUERY, settings_of(tmp_path)).model
-    assert model is not None
-    assert model.dimension == 8
-    write_model(cache / "snapshots" / Role.QUERY.revision, hidden_size=4)
-    model = found(Role.QUERY, settings_of(tmp_path)).model
-    assert model is not None
-    assert model.dimension == 4
+    main = write_model(cache / "snapshots" / ("b" * 40))
+    environment = {name: str(tmp_path / value) for name, value in variables.items()}
+    settings = EncoderSettings(home=tmp_path / "home", environment=environment)
+    assert find_folder(QUERY, settings) == main
+    # A pinned revision is taken rather than main.
+    revision = settings.find("medcpt").revisions[QUERY]
+    pinned = write_model(cache / "snapshots" / revision)
+    assert find_folder(QUERY, settings, revision) == pinned
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
 def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
     folder = write_model(tmp_path / "m")
-    open_folder(folder, Role.QUERY)
+    check_folder(folder)
     (folder / name).unlink()
     with pytest.raises(EvidenceUnavailable) as caught:
-        open_folder(folder, Role.QUERY)
-    assert name in caught.value.message
+        check_folder(folder)
+    assert name.replace("model.", "*.") in caught.value.message
     assert str(folder) in caught.value.message
-    assert "ncbi/MedCPT-Query-Encoder" in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(
-    ("changes", "role", "message"),
-    [
-        ({"model_type": "gpt2"}, Role.QUERY, "is not the configuration of a BERT"),
-        ({"hidden_size": None}, Role.QUERY, "is not the configuration of a BERT"),
-        (
-            {"architectures": ["BertForSequenceClassification"]},
-            Role.ARTICLE,
-            "scores pairs and does not embed",
-        ),
-        ({}, Role.CROSS, "embeds texts and does not score pairs"),
-    ],
-)
-def test_another_model_s_folder_is_refused(
-    tmp_path: Path, changes: dict[str, Any], role: Role, message: str
-) -> None:
-    folder = write_model(tmp_path / "m", **changes)
-    with pytest.raises(EvidenceUnavailable, match=message) as caught:
-        open_folder(folder, role)
-    assert str(folder) in caught.value.message
-    folder.rename(tmp_path / role.value)
-    model = found(role, settings_of(tmp_path, models=tmp_path))
-    assert message.split()[-1] in model.problem
+def test_a_model_with_code_of_its_own_is_refused(tmp_path: Path) -> None:
+    remote = write_model(tmp_path / "a", auto_map={"AutoModel": "modeling.Evil"})
+    with pytest.raises(EvidenceUnavailable, match="auto_map"):
+        check_folder(remote)
+    module = write_model(tmp_path / "b")
+    modules = [{"idx": 0, "path": "", "type": "custom_st.Transformer"}]
+    (module / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(EvidenceUnavailable, match="custom_st"):
+        check_folder(module)
+
+
+def test_a_folder_that_lacks_its_pooling_is_refused(tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "m")
+    modules = [
+        {"path": "", "type": "sentence_transformers.models.Transformer"},
+        {"path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(EvidenceUnavailable, match="1_Pooling"):
+        check_folder(folder)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text("{}")
+    check_folder(folder)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "\udcff", "[" * 100_000])
@@ -165,7 +140,7 @@ def test_files_that_are_not_json_are_named(
     folder = write_model(tmp_path / "m")
     (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(EvidenceUnavailable, match=name.replace(".", r"\.")):
-        open_folder(folder, Role.QUERY)
+        check_folder(folder)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +160,7 @@ def test_damaged_weights_are_named(tmp_path: Path, damage: str) -> None:
     }
     file.write_bytes(damaged[damage])
     with pytest.raises(EvidenceUnavailable) as caught:
-        open_folder(folder, Role.QUERY)
+        check_folder(folder)
     assert str(folder) in (caught.value.hint or "")
 
 
@@ -193,19 +168,19 @@ def test_the_digest_is_of_every_file_that_makes_a_vector_and_of_no_other(
     tmp_path: Path,
 ) -> None:
     folder = write_model(tmp_path / "m")
-    digests = [open_folder(folder, Role.QUERY).digest]
+    digests = [folder_digest(folder)]
     (folder / "README.md").write_text("about")
-    assert open_folder(folder, Role.QUERY).digest == digests[0]
+    assert folder_digest(folder) == digests[0]
     changed = bytearray((folder / "model.safetensors").read_bytes())
     changed[-1] ^= 1
     (folder / "model.safetensors").write_bytes(changed)
-    digests.append(open_folder(folder, Role.QUERY).digest)
+    digests.append(folder_digest(folder))
     (folder / "vocab.txt").write_text("\n".join(reversed(TOKENS)))
-    digests.append(open_folder(folder, Role.QUERY).digest)
+    digests.append(folder_digest(folder))
     (folder / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    digests.append(open_folder(folder, Role.QUERY).digest)
+    digests.append(folder_digest(folder))
     (folder / "config.json").write_text(json.dumps(CONFIG | {"layer_norm_eps": 1e-5}))
-    digests.append(open_folder(folder, Role.QUERY).digest)
+    digests.append(folder_digest(folder))
     assert len(set(digests)) == 5
     assert all(digest.startswith("sha256:") for digest in digests)
 
@@ -223,14 +198,21 @@ def test_without_the_extra_the_way_out_is_said(
             raise ImportError(name)
         return real(name, *args, **kwargs)
 
-    for name in [
-        name for name in sys.modules if name.startswith("medlive.evidence.encoders.")
-    ]:
-        if not name.endswith("folders"):
-            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(
+        sys.modules, "medlive.evidence.encoders.sentence", raising=False
+    )
     monkeypatch.setattr(builtins, "__import__", refuse)
-    write_model(tmp_path / Role.QUERY.value)
-    write_model(tmp_path / Role.ARTICLE.value)
     with pytest.raises(MissingExtra) as caught:
-        open_encoder(tmp_path, settings=settings_of(tmp_path))
-    assert caught.value.hint == "pip install 'medlive[medcpt]'"
+        open_encoder("medcpt", settings=settings_of(tmp_path))
+    assert caught.value.hint == "pip install 'medlive[dense]'"
+
+
+def test_an_entry_of_ones_own_replaces_one_of_the_table(tmp_path: Path) -> None:
+    own = {"medcpt": EncoderModel(query="somebody/else", languages=("zh",))}
+    settings = settings_of(tmp_path, own=own)
+    assert settings.find("medcpt").query == "somebody/else"
+    assert next(iter(settings.table())) == "medcpt"
+    with pytest.raises(UsageError, match="bge-m3"):
+        settings.find("no-such-name")
+    with pytest.raises(UsageError, match="no reranker"):
+        open_reranker("multilingual-e5-small", settings=settings)

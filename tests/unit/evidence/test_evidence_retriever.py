@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
-from medlive.evidence.build import DensePlan, build_index
+from medlive.evidence.build import WORDS_ALONE, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoder import RerankerIdentity
 from medlive.evidence.manifest import DenseKind, read_manifest
@@ -23,7 +23,7 @@ from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Hit, Passage, Query, Side
 from medlive.evidence.retriever import IndexRetriever, RetrieverName, fused
 from medlive.evidence.store import PassageStore
-from tests.support.hashing_encoder import HashingEncoder
+from tests.support.hashing_encoder import HashingEncoder, index_plan, named
 
 NOUNS = (
     "gout",
@@ -62,15 +62,11 @@ def build(
         source.write_text(
             "".join(json.dumps(row) + "\n" for row in rows(name)), encoding="utf-8"
         )
-    plan = (
-        None
-        if encoder is None
-        else DensePlan(encoder, "no-such-model", "a test's choice", kind)
-    )
+    plan = WORDS_ALONE if encoder is None else index_plan(encoder, kind)
     build_index(
         [open_corpus(folder / f"{n}.jsonl") for n in CORPORA],
         folder / "index",
-        dense=plan,
+        plan=plan,
     )
     return folder / "index"
 
@@ -87,7 +83,7 @@ def passages(index: Path) -> list[Passage]:
 
 @pytest.fixture(scope="module")
 def hybrid(index: Path) -> IndexRetriever:
-    return open_index(index, encoder=HashingEncoder())
+    return open_index(index, encoders=named(HashingEncoder()))
 
 
 def search(
@@ -101,7 +97,7 @@ def test_the_identity_tells_of_both_sides(index: Path, hybrid: IndexRetriever) -
     manifest = read_manifest(index)
     assert hybrid.identity.retriever == manifest.retriever == "hybrid"
     assert hybrid.identity.index_digest == manifest.index_digest
-    dense = hybrid.identity.dense
+    dense = hybrid.identity.dense["sides"][0] | hybrid.identity.dense
     assert (dense["encoder"], dense["encoder_digest"]) == (
         "hashing",
         HashingEncoder().identity.digest,
@@ -130,17 +126,20 @@ def test_ranks_are_fused_as_the_paper_says() -> None:
         c: Fraction(1, 62),
         d: Fraction(1, 63),
     }
-    assert dict(fused(sides)) == pytest.approx(
+    assert dict(fused(sides, {0: 1.0})) == pytest.approx(
         {o: float(s) for o, s in expected.items()}, abs=1e-10
     )
-    assert len(fused(sides)) == 4
+    assert len(fused(sides, {0: 1.0})) == 4
+    # Vectors that count half have half the share.
+    assert dict(fused(sides, {0: 0.5}))[c] == pytest.approx(0.5 / 62, abs=1e-10)
     # The order of a float's additions must not part a tie.
     tied = fused(
         {
             (Side.LEXICAL, 0): [(a, 1), (b, 1), (c, 1)],
             (Side.LEXICAL, 1): [(c, 1), (a, 1), (b, 1)],
             (Side.DENSE, 0): [(b, 1), (c, 1), (a, 1)],
-        }
+        },
+        {0: 1.0, 1: 1.0, 2: 1.0},
     )
     assert len({score for _, score in tied}) == 1
 
@@ -210,7 +209,7 @@ def test_a_hit_says_where_each_side_put_it(index: Path, hybrid: IndexRetriever) 
     query = Query("salbutamol asthma children", "colchicine gout dose")
     [hits] = search(hybrid, query, k=200)
     words, near = (
-        open_index(index, encoder=HashingEncoder(), retriever=n)
+        open_index(index, encoders=named(HashingEncoder()), retriever=n)
         for n in ("bm25", "dense")
     )
     orders = {
@@ -258,7 +257,7 @@ def test_no_side_shows_what_a_filter_keeps_out(
     day: date | None,
     words: list[str],
 ) -> None:
-    retriever = open_index(index, encoder=HashingEncoder(), retriever=name)
+    retriever = open_index(index, encoders=named(HashingEncoder()), retriever=name)
     query = Query(" ".join(words), words[0])
     [hits] = search(retriever, query, k=300, not_after=day)
     allowed = {
@@ -290,8 +289,9 @@ def test_no_side_shows_what_a_filter_keeps_out(
 def test_an_english_encoder_reads_english_only(
     tmp_path: Path, query: Query, asked: str | None
 ) -> None:
-    encoder = HashingEncoder("medcpt")
-    retriever = open_index(build(tmp_path, encoder), encoder=encoder)
+    encoder = HashingEncoder("medcpt", languages=("en",))
+    retriever = open_index(build(tmp_path, encoder), encoders=named(encoder))
+    encoder.query_batches.clear()
     [hits] = search(retriever, query)
     assert [text for batch in encoder.query_batches for text in batch] == (
         [] if asked is None else [asked]
@@ -304,7 +304,7 @@ def test_an_encoder_of_any_language_reads_the_query_itself(
     hybrid: IndexRetriever, index: Path
 ) -> None:
     encoder = HashingEncoder()
-    search(open_index(index, encoder=encoder), "痛风的剂量")
+    search(open_index(index, encoders=named(encoder)), "痛风的剂量")
     assert encoder.query_batches == [["痛风的剂量"]]
 
 
@@ -327,7 +327,7 @@ def test_any_text_is_a_hybrid_query(hybrid: IndexRetriever, query: str) -> None:
 
 
 async def test_calls_at_once_give_what_one_gives(index: Path) -> None:
-    retriever = open_index(index, encoder=HashingEncoder())
+    retriever = open_index(index, encoders=named(HashingEncoder()))
     queries = [Query(f"{noun} {topic}") for noun in NOUNS for topic in TOPICS]
     alone = [
         (await retriever.search([q], k=5, not_after=d))[0]
@@ -369,7 +369,7 @@ def test_a_cross_encoder_orders_the_best_anew(
     index: Path, hybrid: IndexRetriever
 ) -> None:
     reranker = BackwardsReranker()
-    retriever = open_index(index, encoder=HashingEncoder(), reranker=reranker)
+    retriever = open_index(index, encoders=named(HashingEncoder()), reranker=reranker)
     [fused_order] = search(hybrid, "gout dose", k=50)
     [hits] = search(retriever, Query("gout dosage", "dose in gout"), k=5)
     assert reranker.asked == [("gout dosage", 50)]
@@ -393,12 +393,13 @@ def test_a_cross_encoder_orders_the_best_anew(
 
 def test_another_encoders_index_is_refused(index: Path) -> None:
     with pytest.raises(IndexOutdated) as caught:
-        open_index(index, encoder=HashingEncoder("other"))
+        open_index(index, encoders={"hashing": HashingEncoder("other")})
     assert "manifest.json" in caught.value.message
     assert "--encoder" in (caught.value.hint or "")
     with pytest.raises(IndexOutdated):
         open_index(
-            index, encoder=HashingEncoder(salt="other weights under the same name")
+            index,
+            encoders=named(HashingEncoder(salt="other weights under the same name")),
         )
 
 
@@ -416,7 +417,7 @@ def test_vectors_are_not_looked_for_in_an_index_without(tmp_path: Path) -> None:
     assert open_index(index).identity.retriever == "bm25"
     for name in ("dense", "hybrid"):
         with pytest.raises(UsageError):
-            open_index(index, retriever=name, encoder=HashingEncoder())
+            open_index(index, retriever=name, encoders=named(HashingEncoder()))
 
 
 def test_several_phrases_are_fused_without_vectors(tmp_path: Path) -> None:
@@ -451,10 +452,10 @@ def test_a_compressed_index_finds_what_flat_finds_first(
 ) -> None:
     compressed = open_index(
         build(tmp_path, HashingEncoder(), DenseKind.IVF_PQ),
-        encoder=HashingEncoder(),
+        encoders=named(HashingEncoder()),
         retriever="dense",
     )
-    assert compressed.identity.dense["kind"] == DenseKind.IVF_PQ
+    assert compressed.identity.dense["sides"][0]["kind"] == DenseKind.IVF_PQ
     text = "colchicine for gout: dose of colchicine gout dose"
     [hits] = search(compressed, text, k=1)
     assert hits[0].passage.text == "colchicine for gout: dose of colchicine."
@@ -471,13 +472,13 @@ def test_one_text_in_two_corpora_is_found_under_the_same_id_whichever_was_built_
         (tmp_path / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     answers = []
     for order in ("ab", "ba"):
-        plan = DensePlan(HashingEncoder(), "no-such-model", "a test's choice")
+        plan = index_plan(HashingEncoder())
         for name in order:
             build_index(
-                [open_corpus(tmp_path / f"{name}.jsonl")], tmp_path / order, dense=plan
+                [open_corpus(tmp_path / f"{name}.jsonl")], tmp_path / order, plan=plan
             )
         opened = open_index(
-            tmp_path / order, encoder=HashingEncoder(), retriever="dense"
+            tmp_path / order, encoders=named(HashingEncoder()), retriever="dense"
         )
         [hits] = search(opened, "gout eased by glaucoma", k=1)
         answers.append((opened.identity.index_digest, [hit.passage.id for hit in hits]))

@@ -25,7 +25,12 @@ RUBRIC: dict[str, Any] = {
         ],
         "criteria": [
             {**CRITERION, "asked": "q1", "criterion": "States that it can cause it."},
-            {**CRITERION, "points": -5, "criterion": "Denies it.", "likely": "Some do."},
+            {
+                **CRITERION,
+                "points": -5,
+                "criterion": "Denies it.",
+                "likely": "Some do.",
+            },
         ],
     },
     "reader.rubric": {"problems": [], "life_critical": []},

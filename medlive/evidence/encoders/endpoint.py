@@ -1,0 +1,223 @@
+"""An encoder behind an embeddings endpoint in OpenAI's form (`POST /embeddings`).
+
+What an endpoint runs cannot be looked at: it is known by the name of its model and by how near ten fixed texts are
+to each other, so that a model that changed under its name is noticed.
+"""
+
+import re
+import time
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Annotated, Final
+
+import httpx2
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field, ValidationError
+
+from medlive.digest import digest_json
+from medlive.errors import ConfigError, EvidenceUnavailable, first_fault
+from medlive.evidence.encoder import EncoderIdentity
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.trust import tls_context
+
+PROBE: Final = (
+    "fever and cough in a child",
+    "小儿发热咳嗽",
+    "amoxicillin dose by weight",
+    "阿莫西林的剂量",
+    "chest pain that radiates to the left arm",
+    "胸痛放射至左臂",
+    "metformin in chronic kidney disease",
+    "二甲双胍与肾功能不全",
+    "a randomized trial of aspirin in pregnancy",
+    "Where is the railway station?",
+)
+TOLERANCE: Final = 0.005
+"""By how much the cosines of two probes may differ: servers round, and other models differ by far more."""
+
+_ATTEMPTS: Final = 4
+_PAUSE_S: Final = 0.5  # Doubled before each further attempt
+_MOST_BYTES: Final = 64_000_000
+_MAX_CHARACTERS: Final = 20_000
+_BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+class _Row(BaseModel):
+    index: Annotated[int, Field(ge=0)]
+    embedding: list[float]
+
+
+class _Usage(BaseModel):
+    total_tokens: Annotated[int, Field(ge=0)] = 0
+
+
+class _Reply(BaseModel):
+    data: list[_Row]
+    usage: _Usage = _Usage()
+
+
+class EndpointEncoder:
+    """Asks an endpoint for vectors, in batches, with retries and within its budget."""
+
+    def __init__(
+        self,
+        name: str,
+        model: EncoderModel,
+        settings: EncoderSettings,
+        known: EncoderIdentity | None = None,
+    ) -> None:
+        """Ask for the probe.
+
+        Args:
+            name: The name in the configuration.
+            model: The endpoint and its models.
+            settings: How many texts go in one request, and the variables that hold keys.
+            known: The identity that an index keeps of it; kept where the probe agrees.
+
+        Raises:
+            EvidenceUnavailable: if the endpoint cannot be reached or gives something other than vectors.
+            ConfigError: if the variable with its key is not set.
+        """
+        self._model, self._batch = model, settings.batch
+        self.tokens = 0
+        """Used so far, as the endpoint counts them."""
+        headers = {}
+        if model.api_key_env:
+            key = settings.environment.get(model.api_key_env)
+            if not key:
+                raise ConfigError(
+                    f"{model.api_key_env} is not set, which holds the key of encoder {name}"
+                )
+            headers["Authorization"] = f"Bearer {key}"
+        self._client = httpx2.Client(
+            headers=headers, timeout=model.timeout_s, verify=tls_context()
+        )
+        self._url = f"{model.base_url.rstrip('/')}/embeddings"
+        self._queries: dict[str, NDArray[np.float32]] = {}
+        vectors = np.concatenate(
+            [
+                self._ask(model.names[0], PROBE[:5], model.query_prompt or ""),
+                self._ask(model.names[-1], PROBE[5:], model.passage_prompt or ""),
+            ]
+        )
+        probe = _cosines(vectors)
+        self.identity = EncoderIdentity(
+            name=name,
+            digest=digest_json(
+                {"endpoint": model.names, "probe": probe, "dimension": len(vectors[0])}
+            ),
+            dimension=len(vectors[0]),
+            probe=probe,
+        )
+        if known is not None and _same(known, self.identity):
+            kept = {"digest": known.digest, "probe": known.probe}
+            self.identity = self.identity.model_copy(update=kept)
+
+    def reads(self, language: str) -> bool:
+        """Whether it knows a language (ISO 639)."""
+        return self._model.reads(language)
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, dimension), in the order of the texts; one that was asked for before is not asked for again."""
+        new = [text for text in dict.fromkeys(texts) if text not in self._queries]
+        prompt = self._model.query_prompt or ""
+        for text, vector in zip(
+            new, self._ask(self._model.names[0], new, prompt), strict=True
+        ):
+            self._queries[text] = vector
+        rows = [self._queries[text] for text in texts]
+        return np.array(rows, dtype=np.float32).reshape(
+            len(texts), self.identity.dimension
+        )
+
+    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """(n, dimension) of (title, text), in the order of the pairs."""
+        texts = [f"{title}. {text}" if title else text for title, text in pairs]
+        prompt = self._model.passage_prompt or ""
+        return self._ask(self._model.names[-1], texts, prompt)
+
+    def _ask(self, name: str, texts: Sequence[str], prompt: str) -> NDArray[np.float32]:
+        rows: list[list[float]] = []
+        for start in range(0, len(texts), self._batch):
+            batch = []
+            for text in texts[start : start + self._batch]:
+                batch.append(prompt + _SURROGATE.sub(" ", text[:_MAX_CHARACTERS]))
+            # An empty input is refused by most endpoints.
+            reply = self._request(name, [text or " " for text in batch])
+            ordered = sorted(reply.data, key=lambda row: row.index)
+            if [row.index for row in ordered] != list(range(len(batch))):
+                raise self._wrong(
+                    f"answered {len(ordered)} vectors for {len(batch)} texts"
+                )
+            rows += [row.embedding for row in ordered]
+        lengths = {len(row) for row in rows}
+        if len(lengths) > 1 or 0 in lengths:
+            raise self._wrong(
+                f"answered vectors of different lengths ({sorted(lengths)})"
+            )
+        vectors = np.array(rows, dtype=np.float32)
+        if not np.isfinite(vectors).all():
+            raise self._wrong("answered numbers that are not finite")
+        # Not every endpoint gives vectors of length one, and an inner product wants them.
+        norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+        np.divide(vectors, norms, out=vectors, where=norms > 0)
+        return vectors
+
+    def _request(self, name: str, texts: list[str]) -> _Reply:
+        self._check_budget()
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                reply = self._client.post(
+                    self._url, json={"model": name, "input": texts}
+                )
+                if reply.status_code not in _BUSY:
+                    break
+                problem = f"answered {reply.status_code}"
+            except httpx2.HTTPError as exc:
+                problem = f"cannot be reached: {exc or type(exc).__name__}"
+            if attempt < _ATTEMPTS:
+                time.sleep(_PAUSE_S * 2**attempt)
+        else:
+            raise self._wrong(f"{problem}, {_ATTEMPTS} times")
+        if reply.status_code != 200:
+            raise self._wrong(f"answered {reply.status_code}: {reply.text[:200]}")
+        if len(reply.content) > _MOST_BYTES:
+            raise self._wrong(f"answered {len(reply.content)} bytes")
+        try:
+            answer = _Reply.model_validate_json(reply.content)
+        except ValidationError as exc:
+            raise self._wrong(
+                f"answered something other than embeddings: {first_fault(exc)}"
+            ) from exc
+        self.tokens += answer.usage.total_tokens
+        return answer
+
+    def _check_budget(self) -> None:
+        price, limit = self._model.usd_per_million_tokens, self._model.max_usd
+        if price is not None and limit is not None:
+            spent = self.tokens * price / 1e6
+            if spent >= limit:
+                raise EvidenceUnavailable(
+                    f"the embeddings cost {spent:.2f} USD, the limit is {limit:.2f}",
+                    hint="raise max_usd of [evidence.own_encoders.NAME]; what is embedded is kept",
+                )
+
+    def _wrong(self, what: str) -> EvidenceUnavailable:
+        return EvidenceUnavailable(
+            f"the embeddings endpoint {self._url} {what}",
+            hint="check base_url, the model's name and the key in [evidence.own_encoders], or search by bm25",
+        )
+
+
+def _cosines(vectors: NDArray[np.float32]) -> tuple[float, ...]:
+    """The cosine of each pair of rows, to four digits."""
+    pairs = combinations(range(len(vectors)), 2)
+    return tuple(round(float(vectors[a] @ vectors[b]), 4) for a, b in pairs)
+
+
+def _same(known: EncoderIdentity, now: EncoderIdentity) -> bool:
+    if (known.dimension, len(known.probe)) != (now.dimension, len(now.probe)):
+        return False
+    return bool(np.allclose(known.probe, now.probe, rtol=0, atol=TOLERANCE))

@@ -1,0 +1,256 @@
+"""Encoders and rerankers that run here, by sentence-transformers; the only way a model becomes vectors."""
+
+import re
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medlive.digest import digest_json
+from medlive.errors import EvidenceUnavailable, MissingExtra
+from medlive.evidence.encoder import EncoderIdentity, RerankerIdentity
+from medlive.evidence.encoders.folders import (
+    INSTALL,
+    find_folder,
+    folder_digest,
+    says_pooling,
+    weights_of,
+)
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+
+try:
+    import torch
+    from safetensors import safe_open
+    from sentence_transformers import CrossEncoder, SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers.utils import logging
+except ImportError as exc:
+    raise MissingExtra(
+        "searching by meaning needs torch and sentence-transformers, which are not installed",
+        hint=INSTALL,
+    ) from exc
+
+MAX_CHARACTERS = 20_000
+"""Of each text, before it is tokenized: enough for every model's length, so that megabytes cost nothing."""
+
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
+
+Text = str | tuple[str, str]
+
+
+class SentenceEncoder:
+    """One model for queries and passages, or one for each."""
+
+    def __init__(
+        self, name: str, model: EncoderModel, settings: EncoderSettings
+    ) -> None:
+        """Load it; raises EvidenceUnavailable where a folder is missing, damaged or of another kind."""
+        self._model, self._batch = model, settings.batch
+        loaded, digests = [], []
+        for hub_name in model.names:
+            folder = find_folder(hub_name, settings, model.revisions.get(hub_name, ""))
+            loaded.append(_load(folder, model, settings))
+            digests.append(folder_digest(folder))
+        self._query, self._passage = loaded[0], loaded[-1]
+        dimensions = {m.get_embedding_dimension() for m in loaded}
+        if len(dimensions) > 1 or len(set(digests)) < len(digests):
+            raise EvidenceUnavailable(
+                f"{' and '.join(model.names)} are not a query and a passage encoder that belong together: dimensions"
+                f" {dimensions}",
+                hint="put the query encoder into one folder and the passage encoder into the other",
+            )
+        how = model.model_dump(
+            include={
+                "pooling",
+                "query_prompt",
+                "passage_prompt",
+                "query_tokens",
+                "passage_tokens",
+                "pair",
+            }
+        )
+        self.identity = EncoderIdentity(
+            name=name.rpartition("/")[2],
+            digest=digest_json({"models": digests, **how}),
+            dimension=dimensions.pop(),
+        )
+        self._one_call = threading.Lock()
+
+    def reads(self, language: str) -> bool:
+        """Whether it knows a language (ISO 639)."""
+        return self._model.reads(language)
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, dimension), in the order of the texts."""
+        prompt = self._model.query_prompt
+        if prompt is None:
+            prompt = self._query.prompts.get("query", "")
+        return self._encode(
+            self._query, list(map(_clean, texts)), prompt, self._model.query_tokens
+        )
+
+    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """(n, dimension) of (title, text), in the order of the pairs."""
+        texts: list[Text] = []
+        for title, text in pairs:
+            if self._model.pair:
+                texts.append((_clean(title), _clean(text)))
+            else:
+                texts.append(_clean(joined(title, text)))
+        prompt = self._model.passage_prompt
+        if prompt is None:
+            prompts = self._passage.prompts
+            prompt = prompts.get("passage") or prompts.get("document") or ""
+        return self._encode(self._passage, texts, prompt, self._model.passage_tokens)
+
+    def _encode(
+        self, model: Any, texts: Sequence[Text], prompt: str, tokens: int | None
+    ) -> NDArray[np.float32]:
+        if not texts:
+            return np.empty((0, self.identity.dimension), dtype=np.float32)
+        with self._one_call, torch.inference_mode():
+            if tokens is not None:
+                model.max_seq_length = tokens
+            vectors: NDArray[np.float32] = model.encode(
+                texts,
+                prompt=prompt,
+                batch_size=self._batch,
+                show_progress_bar=False,
+                convert_to_numpy=True,
+            )
+        if not np.isfinite(vectors).all():
+            raise EvidenceUnavailable(
+                f"encoder {self.identity.name} gives numbers that are not finite: its weights are damaged"
+            )
+        return vectors
+
+
+class SentenceReranker:
+    """A cross-encoder: reads query and passage in one sequence, and gives one number."""
+
+    def __init__(
+        self, name: str, model: EncoderModel, settings: EncoderSettings
+    ) -> None:
+        """Load it; raises EvidenceUnavailable when the folder holds no cross-encoder with one output."""
+        folder = find_folder(
+            model.reranker, settings, model.revisions.get(model.reranker, "")
+        )
+        with _loading(folder):
+            self._model: Any = CrossEncoder(
+                str(folder),
+                device=settings.device,
+                activation_fn=torch.nn.Identity(),
+                max_length=model.passage_tokens,
+                **_LOCAL,
+            )
+        _check_weights(self._model, folder)
+        if self._model.num_labels != 1:
+            raise EvidenceUnavailable(
+                f"the model in {folder} has {self._model.num_labels} outputs, a cross-encoder has one"
+            )
+        self._batch = settings.batch
+        self.identity = RerankerIdentity(
+            name=name,
+            digest=digest_json(
+                {"cross": folder_digest(folder), "tokens": model.passage_tokens}
+            ),
+        )
+
+    def score(
+        self, query: str, pairs: Sequence[tuple[str, str]]
+    ) -> NDArray[np.float32]:
+        """(n,) of (title, text), whose two halves are read as one text, title first: the model's logit."""
+        if not pairs:
+            return np.empty(0, dtype=np.float32)
+        inputs = []
+        for title, text in pairs:
+            inputs.append((_clean(query), _clean(f"{title} {text}".strip())))
+        scores: NDArray[np.float32] = self._model.predict(
+            inputs, batch_size=self._batch, show_progress_bar=False
+        )
+        return scores
+
+
+def joined(title: str, text: str) -> str:
+    """A passage as one text."""
+    return f"{title}. {text}" if title else text
+
+
+def _load(folder: Path, model: EncoderModel, settings: EncoderSettings) -> Any:
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    if not model.pooling and not says_pooling(folder):
+        raise EvidenceUnavailable(
+            f"{folder} does not say how the vectors of its tokens become one (no pooling in modules.json)",
+            hint='say it in medlive.toml, as in [evidence.own_encoders.NAME] query = "…", pooling = "mean" (or cls)',
+        )
+    with _loading(folder):
+        loaded: Any
+        if model.pooling:
+            transformer = Transformer(
+                str(folder), model_kwargs=_LOCAL, config_kwargs=_LOCAL
+            )
+            size = transformer.get_embedding_dimension()
+            pooling = Pooling(size, pooling_mode=model.pooling)
+            loaded = SentenceTransformer(
+                modules=[transformer, pooling], device=settings.device
+            )
+        else:
+            loaded = SentenceTransformer(str(folder), device=settings.device, **_LOCAL)
+    _check_weights(loaded, folder)
+    longest = loaded.max_seq_length
+    for tokens in (model.query_tokens, model.passage_tokens):
+        if tokens is not None and longest is not None and tokens > longest:
+            raise EvidenceUnavailable(
+                f"the model in {folder} reads {longest} tokens, and {tokens} are wanted"
+            )
+    return loaded
+
+
+def _check_weights(loaded: Any, folder: Path) -> None:
+    """Refuse a model of which the files hold only a part: the library fills the rest with random numbers."""
+    stored: set[str] = set()
+    for file in weights_of(folder):
+        with safe_open(str(file), framework="np") as handle:
+            stored.update(handle.keys())
+    endings = {name.split(".", 1)[-1] for name in stored} | stored
+    missing = []
+    for name, _ in loaded[0].auto_model.named_parameters():
+        short = name.split(".", 1)[-1]
+        if "pooler." not in name and not {name, short} & endings:
+            missing.append(name)
+    if missing:
+        raise EvidenceUnavailable(
+            f"the weights in {folder} lack {len(missing)} of the model's tensors, {missing[0]} first",
+            hint="fetch the model again: it is not all there, or is of another kind",
+        )
+
+
+def _clean(text: str) -> str:
+    return _SURROGATE.sub(" ", text[:MAX_CHARACTERS])
+
+
+@contextmanager
+def _loading(folder: Path) -> Iterator[None]:
+    """Keep progress bars off the terminal; any error becomes EvidenceUnavailable."""
+    verbosity, bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    # Damaged files raise errors of four libraries without a common base.
+    except Exception as exc:
+        cause = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
+        raise EvidenceUnavailable(
+            f"the model in {folder} cannot be loaded: {cause}",
+            hint="fetch the model again: a file is damaged, or not of this model",
+        ) from exc
+    finally:
+        logging.set_verbosity(verbosity)
+        if bar:
+            logging.enable_progress_bar()

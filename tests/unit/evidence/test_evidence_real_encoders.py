@@ -1,0 +1,148 @@
+"""Real weights end to end: English by MiniLM in a folder, Chinese by e5 behind an endpoint, one index."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medlive.errors import IndexOutdated
+from medlive.evidence.build import Progress, build_index, plan_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.evidence.open_index import open_index, verify_index
+from medlive.evidence.passage import Query, Side
+from tests.support.real_encoders import missing, serve_e5, unpack_minilm
+
+if missing():
+    pytest.skip(
+        f"{', '.join(missing())} not installed: make dense", allow_module_level=True
+    )
+
+ENGLISH = {
+    "Gout": "Colchicine relieves an acute attack of painful swollen big toe joints.",
+    "Asthma": "Inhaled salbutamol opens the airways when breathing is tight.",
+    "Migraine": "Triptans are taken early in an attack of one-sided headache.",
+    "Anaemia": "Iron tablets restore haemoglobin when ferritin is low.",
+    "Scabies": "Permethrin cream is left on the skin overnight against mites.",
+}
+CHINESE = {
+    "痛风": "秋水仙碱可缓解急性发作时的关节红肿疼痛。",
+    "哮喘": "吸入沙丁胺醇可以扩张气道，缓解喘息。",
+    "偏头痛": "曲普坦类药物应在单侧头痛发作早期服用。",
+    "贫血": "铁蛋白偏低时口服铁剂可以恢复血红蛋白。",
+    "疥疮": "氯菊酯乳膏涂于皮肤过夜以杀灭疥螨。",
+}
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EncoderSettings]:
+    minilm = unpack_minilm(tmp_path_factory.mktemp("models") / "minilm")
+    with serve_e5() as e5:
+        yield EncoderSettings(
+            home=tmp_path_factory.mktemp("home"),
+            environment={},
+            own={
+                "minilm": EncoderModel(query=str(minilm), languages=("en",)),
+                "e5": e5,
+            },
+            by_language={"en": "minilm", "zh": "e5"},
+        )
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("corpus") / "notes.jsonl"
+    rows = []
+    for language, texts in (("en", ENGLISH), ("zh", CHINESE)):
+        for title, text in texts.items():
+            rows.append(
+                {"id": title, "title": title, "text": text, "language": language}
+            )
+    place.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    return place
+
+
+@pytest.fixture(scope="module")
+def index(
+    settings: EncoderSettings, corpus: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    folder = tmp_path_factory.mktemp("index")
+    build_index([open_corpus(corpus)], folder, plan=plan_index(folder, (), settings))
+    return folder
+
+
+def test_each_language_is_found_by_its_meaning(
+    index: Path, settings: EncoderSettings
+) -> None:
+    manifest = verify_index(index)
+    counts = {entry.encoder.name: entry.part.count for entry in manifest.dense}
+    assert counts == {"minilm": 5, "e5": 10}
+    retriever = open_index(index, settings=settings)
+    # None of the words is in the passage that is meant.
+    queries = [
+        Query("my child wheezes and cannot get enough air"),
+        Query("脚趾突然又肿又痛怎么办"),
+    ]
+    english, chinese = asyncio.run(retriever.search(queries, k=1))
+    assert english[0].passage.title == "Asthma"
+    assert chinese[0].passage.title in ("痛风", "Gout")
+    assert {side.side for hits in (english, chinese) for side in hits[0].sides} >= {
+        Side.DENSE
+    }
+
+
+def test_an_index_is_built_on_and_nothing_is_embedded_twice(
+    index: Path, settings: EncoderSettings, corpus: Path, tmp_path: Path
+) -> None:
+    more = tmp_path / "more.jsonl"
+    more.write_text(json.dumps({"id": "1", "title": "Croup", "text": "Dexamethasone."}))
+    steps: list[Progress] = []
+    plan = plan_index(index, (), replace(settings, by_language={}))
+    assert [side.where for side in plan.sides] == ["minilm", "e5"]
+    build_index([open_corpus(more)], index, steps.append, plan=plan)
+    assert (steps[-1].embedded, steps[-1].reused) == (2, 15)
+    plan = plan_index(index, (), settings)
+    build_index([open_corpus(more)], index, steps.append, plan=plan)
+    assert steps[-1].stage == "unchanged"
+
+
+def test_a_model_that_changed_under_its_name_is_noticed(
+    index: Path, settings: EncoderSettings
+) -> None:
+    e5 = settings.own["e5"]
+    swapped = e5.model_copy(update={"query": "e5-passage", "passage": "e5-query"})
+    changed = replace(settings, own={**settings.own, "e5": swapped})
+    with pytest.raises(IndexOutdated, match="e5"):
+        open_index(index, settings=changed)
+    elsewhere = e5.model_copy(update={"base_url": f"{e5.base_url}/"})
+    open_index(index, settings=replace(settings, own={**settings.own, "e5": elsewhere}))
+
+
+def test_an_encoder_that_does_not_know_chinese_spoils_no_chinese_search(
+    settings: EncoderSettings, corpus: Path, tmp_path: Path
+) -> None:
+    corpus_zh = tmp_path / "zh.jsonl"
+    rows = []
+    for number in range(8):
+        for title, text in CHINESE.items():
+            row = {"id": f"{title}{number}", "title": f"{title}第{number}例报告"}
+            rows.append(row | {"text": f"{number}。{text}", "language": "zh"})
+    corpus_zh.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    deaf = settings.own["minilm"].model_copy(update={"languages": ("en", "zh")})
+    own = replace(settings, own={"deaf": deaf}, by_language={"all": "deaf"})
+    manifest = build_index(
+        [open_corpus(corpus_zh)],
+        tmp_path / "index",
+        plan=plan_index(tmp_path / "index", (), own),
+    )
+    weights = {weight.language: weight for weight in manifest.dense[0].weights}
+    assert weights["zh"].items == 40
+    assert weights["zh"].weight < 1
+    retriever = open_index(tmp_path / "index", settings=own)
+    titles = [row["title"] for row in rows]
+    hits = asyncio.run(retriever.search([Query(title) for title in titles], k=1))
+    found = sum(hit[0].passage.title == t for hit, t in zip(hits, titles, strict=True))
+    assert found / len(titles) >= 0.95
