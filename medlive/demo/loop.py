@@ -92,7 +92,8 @@ class LiveEndpoint:
 def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
     """The settings of the demo: an embedded database, and loopback addresses allowed.
 
-    The live endpoint curates, for what is not recorded where it says so, else a role's engine from config/models.toml, else the recording.
+    The live endpoint curates (with `replay` only what is not recorded), else a role's engine from
+    config/models.toml, else the recording.
     """
     if live is not None:
         own = RoleSettings(

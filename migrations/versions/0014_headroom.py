@@ -59,6 +59,7 @@ def upgrade() -> None:
         "ordinary BETWEEN 0 AND 1",
     )
     for name, comment in (
+        ("tier", "decisive or further; empty where it was made before tiers"),
         ("asked", "The part of the query that it answers directly; empty for none"),
         (
             "likely",

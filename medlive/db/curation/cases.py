@@ -196,7 +196,14 @@ async def add_revision(
     await add_row(session, CaseRevisionRow(**values))
     criteria = content.rubric.criteria
     rows = [
-        row_of(CriterionRow, c, case_id=case_id, revision=revision, criterion_id=c.id)
+        row_of(
+            CriterionRow,
+            c,
+            case_id=case_id,
+            revision=revision,
+            criterion_id=c.id,
+            tier=c.tier.value,
+        )
         for c in criteria
     ]
     await insert_rows(session, CriterionRow, rows)

@@ -111,6 +111,8 @@ class ProofsMade:
     ceiling: float | None
     floor: float | None
     separation: float | None
+    ordinary: tuple[float, ...]
+    """The scores of the ordinary answers of those that passed."""
     one_model: tuple[str, ...]
     """The models that wrote a rubric, wrote the answers that prove it, and graded these."""
 
@@ -130,6 +132,8 @@ async def proofs_made(
         query.join(made, made.id == proof.curation_id).where(of_time)
     )
     count, failed, ceiling, floor, separation = counted.one()
+    scores = select(proof.ordinary).join(made, made.id == proof.curation_id)
+    ordinary = await session.scalars(scores.where(of_time, passed))
     roles = [made.engines[role]["model"].astext for role in PROVING]
     same = and_(*(roles[0] == role for role in roles[1:]))
     models = select(roles[0]).join(proof, proof.curation_id == made.id)
@@ -140,5 +144,6 @@ async def proofs_made(
         ceiling=ceiling,
         floor=floor,
         separation=separation,
+        ordinary=tuple(score for score in ordinary if score is not None),
         one_model=tuple(await session.scalars(models)),
     )

@@ -184,6 +184,9 @@ class CriterionRow(Base):
         "For evidence the passage, for consensus the models that named it, else empty",
         server_default="",
     )
+    tier: Mapped[str] = column(
+        "decisive or further; empty where it was made before tiers", server_default=""
+    )
     asked: Mapped[str] = column(
         "The part of the query that it answers directly; empty for none",
         server_default="",

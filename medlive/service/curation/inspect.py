@@ -234,6 +234,9 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         "ceiling",
         "floor",
         "separation",
+        "ordinary",
+        "asked",
+        "conflicts",
     )
     state = {
         "status": status.status.value,
@@ -243,7 +246,8 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
     return {
         "case": {name: getattr(case, name) for name in plain} | state,
         "criteria": [
-            asdict(c) for c in await criteria_of(session, case.case_id, case.revision)
+            asdict(c) | {"tier": c.tier.value}
+            for c in await criteria_of(session, case.case_id, case.revision)
         ],
         "reviews": [as_dict(r) for r in await reviews_of(session, case.case_id)],
     }

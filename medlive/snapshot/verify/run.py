@@ -42,6 +42,7 @@ from medlive.snapshot.ledgers import Ledgers, read_ledgers
 from medlive.snapshot.manifest import (
     FORMATS,
     Counts,
+    Headroom,
     Manifest,
     ProofMeans,
     unknown_note,
@@ -325,12 +326,14 @@ def _counts(folder: Inspected, out: Faults) -> None:
             )
 
 
-def _known(model: Counts | ProofMeans) -> dict[str, object]:
+def _known(model: Counts | ProofMeans | Headroom) -> dict[str, object]:
     """The counts that this medlive can make itself."""
     known: dict[str, object] = {}
     for name in type(model).model_fields:
         value = getattr(model, name)
-        known[name] = _known(value) if isinstance(value, ProofMeans) else value
+        known[name] = (
+            _known(value) if isinstance(value, ProofMeans | Headroom) else value
+        )
     return known
 
 
