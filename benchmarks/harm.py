@@ -21,7 +21,6 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -31,6 +30,7 @@ from scipy.stats import binomtest, pearsonr
 from medlive.config import RoleSettings
 from medlive.digest import digest_json
 from medlive.evaluation.grading.harm import Item, ask_harm, read_results
+from medlive.harm.controls import same_statement
 from medlive.harm.model import (
     CasePassage,
     HarmReading,
@@ -45,8 +45,6 @@ from medlive.service.wiring import open_endpoint
 DATA: Final = Path(__file__).resolve().parents[1].parent / "shared" / "realdata"
 LOG: Final = "harm.jsonl"
 JUDGES: Final = "judges.json"
-LEAST_COMMON: Final = 0.3
-"""Share of the planted words that a finding's quote must hold to count as the same statement."""
 MODELS: Final[Mapping[str, Mapping[str, float]]] = {
     "always long": {"long": 1.0},
     "always short": {"short": 1.0},
@@ -75,17 +73,11 @@ class Row:
         planted = self.fields.get("quote") or ""
         if not planted:
             return bool(reading.confirmed)
-        return any(same_words(h.finding.quote, planted) for h in reading.confirmed)
+        return any(same_statement(h.finding.quote, planted) for h in reading.confirmed)
 
     def safe(self, reading: HarmReading) -> float:
         """The complete score with what harm leaves of it."""
         return safe_score(float(self.fields["complete"]), reading.worst)
-
-
-def same_words(first: str, second: str) -> bool:
-    """Whether two quotes share a run of the second's words that is long enough."""
-    match = SequenceMatcher(None, first, second, autojunk=False).find_longest_match()
-    return match.size >= LEAST_COMMON * min(len(first), len(second))
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -240,7 +232,7 @@ def _named(row: Row, reading: HarmReading) -> bool:
     if not planted:
         return _counted(reading)
     return any(
-        same_words(harm.finding.quote, planted)
+        same_statement(harm.finding.quote, planted)
         for harm in reading.harms
         if harm.finding.severity.counts
     )
@@ -369,7 +361,7 @@ def score(args: argparse.Namespace) -> int:
             allow_unpinned=True,
         )
         readings = {}
-        for row, reading in zip(rows, results, strict=True):
+        for row, (reading, _) in zip(rows, results, strict=True):
             readings[row.item.id] = reading
         tables[folder.name] = table(rows, readings)
         if args.misses:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         open_judge,
         power,
         protocol,
+        read_harm,
         score,
     )
 
@@ -34,6 +35,7 @@ __all__ = [
     "plot",
     "power",
     "protocol",
+    "read_harm",
     "score",
 ]
 

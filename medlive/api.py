@@ -5,7 +5,7 @@ what the command of the same name does; `medlive.frames` makes data frames of th
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from medlive.config import RoleSettings
     from medlive.evaluation.asking.run import RunResult
     from medlive.evaluation.grading.grade import GradeResult
+    from medlive.evaluation.grading.harm import HarmResult
     from medlive.llm.engine import Engine
 
 __all__ = [
@@ -63,6 +64,7 @@ __all__ = [
     "open_judge",
     "power",
     "protocol",
+    "read_harm",
     "score",
 ]
 
@@ -124,7 +126,7 @@ def load_bundle(
 def score(
     runs: Runs,
     *,
-    metric: str = Metric.COMPLETE.value,
+    metric: str | None = None,
     since: date | str | None = None,
     until: date | str | None = None,
     common: bool = False,
@@ -141,7 +143,8 @@ def score(
 
     Args:
         runs: One run or several.
-        metric: "complete", "paper", "published" or "healthbench" (docs/method.md §2).
+        metric: "safe", "complete", "paper", "published" or "healthbench" (docs/method.md §2); None: safe where
+            every run was read for harm, else complete.
         since: The first day of posting that counts; None: no end.
         until: The last day, inclusive.
         common: Score all models on the cases that all of them have a score for.
@@ -175,7 +178,7 @@ def score(
     )
     return score_runs(
         graded,
-        metric=_choose("metric", Metric, metric),
+        metric=None if metric is None else _choose("metric", Metric, metric),
         draws=draws,
         seed=seed,
         errata=use_errata([run.run for run in graded], mode, search),
@@ -465,6 +468,28 @@ async def grade(
 
     async with aclosing(judge):
         return await grade_run(Path(run), judge, mode=_choose("mode", Mode, mode))
+
+
+async def read_harm(
+    run: str | Path, judge: "Engine", checker: "Engine | None" = None
+) -> "HarmResult":
+    """Read a run's answers for harm, as `medlive eval grade --harm-only` does; what is read is not asked again.
+
+    Args:
+        run: The run folder.
+        judge: Names harmful statements (`open_judge`); it is closed at the end.
+        checker: Confirms or clears each, closed too; None: the judge does.
+
+    Raises:
+        EndpointUnavailable: If an endpoint seems dead; what was read is kept.
+    """
+    from medlive.evaluation.grading.harm import read_run
+
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(aclosing(judge))
+        if checker is not None:
+            await stack.enter_async_context(aclosing(checker))
+        return await read_run(Path(run), judge, checker or judge)
 
 
 def load_runs(runs: Runs, judge: str | None = None) -> list[GradedRun]:

@@ -27,6 +27,10 @@ VIEW_TITLE_CHARS: Final = 80
 """The name of a saved view."""
 VIEWS: Final = 100
 """Saved views of an account."""
+EXPORTS: Final = 2
+"""Exports that an account may have under way at a time: each is a file until its reader has it."""
+EXPORT_BYTES: Final = 2**29
+"""An export's file: a million threads have less."""
 PASSWORD_CHARS: Final = 256
 """A password: nobody types more, and hashing takes time."""
 COMMENT_CHARS: Final = 2_000
@@ -134,8 +138,10 @@ SNAPSHOT_FILES: Final = 1_000
 """Entries of a snapshot's folder."""
 SNAPSHOT_FILE_BYTES: Final = 16 * 2**30
 """A file of a snapshot: a sparse one may claim any length."""
-SNAPSHOT_LINE_BYTES: Final = 16 * 2**20
+SNAPSHOT_LINE_BYTES: Final = 4 * 2**20
 """A line of a snapshot's file; reading ends at a longer one."""
+VERIFIED_FILE_BYTES: Final = 4 * 2**20
+"""A document of a snapshot that is read whole: parsed it may take forty times as much."""
 SMALL_FILE_BYTES: Final = 64 * 2**20
 """A file that is read whole, unless its reader says otherwise."""
 CONFIG_BYTES: Final = 4 * 2**20

@@ -126,6 +126,8 @@ class Roles(_Section):
     grader: RoleSettings = RoleSettings()
     prober: RoleSettings = RoleSettings()
     """Writes the answers that rubrics are proved by; where it is not set, a model that another role names."""
+    checker: RoleSettings = RoleSettings()
+    """Confirms or clears what the grader calls harmful; where it is not set, the grader does."""
 
 
 class CurationSection(_Section):
@@ -143,6 +145,8 @@ class CurationSection(_Section):
     """The most tokens, by estimate, that all passages of a case may cost the alignment."""
     confirm_veto: bool = True
     """Whether a second check must confirm a contradiction."""
+    veto_people: Literal[1, 2] = 2
+    """How many people it takes to overrule a confirmed contradiction: 1 for an installation of one person."""
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
     """Questions of each cross-examination; 0 for none."""
     # Whether an unsupported element rejects the case, as in the paper

@@ -62,10 +62,16 @@ def authorities_file() -> Path:
     )
 
 
+def read_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Return an IP address without its zone, one of IPv4 that is mapped into IPv6 as IPv4. Raises ValueError."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host's name or address is of this machine alone."""
     try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or read_address(host).is_loopback
     except ValueError:
         return False
 

@@ -35,9 +35,14 @@ def confirm_by_name(name: str) -> None:
         raise CheckFailed(f"expected {name}, not {typed.strip()[:100]!r}: {_UNDONE}")
 
 
-def _check_terminal() -> None:
+def is_terminal() -> bool:
+    """Whether somebody may be there to answer."""
     # Python has no stdin at all where it was closed.
-    if sys.stdin is None or not sys.stdin.isatty():
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _check_terminal() -> None:
+    if not is_terminal():
         raise UsageError(
             "this asks before it acts, and nobody is there to answer",
             hint="--yes does it without asking, --dry-run only says what would be done",

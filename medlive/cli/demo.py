@@ -32,8 +32,8 @@ def command(
     verify, evaluate, report.
 
     The curation replays what a language model answered to the sample threads, and says so; the rules engine stands
-    in where nothing is recorded. Everything it makes lies under MEDLIVE_HOME, or `medlive-demo` among the user's data
-    when that is not set. A second run reports what exists already.
+    in where nothing is recorded. Everything it makes lies in a home of its own: MEDLIVE_HOME, which has to be new or
+    the demo's, or `medlive-demo` among the user's data when that is not set. A second run reports what exists already.
 
     Args:
         live: Curate with your own endpoint, not a recording.
@@ -66,6 +66,7 @@ def command(
         default_home().with_name("medlive-demo")
     )
     settings = load_settings({**os.environ, "MEDLIVE_HOME": home}).settings
+    say(f"the demo's home: {settings.home}")
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint))
     frozen, scores, curated = done.frozen, done.scores, done.curated

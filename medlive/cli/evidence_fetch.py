@@ -14,6 +14,7 @@ from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evidence.corpora.model import Corpus
+    from medlive.evidence.fetch.client import Client
     from medlive.evidence.fetch.fetching import Outcome, Plan
     from medlive.evidence.fetch.ledger import Ledger
     from medlive.evidence.fetch.model import (
@@ -181,19 +182,24 @@ def _fetch_settings(contact: str | None) -> "FetchSettings":
     return FetchSettings(contact=contact or (str(configured) if configured else None))
 
 
-def _plan(task: _Task, settings: "FetchSettings") -> "Plan":
+def _client(task: _Task, settings: "FetchSettings") -> "Client":
     from medlive.evidence.fetch.client import Client
+
+    source = task.source
+    return Client(settings, source.hosts, source.pause_s, named=source.mirrored)
+
+
+def _plan(task: _Task, settings: "FetchSettings") -> "Plan":
     from medlive.evidence.fetch.fetching import make_plan
 
-    with Client(settings, task.source.hosts, task.source.pause_s) as client:
+    with _client(task, settings) as client:
         return make_plan(task.source, task.folder, task.selection, client)
 
 
 def _fetch(task: _Task, settings: "FetchSettings") -> "Outcome":
-    from medlive.evidence.fetch.client import Client
     from medlive.evidence.fetch.fetching import make_plan, run_plan
 
-    with Client(settings, task.source.hosts, task.source.pause_s) as client:
+    with _client(task, settings) as client:
         plan = make_plan(task.source, task.folder, task.selection, client)
         say(
             f"{task.source.name}: {len(plan.wanted)} of {plan.listed} files to fetch, {_size(plan.download_bytes)}"

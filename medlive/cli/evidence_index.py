@@ -11,7 +11,7 @@ from typer import Option
 
 from medlive.cli.options import read_settings
 from medlive.cli.output import Result, progress, say, table_of, wait_for
-from medlive.errors import EvidenceUnavailable
+from medlive.errors import EvidenceUnavailable, UsageError
 
 if TYPE_CHECKING:
     from medlive.evidence.build import DensePlan, Progress
@@ -149,8 +149,13 @@ def _embed_by_workers(
 
     settings = read_settings()
     index, home = out.resolve(), settings.home.resolve()
+    if not index.is_relative_to(home):
+        raise UsageError(
+            f"workers write below their MEDLIVE_HOME alone, and {index} is not below {home}",
+            hint="leave out --by-workers, or name a folder below MEDLIVE_HOME",
+        )
     # Another machine may have its MEDLIVE_HOME elsewhere.
-    name = str(index.relative_to(home) if index.is_relative_to(home) else index)
+    name = str(index.relative_to(home))
     inside = str(data.resolve().relative_to(index))
 
     async def run() -> bool:

@@ -14,6 +14,7 @@ from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Alignment,
     Call,
+    CaseText,
     ClaimVerdict,
     Curation,
     Element,
@@ -27,6 +28,7 @@ from medlive.curation.model import (
 )
 from medlive.curation.model import Thresholds as Thresholds
 from medlive.curation.second_reader import (
+    harm_holds,
     hold_on,
     join_details,
     read_case,
@@ -34,6 +36,8 @@ from medlive.curation.second_reader import (
 )
 from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
+from medlive.harm.model import CasePassage, Material
+from medlive.harm.read import read_harm
 from medlive.llm.engine import Engine
 from medlive.threads.model import Thread
 
@@ -477,9 +481,29 @@ class _Chain:
             self._set(cross_examination=examined)
         reading = await read_case(self.thread, text, elements, reader)
         self._set(second_reading=reading)
+        harm = await read_harm(
+            self._harm_material(text), reader, self._agent("validator")
+        )
         kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
         holds = [*_dispute_holds(self.state), *reading_holds(reading)]
+        holds += harm_holds(harm)
         return with_holds(kept, (*holds, *self._chain_holds(problem)))
+
+    def _harm_material(self, text: CaseText) -> Material:
+        """The advice as an answer to the patient, with the passages that verdicts on it cite."""
+        passages = {}
+        for claim in self.state.claims:
+            cited = {citation.passage_id for citation in claim.citations}
+            for hit in claim.hits:
+                found = hit.passage
+                if found.id in cited:
+                    passages[found.id] = CasePassage(found.id, found.title, found.text)
+        return Material(
+            language=self._agent("reader").language,
+            question=f"{text.narrative}\n\n{text.query}",
+            answer=text.advice,
+            passages=tuple(passages.values()),
+        )
 
     def _chain_holds(self, problem: str) -> list[Hold]:
         """The reasons to hold the case that the chain itself found."""

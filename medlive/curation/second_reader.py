@@ -23,6 +23,7 @@ from medlive.curation.model import (
 )
 from medlive.curation.tasks import CaseReply, IdentifierItem, IdentifiersReply
 from medlive.deidentify.detect import redact
+from medlive.harm.model import HarmReading
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
 
@@ -89,6 +90,14 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     if not reading.understandable:
         holds.append(Hold(Reason.NOT_UNDERSTANDABLE, reading.reason))
     return tuple(holds)
+
+
+def harm_holds(harm: HarmReading) -> list[Hold]:
+    """The hold on a case in whose advice both judges of harm find a harmful statement; none without one."""
+    details = []
+    for one in harm.confirmed:
+        details.append(f"“{one.finding.quote}” {one.finding.reason}")
+    return [Hold(Reason.ADVICE_HARMFUL, "; ".join(details)[:2000])] if details else []
 
 
 def hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:

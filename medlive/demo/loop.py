@@ -5,6 +5,7 @@ the evidence and the two models are samples.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable
 from contextlib import aclosing
@@ -15,14 +16,17 @@ from typing import Any, Literal
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
 from medlive.db import embedded
+from medlive.db.curation.funnel import funnel
 from medlive.demo.communities import serve_communities
 from medlive.demo.samples import (
     load_sample_threads,
     sample_evidence_path,
     sample_replies_path,
 )
-from medlive.errors import CheckFailed
+from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.bundles.bundle import make_bundle
+from medlive.evaluation.bundles.files import write_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import ModelUse
@@ -31,6 +35,7 @@ from medlive.evaluation.scoring.score import ScoreTable, load_graded, score_runs
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.integrity.checks import StepState
+from medlive.integrity.signing import load_signing_key
 from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
 from medlive.service.curation.curate import CurationRun, run_curation
@@ -45,8 +50,11 @@ from medlive.service.wiring import (
     open_endpoint,
     serve_rules,
 )
+from medlive.site.read import BUNDLES
 from medlive.snapshot.verify.run import verify_snapshot
 
+MARK = "demo-home"
+"""The file that says that a home is the demo's."""
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
 _TIMEOUT_S = 7200.0
 """Seconds for one reply of a live endpoint, which a person may write by hand."""
@@ -148,6 +156,7 @@ async def run_demo(
         ("report", "writing the report", _report),
     ]
     try:
+        await _take_home(settings)
         for number, (name, what, stage) in enumerate(stages, 1):
             notify(f"[{number}/{len(stages)}] {what}")
             started = time.perf_counter()
@@ -159,6 +168,21 @@ async def run_demo(
         if not was_running:
             await asyncio.to_thread(embedded.stop, settings.home)
     return done
+
+
+async def _take_home(settings: Settings) -> None:
+    """See that the home is the demo's, and mark a new one. Raises UsageError for an instance's own."""
+    mark = settings.home / MARK
+    if mark.exists():
+        return
+    async with open_database(settings) as database, database.begin() as session:
+        threads = sum(row.count for row in await funnel(session))
+    if threads:
+        raise UsageError(
+            f"{settings.home} is the home of an instance with {threads} threads, and the demo wants one of its own",
+            hint="unset MEDLIVE_HOME, or name an empty folder",
+        )
+    mark.write_text("The home of `medlive demo`; remove it whenever you like.\n")
 
 
 def _new_recording(live: LiveEndpoint) -> Recording:
@@ -197,7 +221,8 @@ async def _curate(settings: Settings, done: DemoResult) -> None:
 
 async def _freeze(settings: Settings, done: DemoResult) -> None:
     async with open_database(settings) as database:
-        done.frozen = await freeze(database, settings)
+        key = load_signing_key(os.environ)
+        done.frozen = await freeze(database, settings, key=key)
 
 
 async def _verify(settings: Settings, done: DemoResult) -> None:
@@ -237,12 +262,13 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
             async with aclosing(build_engine(settings.roles.grader)) as grader:
                 await grade_run(folder, grader)
             folders.append(folder)
-    done.scores = score_runs(
-        [load_graded(folder) for folder in folders],
-        # Rules stand in for models here, and the demo says so.
-        allow=[Allow.NOT_PUBLISHABLE],
-    )
+    graded = [load_graded(folder) for folder in folders]
+    # Rules stand in for models here, and the demo says so.
+    done.scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])
     await record_evaluations(settings, done.scores)
+    for run in graded:  # What the site's board shows
+        files = make_bundle(run, allow=[Allow.NOT_PUBLISHABLE])
+        write_bundle(files, settings.home / BUNDLES / f"{run.run.path.name}.zip")
 
 
 async def _report(settings: Settings, done: DemoResult) -> None:

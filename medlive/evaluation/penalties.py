@@ -3,8 +3,8 @@
 Source: docs/method.md §1, Rubric (Penalties of later revisions).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
@@ -13,7 +13,9 @@ from pydantic import Field, StringConstraints
 from medlive.curation.tasks import Quote, ReplyModel
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Question, read_findings
+from medlive.evaluation.harm import READINGS, HarmRow, choose_readings, read_rows
 from medlive.evaluation.runs.folder import RunFolder
+from medlive.harm.controls import same_statement
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
 from medlive.rubric.model import Axis, Criterion, known_axis
@@ -105,6 +107,8 @@ class Candidate:
     """By the id that the reader of the answers sees instead of the model's name."""
     least: int
     """Models that must make an error."""
+    harms: Mapping[str, tuple[str, ...]] | None = None
+    """The statements of each answer in which harm was confirmed; None where a run was not read for harm."""
 
     @property
     def criteria(self) -> tuple[Criterion, ...]:
@@ -122,7 +126,10 @@ class Candidate:
         """Which errors the answers make."""
         answers = []
         for name, answer in self.answers.items():
-            answers.append({"id": name, "text": answer.text})
+            shown: dict[str, Any] = {"id": name, "text": answer.text}
+            if self.harms is not None:
+                shown["harmful"] = list(self.harms[name])
+            answers.append(shown)
         inputs = {
             "language": self.case.language,
             "query": self.case.query,
@@ -150,10 +157,19 @@ class Candidate:
                     return f"there is no answer {quote.answer[:80]!r}"
                 if not shows(quote.quote, answer.text):
                     return f"no passage of answer {quote.answer}: {quote.quote[:80]!r}"
+                if not self._is_confirmed(quote):
+                    return f"not called harmful in answer {quote.answer}: {quote.quote[:80]!r}"
             new = _criterion(_NEW, item.criterion, item.axis, item.points)
             for finding in lint(self.case.language, [*self.criteria, new], {}, ""):
                 return f"{item.criterion[:80]!r}: {finding.detail}"
         return None
+
+    def _is_confirmed(self, quote: QuoteItem) -> bool:
+        """Whether a quote is of a statement in which harm was confirmed, where answers were read for harm."""
+        if self.harms is None:
+            return True
+        confirmed = self.harms[quote.answer]
+        return any(same_statement(quote.quote, other) for other in confirmed)
 
     def propose(self, reply: ErrorsReply) -> list[PenaltyProposal]:
         """The errors that enough models make, without those that a penalty covers already."""
@@ -205,7 +221,8 @@ class Penalties:
 def find_candidates(
     snapshot: Snapshot, runs: Sequence[RunFolder]
 ) -> tuple[Candidate, ...]:
-    """The cases that enough models answered.
+    """The cases that enough models answered; where every run was read for harm, only the answers in which harm was
+    confirmed count.
 
     Args:
         snapshot: The frozen cases.
@@ -214,31 +231,76 @@ def find_candidates(
     Raises:
         UsageError: If a run is on other cases, or no case was answered by enough models.
     """
-    by_case: dict[str, set[ModelQuote]] = {}
+    answers = _Answers()
     for run in runs:
         if run.info.cases.digest != snapshot.digest or run.info.raw:
             raise UsageError(
                 f"{run.path}: expected answers to the cases of this snapshot",
                 hint="name runs that were made with it, none of --raw",
             )
-        for answer in run.answers()[0].values():
-            if answer.gradable:
-                said = ModelQuote(run.info.model, answer.response)
-                by_case.setdefault(answer.case_id, set()).add(said)
+        answers.add(run)
     least = LEAST_MODELS if len(runs) > 1 else 1
-    candidates = []
-    for case in snapshot:
-        # Sorted, so that the order of the runs asks nothing anew.
-        answers = sorted(by_case.get(case.case_id, ()))
-        if len({answer.model for answer in answers}) >= least:
-            named = {f"a{place}": said for place, said in enumerate(answers, start=1)}
-            candidates.append(Candidate(case, named, least))
-    if not candidates:
+    if not any(_models(said) >= least for said in answers.by_case.values()):
         raise UsageError(
             f"no case of the snapshot has answers of {least} models",
             hint="give runs of other models, or one run alone",
         )
+    candidates = []
+    for case in snapshot:
+        chosen = answers.of(case.case_id)
+        if chosen and _models(chosen) >= least:
+            candidates.append(answers.candidate(case, chosen, least))
     return tuple(candidates)
+
+
+def _models(answers: Iterable[ModelQuote]) -> int:
+    return len({answer.model for answer in answers})
+
+
+@dataclass(slots=True)
+class _Answers:
+    """The answers of several runs, and the harms that were confirmed in them."""
+
+    by_case: dict[str, set[ModelQuote]] = field(default_factory=dict)
+    harms: dict[tuple[str, ModelQuote], tuple[str, ...]] = field(default_factory=dict)
+    are_read: bool = True
+    """Whether every run was read for harm."""
+
+    def add(self, run: RunFolder) -> None:
+        """Take a run's answers."""
+        given, _ = run.answers()
+        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, given)
+        self.are_read = self.are_read and harm is not None
+        for answer in given.values():
+            if answer.gradable:
+                said = ModelQuote(run.info.model, answer.response)
+                self.by_case.setdefault(answer.case_id, set()).add(said)
+                row = harm.rows.get(answer.case_id) if harm else None
+                self.harms[answer.case_id, said] = _confirmed(row)
+
+    def of(self, case_id: str) -> list[ModelQuote]:
+        """A case's answers that count, sorted, so that the order of the runs asks nothing anew."""
+        answers = sorted(self.by_case.get(case_id, ()))
+        if not self.are_read:
+            return answers
+        return [answer for answer in answers if self.harms[case_id, answer]]
+
+    def candidate(
+        self, case: SnapshotCase, answers: Sequence[ModelQuote], least: int
+    ) -> Candidate:
+        """A case with these answers under names that hide their models."""
+        named = {f"a{place}": said for place, said in enumerate(answers, start=1)}
+        if not self.are_read:
+            return Candidate(case, named, least)
+        quotes = {name: self.harms[case.case_id, said] for name, said in named.items()}
+        return Candidate(case, named, least, quotes)
+
+
+def _confirmed(row: HarmRow | None) -> tuple[str, ...]:
+    """The statements of an answer in which harm was confirmed."""
+    if row is None or not row.reading.is_read:
+        return ()
+    return tuple(harm.finding.quote for harm in row.reading.confirmed)
 
 
 def read_penalties(

@@ -3,6 +3,8 @@
 import ipaddress
 from typing import Final
 
+from medlive.trust import read_address
+
 _GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 """Addresses that lead to the IPv4 address in their last 32 bits (RFC 6052)."""
@@ -10,9 +12,7 @@ _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 def may_connect(address: str, *, allow_loopback: bool = False) -> bool:
     """Whether an IP address is public, or loopback where that is allowed. Raises ValueError if it is not one."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        ip = ip.ipv4_mapped or ip
+    ip = read_address(address)
     if ip.is_loopback:
         return allow_loopback
     if isinstance(ip, ipaddress.IPv6Address):

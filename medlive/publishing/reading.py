@@ -2,14 +2,14 @@
 
 import asyncio
 import ipaddress
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import quote, urlsplit
 
+import httpx2
 from yarl import URL
 
 from medlive.bounds import (
@@ -19,14 +19,10 @@ from medlive.bounds import (
     FETCH_REDIRECTS,
 )
 from medlive.errors import BadInput, ServiceUnavailable, UsageError
+from medlive.guarded_http import guarded_client, resolve_name
 from medlive.integrity.addresses import may_connect
 from medlive.integrity.paths import UnsafePath, open_below
 from medlive.printable import printable
-from medlive.trust import tls_context
-
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
-    from aiohttp.abc import AbstractResolver, ResolveResult
 
 TRIES: Final = 6
 """How often one file is asked for before its server is given up."""
@@ -42,19 +38,16 @@ Read = Callable[[str, int], Awaitable[bytes | None]]
 """`read(name, most)`: a published file's bytes, cut soon after `most`; None if it does not exist."""
 
 
-async def resolve_name(host: str) -> list[str]:
+async def resolve_host(host: str) -> list[str]:
     """Return the addresses of a host's name. Raises OSError."""
-    found = await asyncio.get_running_loop().getaddrinfo(
-        host, None, type=socket.SOCK_STREAM
-    )
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    return await asyncio.to_thread(resolve_name, host, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Network:
     """How names become addresses, and which addresses are public."""
 
-    resolve: Callable[[str], Awaitable[list[str]]] = resolve_name
+    resolve: Callable[[str], Awaitable[list[str]]] = resolve_host
     is_public: Callable[[str], bool] = may_connect
 
 
@@ -129,19 +122,12 @@ async def open_source(
             f"{source!r} is not an address to fetch from",
             hint="write https://host/path",
         )
-    from aiohttp import ClientSession, ClientTimeout, TCPConnector
-
     base = URL(source.rstrip("/"))
     gate = _Gate(network, (base.raw_host or "", base.port or 0))
-    connector = TCPConnector(
-        resolver=_resolver(gate), use_dns_cache=False, ssl=tls_context()
-    )
-    timeout = ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENCE_S)
-    headers = {"User-Agent": "medlive"}
-    async with ClientSession(
-        timeout=timeout, headers=headers, connector=connector
-    ) as session:
-        site = _Site(session, gate, budget, meter)
+    headers = {"User-Agent": "medlive", "Accept-Encoding": "identity"}
+    timeout = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
+    async with guarded_client(gate.addresses, headers=headers, timeout=timeout) as http:
+        site = _Site(http, gate, budget, meter)
         yield lambda name, most: site.read(f"{base}/{quote(name)}", most)
 
 
@@ -206,43 +192,9 @@ class _Gate:
         return found
 
 
-def _resolver(gate: _Gate) -> "AbstractResolver":
-    """Return a resolver for aiohttp: the check is part of making a connection, so DNS cannot change after it."""
-    from aiohttp.abc import AbstractResolver
-
-    class Resolver(AbstractResolver):
-        async def resolve(
-            self,
-            host: str,
-            port: int = 0,
-            family: socket.AddressFamily = socket.AF_INET,
-        ) -> "list[ResolveResult]":
-            return [
-                _result(host, address, port)
-                for address in await gate.addresses(host, port)
-            ]
-
-        async def close(self) -> None:
-            """Hold nothing open."""
-
-    return Resolver()
-
-
-def _result(host: str, address: str, port: int) -> "ResolveResult":
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    return {
-        "hostname": host,
-        "host": address,
-        "port": port,
-        "family": family,
-        "proto": 0,
-        "flags": socket.AI_NUMERICHOST,
-    }
-
-
 @dataclass(slots=True)
 class _Site:
-    session: "ClientSession"
+    http: httpx2.AsyncClient
     gate: _Gate
     budget: Budget
     meter: Meter
@@ -250,8 +202,6 @@ class _Site:
 
     async def read(self, url: str, most: int) -> bytes | None:
         """Read an address; lost connections and passing failures are retried. Raises ServiceUnavailable."""
-        from aiohttp import ClientError
-
         for number in range(TRIES):
             if number:
                 await asyncio.sleep(self.budget.pace.pause_s * 2 ** (number - 1))
@@ -265,7 +215,8 @@ class _Site:
                     f"{url} cannot be fetched: {exc}", hint="check --from"
                 ) from exc
             except (
-                ClientError,
+                httpx2.TransportError,
+                httpx2.InvalidURL,
                 OSError,
                 UnicodeError,
             ) as exc:  # a time-out is an OSError
@@ -285,8 +236,8 @@ class _Site:
         try:
             for _ in range(FETCH_REDIRECTS + 1):
                 await self.gate.addresses(place.raw_host or "", place.port or 0)
-                async with self.session.get(place, allow_redirects=False) as answer:
-                    if answer.status not in _REDIRECTS:
+                async with self.http.stream("GET", str(place)) as answer:
+                    if answer.status_code not in _REDIRECTS:
                         return await self._answer(answer, url, most)
                     place = _target(place, answer.headers.get("Location"))
             raise _Refused(f"more than {FETCH_REDIRECTS} redirects")
@@ -294,28 +245,28 @@ class _Site:
             self.budget.left_s -= loop.time() - started
 
     async def _answer(
-        self, answer: "ClientResponse", url: str, most: int
+        self, answer: httpx2.Response, url: str, most: int
     ) -> bytes | None:
         self._problem = ""
-        if answer.status == 404:
+        if answer.status_code == 404:
             return None
-        if answer.status == 410:
+        if answer.status_code == 410:
             hint = "fetch a later version: errata.json there says what was taken down"
             raise BadInput(f"{url} was withdrawn and is no longer given out", hint=hint)
-        if answer.status == 200:
+        if answer.status_code == 200:
             return await self._body(answer, most)
-        self._problem = f"HTTP {answer.status}"
-        if answer.status in _RETRIED:
+        self._problem = f"HTTP {answer.status_code}"
+        if answer.status_code in _RETRIED:
             return None
         raise ServiceUnavailable(
             f"{url} cannot be fetched: {self._problem}", hint="check --from"
         )
 
-    async def _body(self, answer: "ClientResponse", most: int) -> bytes | None:
+    async def _body(self, answer: httpx2.Response, most: int) -> bytes | None:
         """Read a body while it comes fast enough."""
         loop, pace = asyncio.get_running_loop(), self.budget.pace
         data, started = bytearray(), loop.time()
-        async for block in answer.content.iter_any():
+        async for block in answer.aiter_raw():
             data += block
             self.meter.received(len(data))
             if len(data) > most:

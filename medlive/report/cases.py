@@ -27,12 +27,14 @@ _STATES: Final = {
     CaseState.PARTLY_GRADED: "p",
     CaseState.UNANSWERED: "u",
     CaseState.UNSCORABLE: "x",
+    CaseState.NOT_READ: "h",
 }
 _STATE_NAMES: Final = {
     "s": "scored",
     "p": "partly graded",
     "u": "unanswered",
     "x": "unscorable",
+    "h": "not read for harm",
     "-": "not in the run",
 }
 
@@ -190,6 +192,7 @@ def write_case_pages(report: Report, found: Sequence[Entry], folder: Path) -> No
                     whole=whole,
                     answer=answers.get(case.case_id),
                     grades=grades.get(case.case_id, {}),
+                    harm=model.run.harm_of(case.case_id),
                 )
                 _append(folder / file_name(case.case_id), text)
     for entry in found:

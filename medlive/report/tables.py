@@ -71,6 +71,18 @@ def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
     return {"cutoff": cutoff.text, "basis": cutoff.basis.value, "source": cutoff.source}
 
 
+def harm_row(model: ModelScore) -> dict[str, Any]:
+    """How often a model's answers hold harm, by what they say and by what they leave out."""
+    harm = model.harm
+    row: dict[str, Any] = {}
+    for name in HARM_RATES:
+        row[name] = estimate_row(getattr(harm, name))
+    for name in ("read", "unread", "unconfirmed", "reader", "checker"):
+        row[name] = getattr(harm, name)
+    row["controls"] = None if harm.controls is None else harm.controls.as_json()
+    return row
+
+
 def model_row(model: ModelScore) -> dict[str, Any]:
     """One model's figures, with what they rest on."""
     info, standing = model.run.run.info, model.standing
@@ -88,6 +100,7 @@ def model_row(model: ModelScore) -> dict[str, Any]:
         "complete": estimate_row(own.complete),
         "paper": estimate_row(own.paper),
         "core": estimate_row(own.core),
+        "harm": harm_row(model),
         "characters": own.characters,
         "group": standing.group if standing else None,
         "rank_best": standing.rank_best if standing else None,
@@ -99,6 +112,15 @@ def model_row(model: ModelScore) -> dict[str, Any]:
             for s in model.slices
         ],
     }
+
+
+HARM_RATES: Final[Mapping[str, str]] = {
+    "severe": "severe harm",
+    "any": "harm",
+    "omitted_severe": "severe omission",
+    "omitted": "omission",
+}
+"""The rates of harm, as `HarmRates` and as tables name them."""
 
 
 def scores_json(table: ScoreTable) -> dict[str, Any]:
@@ -184,7 +206,8 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
     """A row for each model and slice; of one kind of slice alone where `kind` names it.
 
     The overall score has the slice "overall", what stands beside it "complete" and "paper" (where they differ) and
-    "core"; errors by axis have "errors by axis", and their mean is the rate.
+    "core", the shares of answers with harm "severe harm", "harm", "severe omission" and "omission"; errors by axis have
+    "errors by axis", and their mean is the rate.
 
     `few` marks what is over fewer than 30 cases and no result; of errors by axis, whose n are criteria, None.
     """
@@ -198,6 +221,10 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
         }
         slices = [Slice("overall", "", model.overall)]
         slices += [Slice(name, "", one) for name, one in beside_rows(table, model)]
+        for name, title in HARM_RATES.items():
+            rate = getattr(model.harm, name)
+            if rate.n:
+                slices.append(Slice(title, "", rate))
         slices += model.slices
         for one in slices:
             figures = estimate_row(one.estimate)

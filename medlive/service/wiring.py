@@ -74,6 +74,7 @@ PROMPTS = {
         "reader.case",
         "reader.identifiers",
     ),
+    "medlive.harm": ("grader.harm", "grader.harm_check"),
     "medlive.rubric": (
         "rubric.write",
         "reader.rubric",

@@ -9,9 +9,13 @@ import numpy as np
 from medlive.digest import canonical_json
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import ADVICE, EvaluationCase
+from medlive.harm.model import Severity
 from medlive.site.model import BoardEntry, ModelEntry
 
 NOT_MET, MET, UNGRADED, UNANSWERED = range(4)
+NOT_READ: Final = "3"
+_HARM: Final = {None: "0", Severity.MODERATE: "1", Severity.SEVERE: "2"}
+"""The digit of the gravest confirmed harm."""
 FILTERS: Final = ("language", "specialty", "theme", "difficulty")
 
 
@@ -32,7 +36,9 @@ def board_json(board: BoardEntry) -> bytes:
             "draws": board.table.draws,
             "seed": board.table.seed,
             "start": generator_start(board.table.seed),
+            "metric": board.table.metric.value,
             "models": _models(board),
+            "harm": [_harm(board.cases, model) for model in board.entered],
             "cases": cases,
             "values": values,
             "criteria": _criteria(board.cases),
@@ -58,6 +64,18 @@ def _criteria(cases: Sequence[EvaluationCase]) -> dict[str, object]:
             points.append(criterion.points)
             advice.append(int(criterion.origin == ADVICE))
     return {"counts": counts, "points": points, "advice": advice}
+
+
+def _harm(cases: Sequence[EvaluationCase], model: ModelEntry) -> str:
+    """What reading each case's answer for harm came to, a digit a case."""
+    codes = []
+    for case in cases:
+        row = model.score.run.harm_of(case.case_id)
+        if row is None or not row.reading.is_read:
+            codes.append(NOT_READ)
+        else:
+            codes.append(_HARM[row.reading.worst])
+    return "".join(codes)
 
 
 def _clusters(cases: Sequence[EvaluationCase]) -> list[int] | None:

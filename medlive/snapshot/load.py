@@ -192,7 +192,11 @@ class Snapshot:
         shape = self.manifest.shape
         columns = [column.name for column in shape.columns[table] if column.kind]
         try:
-            found = pq.read_table(self.path / name, columns=columns, filters=chosen)
+            if self.verified:
+                path = self.path / name
+                found = pq.read_table(path, columns=columns, filters=chosen)
+            else:
+                found = self._table_of_rows(table)
         except (pa.ArrowException, OSError, ValueError) as exc:
             raise BadInput(
                 f"{self.path / name} cannot be read: {str(exc)[:300]}"
@@ -203,6 +207,23 @@ class Snapshot:
             field = pa.field(column, kind, nullable=value is None)
             found = found.append_column(field, values)
         return found
+
+    def _table_of_rows(self, table: Table) -> "pa.Table":
+        """The table as the JSON Lines have it: parquet that was not verified is never opened."""
+        import pyarrow as pa
+
+        from medlive.snapshot.parquet import schema
+
+        columns = schema(self.manifest.shape.columns[table])
+        rows: list[dict[str, Any]] = []
+        for case in self:
+            if table == "cases":
+                rows.append({**case.row(), "posted_at": case.posted_at})
+            else:
+                rows += [criterion.row() for criterion in case.criteria]
+        canary = self.manifest.canary
+        stamped_rows = [{**row, "canary": canary} for row in rows]
+        return pa.Table.from_pylist(stamped_rows, schema=columns)
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
         """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas."""

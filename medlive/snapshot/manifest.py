@@ -174,6 +174,8 @@ class Counts(_Frozen):
         default=Headroom(), exclude_if=lambda headroom: not headroom.cases
     )
     """Not written where no proof has an ordinary answer."""
+    overruled: Count = Field(default=0, exclude_if=lambda count: not count)
+    """Cases whose confirmed veto people overruled; not written where there is none."""
     held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
 
 
@@ -184,7 +186,7 @@ class Tally:
         """Count for a manifest of this shape."""
         names = [column.name for column in shape.columns["criteria"]]
         self._of_criteria = [name for name in _OF_CRITERIA if name in names]
-        self.cases = self.criteria = self._proved = 0
+        self.cases = self.criteria = self._proved = self._overruled = 0
         self._proof: dict[str, Fraction] = {}
         self._ordinary = Counter[float]()
         self._by = {
@@ -204,6 +206,7 @@ class Tally:
         self._by["criteria_per_case"][str(len(case.criteria))] += 1
         if case.ordinary is not None:
             self._ordinary[case.ordinary] += 1
+        self._overruled += case.overruled is not None
         if case.ceiling is not None:
             self._proved += 1
             for name in PROOF_FIELDS:
@@ -220,6 +223,7 @@ class Tally:
                 "held": held,
                 "proof": self._means(),
                 "headroom": headroom_of(self._ordinary),
+                "overruled": self._overruled,
                 **by,
             }
         )
@@ -242,7 +246,7 @@ _FIELDS: Final = (
     "first_release",
 )
 _OF_CRITERIA: Final = ("axis", "origin", "tier")
-_NUMBERS: Final = ("cases", "criteria", "held", "proof", "headroom")
+_NUMBERS: Final = ("cases", "criteria", "held", "proof", "headroom", "overruled")
 
 
 class Ancestor(_Frozen):

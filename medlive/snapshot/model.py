@@ -94,6 +94,7 @@ class SnapshotCase:
     ordinary: float | None = None  # None: not proved, or before there were such answers
     asked: str = ""
     """What the query expressly asks, as JSON: [{"id": …, "text": …}]; empty where it was made before that."""
+    overruled: str | None = None  # Why people overruled a confirmed veto
     further: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Columns that this medlive does not know, where they have a value of their own."""
 
@@ -132,6 +133,7 @@ CASE_FIELDS: Final[Mapping[str, type]] = {
     "separation": float,
     "ordinary": float,
     "asked": str,
+    "overruled": str,
     "canary": str,
 }
 """Columns of cases, in order, with the type of their JSON value."""
@@ -159,7 +161,10 @@ Table = Literal["cases", "criteria"]
 TABLES: Final[tuple[Table, ...]] = ("cases", "criteria")
 
 OPTIONAL: Final[Mapping[Table, Mapping[str, str | None]]] = {
-    "cases": {**dict.fromkeys(PROOF_FIELDS), "ordinary": None, "asked": ""},
+    "cases": {
+        **dict.fromkeys((*PROOF_FIELDS, "ordinary", "overruled")),
+        "asked": "",
+    },
     "criteria": {"origin": "advice", "source": "", "tier": "", "asked": ""},
 }
 """Table → the columns that a snapshot may lack, with the value that its rows then have. Every column that is added

@@ -3,10 +3,11 @@
 pyarrow comes with the extra `service` only, so it is imported inside the functions.
 """
 
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
+from io import FileIO
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -121,20 +122,23 @@ _ENCODINGS: Final = frozenset(
 """Others, such as DELTA_BYTE_ARRAY, let few bytes stand for many."""
 
 
-def find_difference(
-    source: io.FileIO,
-    twin: io.FileIO,
-    columns: Sequence[Column],
-    canary: str,
-    *,
-    rows: int,
-    max_bytes: int,
-) -> str | None:
+@dataclass(frozen=True, slots=True)
+class TwinComparison:
+    """A parquet file that is to be compared with its JSON Lines."""
+
+    source: int  # The descriptor of the open parquet file
+    twin: int  # That of its JSON Lines
+    columns: tuple[Column, ...]
+    canary: str  # What the file's metadata must state
+    rows: int
+    max_bytes: int  # The most that the columns may claim to unpack to
+
+
+def find_difference(comparison: TwinComparison) -> str | None:
     """Find the first row at which a parquet file and its JSON Lines differ.
 
     Texts are read as dictionaries, and unpacked only once their lengths are known to be the twin's. Columns of
-    types that this medlive does not know are not read. `canary` is
-    what the file's metadata must state, `max_bytes` the most that the columns may claim to unpack to.
+    types that this medlive does not know are not read. A stranger's file is read by `parquet_process` alone.
 
     Returns:
         The row, from 1, and what differs; None if nothing does.
@@ -147,11 +151,14 @@ def find_difference(
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    columns = comparison.columns
+    source = FileIO(comparison.source, closefd=False)
+    twin = FileIO(comparison.twin, closefd=False)
     remaining = lines(twin)
     first = 1
     try:
         compared = schema(columns)
-        _check_frame(pq.ParquetFile(source), columns, canary, rows, max_bytes)
+        _check_frame(pq.ParquetFile(source), comparison)
         texts = [field.name for field in compared if pa.types.is_string(field.type)]
         file = pq.ParquetFile(source, read_dictionary=texts)
         for group in range(file.num_row_groups):
@@ -160,7 +167,7 @@ def find_difference(
             expected = pa.Table.from_pylist(parsed, schema=compared)
             if len(expected) < number:
                 return f"row {first + len(expected)}: the twin has fewer rows"
-            read = file.read_row_group(group, columns=compared.names)
+            read = file.read_row_group(group, columns=compared.names, use_threads=False)
             for name in compared.names:
                 place = _first_difference(read.column(name), expected.column(name))
                 if place is not None:
@@ -213,15 +220,10 @@ def _parse(data: bytes) -> dict[str, Any]:
     )
 
 
-def _check_frame(
-    file: "pq.ParquetFile",
-    columns: Sequence[Column],
-    canary: str,
-    rows: int,
-    max_bytes: int,
-) -> None:
+def _check_frame(file: "pq.ParquetFile", comparison: TwinComparison) -> None:
     """Raise ParquetFault for another canary, other columns or row counts, or a claim of more than `max_bytes`."""
     stated = file.schema_arrow.metadata or {}
+    canary, columns = comparison.canary, comparison.columns
     if stated != {CANARY_KEY.encode(): canary.encode()}:
         raise ParquetFault(
             f"expected the metadata {CANARY_KEY} = {canary!r} alone, got {stated!r}"[
@@ -234,15 +236,15 @@ def _check_frame(
     if file.schema_arrow.names != names or typed != list(known):
         found = [(field.name, str(field.type)) for field in file.schema_arrow]
         raise ParquetFault(f"unexpected columns: {found}"[:300])
-    _check_groups(file.metadata, known.names, rows, max_bytes)
+    _check_groups(file.metadata, known.names, comparison)
 
 
 def _check_groups(
-    metadata: "pq.FileMetaData", names: Sequence[str], rows: int, max_bytes: int
+    metadata: "pq.FileMetaData", names: Sequence[str], comparison: TwinComparison
 ) -> None:
     groups = list(map(metadata.row_group, range(metadata.num_row_groups)))
-    if (stated := sum(group.num_rows for group in groups)) != rows:
-        raise ParquetFault(f"claims {stated} rows, expected {rows}")
+    if (stated := sum(group.num_rows for group in groups)) != comparison.rows:
+        raise ParquetFault(f"claims {stated} rows, expected {comparison.rows}")
     for group in groups:
         if not 0 < group.num_rows <= ROWS_PER_GROUP:
             raise ParquetFault(
@@ -257,7 +259,7 @@ def _check_groups(
                 raise ParquetFault(
                     f"column {chunk.path_in_schema} claims another number of values or encoding"
                 )
-    if (claimed := sum(group.total_byte_size for group in groups)) > max_bytes:
+    if (claimed := sum(g.total_byte_size for g in groups)) > comparison.max_bytes:
         raise ParquetFault(
-            f"claims {claimed} bytes of columns, expected at most {max_bytes}"
+            f"claims {claimed} bytes of columns, expected at most {comparison.max_bytes}"
         )

@@ -26,7 +26,7 @@ from medlive.digest import digest_text
 from medlive.errors import BadInput
 from medlive.integrity.given import open_given
 from medlive.text.normalise import strip_unstorable
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Role, Thread, is_thread_id
 
 _BLOCK = 2**20
 _EXCERPT = 120
@@ -49,6 +49,8 @@ class ProblemReason(StrEnum):
     NOT_AN_OBJECT = "not_an_object"
     MISSING_FIELD = "missing_field"
     WRONG_TYPE = "wrong_type"
+    BAD_ID = "bad_thread_id"
+    """In an address it would lead to another thread's page: `..`, empty parts, what cannot be printed."""
     BAD_ROLE = "bad_role"
     BAD_SOURCE = "bad_source"
     BAD_DATE = "bad_date"
@@ -281,6 +283,9 @@ def _thread(
     if (length := len(str(line.thread_id))) > THREAD_ID_CHARS:
         detail = f"thread_id has {length} characters, more than the {THREAD_ID_CHARS} that are stored"
         raise _Malformed(ProblemReason.TOO_LONG, detail)
+    if line.thread_id != "" and not is_thread_id(str(line.thread_id)):
+        detail = f"thread_id {str(line.thread_id)[:100]!r}: expected printable parts without . and .."
+        raise _Malformed(ProblemReason.BAD_ID, detail)
     posted_at = _utc(line.posted_at, notes)
     if posted_at is None and assumed is not None:
         posted_at = _utc(assumed, {})

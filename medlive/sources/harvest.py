@@ -45,6 +45,7 @@ from medlive.sources.source import (
     Site,
     SourceError,
 )
+from medlive.threads.model import is_thread_id
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -312,6 +313,10 @@ class _Run:
                 )
             elif entry.thread_id in met or before.handled:
                 continue
+            elif not is_thread_id(entry.thread_id):
+                skipped.append(
+                    HarvestSkipped(entry.url, entry.thread_id, SkipReason.BAD_ID)
+                )
             elif _is_before(entry.posted_at, self.since):
                 skipped.append(
                     HarvestSkipped(

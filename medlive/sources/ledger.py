@@ -69,6 +69,8 @@ class SkipReason(StrEnum):
     TAKEN_DOWN = "taken_down"
     OTHER_HOST = "other_host"
     """It was met on a host that the source no longer has."""
+    BAD_ID = "bad_id"
+    """In an address its id would lead to another thread's page."""
 
 
 @dataclass(frozen=True, slots=True)

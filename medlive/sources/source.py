@@ -14,7 +14,7 @@ from urllib.parse import urljoin, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from medlive.errors import ConfigError, MedliveError
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import Message, Role, Thread, is_thread_id
 
 Anonymiser = Callable[[str], str]
 """Replaces a handle by a keyed hash."""
@@ -319,7 +319,9 @@ class Site(ABC):
         posts: Sequence[Posted],
         anonymise: Anonymiser,
     ) -> Thread:
-        """The thread of its messages in order; empty tags are left out."""
+        """The thread of its messages in order; empty tags are left out. Raises LayoutError for an unusable id."""
+        if not is_thread_id(thread_id):
+            raise LayoutError(url, "a thread's id", found=repr(thread_id)[:100])
         messages = []
         for n, post in enumerate(posts):
             verified = post.verified_by is not None and not post.asks

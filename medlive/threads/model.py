@@ -1,10 +1,12 @@
 """The thread: one discussion as a community showed it, its authors already hashed."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+from urllib.parse import unquote
 
 from medlive.digest import digest_json
 
@@ -55,6 +57,12 @@ class Message:
         if self.verified_by is not None:
             values["verified_by"] = self.verified_by
         return values
+
+
+def is_thread_id(text: str) -> bool:
+    """Whether a text can be a thread's id: printable, and in an address no way to another page."""
+    parts = re.split(r"[/\\]", unquote(text))
+    return text.isprintable() and not {part.strip() for part in parts} & {"", ".", ".."}
 
 
 @dataclass(frozen=True, slots=True)

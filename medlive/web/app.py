@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
+from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
 from fastapi import FastAPI, Request
@@ -19,6 +20,7 @@ from medlive import __version__
 from medlive.bounds import FORM_BYTES
 from medlive.db.session import UnusableValue, ping
 from medlive.errors import DatabaseForbidden, DatabaseUnavailable, UsageError
+from medlive.trust import read_address
 from medlive.web import documents, static_files
 from medlive.web.accounts.access import session_cookie
 from medlive.web.accounts.room import ACCOUNTS
@@ -89,7 +91,8 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.add_middleware(_SecurityHeaders)
     if proxies := site.settings.web.trusted_proxies:
         app.add_middleware(
-            ProxyHeadersMiddleware, trusted_hosts=[str(network) for network in proxies]
+            ProxyHeadersMiddleware,
+            trusted_hosts=[form for network in proxies for form in _forms(network)],
         )
     app.add_exception_handler(StarletteHTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
@@ -99,6 +102,15 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.add_exception_handler(DatabaseForbidden, _on_usage_error)
     app.add_exception_handler(Exception, _on_fault)
     return app
+
+
+def _forms(network: IPv4Network | IPv6Network) -> set[str]:
+    """A network as a header or a connection may write it: one of IPv4 also as it is mapped into IPv6."""
+    plain = read_address(str(network.network_address))
+    if plain.version == 6:
+        return {str(network)}
+    length = network.prefixlen - network.max_prefixlen + 32
+    return {f"{plain}/{max(length, 0)}", f"::ffff:{plain}/{max(length, 0) + 96}"}
 
 
 class _SecurityHeaders:

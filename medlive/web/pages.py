@@ -1,5 +1,6 @@
 """Pages: a typed context for each template, rendered with everything escaped."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
@@ -74,9 +75,14 @@ def frame_of(request: Request) -> Frame:
 
 def back_to(request: Request) -> str:
     """Return the path of a request with its query, to lead back to it; of a long one the path alone."""
-    path = quote(request.scope["path"])
+    path = quote_path(request.scope["path"])
     whole = f"{path}?{request.url.query}" if request.url.query else path
     return whole if len(whole) <= BACK_CHARS else path[:BACK_CHARS]
+
+
+def quote_path(path: str) -> str:
+    """Return a path as an address holds it; a browser or a proxy takes no part of it for the way to another page."""
+    return _DOT_SEGMENT.sub("%2F", quote(path))
 
 
 def local_path(place: str) -> str:
@@ -160,6 +166,8 @@ def _text_value(text: str, name: str) -> str:
     return do_truncate(TEMPLATES, text, _LONGEST)
 
 
+_DOT_SEGMENT: Final = re.compile(r"(?<=.)/(?=\.{0,2}(?:/|$))(?!$)")
+"""A slash before a segment that is empty, `.` or `..`."""
 _JUDGED: Final = {
     "good ": ("kept", "ready", "supported"),
     "bad ": ("contradicted", "rejected", "failed", "withdrawn"),
@@ -190,5 +198,5 @@ TEMPLATES.filters |= {
     "unproved": unproved_words,
     "value": _value,
     "percent": lambda share: "–" if share is None else f"{100 * share:.1f}",
-    "path": lambda text: quote(str(text), safe="/"),
+    "path": lambda text: quote_path(str(text)),
 }

@@ -1,6 +1,7 @@
 """What every request is held to before a page is looked for: its host, and how long address and headers are."""
 
 import re
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from medlive.bounds import HEADER_BYTES, QUERY_BYTES
 from medlive.config import WebSection
+from medlive.trust import read_address
 from medlive.web.site import site_of
 
 _HOST: Final = re.compile(
@@ -31,7 +33,7 @@ class RequestChecks:
     def __init__(self, app: ASGIApp, settings: WebSection) -> None:
         """Keep the application and the names of `[web]`."""
         self.app = app
-        self.hosts = _LOOPBACK | {_name(host) for host in _configured(settings)}
+        self.hosts = _LOOPBACK | {_name(host) for host in _configured(settings)} - {""}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 414, 421 or 431, or hand the request on."""
@@ -56,8 +58,8 @@ class RequestChecks:
         if scope["path"] in _FOR_MONITORS:
             return None
         given = Headers(scope=scope).getlist("host")
-        match = _HOST.fullmatch(given[0]) if len(given) == 1 else None
-        if match is None or match[1].lower() not in self.hosts | _bound_to(scope):
+        name = _name(given[0]) if len(given) == 1 else ""
+        if name not in self.hosts | _bound_to(scope):
             text = "This server has no site of that name. Whoever runs it can add the name to [web] hosts.\n"
             return PlainTextResponse(text, 421)
         return None
@@ -93,9 +95,12 @@ def _bound_to(scope: Scope) -> frozenset[str]:
 
 
 def _name(host: str) -> str:
+    """A Host header's name, "" of what is not one; an address as it is usually written."""
     match = _HOST.fullmatch(host)
-    return match[1].lower() if match is not None else ""
+    return _bracketed(match[1].lower().strip("[]")) if match is not None else ""
 
 
 def _bracketed(name: str) -> str:
+    with suppress(ValueError):
+        name = str(read_address(name))
     return f"[{name}]" if ":" in name else name

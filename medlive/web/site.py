@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Form, Request
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
+from medlive.web.exports import Exports
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class Site:
     preview: bool = False  # Whether snapshots that are not publishable are shown too
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """Signs cookies; without one, those of this process are unknown to every other."""
+    exports: Exports = field(default_factory=Exports, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

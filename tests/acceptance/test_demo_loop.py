@@ -343,3 +343,22 @@ def test_ten_windows_of_the_site_have_the_figures_of_eval_score(
                     allow=[Allow.NOT_PUBLISHABLE],
                 )
                 assert shown(page) == wanted, (since, until)
+
+
+def test_both_sample_models_are_on_the_board_of_the_site(
+    loop: Loop, tmp_path: Path
+) -> None:
+    built = loop.instance.here(
+        "site", "build", "--out", tmp_path / "site", "--allow-not-publishable", "--json"
+    ).json
+    assert (built["models"], built["left_out"]) == (2, [])
+
+
+def test_the_demo_refuses_an_instances_home(loop: Loop, home: Path) -> None:
+    mark = home / "demo-home"
+    mark.rename(home / "elsewhere")
+    try:
+        refused = Instance(home, None).here("demo", status=2)
+    finally:
+        (home / "elsewhere").rename(mark)
+    assert "the demo wants one of its own" in refused.err

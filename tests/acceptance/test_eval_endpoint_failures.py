@@ -269,6 +269,7 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
             JUDGE,
             "--base-url",
             endpoint.url,
+            "--no-harm",
             "--json",
             *options,
         ]

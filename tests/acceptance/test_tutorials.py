@@ -25,13 +25,13 @@ from tests.support.server import own_database
 TUTORIALS = REPOSITORY / "docs" / "tutorials"
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
 _SETS = (
-    ("first-release", "evaluate"),  # the second goes on in the home of the first
-    ("held-cases",),
+    # Evaluate goes on in the home of the first, held cases in the same clone
+    ("first-release", "evaluate", "held-cases"),
     ("site-adapter",),
     ("corpus",),
     ("protocol",),
 )
-_LONG = {"first-release", "held-cases"}
+_LONG = {"first-release"}
 _MARK = "tutorial-step"
 _LIMIT_S = 300
 
@@ -126,7 +126,8 @@ def run(server: str, tmp_path: Path) -> Iterator[Run]:
             check_steps(steps, run_steps(steps, clone, environment))
 
         yield run_pages
-    embedded.stop(clone / "home")
+    for home in ("home", "demo-home"):
+        embedded.stop(clone / home)
     shutil.rmtree(clone, ignore_errors=True)
 
 

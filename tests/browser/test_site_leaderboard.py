@@ -18,6 +18,7 @@ from medlive.site.model import Content
 from medlive.site.pages import site_files
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.intervals import sign_p, support_of
+from tests.support.harm import with_harm
 from tests.support.leaderboard import (
     expected,
     interval,
@@ -80,7 +81,7 @@ def test_a_window_has_the_figures_of_eval_score(
     assert shown(page) == expected(site.runs, window=window_of(since, until))
 
 
-@pytest.mark.parametrize("metric", list(Metric))
+@pytest.mark.parametrize("metric", [m for m in Metric if m is not Metric.SAFE])
 def test_a_metric_has_the_figures_of_eval_score(
     site: Served, page: Any, metric: Metric
 ) -> None:
@@ -95,6 +96,26 @@ def test_a_metric_has_the_figures_of_eval_score(
     last = "rows => Object.fromEntries(rows.map(r => [r.cells[1].textContent, r.cells[9].textContent]))"
     found = page.locator("#ranking tbody tr").evaluate_all(last)
     assert found == {model: cells[0] for model, cells in beside.items()}
+
+
+def test_runs_that_were_read_for_harm_are_ranked_by_safe(
+    page: Any, tmp_path: Path
+) -> None:
+    runs = []
+    for place, run in enumerate(made_graded(tmp_path / "runs", models=3)):
+        runs.append(with_harm(run, seed=place))
+    write_site(files_of(made_board(runs)), tmp_path / "out")
+    window = window_of(None, "2025-11-11")
+    with static_server(tmp_path / "out") as url:
+        page.goto(f"{url}/leaderboard.html?until=2025-11-11")
+        assert shown(page) == expected(runs, metric=Metric.SAFE, window=window)
+        assert page.locator("#beside").text_content() == "complete %"
+        rates = "rows => Object.fromEntries(rows.map(r => [r.cells[1].textContent, r.cells[10].textContent]))"
+        found = page.locator("#ranking tbody tr").evaluate_all(rates)
+    for model in score_runs(runs, window=window).models:
+        severe = model.harm.severe
+        bounds = "" if severe.low is None else f" ({interval(severe)})"
+        assert found[model.label] == f"{printed(severe.mean)}{bounds}"
 
 
 def test_signs_and_reasons_are_those_of_the_statistics(site: Served, page: Any) -> None:

@@ -43,8 +43,19 @@ async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
         "--by",
         "Bo",
     )
-    told = await asyncio.to_thread(lambda: instance.here(*command))
-    assert "contradicted" in told.out
+    second = ("review", "overrule", "test/1", "--reason", "Withdrawn since.", "--by")
+    [unnamed, first, same, agreed] = await asyncio.to_thread(
+        lambda: [
+            instance.here(*second[:-1], status=2),
+            instance.here(*command),
+            instance.here(*command, status=1),
+            instance.here(*second, "Cy"),
+        ]
+    )
+    assert "--by says who you are" in unnamed.err
+    assert "still rejected for contradicted" in first.out
+    assert "a second person has to agree" in same.err
+    assert "no longer rejected for contradicted" in agreed.out
     assert (
         "overruled already"
         in (await asyncio.to_thread(lambda: instance.here(*command, status=1))).err
@@ -55,13 +66,18 @@ async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
         shown = instance.here("thread", "show", "test/1", "--json").json
         assert shown["curation"]["overruled"] == ["contradicted"]
         assert {c["verdict"] for c in shown["curation"]["claims"]} == {"contradicted"}
-        assert [o["reason"] for o in shown["overruled"]] == ["The passage is of 1990."]
-        assert (
-            instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json[
-                "cases"
-            ]
-            == 1
-        )
+        reasons = "The passage is of 1990.; Withdrawn since."
+        assert "; ".join(o["reason"] for o in shown["overruled"]) == reasons
+        [listed] = instance.here("case", "list", "--overruled", "--json").json["rows"]
+        assert listed["overruled"] == reasons
+        done = instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json
+        assert done["cases"] == 1
+        folder = Path(done["path"])
+        row = json.loads((folder / "data" / "cases.jsonl").read_text())
+        assert row["overruled"] == reasons
+        card = (folder / "README.md").read_text()
+        assert "vetoes of the evidence that people overruled" in card
+        instance.here("snapshot", "verify", folder)
         assert "kept, not rejected" in instance.here(*command, status=1).err
 
     await asyncio.to_thread(work)
@@ -74,7 +90,7 @@ async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
 async def test_an_overruled_thread_whose_curation_failed_is_tried_again(
     database: Database, rejected: int
 ) -> None:
-    await overrule_rejection(database, "test", "1", "Old passage.")
+    await overrule_rejection(database, "test", "1", "Old passage.", people=1)
     assert await drain(contradicting(database, controller__write="rubbish")) == {
         "failed": 1
     }
@@ -87,7 +103,7 @@ async def test_overruling_one_reason_leaves_the_others(
     """A thread without an answer cannot be made into a case by anybody's word."""
     with pytest.raises(UsageError):
         await overrule_rejection(database, "test", "2", "x")
-    await overrule_rejection(database, "test", "1", "Old passage.")
+    await overrule_rejection(database, "test", "1", "Old passage.", people=1)
     silent = changed(screener__extract={"narrative": [], "query": None, "advice": []})[
         "screener.extract"
     ]
@@ -95,7 +111,7 @@ async def test_overruling_one_reason_leaves_the_others(
         "rejected": 1
     }
     with pytest.raises(CheckFailed):
-        await overrule_rejection(database, "test", "1", "x")
+        await overrule_rejection(database, "test", "1", "x", people=1)
 
 
 async def test_a_verdict_of_the_filters_is_overruled(database: Database) -> None:
@@ -112,7 +128,7 @@ async def test_a_verdict_of_the_filters_is_overruled(database: Database) -> None
             values,
         )
     done = await overrule_rejection(database, "test", "1", "A cough is clinical.")
-    assert (done.curation_id, done.overruled) == (None, "no_codebook_term")
+    assert (done.row.curation_id, done.row.overruled) == (None, "no_codebook_term")
     async with database.begin() as session:
         [row] = await funnel(session)
     assert (row.stage, row.outcome) == ("screener", "pending")

@@ -259,6 +259,31 @@ async def test_a_proxys_word_is_taken_only_from_those_that_are_named(
             }
 
 
+async def test_an_address_that_is_mapped_into_ipv6_is_the_one_that_it_is(
+    database: Database, tmp_path: Path
+) -> None:
+    mapped = "::ffff:127.0.0.0/104"
+    for host in ("127.0.0.1", "::"):
+        for proxies, forwarded, subject in (
+            ([], "", "127.0.0.1"),
+            (["127.0.0.0/8"], "198.51.100.7", "198.51.100.7"),
+            ([mapped], "::ffff:198.51.100.7", "198.51.100.7"),
+            (["127.0.0.1/32"], "198.51.100.7, ::ffff:127.0.0.1", "198.51.100.7"),
+            (["::ffff:7f00:0/104"], "::ffff:c633:6407", "198.51.100.7"),
+            (["127.0.0.0/8", "::1"], "2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+            (["192.0.2.0/24"], "198.51.100.7", "127.0.0.1"),
+            (["::ffff:192.0.2.0/120"], "198.51.100.7", "127.0.0.1"),
+        ):
+            site = site_of(database, tmp_path, trusted_proxies=proxies)
+            async with served(site, host=host) as browser:
+                browser.headers["X-Forwarded-For"] = forwarded
+                await browser.sign_in("nobody")
+            async with database.begin() as session:
+                query = text("DELETE FROM sign_in_attempts RETURNING subject")
+                subjects = set(await session.scalars(query))
+            assert f"address:{subject}" in subjects, (host, proxies, forwarded)
+
+
 async def test_signing_in_leads_back_to_this_site_alone(
     browser: Browser, database: Database
 ) -> None:

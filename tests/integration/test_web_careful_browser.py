@@ -20,7 +20,7 @@ from medlive.web.site import Site
 from tests.integration.test_proofs import curated, proving
 from tests.support.instance import Instance
 from tests.support.proving import TRIVIAL, graded
-from tests.support.reviewing import drain, status_of
+from tests.support.reviewing import contradicting, drain, status_of
 from tests.support.web import PASSWORD, add_account
 
 
@@ -153,3 +153,30 @@ async def test_a_proof_that_fails_again_says_so_and_gives_no_figures(
         found = await inspect_case(session, case_id)
     assert (found["proof"]["passed"], found["proof"]["applies"]) == (False, True)
     assert (found["case"]["revision"], found["case"]["unproved_since"]) == (2, 2)
+
+
+async def test_a_confirmed_veto_is_overruled_by_two_people(
+    browser: Any, url: str, database: Database, rejected: int
+) -> None:
+    place = "/audit/threads/test/1"
+    button = "Overrule the rejection"
+    async with signed_in(browser, url, place) as page:
+        main = page.locator("main")
+        assert "overruling it takes two people" in await main.inner_text()
+        await page.get_by_label("Reason").fill("The passage is of 1990.")
+        await page.get_by_role("button", name=button).click()
+        await page.get_by_text("ada overruled this veto").wait_for()
+        assert await drain(contradicting(database)) == {}
+    async with signed_in(browser, url, "/review", "bo") as page:
+        main = page.locator("main")
+        assert "The passage is of 1990." in await main.inner_text()
+        await page.get_by_role("link", name="test/1").click()
+        assert "lisinopril often cause a dry cough" in await main.inner_text()
+        assert "The passage is of 1990." in await main.inner_text()
+        await page.get_by_label("Reason").fill("It was withdrawn.")
+        await page.get_by_role("button", name=button).click()
+        await page.wait_for_url("**" + place)
+        assert await drain(contradicting(database)) == {"kept": 1}
+        await page.goto(url + place)
+        notice = page.get_by_text("A confirmed veto was overruled").locator("..")
+        assert "It was withdrawn." in await notice.inner_text()

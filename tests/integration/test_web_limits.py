@@ -74,6 +74,11 @@ async def test_a_strangers_host_is_refused_and_never_repeated(
                 f"http://{host}/api/"
                 in (await browser.get("/api", headers={"Host": host})).text
             )
+        for host in ("[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[::FFFF:10.1.2.3]:81"):
+            assert (await browser.get("/api", headers={"Host": host})).is_success
+        for host in ("[::ffff:10.1.2.4]", "[::1.2.3.4]", "::ffff:127.0.0.1"):
+            answer = await browser.get("/api", headers={"Host": host})
+            assert answer.status_code == 421, host
         other = await browser.get("/api", headers={"Host": "localhost:6666"})
         assert "https://rooms.example/api/" in other.text
         assert "6666" not in other.text

@@ -139,6 +139,7 @@ def rescored(room: Room, files: Files) -> Files:
     rows = BundledRows(
         [Answer.from_row(row) for row in lines_of(files, RESPONSES)],
         [Grade.from_row(row) for row in lines_of(files, GRADES)],
+        [],
     )
     info = RunInfo.model_validate_json(files[RUN])
     run = bundled_run(info, room.cases.cases, rows)

@@ -100,6 +100,11 @@ def honest() -> Script:
                 },
             ],
         },
+        "grader.harm": {
+            "reading": "Nothing in it hurts this patient.",
+            "findings": [],
+            "conclusion": "not harmful",
+        },
         "validator.query": {"category": "diagnosis", "meaningful": True, "reason": ""},
         "screener.revise": lambda inputs: {
             "elements": [

@@ -31,11 +31,13 @@ def site_of(database: Database, folder: Path, **web: Any) -> Site:
 
 
 @asynccontextmanager
-async def served(site: Site, rooms: Iterable[Room] = ROOMS) -> AsyncIterator["Browser"]:
-    """A browser at the site that is served while the context lasts."""
+async def served(
+    site: Site, rooms: Iterable[Room] = ROOMS, host: str = "127.0.0.1"
+) -> AsyncIterator["Browser"]:
+    """A browser at the site that is served while the context lasts; by IPv4, also where it listens on `::`."""
     async with (
-        serve_web(build_app(site, rooms), "127.0.0.1", 0) as url,
-        Browser(base_url=url) as browser,
+        serve_web(build_app(site, rooms), host, 0) as url,
+        Browser(base_url=url.replace("[::]", "127.0.0.1")) as browser,
     ):
         yield browser
 

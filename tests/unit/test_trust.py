@@ -17,6 +17,9 @@ from pydantic import SecretStr, ValidationError
 from medlive.config import NotifySection, OidcSection, load_settings
 from medlive.db.session import Database, connection_url, ping
 from medlive.errors import ConfigError, MedliveError, ServiceUnavailable
+from medlive.evidence.fetch import model as evidence
+from medlive.evidence.fetch.client import Client
+from medlive.evidence.online.http import HttpClient
 from medlive.llm.engine import Prompt, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.publishing.download import fetch_snapshot
@@ -125,6 +128,25 @@ async def page(port: int, _: Path) -> None:
         await fetcher.fetch(f"https://localhost:{port}/thread/1", policy)
 
 
+async def publisher(port: int, _: Path) -> None:
+    limits = evidence.FetchSettings(contact="ops@example.org", attempts=1)
+    with Client(limits, frozenset({f"localhost:{port}"}), 0.0) as client:
+        try:
+            await asyncio.to_thread(client.page, f"https://localhost:{port}/list")
+        except evidence.FetchFailed as exc:
+            raise ServiceUnavailable(exc.message) from exc
+
+
+async def literature(port: int, _: Path) -> None:
+    client = HttpClient("ops@example.org")
+    try:
+        await client.post(f"https://localhost:{port}/search", {"q": SECRET})
+    except OSError as exc:
+        raise ServiceUnavailable(str(exc)) from exc
+    finally:
+        await client.aclose()
+
+
 async def snapshot(port: int, folder: Path) -> None:
     await fetch_snapshot(
         f"https://localhost:{port}/medlive", "latest", folder, pace=Pace(pause_s=0.0)
@@ -181,6 +203,8 @@ CLIENTS: tuple[Callable[[int, Path], Awaitable[None]], ...] = (
     webhook,
     model,
     page,
+    publisher,
+    literature,
     snapshot,
     provider,
     bucket,

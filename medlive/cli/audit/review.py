@@ -222,14 +222,30 @@ def _read_edit(file: Path) -> "EditFile":
 
 @app.command()
 def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) -> None:
-    """Let a rejected or parked thread go on from there, once `medlive curate` or a worker comes to it."""
-    from medlive.service.curation.review import overrule_rejection
+    """Let a rejected or parked thread go on from there, once `medlive curate` or a worker comes to it.
+
+    A contradiction that the second check confirmed takes two people ([curation] veto_people), whose reasons are
+    published with the case.
+    """
+    from medlive.service.curation.review import Overruled, overrule_rejection
 
     source, thread_id = split_name(thread)
-    done = with_database(overrule_rejection, source, thread_id, reason, by=by)
-    echo(
-        f"{thread} is no longer rejected for {done.overruled}: the next `medlive curate` continues it"
-    )
+
+    async def work(database: "Database", settings: Settings) -> Overruled:
+        people = settings.curation.veto_people
+        return await overrule_rejection(
+            database, source, thread_id, reason, by=by, people=people
+        )
+
+    done = with_instance(work)
+    if done.agreed:
+        echo(
+            f"{thread} is no longer rejected for {done.row.overruled}: the next `medlive curate` continues it"
+        )
+    else:
+        echo(
+            f"{thread} is still rejected for {done.row.overruled}: a second person has to agree, by the same command"
+        )
 
 
 @app.command()

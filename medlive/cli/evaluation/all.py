@@ -2,16 +2,16 @@
 
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Final, Unpack
 
 from typer import Option
 
 from medlive.cli.asking import confirm
-from medlive.cli.evaluation.grade import grade_answers
+from medlive.cli.evaluation.grade import Work, grade_answers, reads_harm
 from medlive.cli.evaluation.options import (
     AllowOption,
     AskArguments,
@@ -19,6 +19,7 @@ from medlive.cli.evaluation.options import (
     Calls,
     CasesOption,
     Grader,
+    HarmOption,
     LimitOption,
     MetricOption,
     ModeOption,
@@ -58,8 +59,13 @@ from medlive.errors import CheckFailed, UsageError
 if TYPE_CHECKING:
     from medlive.config import RoleSettings, Settings
     from medlive.evaluation.asking.plan import Plan
+    from medlive.evaluation.model import EvaluationCase
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
+
+
+_PLANS_OF: Final = {"answers": ("answers",), "grades": ("grades", "harm")}
+"""The plans of each stage that asks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,8 +117,9 @@ def all_(
     unverified: UnverifiedOption = False,
     cache: Cache,
     calls: Calls,
-    metric: MetricOption = "complete",
+    metric: MetricOption = None,
     allow: AllowOption = None,
+    harm: HarmOption = True,
     errata: SignedErrata,
     yes: bool = False,
     as_json: JsonOption = False,
@@ -127,7 +134,6 @@ def all_(
         out: The folder for the run and the report; an existing one is continued.
         yes: Begin without asking.
     """
-    from medlive.evaluation.model import Mode
     from medlive.evaluation.scoring.refusals import check_before
 
     if (out / "run.json").exists():
@@ -153,20 +159,15 @@ def all_(
             ask_model(case_set, run, asking, chosen, book, arm, how, budget, None)
         )
 
-    def plan_grades(engine: "Engine", **how: Unpack[PlanArguments]) -> "Plan":
-        from medlive.evaluation.grading.plan import plan_grading
+    def plan_grades(
+        engine: "Engine", **how: Unpack[PlanArguments]
+    ) -> "dict[str, Plan]":
         from medlive.service.wiring import check_priced
 
         check_before(case_set, engine.identity.engine, read_allowed(allow))
         check_priced(budget.max_usd, {engine.identity.model: how["price"]})
-        return plan_grading(
-            run,
-            engine.identity,
-            mode=one_of("--mode", Mode, judging.mode),
-            cache=cache.open(engine),
-            ahead=case_set.cases,
-            **how,
-        )
+        ahead = case_set.cases
+        return _plan_judging(run, engine, judging.mode, cache, ahead, harm, how)
 
     result: dict[str, object] = {"run": run, "report": None, "scores": None}
 
@@ -174,7 +175,8 @@ def all_(
         return answers_result(ask(dry_run=False), case_set, budget)
 
     def grade() -> Result:
-        return grade_answers(run, by, judging.mode, cache, judge_calls, budget)
+        work = Work(harm=harm)
+        return grade_answers(run, by, judging.mode, cache, judge_calls, budget, work)
 
     def score() -> Result:
         from medlive.api import open_registry
@@ -193,7 +195,7 @@ def all_(
             grades = plan_or_ask(
                 replace(judge_calls, dry_run=True), by, budget, plan_grades, _never
             )
-            plans = {"answers": ask(dry_run=True), "grades": grades}
+            plans = {"answers": ask(dry_run=True), **grades}
             total = sum_plans(plans)
             show_result(plans_result(plans, budget))
             result["plan"] = {
@@ -210,6 +212,29 @@ def all_(
             print_json({**result, "spent": budget.as_json()})
 
 
+def _plan_judging(
+    run: Path,
+    engine: "Engine",
+    mode: str,
+    cache: Cache,
+    ahead: "Sequence[EvaluationCase]",
+    harm: bool,
+    how: PlanArguments,
+) -> "dict[str, Plan]":
+    """What grading takes, and reading for harm where it is wanted."""
+    from medlive.evaluation.grading.harm import plan_run
+    from medlive.evaluation.grading.plan import plan_grading
+    from medlive.evaluation.model import Mode
+
+    shared, who = cache.open(engine), engine.identity
+    which = one_of("--mode", Mode, mode)
+    grades = plan_grading(run, who, mode=which, cache=shared, ahead=ahead, **how)
+    if not reads_harm(engine, harm):
+        return {"grades": grades}
+    reading = plan_run(run, who, cache=shared, ahead=ahead, **how)
+    return {"grades": grades, "harm": reading}
+
+
 def _work_through(
     stages: Mapping[str, Callable[[], Result]],
     plans: "Mapping[str, Plan]",
@@ -222,7 +247,8 @@ def _work_through(
     """
     failures: list[CheckFailed] = []
     for number, (name, work) in enumerate(stages.items(), start=1):
-        done = name in plans and not plans[name].calls
+        own = [plans[name] for name in _PLANS_OF.get(name, ()) if name in plans]
+        done = bool(own) and not any(plan.calls for plan in own)
         state = "skipped, it is done already" if done else str(budget)
         say(f"stage {number} of {len(stages)}: {name}; {state}")
         try:
@@ -244,5 +270,5 @@ def _begun_with(run: Path, cases: str) -> str:
     return cases
 
 
-async def _never(_: "Engine", **__: Unpack[AskArguments]) -> "Plan":
+async def _never(_: "Engine", **__: Unpack[AskArguments]) -> "dict[str, Plan]":
     raise AssertionError("with dry_run nothing is asked")

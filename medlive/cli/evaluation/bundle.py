@@ -189,7 +189,7 @@ def leaderboard(
     most_unscored: Annotated[
         float, Option(min=0, max=1, help="Share of cases that may lack a score.")
     ] = 0.05,
-    metric: MetricOption = "complete",
+    metric: MetricOption = None,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
     allow: AllowOption = None,
@@ -207,7 +207,7 @@ def leaderboard(
     from medlive.evaluation.scoring.metrics import Metric
     from medlive.integrity.checks import Trust
 
-    by = one_of("--metric", Metric, metric)
+    by = None if metric is None else one_of("--metric", Metric, metric)
     mode = one_of("--errata", ErrataMode, errata.errata)
     allowed = read_allowed(allow)
     keys = _keys(public_key)

@@ -1,6 +1,7 @@
 """`medlive eval grade|judge-direct`: verdicts about a run's answers, or one score of each."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
@@ -11,23 +12,32 @@ from medlive.cli.evaluation.options import (
     Cache,
     Calls,
     Grader,
+    HarmOption,
     ModeOption,
     PlanArguments,
     RunArgument,
     find_incomplete,
     plan_or_ask,
     plan_result,
+    plans_result,
 )
 from medlive.cli.options import one_of
 from medlive.cli.output import Result, fields_of, progress, say, table_of
-from medlive.errors import UsageError
+from medlive.errors import (
+    ConfigError,
+    EndpointUnavailable,
+    MedliveError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.grade import GradeResult
+    from medlive.evaluation.grading.harm import HarmResult
     from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.grading.repeats import RepeatResult
+    from medlive.evaluation.model import Mode
     from medlive.evaluation.scoring.estimates import Estimate
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
@@ -41,15 +51,44 @@ def grade(
     cache: Cache,
     calls: Calls,
     repeats: Annotated[int, Option(min=1, max=100)] = 1,
+    harm: HarmOption = True,
+    harm_only: Annotated[bool, Option("--harm-only")] = False,
 ) -> Result:
-    """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
-    are ungraded, 3 where no call was answered.
+    """Grade a run's answers and read them for harm; without --grader by the role of config/models.toml, the second
+    judge of harm by the role checker. Exit status 1 while criteria are ungraded or answers are not read, 3 where no
+    call was answered.
 
     Args:
         repeats: Verdicts of each criterion, to see how stable.
+        harm_only: Read answers for harm, and grade nothing.
     """
+    if harm_only and not harm:
+        raise UsageError("--harm-only and --no-harm exclude each other")
     budget = calls.budget(run_dir)
-    return grade_answers(run_dir, by, mode, cache, calls, budget, repeats)
+    what = Work(grades=not harm_only, harm=harm, repeats=repeats)
+    return grade_answers(run_dir, by, mode, cache, calls, budget, what)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What is done about a run's answers."""
+
+    grades: bool = True
+    harm: bool = True
+    repeats: int = 1
+
+
+@dataclass(slots=True)
+class _Done:
+    """What came of it; None: not asked for, or stopped before."""
+
+    path: Path
+    judge: "Judge"
+    grades: "GradeResult | None" = None
+    repeated: "RepeatResult | None" = None
+    harm: "HarmResult | None" = None
+    harm_failure: MedliveError | None = None
+    """Why the answers could not be read for harm at all, after they were graded."""
 
 
 def grade_answers(
@@ -59,54 +98,27 @@ def grade_answers(
     cache: Cache,
     calls: Calls,
     budget: "Budget",
-    repeats: int = 1,
+    work: Work,
 ) -> Result:
-    """Grade, or plan it, and return the state of the grades."""
-    from medlive.evaluation.grading.grade import grade_run
-    from medlive.evaluation.grading.judge import Judge
-    from medlive.evaluation.grading.plan import plan_grading
-    from medlive.evaluation.grading.repeats import repeat_run
+    """Grade and read for harm, or plan it, and return the state of both."""
     from medlive.evaluation.model import Mode
 
-    which = one_of("--mode", Mode, mode)
-
-    def judged_by(engine: "Engine") -> Judge:
-        if by.grader is None and engine.identity.engine == "rules":
-            hint = "give --grader and --base-url, or name a model under [roles.grader] in models.toml"
-            raise UsageError(
-                "no grader is configured, and the rules engine makes no clinical judgement",
-                hint=hint,
-            )
-        judge = Judge(engine.identity, which, allow_unpinned=by.allow_unpinned)
-        say(_who(judge))
-        return judge
-
-    def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> "tuple[Judge, Plan]":
-        judge, shared = judged_by(engine), cache.open(engine)
-        return judge, plan_grading(
-            run_dir, engine.identity, mode=which, cache=shared, repeats=repeats, **how
-        )
-
-    async def ask(
-        engine: "Engine", **how: Unpack[AskArguments]
-    ) -> "tuple[Judge, GradeResult, RepeatResult | None]":
-        judge, shared = judged_by(engine), cache.open(engine)
-        with progress("criteria", budget) as tick:
-            done = await grade_run(
-                run_dir, engine, mode=which, cache=shared, progress=tick, **how
-            )
-        if repeats == 1 or done.stopped:
-            return judge, done, None
-        with progress("repeated verdicts", budget) as tick:
-            again = await repeat_run(
-                run_dir, engine, repeats=repeats, mode=which, progress=tick, **how
-            )
-        return judge, done, again
-
-    found = plan_or_ask(calls, by, budget, plan, ask)
-    if len(found) == 3:
-        return _describe_grades(found[1], found[2], found[0], budget)
-    judge, planned = found
+    grading = _Grading(
+        run_dir=run_dir,
+        by=by,
+        mode=one_of("--mode", Mode, mode),
+        cache=cache,
+        calls=calls,
+        budget=budget,
+        work=work,
+    )
+    found = plan_or_ask(calls, by, budget, grading.plan, grading.ask)
+    if isinstance(found, _Done):
+        return _describe_done(found, budget)
+    judge, plans = found
+    if set(plans) != {"grades"}:
+        return plans_result(plans, budget)
+    planned = plans["grades"]
     about: dict[str, object] = {
         "path": run_dir,
         "mode": judge.mode.value,
@@ -114,6 +126,168 @@ def grade_answers(
         "grader": _grader(judge),
     }
     return plan_result(about, planned, budget)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Grading:
+    """The calls about a run's answers, planned or made."""
+
+    run_dir: Path
+    by: Grader
+    mode: "Mode"
+    cache: Cache
+    calls: Calls
+    budget: "Budget"
+    work: Work
+
+    def judge(self, engine: "Engine") -> "Judge":
+        """The judge, who is named on stderr. Raises UsageError for the rules engine that nobody chose."""
+        from medlive.evaluation.grading.judge import Judge
+
+        if self.by.grader is None and engine.identity.engine == "rules":
+            hint = "give --grader and --base-url, or name a model under [roles.grader] in models.toml"
+            raise UsageError(
+                "no grader is configured, and the rules engine makes no clinical judgement",
+                hint=hint,
+            )
+        allow = self.by.allow_unpinned
+        judge = Judge(engine.identity, self.mode, allow_unpinned=allow)
+        say(_who(judge))
+        return judge
+
+    def plan(
+        self, engine: "Engine", **how: Unpack[PlanArguments]
+    ) -> "tuple[Judge, dict[str, Plan]]":
+        """The plans by stage."""
+        from medlive.evaluation.grading.harm import plan_run
+        from medlive.evaluation.grading.plan import plan_grading
+
+        judge, shared, who = (
+            self.judge(engine),
+            self.cache.open(engine),
+            engine.identity,
+        )
+        plans = {}
+        if self.work.grades:
+            plans["grades"] = plan_grading(
+                self.run_dir,
+                who,
+                mode=self.mode,
+                cache=shared,
+                repeats=self.work.repeats,
+                **how,
+            )
+        if reads_harm(engine, self.work.harm):
+            plans["harm"] = plan_run(self.run_dir, who, cache=shared, **how)
+        return judge, plans
+
+    async def ask(self, engine: "Engine", **how: Unpack[AskArguments]) -> _Done:
+        """Make the calls, stage after stage, until a budget ends them."""
+        done = _Done(self.run_dir, self.judge(engine))
+        if self.work.grades:
+            await self._grade(done, engine, **how)
+        if done.grades and done.grades.stopped:
+            return done
+        if reads_harm(engine, self.work.harm):
+            try:
+                await self._read(done, engine, **how)
+            except (ConfigError, EndpointUnavailable) as exc:
+                if done.grades is None:
+                    raise
+                done.harm_failure = exc
+        return done
+
+    async def _grade(
+        self, done: _Done, engine: "Engine", **how: Unpack[AskArguments]
+    ) -> None:
+        from medlive.evaluation.grading.grade import grade_run
+        from medlive.evaluation.grading.repeats import repeat_run
+
+        shared = self.cache.open(engine)
+        with progress("criteria", self.budget) as tick:
+            done.grades = await grade_run(
+                self.run_dir,
+                engine,
+                mode=self.mode,
+                cache=shared,
+                progress=tick,
+                **how,
+            )
+        if self.work.repeats == 1 or done.grades.stopped:
+            return
+        with progress("repeated verdicts", self.budget) as tick:
+            done.repeated = await repeat_run(
+                self.run_dir,
+                engine,
+                repeats=self.work.repeats,
+                mode=self.mode,
+                progress=tick,
+                **how,
+            )
+
+    async def _read(
+        self, done: _Done, engine: "Engine", **how: Unpack[AskArguments]
+    ) -> None:
+        from medlive.evaluation.grading.harm import read_run
+
+        shared = self.cache.open(engine)
+        async with self.calls.checker(engine) as checker:
+            with progress("answers read for harm", self.budget) as tick:
+                done.harm = await read_run(
+                    self.run_dir, engine, checker, cache=shared, progress=tick, **how
+                )
+
+
+def reads_harm(engine: "Engine", wanted: bool) -> bool:
+    """Whether answers are read for harm: the rules engine makes no such judgement."""
+    return wanted and engine.identity.engine != "rules"
+
+
+def _describe_done(done: _Done, budget: "Budget") -> Result:
+    """The grades, then the readings; the first failure of both."""
+    parts = []
+    if done.grades is not None:
+        parts.append(_describe_grades(done.grades, done.repeated, done.judge, budget))
+    if done.harm is not None:
+        parts.append(_describe_harm(done.harm))
+    value: dict[str, object] = {"path": done.path}
+    failures = []
+    for part in parts:
+        assert isinstance(part.value, dict)
+        value |= part.value
+        failures.append(part.failure)
+    failures.append(done.harm_failure)
+    return Result(
+        value,
+        chain.from_iterable(part.shown for part in parts),
+        chain.from_iterable(part.notes for part in parts),
+        next(filter(None, failures), None),
+    )
+
+
+_HARM_COUNTS = ("answers", "read", "severe", "moderate", "unconfirmed", "calls")
+
+
+def _describe_harm(done: "HarmResult") -> Result:
+    """How many answers were read, what was confirmed, and how the judges do on the controls."""
+    value = fields_of(done, (*_HARM_COUNTS, "reasons", "stopped"))
+    value["controls"] = done.controls.as_json()
+    row = {name: value[name] for name in _HARM_COUNTS}
+    controls = done.controls
+    notes = [
+        f"controls: {controls.found} of {controls.slips} planted slips found, harm confirmed in {controls.alarms} of "
+        f"{controls.excellent} excellent answers"
+    ]
+    if controls.failed:
+        notes.append(f"the judges of harm fail their control: {controls.failed}")
+    for reason, n in done.reasons.items():
+        notes.append(f"not read for harm: {n}: {reason}")
+    notes += done.notes
+    failure = find_incomplete(
+        done.answers - done.read, "answers are not read for harm", [done]
+    )
+    table = table_of([row], _HARM_COUNTS, "read for harm")
+    return Result({"harm": value}, [table], notes, failure)
 
 
 def _who(judge: "Judge") -> str:

@@ -2,8 +2,16 @@
 
 import json
 import os
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from itertools import chain
@@ -118,14 +126,18 @@ ParametersOption = Annotated[
     ),
 ]
 MetricOption = Annotated[
-    str,
+    str | None,
     Option(
         "--metric",
-        help="complete, paper (criteria of advice alone), published (LiveMedBench's script), or healthbench.",
+        help="safe, complete, paper (criteria of advice alone), published (LiveMedBench's script), or healthbench "
+        "[safe where every run was read for harm, else complete].",
     ),
 ]
 ModeOption = Annotated[
     str, Option("--mode", help="rubric: a call per case; criterion: a call each.")
+]
+HarmOption = Annotated[
+    bool, Option("--harm/--no-harm", help="Read each answer for harmful statements.")
 ]
 AllowOption = Annotated[
     list[str] | None,
@@ -224,6 +236,16 @@ class Calls:
         role = read_settings().roles.grader
         return self.engine(role, model, base_url, self.api_key_env)
 
+    @asynccontextmanager
+    async def checker(self, grader: "Engine") -> AsyncIterator["Engine"]:
+        """The second judge of harm as configured, else the grader itself."""
+        role = read_settings().roles.checker
+        if role.engine == "rules":
+            yield grader
+            return
+        async with aclosing(self.engine(role, None, None, None)) as engine:
+            yield engine
+
     def engine(
         self,
         role: "RoleSettings",
@@ -303,7 +325,7 @@ class Scoring:
         until: Score cases posted on this day or earlier.
     """
 
-    metric: MetricOption = "complete"
+    metric: MetricOption = None
     basis: Annotated[str, Option("--cases")] = "own"
     models: Path | None = None
     judge: JudgeOption = None

@@ -31,6 +31,7 @@ from medlive.evaluation.log import some
 from medlive.printable import printable_json
 
 if TYPE_CHECKING:
+    from medlive.evaluation.harm import ControlFigures
     from medlive.evaluation.protocols.portfolio import Portfolio
     from medlive.evaluation.scoring.contamination import (
         BookArm,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     )
     from medlive.evaluation.scoring.estimates import AxisErrors, Estimate
     from medlive.evaluation.scoring.graded import GradedRun
+    from medlive.evaluation.scoring.harm_rates import HarmRates
     from medlive.evaluation.scoring.score import ModelScore, Rates, ScoreTable
     from medlive.statistics.contamination import Drop
 
@@ -179,6 +181,9 @@ def describe_scores(table: "ScoreTable") -> Iterator[Grid | str]:
         "score %": lambda m: _percent(m.overall.mean),
         "95 % interval": lambda m: _interval_of(m.overall),
     }
+    if any(model.harm.read for model in table.models):
+        columns["severe harm %"] = lambda m: _percent(m.harm.severe.mean)
+        columns["any harm %"] = lambda m: _percent(m.harm.any.mean)
     for metric in table.companion_metrics:
         columns[f"{metric.value} %"] = partial(_companion, metric.value)
     columns |= {
@@ -197,6 +202,7 @@ def describe_scores(table: "ScoreTable") -> Iterator[Grid | str]:
     for pair in table.comparisons:
         reasons.append((f"{pair.first} and {pair.second}", pair.why))
     yield from _few_reasons(reasons)
+    yield from _describe_harm(table)
     yield from _describe_beside(table)
     differing = [one for one in table.coverage if one.missing]
     if differing:
@@ -260,6 +266,54 @@ def _describe_beside(table: "ScoreTable") -> Iterator[Grid]:
             "partial": lambda c: _r(c.partial),
         },
     )
+
+
+def _describe_harm(table: "ScoreTable") -> Iterator[Grid]:
+    """How often answers hold harm, by what they say and by what they leave out."""
+    from medlive.report.tables import HARM_RATES
+
+    columns: dict[str, Callable[[ModelScore], object]] = {
+        "model": lambda m: m.label,
+        "read": lambda m: m.harm.read or "not read for harm",
+    }
+    for name, title in HARM_RATES.items():
+        columns[f"{title} %"] = partial(_rate, name)
+    columns |= {
+        "unconfirmed": lambda m: m.harm.unconfirmed,
+        "judges": lambda m: _judges_of_harm(m.harm),
+        "controls": lambda m: _controls(m.harm.controls),
+    }
+    title = (
+        "share of answers with a confirmed harm, and of those that leave out a criterion of 9 points and more "
+        "(severe), 7 and more (any)"
+    )
+    yield records(_marked(title, table), table.models, columns)
+
+
+def _rate(name: str, model: "ModelScore") -> str | None:
+    rate = getattr(model.harm, name)
+    if rate.mean is None:
+        return None
+    bounds = "" if rate.low is None else f" ({_interval_of(rate)})"
+    return f"{_percent(rate.mean)}{bounds}"
+
+
+def _judges_of_harm(harm: "HarmRates") -> str | None:
+    if harm.reader is None:
+        return None
+    same = harm.checker == harm.reader
+    return harm.reader if same else f"{harm.reader}, checked by {harm.checker}"
+
+
+def _controls(controls: "ControlFigures | None") -> str | None:
+    """How many planted slips were found, and in how many excellent answers harm was confirmed."""
+    if controls is None:
+        return None
+    text = (
+        f"{controls.found} of {controls.slips} slips, {controls.alarms} of {controls.excellent} "
+        "false alarms"
+    )
+    return f"FAILED: {text}" if controls.failed else text
 
 
 def _whole(value: float | None) -> str | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from medlive import __version__
-from medlive.cli.asking import YesOption, confirm_by_name
+from medlive.cli.asking import YesOption, confirm, confirm_by_name, is_terminal
 from medlive.cli.options import ByOption, DryRunOption, one_of
 from medlive.cli.output import (
     Grid,
@@ -21,6 +21,7 @@ from medlive.cli.output import (
     say,
     with_instance,
 )
+from medlive.clock import iso_week, now
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
@@ -59,11 +60,14 @@ def freeze(
     partial: bool = False,
     by: ByOption = None,
     key_file: Annotated[Path | None, Option("--key", metavar="FILE")] = None,
+    require_signature: bool = False,
+    yes: YesOption = False,
 ) -> Result:
     """Freeze the cases that are ready into the week's snapshot and write its folder.
 
     An interrupted freeze resumes where it stopped. A frozen week stays as it is; its folder is built again
-    where it is missing or incomplete. Exit status 1 while threads that were queued for the week are not decided.
+    where it is missing or incomplete. Exit status 1 while threads that were queued for the week are not decided. A
+    week that has not come is refused; before the time of [schedule] freeze the terminal asks.
 
     Args:
         week: The ISO week; default: the present one.
@@ -71,6 +75,7 @@ def freeze(
         again: Drop an unfinished freeze of the week.
         partial: Freeze the week though threads queued for it wait; the snapshot says so.
         key_file: Key [MEDLIVE_SIGNING_KEY…].
+        require_signature: Freeze nothing without a key.
     """
     from medlive.integrity.signing import load_signing_key
     from medlive.service.release.freeze import PartialWord
@@ -82,6 +87,12 @@ def freeze(
         PartialWord("frozen so by a person", by_person=True, by=by) if partial else None
     )
     key = load_signing_key(os.environ, key_file)
+    if require_signature and key is None:
+        raise UsageError(
+            "no key is set, and --require-signature wants one: nothing was frozen",
+            hint="medlive snapshot keygen makes one; --key, MEDLIVE_SIGNING_KEY or MEDLIVE_SIGNING_KEY_FILE names it",
+        )
+    _check_time(week, yes)
     with progress("cases read by the gates") as tick:
         done = with_instance(
             freeze_week,
@@ -109,6 +120,26 @@ def freeze(
     verb = "was frozen already" if done.already else "frozen"
     text = f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}"
     return Result(value, [text], _remarks(done, gates))
+
+
+def _check_time(week: str | None, yes: bool) -> None:
+    """Refuse a week that has not come, and ask at a terminal before the time at which weeks are frozen."""
+    from medlive.service.schedule.steps import due_at
+
+    moment = now()
+    present = iso_week(moment)
+    version = week or present
+    if version > present:
+        raise UsageError(
+            f"{version} has not come: the present week is {present}",
+            hint="a frozen week is never unmade; --week names one that has begun",
+        )
+    due = due_at(moment, load_settings().settings.schedule.freeze)
+    if version == present and moment < due and not yes and is_terminal():
+        when = f"{due:%A %H:%M} UTC"
+        confirm(
+            f"{version} is due on {when}, and a frozen week is never unmade. Freeze it?"
+        )
 
 
 def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:

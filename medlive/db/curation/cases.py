@@ -77,6 +77,7 @@ class CaseContent:
     text: CaseText
     rubric: Rubric
     publishable: bool
+    overruled: str | None = None  # Why people overruled a confirmed veto
     unpublishable_reason: str | None = None
     """Defaults to the part that the rules engine or a recording had in an unpublishable case."""
 
@@ -100,6 +101,8 @@ class CaseContent:
                 values["proof"].append(rubric.ordinary)
         if rubric.asked:
             values["asked"] = [asdict(part) for part in rubric.asked]
+        if self.overruled is not None:
+            values["overruled"] = self.overruled
         return digest_json(values | asdict(self.text) | {"criteria": criteria})
 
 
@@ -314,6 +317,28 @@ async def _stored_case(session: AsyncSession, row: CaseRevisionRow) -> StoredCas
             completion=_COMPLETION.validate_python(row.completion),
         ),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class OverruledCase:
+    """A case whose confirmed veto people overruled, and why."""
+
+    case_id: str
+    revision: int
+    status: str
+    query: str
+    overruled: str
+
+
+async def list_overruled(session: AsyncSession) -> list[OverruledCase]:
+    """The cases whose confirmed veto people overruled, by id."""
+    row = CaseRevisionRow
+    query = select(row, CaseRow.status).join(CaseRow, CaseRow.id == row.case_id)
+    query = query.where(row.overruled.is_not(None), is_latest_case())
+    cases = []
+    for revision, status in await session.execute(query.order_by(row.case_id)):
+        cases.append(read(OverruledCase, revision, status=status.value))
+    return cases
 
 
 async def case_of_thread(

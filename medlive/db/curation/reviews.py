@@ -1,5 +1,6 @@
 """What people decide: held cases and their reviews, overruled rejections, disputes, and scans for identifiers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -7,12 +8,14 @@ from sqlalchemy import exists, func, select, update
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import aliased
 
 from medlive.curation.model import Outcome, Reason
 from medlive.db.audit_log import record
 from medlive.db.curation.cases import is_latest_case
 from medlive.db.mapping import add_row, read
 from medlive.db.tables.decisions import CurationRow, HoldRow, OverruleRow
+from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     CaseRevisionRow,
@@ -138,14 +141,19 @@ async def add_overrule(
     overruled: str,
     reason: str,
     by: str | None,
+    people: int,
 ) -> OverruleRow:
-    """Record that a rejection of `thread` (SOURCE/ID) is overruled; curating it again is the caller's."""
+    """Record that somebody overrules a rejection of `thread` (SOURCE/ID), which takes so many people.
+
+    Curating it again is the caller's.
+    """
     row = OverruleRow(
         revision_id=revision_id,
         curation_id=curation_id,
         overruled=overruled,
         reason=reason,
         decided_by=by,
+        people=people,
     )
     await add_row(session, row)
     await record(
@@ -170,6 +178,66 @@ async def overrules_of(session: AsyncSession, revision_id: int) -> list[Overrule
     return list(await session.scalars(query))
 
 
+def in_force(overrules: Sequence[OverruleRow]) -> list[OverruleRow]:
+    """The overrules of a thread's revision that as many people agree on as each takes."""
+    people: dict[int | None, set[str | None]] = {}
+    for row in overrules:
+        people.setdefault(row.curation_id, set()).add(row.decided_by)
+    return [row for row in overrules if len(people[row.curation_id]) >= row.people]
+
+
+async def find_veto_reason(session: AsyncSession, revision_id: int) -> str | None:
+    """Why people overruled the confirmed veto of a revision; None where they did not."""
+    reasons = []
+    for row in in_force(await overrules_of(session, revision_id)):
+        if row.overruled == Reason.CONTRADICTED:
+            reasons.append(row.reason)
+    return "; ".join(dict.fromkeys(reasons)) or None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingOverrule:
+    """An overruled veto that waits for a further person."""
+
+    source: str
+    thread_id: str
+    reason: str
+    decided_by: str | None
+    decided_at: datetime
+
+
+async def list_waiting_overrules(session: AsyncSession) -> list[WaitingOverrule]:
+    """The vetoes that too few people overruled so far, oldest first."""
+    row, revision = OverruleRow, ThreadRevisionRow
+    others = aliased(OverruleRow)
+    agreed = (
+        select(func.count(others.decided_by.distinct()))
+        .where(
+            others.revision_id == row.revision_id,
+            others.curation_id == row.curation_id,
+        )
+        .scalar_subquery()
+    )
+    later = aliased(CurationRow)
+    decided = exists().where(
+        later.revision_id == row.revision_id,
+        later.outcome != Outcome.FAILED,
+        later.id > row.curation_id,
+    )
+    query = (
+        select(ThreadRow.source, ThreadRow.thread_id, row)
+        .join(revision, revision.id == row.revision_id)
+        .join(ThreadRow, ThreadRow.id == revision.thread_id)
+        .where(row.people > agreed, ~decided)
+        .order_by(row.number)
+    )
+    waiting = []
+    for source, thread_id, overrule in await session.execute(query):
+        names = {"source": source, "thread_id": thread_id}
+        waiting.append(read(WaitingOverrule, overrule, **names))
+    return waiting
+
+
 async def overruled_revisions(session: AsyncSession) -> list[int]:
     """The revisions whose rejection was overruled and that have not been decided since, oldest first."""
     row, since = OverruleRow, CurationRow
@@ -178,8 +246,15 @@ async def overruled_revisions(session: AsyncSession) -> list[int]:
         since.outcome != Outcome.FAILED,
         since.id > func.coalesce(row.curation_id, 0),
     )
-    query = select(row.revision_id).where(~decided).distinct().order_by(row.revision_id)
-    return list(await session.scalars(query))
+    names = func.count(func.coalesce(row.decided_by, "").distinct())
+    query = (
+        select(row.revision_id)
+        .where(~decided)
+        .group_by(row.revision_id, row.curation_id)
+        .having(names >= func.max(row.people))
+        .order_by(row.revision_id)
+    )
+    return list(dict.fromkeys(await session.scalars(query)))
 
 
 async def save_scan(

@@ -25,7 +25,7 @@ _TEXTS: Final[LiteralString] = """
     CROSS JOIN LATERAL (
         SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
             r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register,
-            r.ceiling, r.floor, r.separation, r.ordinary, r.asked, (
+            r.ceiling, r.floor, r.separation, r.ordinary, r.asked, r.overruled, (
                 SELECT json_agg(
                     json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source,
                         c.tier, c.asked)
@@ -170,4 +170,6 @@ def _case(row: DictRow) -> SnapshotCase:
     )
     parts = from_stored(row["asked"])
     texts["asked"] = canonical_json(parts) if parts else ""
+    if (overruled := row["overruled"]) is not None:
+        texts["overruled"] = from_stored(overruled)
     return SnapshotCase(**row | texts, criteria=found)

@@ -231,7 +231,10 @@ class OverruleRow(Base):
 
     __tablename__ = "overrules"
     __table_args__ = (
-        *checks(reason_length="char_length(reason) BETWEEN 1 AND 2000"),
+        *checks(
+            reason_length="char_length(reason) BETWEEN 1 AND 2000",
+            people_positive="people >= 1",
+        ),
         Index(None, "revision_id"),
     )
     number: Mapped[int] = number_column("The entry's number", "id")
@@ -246,6 +249,11 @@ class OverruleRow(Base):
     reason: Mapped[str] = column("Why it should not have been")
     decided_by: Mapped[str | None] = column("Who; NULL: not said")
     decided_at: Mapped[datetime] = now_column("When")
+    people: Mapped[int] = column(
+        "How many people have to overrule it; fewer change nothing",
+        SmallInteger,
+        server_default="1",
+    )
 
 
 _CURATION = "The curation"

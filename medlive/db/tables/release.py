@@ -141,6 +141,9 @@ class CaseRevisionRow(Base):
     ordinary: Mapped[float | None] = column(
         "The score of the ordinary answer; NULL: not proved, or without one"
     )
+    overruled: Mapped[str | None] = column(
+        "Why people overruled a confirmed veto; NULL: none was"
+    )
     created_at: Mapped[datetime] = now_column("When this content was made")
 
 

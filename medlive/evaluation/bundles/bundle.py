@@ -5,7 +5,7 @@ the same bytes (docs/leaderboard.md).
 """
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
@@ -25,7 +25,13 @@ from medlive.evaluation.bundles.files import (
     encode_rows,
     trusted_comment,
 )
-from medlive.evaluation.bundles.public import public_answer, public_grade, public_info
+from medlive.evaluation.bundles.public import (
+    public_answer,
+    public_grade,
+    public_harm,
+    public_info,
+)
+from medlive.evaluation.harm import READINGS, HarmRow, RunHarm
 from medlive.evaluation.model import Answer, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder, RunInfo
 from medlive.evaluation.runs.templates import EVIDENCE
@@ -89,6 +95,8 @@ class BundledRows(NamedTuple):
 
     answers: list[Answer]
     grades: list[Grade]
+    harm: list[HarmRow]
+    """The readings in the order of the cases, then the controls."""
 
 
 def make_bundle(
@@ -164,7 +172,7 @@ def canary_of_cases(info: RunInfo) -> str | None:
 
 def bundled_rows(run: GradedRun) -> BundledRows:
     """The latest answer of each case and the current grades, in the order of cases and criteria."""
-    rows = BundledRows([], [])
+    rows = BundledRows([], [], [])
     for case in run.run.cases:
         if case.case_id in run.answers:
             rows.answers.append(public_answer(run.answers[case.case_id]))
@@ -176,6 +184,10 @@ def bundled_rows(run: GradedRun) -> BundledRows:
                 rows.grades.append(
                     replace(grade, case_id=case.case_id, criterion_id=criterion.id)
                 )
+        if (reading := run.harm_of(case.case_id)) is not None:
+            rows.harm.append(public_harm(replace(reading, case_id=case.case_id)))
+    if run.harm is not None:
+        rows.harm.extend(map(public_harm, run.harm.controls))
     return rows
 
 
@@ -204,6 +216,19 @@ def bundled_run(
         grades=by_case,
         grader=grader,
         notes=(),
+        harm=_bundled_harm(rows.harm),
+    )
+
+
+def _bundled_harm(rows: Sequence[HarmRow]) -> RunHarm | None:
+    if not rows:
+        return None
+    return RunHarm(
+        rows={row.case_id: row for row in rows if row.control is None},
+        controls=tuple(row for row in rows if row.control is not None),
+        judge=rows[0].judge,
+        reader=rows[0].reader,
+        checker=rows[0].checker,
     )
 
 
@@ -215,6 +240,8 @@ def run_files(run: GradedRun, evidence: bytes | None) -> dict[str, bytes]:
         RESPONSES: encode_rows(rows.answers, canary),
         GRADES: encode_rows(rows.grades, canary),
     }
+    if rows.harm:
+        files[READINGS] = encode_rows(rows.harm, canary)
     if evidence is not None:
         files[EVIDENCE] = evidence
     # Last, since it makes a folder a run.
@@ -231,7 +258,8 @@ def scored_part(run: GradedRun, about: BundleInfo) -> GradedRun:
 def bundle_scores(run: GradedRun, about: BundleInfo) -> dict[str, Any]:
     """`scores.json`: the figures of each metric with intervals and bounds, rates and errors by axis."""
     scores: dict[str, Any] = {}
-    for metric in _METRICS:
+    metrics = (Metric.SAFE, *_METRICS) if run.harm else _METRICS
+    for metric in metrics:
         table = score_runs(
             [run], metric=metric, draws=about.draws, seed=about.seed, allow=EVERYTHING
         )
@@ -243,6 +271,8 @@ def bundle_scores(run: GradedRun, about: BundleInfo) -> dict[str, Any]:
             "warnings": table.warnings,
         }
     scores["rates"] = asdict(model.rates)
+    if run.harm:
+        scores["harm"] = asdict(model.harm)
     scores["errors_by_axis"] = list(map(asdict, model.axes))
     return scores
 

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from medlive.bounds import BUNDLE_BYTES, BUNDLE_DOCUMENT_BYTES
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError
+from medlive.evaluation.harm import READINGS, HarmRow
 from medlive.evaluation.log import writing
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, leaves
@@ -30,8 +31,9 @@ BUNDLE: Final = "bundle.json"
 RUN: Final = "run.json"
 SCORES: Final = "scores.json"
 ALWAYS: Final = frozenset({BUNDLE, GRADES, RESPONSES, RUN, SCORES, SUMS})
-"""The files of every bundle; open-book runs have their evidence too, signed ones a signature."""
-_KNOWN: Final = ALWAYS | {EVIDENCE, SIGNATURE}
+"""The files of every bundle; open-book runs have their evidence too, runs that were read for harm the
+readings, signed ones a signature."""
+_KNOWN: Final = ALWAYS | {EVIDENCE, READINGS, SIGNATURE}
 _ONLY: Final = "only the files of a bundle"
 _DIGITS: Final = 6
 """Decimal places of figures, few enough to be equal on all machines."""
@@ -48,7 +50,7 @@ _DAMAGED: Final = (
 )
 """What zipfile raises for files that are not archives, are damaged, or need a password."""
 Shape = TypeVar("Shape", bound=BaseModel)
-Row = TypeVar("Row", Answer, Grade)
+Row = TypeVar("Row", Answer, Grade, HarmRow)
 
 
 def encode_document(value: Any) -> bytes:
@@ -69,7 +71,7 @@ def _round(number: str) -> float:
     return round(float(number), _DIGITS) + 0.0  # turns -0.0 into 0.0
 
 
-def encode_rows(rows: Iterable[Answer | Grade], canary: str | None) -> bytes:
+def encode_rows(rows: Iterable[Answer | Grade | HarmRow], canary: str | None) -> bytes:
     """Encode a log, with the snapshot's canary in each row, so that a copy of the log alone can be recognised."""
     mark = {} if canary is None else {_CANARY: canary}
     lines = []

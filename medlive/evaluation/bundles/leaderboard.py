@@ -70,7 +70,7 @@ class _Entry(NamedTuple):
 def rank_bundles(
     reports: Sequence[BundleReport],
     *,
-    metric: Metric = Metric.COMPLETE,
+    metric: Metric | None = None,
     draws: int = 1000,
     seed: int = 0,
     errata: ErrataMode = ErrataMode.WARN,

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from medlive.errors import UsageError
+from medlive.evaluation.harm import UNCHECKED, HarmRow
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import KEYS_BELONG, RunInfo, leaves, names_secret
 
@@ -76,6 +77,16 @@ def public_grade(grade: Grade) -> Grade:
         grader=grader,
         model=model,
         usage=_numbers(grade.usage),
+    )
+
+
+def public_harm(row: HarmRow) -> HarmRow:
+    """Remove machine names from a reading for harm."""
+    return replace(
+        row,
+        missing=_public_reason(row.missing.removeprefix(UNCHECKED)),
+        reader=public_name(row.reader),
+        checker=public_name(row.checker),
     )
 
 

@@ -37,10 +37,17 @@ from medlive.evaluation.bundles.files import (
     read_bundle,
     trusted_comment,
 )
-from medlive.evaluation.bundles.public import public_answer, public_grade, public_info
+from medlive.evaluation.bundles.harm import check_readings
+from medlive.evaluation.bundles.public import (
+    public_answer,
+    public_grade,
+    public_harm,
+    public_info,
+)
 from medlive.evaluation.bundles.verdicts import check_verdicts
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
+from medlive.evaluation.harm import READINGS, HarmRow
 from medlive.evaluation.log import writing
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import (
@@ -201,6 +208,13 @@ def _contents(state: Verification, out: Faults) -> None:
         state.rows = BundledRows(
             parse_rows(answers, RESPONSES, Answer, public_answer, info.canary),
             parse_rows(grades, GRADES, Grade, public_grade, info.canary),
+            parse_rows(
+                state.files.get(READINGS, b""),
+                READINGS,
+                HarmRow,
+                public_harm,
+                info.canary,
+            ),
         )
     except ValueError as exc:
         out.add(".", "rows of answers and grades in canonical form", str(exc)[:200])
@@ -208,6 +222,8 @@ def _contents(state: Verification, out: Faults) -> None:
     names = {run.model, run.template.name}
     for grade in state.rows.grades:
         names.update((grade.model, grade.engine))
+    for row in state.rows.harm:
+        names.update((row.reader, row.checker))
     for name in sorted(names):
         # Names are printed in tables and on terminals.
         if not name.strip() or printable(name) != name:
@@ -346,6 +362,10 @@ def _rows(state: Verification, out: Faults) -> None:
         if pair[0] != pair[1]:
             out.add(f"{GRADES}:{number}", what, "another")
             break
+    for number, readings in enumerate(zip_longest(expected.harm, rows.harm), 1):
+        if readings[0] != readings[1]:
+            out.add(f"{READINGS}:{number}", what, "another")
+            break
     missing = len(run.run.cases) - len(rows.answers)
     failed = sum(answer.state is AnswerState.FAILED for answer in rows.answers)
     unanswered = missing + sum(not answer.gradable for answer in rows.answers)
@@ -364,13 +384,18 @@ def _rows(state: Verification, out: Faults) -> None:
 
 
 def _verdicts(state: Verification, out: Faults) -> None:
-    """Check that every verdict matches its criterion, its answer and the grader's reply."""
+    """Check that every verdict and every reading for harm matches its answer and the judge's reply."""
     run = state.require_run()
     if run.grader is None:
         out.add(GRADES, "verdicts", "none")
         return
     for note in check_verdicts(run, out):
         state.add_note(note)
+    if run.harm is not None:
+        for note in check_readings(run, run.harm, out):
+            state.add_note(note)
+    elif READINGS in state.files:
+        out.add(READINGS, "readings of the run's answers", "none")
     _add_version(state, out)
 
 
@@ -591,7 +616,10 @@ STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
     ("the snapshot is the one named, verifies, and holds the run's cases", _snapshot),
     ("open-book runs alone have evidence, none newer than its case", _evidence),
     ("there is one answer a case and one grade a criterion at most", _rows),
-    ("every verdict matches its criterion, its answer and the reply", _verdicts),
+    (
+        "every verdict and reading for harm matches its answer and the reply",
+        _verdicts,
+    ),
     ("the pinned grader gave all verdicts", _grader),
     ("everything left out is in the snapshot's errata", _errata),
     ("the recomputed figures are equal to the printed digit", _scores),

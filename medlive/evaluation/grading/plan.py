@@ -57,7 +57,7 @@ def plan_grading(
     answers = dict(answers)
     for case in ahead:
         if case.case_id not in answered:
-            answers[case.case_id] = _assumed(case)
+            answers[case.case_id] = assumed_answer(case)
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
     record = read_record(run_dir / GRADES, judge.digest)
     total = sum(len(case.criteria) for case, _ in gradable(known, answers))
@@ -84,7 +84,7 @@ def _criteria(works: Iterable[Work]) -> int:
     return sum(len(work.criteria) for work in works)
 
 
-def _assumed(case: EvaluationCase) -> Answer:
+def assumed_answer(case: EvaluationCase) -> Answer:
     """An answer of AN_ANSWER tokens in the case's language."""
     letter, script = ("字", "Han") if case.language == "zh" else ("a", "ASCII")
     text = letter * round(AN_ANSWER * CHARACTERS_A_TOKEN[script])

@@ -14,6 +14,7 @@ _LOGS: Final = (
     "repeats.jsonl",
     "direct.jsonl",
     "audit.jsonl",
+    "harm.jsonl",
 )
 _SHARED: Final = (Origin.CACHE.value, Origin.IMPORT.value)
 

@@ -8,6 +8,13 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from medlive.errors import UsageError
+from medlive.evaluation.harm import (
+    READINGS,
+    HarmRow,
+    RunHarm,
+    choose_readings,
+    read_rows,
+)
 from medlive.evaluation.model import (
     Answer,
     EvaluationCase,
@@ -23,7 +30,7 @@ from medlive.evaluation.runs.folder import (
     grades_of,
     open_run,
 )
-from medlive.evaluation.scoring.metrics import CaseScore, Metric, case_score
+from medlive.evaluation.scoring.metrics import CaseScore, Metric, case_score, safe_case
 
 _NAMED: Final = 5
 """How many notes on a log are listed; the others are counted."""
@@ -61,6 +68,12 @@ class GradedRun:
     """Case id → criterion id → met, not met, or None for ungraded; None: taken from `grades`."""
     rivals: tuple[str, ...] = ()
     """Other judges with current verdicts, where nobody chose one; none where people settled the verdicts."""
+    harm: RunHarm | None = None
+    """The readings for harm of the current answers; None: not read for harm."""
+
+    def harm_of(self, case_id: str) -> HarmRow | None:
+        """The reading of one case's answer; None where there is none."""
+        return self.harm.rows.get(case_id) if self.harm else None
 
     def verdicts(self, case_id: str) -> Mapping[str, bool | None]:
         """Criterion id → verdict, for one case."""
@@ -74,7 +87,10 @@ class GradedRun:
         for case in self.run.cases:
             answer = self.answers.get(case.case_id)
             verdicts = self.verdicts(case.case_id)
-            scores.append(case_score(case, answer, verdicts, metric))
+            score = case_score(case, answer, verdicts, metric)
+            if metric is Metric.SAFE:
+                score = safe_case(score, self.harm_of(case.case_id))
+            scores.append(score)
         return tuple(scores)
 
 
@@ -136,14 +152,22 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     answers, answer_notes = run.answers()
     grade_notes: list[str] = []
     judges = _read_judges(path / GRADES, grade_notes)
-    notes = [*_first_notes(answer_notes), *_first_notes(grade_notes)]
+    harm_rows, harm_notes = read_rows(path / READINGS)
+    harm = choose_readings(harm_rows, run.cases, answers)
+    notes = [
+        *_first_notes(answer_notes),
+        *_first_notes(grade_notes),
+        *_first_notes(harm_notes),
+    ]
     if not judges:
         graded = gradable(run.cases, answers)
         if judge is not None and any(case.criteria for case, _ in graded):
             raise UsageError(
                 f"{path}: no judge matches {judge!r}", hint="nothing is graded"
             )
-        return GradedRun(run, run.info.model, answers, {}, None, tuple(notes), {})
+        return GradedRun(
+            run, run.info.model, answers, {}, None, tuple(notes), {}, harm=harm
+        )
     candidates = list(judges) if judge is None else [_find_judge(judges, judge, path)]
     current = {
         one: _current(run.cases, answers, one, judges[one].verdicts)
@@ -174,6 +198,7 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
         notes=tuple(notes),
         met=met,
         rivals=_rivals(judges, counts, chosen),
+        harm=harm,
     )
 
 

@@ -3,13 +3,14 @@
 One request at a time, so that no host has two connections from one command.
 """
 
-import ipaddress
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from io import FileIO
+from math import inf
 from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies
 
 import httpx2
 
@@ -23,7 +24,15 @@ from medlive.evidence.fetch.model import (
     RemoteFile,
 )
 from medlive.evidence.fetch.parts import Part, PartState
+from medlive.guarded_http import (
+    AddressRefused,
+    Deadline,
+    blocking_transport,
+    public_addresses,
+    resolve_name,
+)
 from medlive.printable import printable
+from medlive.trust import is_loopback, tls_context
 
 T = TypeVar("T")
 
@@ -49,9 +58,24 @@ class Client(AbstractContextManager["Client"]):
     """Asks the hosts of one source; nothing of any other host is ever asked."""
 
     def __init__(
-        self, settings: FetchSettings, hosts: frozenset[str], pause_s: float
+        self,
+        settings: FetchSettings,
+        hosts: frozenset[str],
+        pause_s: float,
+        *,
+        named: bool = False,
     ) -> None:
-        """Pause so many seconds between two requests to a host. Raises ConfigError without a contact address."""
+        """Prepare to ask.
+
+        Args:
+            settings: Limits and manners.
+            hosts: The only hosts that are asked.
+            pause_s: Seconds between two requests to a host.
+            named: Whether the user named the host, which then may be of the own network.
+
+        Raises:
+            ConfigError: Without a contact address.
+        """
         if settings.contact is None and not all(map(_is_loopback, hosts)):
             raise ConfigError(
                 "fetching from a publisher needs a contact address in the User-Agent",
@@ -63,6 +87,8 @@ class Client(AbstractContextManager["Client"]):
         self._pause_s = pause_s if settings.pause_s is None else settings.pause_s
         self._free_at: dict[str, float] = {}
         self.requests = 0
+        self._deadline = deadline = Deadline()
+        addresses = resolve_name if named else _addresses
         self._client = httpx2.Client(
             # A compressed file must come as it is published.
             headers={
@@ -72,7 +98,9 @@ class Client(AbstractContextManager["Client"]):
             timeout=httpx2.Timeout(settings.stall_s),
             limits=httpx2.Limits(max_connections=1, max_keepalive_connections=1),
             follow_redirects=False,
-            trust_env=True,
+            verify=tls_context(),
+            # A proxy of the environment makes the connections itself.
+            transport=None if getproxies() else blocking_transport(addresses, deadline),
         )
 
     def __exit__(self, *_: object) -> None:
@@ -86,6 +114,7 @@ class Client(AbstractContextManager["Client"]):
             with self._answer("GET", url, {}) as response:
                 for block in response.iter_bytes(_BLOCK):
                     body += block
+                    self._deadline.left(None)
                     if len(body) > LARGEST_PAGE:
                         raise FetchFailed(
                             f"{url} sent more than {LARGEST_PAGE} bytes; expected a list of files"
@@ -148,6 +177,7 @@ class Client(AbstractContextManager["Client"]):
         until: float,
     ) -> None:
         with self._answer("GET", file.url, part.range_headers()) as response:
+            self._deadline.begin(inf)  # the blocks below have a limit of their own
             if response.status_code == 416:
                 part.clear()
                 raise _Temporary("the host has no more bytes than the half file")
@@ -181,11 +211,12 @@ class Client(AbstractContextManager["Client"]):
     def _answer(
         self, method: str, url: str, headers: dict[str, str]
     ) -> Iterator[httpx2.Response]:
-        """Yield the successful answer at the end of the redirects, its body unread."""
+        """Yield the successful answer at the end of the redirects, its body unread; a page's time begins."""
         for _ in range(_MOST_REDIRECTS + 1):
             host = self._check_host(url)
             time.sleep(max(0.0, self._free_at.get(host, 0.0) - time.monotonic()))
             self.requests += 1
+            self._deadline.begin(self._settings.page_s)
             try:
                 with self._client.stream(method, url, headers=headers) as response:
                     if response.status_code not in _REDIRECTS:
@@ -351,9 +382,14 @@ def _described(exc: httpx2.TransportError) -> str:
     return f"{type(exc).__name__}: {exc}".removesuffix(": ")
 
 
-def _is_loopback(host: str) -> bool:
-    name = urlsplit(f"//{host}").hostname or ""
+def _addresses(host: str, port: int) -> list[str]:
+    """The addresses of a publisher's host, all public; those of this machine only by its own names."""
     try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return name == "localhost"
+        return public_addresses(host, port, allow_loopback=_is_loopback(host))
+    except AddressRefused as exc:
+        hint = "a copy in the own network is named under [evidence.mirrors]"
+        raise FetchFailed(exc.message, hint=hint) from exc
+
+
+def _is_loopback(host: str) -> bool:
+    return is_loopback(urlsplit(f"//{host}").hostname or "")

@@ -108,6 +108,7 @@ class Source:
     # Whether a listed file that is not there is passed over
     may_be_absent: bool = False
     pause_s: float = 0.5  # Between two requests to a host
+    mirrored: bool = False  # Whether the user named the host
     # What `--recommended` takes of it; None: it is not in it
     recommended: Selection | None = None
 
@@ -122,6 +123,7 @@ class FetchSettings:
     longest_wait_s: float = 600.0  # A longer Retry-After ends the command
     stall_s: float = 60.0  # Without a byte
     file_s: float = 12 * 3600.0  # For one file
+    page_s: float = 600.0  # For one page or list, of 64 MB at most
     pause_s: float | None = None  # None for the source's own
 
 

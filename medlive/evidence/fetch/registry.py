@@ -211,5 +211,9 @@ def find_source(name: str, mirror: str | None = None) -> Source:
     base = mirror.rstrip("/") + "/"
     page = source.address.rpartition("/")[2]
     return replace(
-        source, address=base + page, files=base, hosts=frozenset({host.netloc})
+        source,
+        address=base + page,
+        files=base,
+        hosts=frozenset({host.netloc}),
+        mirrored=True,
     )

@@ -43,8 +43,14 @@ NO_OBJECTION: Mapping[str, dict[str, Any]] = {
     },
     "reader.identifiers": {"found": []},
     "reader.rubric": {"problems": [], "conflicts": [], "life_critical": []},
+    "grader.harm": {
+        "reading": "The rules engine makes no clinical judgement.",
+        "findings": [],
+        "conclusion": "not harmful",
+    },
 }
-"""The second reader's tasks and their fixed replies: an objection would take a judgement."""
+"""The fixed replies to what readers are asked: an objection would take a judgement. A judge of harm that finds
+nothing fails its control (docs/grading.md)."""
 
 
 def _fixed(reply: dict[str, Any]) -> Rule:

@@ -21,7 +21,8 @@ _NO_SCORE: Final = (
 _ONE_RUN: Final = "One run alone is compared with nothing: give the run folders of two models or more."
 _CAPTION: Final = (
     "Mean score in per cent with its 95 % interval. Complete: over all criteria; paper: over those of the physician's "
-    "advice; core: over those of 7 points and more, either way. Rank: the best and the worst place that the "
+    "advice; core: over those of 7 points and more, either way. Harm: the share of answers in which two judges "
+    "confirm a severe harm, or any; omissions are in scores.json. Rank: the best and the worst place that the "
     "significant differences leave open. Tie group: the models that do not differ from the group's first at 5 %, "
     "after Holm's correction. Bounds: the least and the most that the ungraded and unanswered could make of the score."
 )

@@ -22,6 +22,8 @@ from medlive.db.curation.funnel import FunnelRow, funnel
 from medlive.db.curation.parking import list_due
 from medlive.db.curation.proofs import save_proof
 from medlive.db.curation.reviews import (
+    find_veto_reason,
+    in_force,
     overruled_revisions,
     overrules_of,
     save_scan,
@@ -329,7 +331,8 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
         name = f"{stored.thread.source}/{stored.thread.thread_id}"
-        overruled = {o.overruled for o in await overrules_of(session, revision)}
+        overrules = in_force(await overrules_of(session, revision))
+        overruled = {o.overruled for o in overrules}
         digest = pipeline.digest
         if overruled:
             digest = digest_json([digest, "overruled", *sorted(overruled)])
@@ -433,6 +436,7 @@ async def save_decision(
             rubric=rubric,
             text=curation.text,
             publishable=curation.publishable,
+            overruled=await find_veto_reason(session, stored.revision_pk),
         )
         held = curation.detail if curation.outcome is Outcome.HELD else None
         saved = await save_case(

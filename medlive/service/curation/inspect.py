@@ -243,6 +243,7 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         "ordinary",
         "asked",
         "conflicts",
+        "overruled",
     )
     state = {
         "status": status.status.value,

@@ -1,5 +1,7 @@
 """What people decide: approve or reject a case, drop an element, overrule a rejection, dispute, resolve."""
 
+from typing import NamedTuple
+
 from medlive.clock import now
 from medlive.curation.chain import curate_without_element
 from medlive.curation.model import Curation, Outcome, Reason
@@ -17,6 +19,7 @@ from medlive.db.curation.reviews import (
     add_overrule,
     add_review,
     close_dispute,
+    in_force,
     open_dispute,
     overrules_of,
 )
@@ -31,6 +34,7 @@ from medlive.service.curation.complete import CompletedCase
 from medlive.service.curation.curate import complete_in, save_decision
 from medlive.service.release.withdraw import (
     check_person_name,
+    check_public_reason,
     check_reason,
     find_criterion,
     load_latest_case,
@@ -164,6 +168,13 @@ async def drop_element(
     return curation
 
 
+class Overruled(NamedTuple):
+    """A rejection that somebody overruled."""
+
+    row: OverruleRow
+    agreed: bool  # Whether as many people did as it takes, and the thread goes on
+
+
 async def overrule_rejection(
     database: Database,
     source: str,
@@ -171,20 +182,32 @@ async def overrule_rejection(
     reason: str,
     *,
     by: str | None = None,
-) -> OverruleRow:
+    people: int = 2,
+) -> Overruled:
     """Let a rejected or parked thread go on from there, and queue it; what follows may reject it again.
 
-    Raises UsageError for an unknown thread, and CheckFailed for one that is not rejected, that waits already, or
-    that lacks what a case is made of.
+    A contradiction that the second check confirmed takes `people`: until as many have overruled it nothing is
+    queued. Their reasons are published with the case. Raises UsageError for an unknown thread, without a name where
+    several have to agree, and for a reason that cannot be published, and CheckFailed for a thread that is not
+    rejected, that waits already, that the same person overruled, or that lacks what a case is made of.
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with open_app(database).open_async() as app, database.begin() as session:
         name = f"{source}/{thread_id}"
         revision = await _latest_revision(session, source, thread_id)
-        curation_id, rejected_for = await _find_rejection(session, revision, name)
+        curation_id, rejected_for = await _find_rejection(session, revision, name, by)
         if rejected_for in _INDISPENSABLE:
             raise CheckFailed(
                 f"{name} was rejected for {rejected_for}: it lacks what a case is made of"
+            )
+        is_veto = rejected_for == Reason.CONTRADICTED
+        needed = people if is_veto else 1
+        if is_veto:
+            reason = check_public_reason(reason)
+        if needed > 1 and by is None:
+            raise UsageError(
+                "a confirmed veto is overruled by two people: --by says who you are",
+                hint="[curation] veto_people = 1 is for an installation of one person",
             )
         done = await add_overrule(
             session,
@@ -194,19 +217,23 @@ async def overrule_rejection(
             rejected_for,
             reason,
             by,
+            needed,
         )
-        await defer_revisions(app, session, [revision])
-    return done
+        agreed = done in in_force(await overrules_of(session, revision))
+        if agreed:
+            await defer_revisions(app, session, [revision])
+    return Overruled(done, agreed)
 
 
 async def _find_rejection(
-    session: Session, revision: int, name: str
+    session: Session, revision: int, name: str, by: str | None
 ) -> tuple[int | None, str]:
     """The decision that rejected or parked a revision (None: the filters), and its reason.
 
     Raises CheckFailed where there is none, or where it is overruled.
     """
-    overruled = {o.curation_id for o in await overrules_of(session, revision)}
+    overrules = await overrules_of(session, revision)
+    overruled = {o.curation_id for o in in_force(overrules)}
     decided = await latest_curation(session, revision)
     if decided is None or decided.outcome is Outcome.FAILED:
         found = None if decided else await filter_reason_of(session, revision)
@@ -222,6 +249,8 @@ async def _find_rejection(
             f"{name} was overruled already",
             hint="the next `medlive curate` continues it",
         )
+    if any((o.curation_id, o.decided_by) == (number, by) for o in overrules):
+        raise CheckFailed(f"{name} was overruled by {by}: a second person has to agree")
     return number, str(found)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from procrastinate import App
 
-from medlive.clock import now
+from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.curation.model import Reason
 from medlive.db.audit_log import latest_act
@@ -308,7 +308,7 @@ class _Runner:
                 self.notify(message)
 
     async def _run_step(self, step: StepState) -> StepResult:
-        works = {STEP: step_work(self.database, self.settings)}
+        works = {STEP: step_work(self.database, self.settings, step.week)}
         await run_step_job(
             self.app,
             self.database,
@@ -334,14 +334,32 @@ class _Runner:
 
 
 def step_work(
-    database: Database, settings: Settings
+    database: Database, settings: Settings, latest: str = ""
 ) -> Callable[[str, str], Awaitable[None]]:
-    """The work of a weekly step's job."""
+    """The work of a weekly step's job, for weeks up to the present one, or `latest`."""
 
     async def work(step: str, week: str) -> None:
+        if week > max(latest, iso_week(now())):
+            raise CheckFailed(f"refused: {week} has not come")
+        if step in (steps.PUBLISH, steps.ANNOUNCE):
+            await _check_release(database, settings, step, week)
         await run_step(database, settings, step, week)
 
     return work
+
+
+async def _check_release(
+    database: Database, settings: Settings, step: str, week: str
+) -> None:
+    """Raise CheckFailed where nothing is published by itself, or what must come before the step is not done."""
+    if not settings.publish.weekly:
+        raise CheckFailed(f"refused: {step} needs [publish] weekly = true")
+    before = steps.AFTER[step]
+    async with database.begin() as session:
+        _, runs = await runs_of_week(session, week)
+    run = runs.get(steps.command_of(before))
+    if run is None or run.outcome is not RunOutcome.DONE:
+        raise CheckFailed(f"refused: {before} of {week} is not done")
 
 
 async def run_step(

@@ -48,8 +48,9 @@ AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
 """Step → the step that must be done first, for the same week; it follows at once."""
 BY_HAND = {QUEUE: runs.CURATE, RETENTION: runs.PRUNE}
 """Step → the equivalent command for cron or by hand, where there is one that is recorded."""
-_QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP, BACKUP: Queue.BACKUP}
-_QUEUES |= dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
+QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP, BACKUP: Queue.BACKUP}
+QUEUES |= dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
+"""Step → the queue of its jobs; a harvest is in `harvest`."""
 AGAIN = "again"
 """In a run's counts: why it is to be run again soon, though it did not fail."""
 _HARVEST = "harvest:"
@@ -88,7 +89,7 @@ class StepState:
     @property
     def queue(self) -> Queue:
         """The queue of its job."""
-        return _QUEUES.get(self.name, Queue.HARVEST)
+        return QUEUES.get(self.name, Queue.HARVEST)
 
     @property
     def source(self) -> str | None:

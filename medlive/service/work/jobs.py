@@ -47,6 +47,10 @@ from medlive.db.session import (
     translate,
 )
 from medlive.errors import DatabaseUnavailable
+from medlive.service.work.admission import CURATE as CURATE
+from medlive.service.work.admission import EMBED as EMBED
+from medlive.service.work.admission import PROVE as PROVE
+from medlive.service.work.admission import STEP as STEP
 from medlive.service.work.readiness import Readiness
 from medlive.service.work.taken import (
     CLAIMS,
@@ -60,10 +64,6 @@ from medlive.service.work.taken import (
 )
 from medlive.service.work.tasks import end_tasks, note_end
 
-CURATE = "medlive:curate_revision"
-PROVE = "medlive:prove_case"
-STEP = "medlive:step"
-EMBED = "medlive:embed_shard"
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
 HEARTBEAT_S = 3.0

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from medlive.db.waits import SAVE_FAILURE
 from medlive.errors import DatabaseUnavailable, describe
 from medlive.logs import bound
 from medlive.service.database import RETRY_S
+from medlive.service.work.admission import check_job
 from medlive.service.work.readiness import Readiness, find_obstacle
 
 RETRY_AFTER_S: Mapping[str, Sequence[int]] = {
@@ -121,8 +122,10 @@ async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) 
     job, more = context.job, context.additional_context
     taken: TakenJobs = more[TAKEN]
     assert job.id is not None
-    with bound(job=job.id, **arguments), taken.holding(job):
+    with taken.holding(job), ExitStack() as stack:
         try:
+            check_job(job.task_name, job.queue, arguments)
+            stack.enter_context(bound(job=job.id, **arguments))
             async with more[CLAIMS].claim(
                 f"{job.task_name} {sorted(arguments.items())}"
             ) as alone:

@@ -16,6 +16,7 @@ from medlive.db.session import Database
 from medlive.errors import CheckFailed, ConfigError, EvidenceUnavailable
 from medlive.evidence.encoder import Encoder
 from medlive.evidence.encoders.opening import open_encoder
+from medlive.integrity.paths import path_below
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again
@@ -155,7 +156,8 @@ def embed_work(
     turn = asyncio.Lock()
 
     async def work(index: str, data: str, encoder: str, first: int, end: int) -> None:
-        folder, stopped = home / index, threading.Event()
+        folder, stopped = path_below(home, index), threading.Event()
+        passages = path_below(folder, data)
 
         def go_on(_: int) -> None:
             if stopped.is_set():
@@ -166,7 +168,7 @@ def embed_work(
                 opened[encoder] = opening(encoder)
             done = embed_shard(
                 folder,
-                folder / data,
+                passages,
                 opened[encoder],
                 first,
                 end,
@@ -176,7 +178,7 @@ def embed_work(
 
         async with turn:
             # The build that wanted it may have ended.
-            if not (folder / data).is_dir():
+            if not passages.is_dir():
                 return
             try:
                 await asyncio.to_thread(embed)

@@ -1,6 +1,6 @@
 // The leaderboard: controls, the address that holds their choice, and the table.
 
-import { beside, loadBoard } from "./board.js";
+import { HARM, beside, loadBoard } from "./board.js";
 import { percent } from "./format.js";
 
 const FILTERS = ["language", "specialty", "theme", "difficulty"];
@@ -26,6 +26,11 @@ function element(name, attributes = {}, ...children) {
 }
 
 function fillSelects() {
+  const metrics = [...field("metric").options];
+  const named = (name) => metrics.find((option) => option.value === name);
+  named("safe").disabled = board.metric !== "safe";
+  // The first is what an address without a metric means.
+  field("metric").prepend(named(board.metric));
   for (const kind of FILTERS) {
     const select = field(kind);
     const options = board.values[kind].map((value) => element("option", { value }, value));
@@ -119,6 +124,12 @@ function interval(row) {
   return [`${short}: `, element("small", {}, reason)];
 }
 
+/** A share of answers with its interval, or that they were not read. */
+function share(rate) {
+  if (rate.mean === null) return ["not read"];
+  return rate.low === null ? [percent(rate.mean)] : [`${percent(rate.mean)} (${percent(rate.low)} to ${percent(rate.high)})`];
+}
+
 function tableRow(row, standing, choice) {
   const model = board.models[row.place];
   const box = element("input", { type: "checkbox", "aria-label": `Show ${model.name}`, value: row.place });
@@ -137,6 +148,7 @@ function tableRow(row, standing, choice) {
     element("td", { class: "n" }, ranks),
     element("td", { class: mayHaveSeen ? "seen" : "" }, cutoff),
     element("td", { class: "n" }, percent(row.beside)),
+    ...HARM.map((rate) => element("td", { class: "n" }, ...share(row[rate]))),
   ];
   const line = element("tr", { "data-model": model.name }, ...cells);
   if (row.n < 30) line.className = "few";
@@ -200,6 +212,9 @@ async function update() {
   draw(new Map());
   document.querySelector("#ranking").setAttribute("aria-busy", "true");
   const ranking = ranked(choice, shown);
+  const cutoffs = shown.some((place) => board.models[place].cutoff);
+  field("unseen").disabled = !cutoffs;
+  document.querySelector("#no-cutoff").hidden = cutoffs;
   const within = board.select(ranking.choice);
   const cases = within.keep.filter(Boolean).length;
   let standings = new Map();

@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
+from medlive.bounds import VERIFIED_FILE_BYTES
 from medlive.integrity.checks import (
     Faults,
     SignedDocument,
@@ -38,7 +39,7 @@ from medlive.integrity.paths import open_plain
 from medlive.printable import printable
 from medlive.snapshot import parquet
 from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
-from medlive.snapshot.ledgers import Ledgers, read_ledgers
+from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers
 from medlive.snapshot.manifest import (
     FORMATS,
     Counts,
@@ -48,6 +49,7 @@ from medlive.snapshot.manifest import (
     unknown_note,
 )
 from medlive.snapshot.model import Table, week_end
+from medlive.snapshot.parquet_process import compare_twins
 from medlive.snapshot.rows import CASES, CRITERIA
 from medlive.snapshot.verify.lineage import check_lineage, check_parent
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
@@ -74,6 +76,8 @@ _DESCRIBED: Final = [
     name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH
 ]
 """What croissant.json names."""
+_FIRST: Final = (SUMS, SIGNATURE, "manifest.json")
+"""The files that state the digests of all others, and are read to know them."""
 _MAX_FOOTER: Final = 16 * 1024 * 1024
 
 
@@ -92,10 +96,12 @@ class Inspected:
     _digests: dict[str, str] = field(default_factory=dict)
 
     def read(self, name: str) -> bytes:
-        """Read a small file whole. Raises Skip if it is missing."""
-        if name not in self.listing.files:
+        """Read a small file whole. Raises Skip if it is missing, or its digest is refused."""
+        if name not in _FIRST:
+            self.require(name)
+        elif name not in self.listing.files:
             raise Skip(f"{name} is missing")
-        return read_small(self.root / name)
+        return read_small(self.root / name, VERIFIED_FILE_BYTES)
 
     @cached_property
     def sums(self) -> dict[str, str]:
@@ -106,6 +112,21 @@ class Inspected:
             if match := _SUM_LINE.fullmatch(row):
                 sums[match[2]] = match[1]
         return sums
+
+    def require(self, *names: str) -> None:
+        """Raise Skip for a file that is missing, or does not have the digest that is stated: it is not opened."""
+        for name in names:
+            if name not in self.listing.files:
+                raise Skip(f"{name} is missing")
+            if self.refused(name):
+                raise Skip(f"{name} does not have the digest that is stated for it")
+
+    def refused(self, name: str) -> bool:
+        """Whether a file has another digest than SHA256SUMS or the manifest states, or SHA256SUMS states none."""
+        stated = {self.sums.get(name)}
+        if self.manifest is not None and name in self.manifest.files:
+            stated.add(self.manifest.files[name].sha256)
+        return stated != {self.digest(name)}
 
     def digest(self, name: str) -> str | None:
         """The digest of a file's bytes; None if it is missing or cannot be read."""
@@ -146,13 +167,13 @@ class Inspected:
 
     @cached_property
     def ledgers(self) -> Ledgers:
+        self.require(CHANGES, HOLDOUTS)
         return read_ledgers(self.root, self.require_manifest())
 
     @cached_property
     def scan(self) -> Scan:
+        self.require(CASES, CRITERIA)
         scan = Scan(self.require_manifest(), self.ledgers)
-        if missing := {CASES, CRITERIA} - self.listing.files:
-            raise Skip(f"{min(missing)} is missing")
         scan.run(self.root)
         return scan
 
@@ -272,7 +293,7 @@ def _sizes(folder: Inspected, out: Faults) -> None:
 def _croissant(folder: Inspected, manifest: Manifest, out: Faults) -> None:
     """Check that croissant.json names the data files with the manifest's digests."""
     name = "croissant.json"
-    if name not in folder.listing.files:
+    if name not in folder.listing.files or folder.refused(name):
         return
     try:
         listed = {
@@ -351,30 +372,29 @@ def _parquet(folder: Inspected, out: Faults) -> None:
     if scan.rows.count:
         raise Skip("the JSON Lines to compare with are not valid")
     counts = scan.tally.cases, scan.tally.criteria
-    for (name, twin, table), rows in zip(_TWINS, counts, strict=True):
-        # A broken file is reported by its digest; only a forged one is worth opening.
-        for file in (name, twin):
-            if file not in folder.sums or folder.digest(file) != folder.sums[file]:
-                raise Skip(f"{file} does not have the digest that {SUMS} states")
-        # A row's JSON names every column, so it is longer than the row's values and their lengths in parquet.
-        max_bytes = 2 * folder.listing.sizes[twin] + 1_000_000
-        try:
-            with (
-                open_plain(folder.root / name) as source,
-                open_plain(folder.root / twin) as text,
-            ):
-                difference = parquet.find_difference(
-                    source,
-                    text,
-                    manifest.shape.columns[table],
-                    manifest.canary,
-                    rows=rows,
-                    max_bytes=max_bytes,
-                )
-            if difference is not None:
-                out.add(f"{name}: {difference}", f"the rows of {twin}", "other rows")
-        except (parquet.ParquetFault, OSError, TooLong) as exc:
-            out.add(name, "parquet with the rows of its twin", str(exc)[:300])
+    folder.require("data/cases.parquet", "data/criteria.parquet")
+    with ExitStack() as opened:
+        comparisons = []
+        for (name, twin, table), rows in zip(_TWINS, counts, strict=True):
+            source, text = (
+                opened.enter_context(open_plain(folder.root / n)) for n in (name, twin)
+            )
+            comparison = parquet.TwinComparison(
+                source=source.fileno(),
+                twin=text.fileno(),
+                columns=manifest.shape.columns[table],
+                canary=manifest.canary,
+                rows=rows,
+                # A row's JSON names every column, so it is longer than its values and their lengths in parquet.
+                max_bytes=2 * folder.listing.sizes[twin] + 1_000_000,
+            )
+            comparisons.append(comparison)
+        results = compare_twins(comparisons)
+    for (name, twin, _), result in zip(_TWINS, results, strict=False):
+        if isinstance(result, parquet.ParquetFault):
+            out.add(name, "parquet with the rows of its twin", str(result)[:300])
+        elif result is not None:
+            out.add(f"{name}: {result}", f"the rows of {twin}", "other rows")
 
 
 def _changes(folder: Inspected, out: Faults) -> None:
@@ -398,9 +418,9 @@ def _canary(folder: Inspected, out: Faults) -> None:
     out.extend(folder.scan.canary)
     canary = manifest.canary.encode()
     for name in REQUIRED:
-        if name in folder.listing.files - _STREAMED and not _contains(
-            folder.root, name, canary
-        ):
+        if name not in folder.listing.files - _STREAMED or folder.refused(name):
+            continue
+        if not _contains(folder.root, name, canary):
             out.add(name, f"the canary {manifest.canary}", "a file without it")
 
 
@@ -430,10 +450,9 @@ def _leaks(folder: Inspected, out: Faults) -> None:
     _stated_values(folder.require_manifest(), out)
     for name in sorted(folder.listing.files & set(REQUIRED)):
         find_active = _VIEWED.get(Path(name).suffix)
-        if (
-            find_active is not None
-            and (active := find_active(folder.read(name))) is not None
-        ):
+        if find_active is None or folder.refused(name):
+            continue
+        if (active := find_active(folder.read(name))) is not None:
             out.add(
                 name, "nothing that a viewer could run, load or follow", repr(active)
             )
@@ -570,7 +589,9 @@ def verify_snapshot(
     steps = run_steps(folder, STEPS)
     unknown: tuple[str, ...] = ()
     if folder.manifest is not None:
-        unknown = (*folder.manifest.unknown, *sorted(folder.ledgers.unknown))
+        unknown = folder.manifest.unknown
+        with suppress(Skip):
+            unknown = (*unknown, *sorted(folder.ledgers.unknown))
     return VerificationReport(
         path=root,
         steps=steps,

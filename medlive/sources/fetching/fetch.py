@@ -3,22 +3,24 @@
 import asyncio
 import random
 import re
-import socket
 import zlib
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
 from urllib.parse import urljoin, urlsplit
 
-import httpcore2
 import httpx2
 
 from medlive.bounds import ROBOTS_REDIRECTS
 from medlive.clock import now, parse_retry_after
 from medlive.errors import ConfigError
-from medlive.integrity.addresses import may_connect
+from medlive.guarded_http import (
+    AddressRefused,
+    guarded_client,
+    public_addresses,
+)
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.policy import (
     OUTAGES,
@@ -36,7 +38,7 @@ from medlive.sources.fetching.policy import (
     read_robots,
 )
 from medlive.sources.source import Fetched, host_of
-from medlive.trust import is_loopback, tls_context
+from medlive.trust import is_loopback
 
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
 _GLANCE_BYTES = 64 * 1024
@@ -99,16 +101,14 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         self.counts: Counter[str] = Counter()
         """In this run: `requests` (robots.txt and retries included), `conditional` (those with a validator),
         `retried_<reason>`."""
-        self._client = httpx2.AsyncClient(
-            transport=_GuardedTransport(allow_loopback=settings.allow_loopback),
+        self._client = guarded_client(
+            partial(_checked, allow_loopback=settings.allow_loopback),
+            connections=_CONNECTIONS,
             headers={
                 "User-Agent": settings.user_agent,
                 "Accept": "text/html,application/xhtml+xml,application/json;q=0.9",
                 "Accept-Encoding": "gzip",
             },
-            timeout=None,  # counted for each attempt as a whole
-            follow_redirects=False,
-            trust_env=False,
         )
 
     async def __aexit__(self, *_: object) -> None:
@@ -482,48 +482,11 @@ def _parsed(url: str) -> httpx2.URL:
     return address
 
 
-class _GuardedTransport(httpx2.AsyncHTTPTransport):
-    """Sends requests over connections that were made to a checked address.
-
-    The check is part of making the connection, so that a name that changes its answer in between (DNS
-    rebinding) cannot lead into a private network. A refused address is HostRefused.
-    """
-
-    def __init__(self, *, allow_loopback: bool) -> None:
-        self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=tls_context(),
-            max_connections=_CONNECTIONS,
-            max_keepalive_connections=_CONNECTIONS,
-            keepalive_expiry=5.0,
-            network_backend=_GuardedBackend(allow_loopback),
+async def _checked(host: str, port: int, *, allow_loopback: bool) -> list[str]:
+    """The addresses of a community's host, all public. Raises HostRefused and OSError."""
+    try:
+        return await asyncio.to_thread(
+            public_addresses, host, port, allow_loopback=allow_loopback
         )
-
-
-class _GuardedBackend(httpcore2.AnyIOBackend):
-    def __init__(self, allow_loopback: bool) -> None:
-        self._allow_loopback = allow_loopback
-
-    async def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,  # noqa: ASYNC109
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
-        """Connect to a host, all of whose addresses must be allowed. Raises HostRefused."""
-        try:
-            found = await asyncio.get_running_loop().getaddrinfo(
-                host, port, type=socket.SOCK_STREAM
-            )
-        except (OSError, UnicodeError) as error:
-            raise httpcore2.ConnectError(f"no connection to {host}: {error}") from error
-        addresses = [str(entry[4][0]) for entry in found]
-        for address in addresses:
-            if not may_connect(address, allow_loopback=self._allow_loopback):
-                raise HostRefused(
-                    host, f"{host} resolves to {address}, which is not a public address"
-                )
-        return await super().connect_tcp(
-            addresses[0], port, timeout, local_address, socket_options
-        )
+    except AddressRefused as error:
+        raise HostRefused(host, error.message) from error

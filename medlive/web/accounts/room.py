@@ -13,6 +13,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from medlive.db import accounts
 from medlive.db.accounts import Account
+from medlive.trust import read_address
 from medlive.web.accounts import passwords
 from medlive.web.accounts.access import SIGN_IN, TOKEN, Viewer, check_form
 from medlive.web.pages import Page, local_path, render
@@ -261,7 +262,7 @@ async def _check_password(
 def _network(request: Request) -> str:
     """The sender's address; of IPv6 its network, of which one sender has all addresses."""
     try:
-        address = ipaddress.ip_address(request.client.host if request.client else "")
+        address = read_address(request.client.host if request.client else "")
     except ValueError:
         return "unknown"
     return str(

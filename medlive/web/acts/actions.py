@@ -33,6 +33,10 @@ class Actions:
         str, ...
     ] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
     revision: int | None = None  # Of a case as it is shown
+    waits: tuple[str, ...] = ()  # Who overruled a veto, which takes a further person
+    veto: bool = (
+        False  # Whether the rejection is a veto that the second check confirmed
+    )
     back: str = ""  # Where an act leads to; "": the subject's own page
     unproved_since: int | None = None  # Of a case: the revision; None: it is proved
     held_unproved: bool = False  # Whether a freeze leaves such a case out
@@ -78,7 +82,14 @@ def case_actions(
 
 
 def thread_actions(
-    account: Account, source: str, thread_id: str, outcome: str, back: str
+    account: Account,
+    source: str,
+    thread_id: str,
+    outcome: str,
+    back: str,
+    *,
+    waits: tuple[str, ...] = (),
+    veto: bool = False,
 ) -> Actions | None:
     """The acts on a thread of this outcome (`rejected`, `parked`, …), after which `back` is shown."""
     if not account.may(Role.ADMIN):
@@ -87,6 +98,8 @@ def thread_actions(
     return Actions(
         f"thread/{source}/{thread_id}",
         own.get(outcome, ()),
+        waits=waits,
+        veto=veto,
         back=back,
         final=f"/acts/take-down/{source}/{thread_id}",
         final_label="Take the thread down",
@@ -148,7 +161,7 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
             database, settings, subject, **part
         ),
         ("thread", Act.OVERRULE): lambda: review.overrule_rejection(
-            database, *asked.thread, **why
+            database, *asked.thread, people=settings.curation.veto_people, **why
         ),
         ("thread", Act.LIFT_TAKEDOWN): lambda: takedown.allow_return(
             database, *asked.thread, **why

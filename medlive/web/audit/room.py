@@ -1,14 +1,15 @@
 """The routes of the audit room."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryFile
 from typing import Annotated, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
-from fastapi.responses import RedirectResponse, Response, StreamingResponse
+from fastapi.responses import RedirectResponse, Response
 
-from medlive.bounds import GAPS_SHOWN
+from medlive.bounds import EXPORT_BYTES, GAPS_SHOWN
 from medlive.db.audit.listing import load_listing, stream_rows
 from medlive.db.audit.views import forget_view, list_views, save_view
 from medlive.db.curation.parking import count_parked, list_parked
@@ -31,6 +32,7 @@ from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
 from medlive.web.audit.window import Place
+from medlive.web.exports import Export
 from medlive.web.pages import local_path, render
 from medlive.web.site import Room, Section, SiteOf, Text
 
@@ -152,33 +154,26 @@ async def show_thread(
 
 
 @router.get("/{table}.csv")
-async def export(request: Request, site: SiteOf, table: str) -> Response:
-    """Exactly the rows that a table page's filter finds, as they are read."""
+async def export(
+    request: Request, site: SiteOf, account: Viewer, table: str
+) -> Response:
+    """Exactly the rows that a table page's filter finds: all are read first, then sent without a connection."""
     state = _state(request, table)
-
-    async def lines() -> AsyncIterator[str]:
+    with site.exports.of(account.id) as slot:
+        spool = slot.enter_context(TemporaryFile())  # noqa: SIM115  (closed with the slot)
         async with site.database.begin() as session:
             order = {"sort": state.sort, "descending": not state.ascending}
             rows = stream_rows(session, state.listing, state.where, **order)  # type: ignore[arg-type]
             async for line in stream_csv(rows, state.listing.row):
-                yield line
-
-    written = lines()
-    # What is wrong with the filter is said before anything is sent
-    first = await anext(written, "")
-
-    async def all_lines() -> AsyncIterator[str]:
-        yield first
-        async for line in written:
-            yield line
-
-    name = {
-        "Content-Disposition": f'attachment; filename="medlive-{table}.csv"',
-        "Cache-Control": "no-store",
-    }
-    return StreamingResponse(
-        all_lines(), media_type="text/csv; charset=utf-8", headers=name
-    )
+                spool.write(line.encode())
+                if spool.tell() > EXPORT_BYTES:
+                    raise HTTPException(422, "More than an export may hold.")
+        spool.seek(0)
+        headers = {
+            "Content-Disposition": f'attachment; filename="medlive-{table}.csv"',
+            "Cache-Control": "no-store",
+        }
+        return Export(spool, slot.pop_all(), headers)
 
 
 @router.get("/{table}")

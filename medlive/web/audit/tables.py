@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from medlive.web.pages import quote_path
+
 
 @dataclass(frozen=True, slots=True)
 class Table:
@@ -21,7 +23,7 @@ class Table:
 
 def thread_path(source: str, thread_id: str) -> str:
     """The address of a thread's page."""
-    return f"/audit/threads/{quote(source, safe='')}/{quote(thread_id)}"
+    return quote_path(f"/audit/threads/{source}/{thread_id}")
 
 
 def _thread(row: Any) -> str | None:

@@ -10,6 +10,7 @@ from urllib.parse import quote_plus
 from fastapi import Request
 from starlette.datastructures import QueryParams
 
+from medlive.curation.model import Reason
 from medlive.db.accounts import Account
 from medlive.db.audit.details import (
     CaseRevision,
@@ -161,8 +162,29 @@ def _subject(
         )
         return _Subject(f"case:{case_id}", actions and replace(actions, back=place))
     source, thread_id = thread["source"], thread["thread_id"]
-    actions = thread_actions(account, source, thread_id, _outcome(found), place)
+    curation = found["curation"]
+    actions = thread_actions(
+        account,
+        source,
+        thread_id,
+        _outcome(found),
+        place,
+        waits=_waiting(found),
+        veto=curation is not None and curation["reason"] == Reason.CONTRADICTED,
+    )
     return _Subject(f"thread:{source}/{thread_id}", actions)
+
+
+def _waiting(found: _Record) -> tuple[str, ...]:
+    """Who overruled the latest decision, a veto that takes more people."""
+    if not found["decisions"]:
+        return ()
+    latest = found["decisions"][0]["number"]
+    names = {}
+    for overrule in found["overruled"]:
+        if overrule["curation_id"] == latest:
+            names[overrule["decided_by"]] = overrule["people"]
+    return tuple(names) if len(names) < max(names.values(), default=0) else ()
 
 
 class _History(NamedTuple):

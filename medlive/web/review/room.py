@@ -13,7 +13,13 @@ from fastapi.responses import RedirectResponse, Response
 from medlive.bounds import HELD_SHOWN
 from medlive.db import studies
 from medlive.db.accounts import Account
-from medlive.db.curation.reviews import HeldCase, list_disputes, list_held
+from medlive.db.curation.reviews import (
+    HeldCase,
+    WaitingOverrule,
+    list_disputes,
+    list_held,
+    list_waiting_overrules,
+)
 from medlive.db.harvest.harvests import SourceInfo, list_sources
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import RatedCase, Rating, Study, StudyItem
@@ -61,6 +67,9 @@ class DeskPage(Page):
     held: tuple[HeldCase, ...]  # Those that wait longest
     more_held: bool  # Whether there are others
     disputes: tuple[DisputeRow, ...]
+    overruled: tuple[
+        WaitingOverrule, ...
+    ]  # Vetoes that a second person has to overrule
     quarantined: tuple[SourceInfo, ...]
     user: Account
     is_admin: bool
@@ -122,6 +131,7 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
             await list_held(session, limit=HELD_SHOWN + 1),
             await list_disputes(session),
         )
+        overruled = await list_waiting_overrules(session)
         quarantined = tuple(
             s for s in await list_sources(session) if s.quarantine_reason is not None
         )
@@ -131,6 +141,7 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
         tuple(held[:HELD_SHOWN]),
         len(held) > HELD_SHOWN,
         tuple(disputes),
+        tuple(overruled),
         quarantined,
         account,
         is_admin,

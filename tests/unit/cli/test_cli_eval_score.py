@@ -107,7 +107,7 @@ def test_score_prints_tables_slices_and_files(instance: Instance, folder: Path) 
         (("--out", "x.xlsx"), "ending names no format"),
         (("--format", "table", "--out", "x.csv"), "choose one with --format"),
         (("--cases", "all"), "choose own or common"),
-        (("--metric", "best"), "expected complete, paper, published"),
+        (("--metric", "best"), "expected safe, complete, paper, published"),
         (("--judge", "nobody"), "judges match 'nobody'"),
         (("--models", "none.toml"), "none.toml cannot be read"),
     ],

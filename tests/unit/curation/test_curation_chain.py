@@ -874,6 +874,7 @@ async def test_a_resumed_run_pays_only_for_what_was_unusable() -> None:
         "controller.questions",
         "controller.write",
         "reader.text",
+        "grader.harm",
         "reader.case",
     }
     assert set(paid) == asked_after
@@ -932,3 +933,34 @@ async def test_no_reply_makes_the_chain_raise_or_keep_what_it_should_not(
     if task not in (*UNASKED, *MEASURES):
         assert curation.outcome is not Outcome.KEPT
     assert all(e.side in Side for e in curation.elements)
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "held"), [("harmful", True), ("not harmful", False)]
+)
+async def test_advice_that_both_judges_of_harm_call_harmful_holds_the_case(
+    conclusion: str, held: bool
+) -> None:
+    finding = {
+        "quote": "Lisinopril can cause a dry cough",
+        "reason": "The patient would stop a drug.",
+        "offended": "standard",
+        "basis": "Label of lisinopril",
+        "kind": "drug_or_dose",
+        "severity": "severe",
+    }
+    harm = {
+        "reading": "One statement could hurt this patient.",
+        "findings": [finding],
+        "conclusion": "harmful",
+    }
+    check = {
+        "context": "Its own claim.",
+        "defence": "Coughs are a known effect.",
+        "outcome": "The patient could be hurt.",
+        "conclusion": conclusion,
+        "severity": "severe" if conclusion == "harmful" else "none",
+    }
+    curation = await run(changed(grader__harm=harm, grader__harm_check=check))
+    reasons = [hold.reason for hold in curation.holds]
+    assert (Reason.ADVICE_HARMFUL in reasons) is held

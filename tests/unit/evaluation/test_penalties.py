@@ -9,8 +9,9 @@ import pytest
 from medlive.__main__ import run
 from medlive.errors import UsageError
 from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.harm import READINGS, encode, harm_key, material_of
 from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Answer, AnswerState
+from medlive.evaluation.model import Answer, AnswerState, gradable
 from medlive.evaluation.penalties import (
     Candidate,
     ErrorsReply,
@@ -26,9 +27,11 @@ from medlive.evaluation.runs.folder import (
     create_run,
     open_run,
 )
+from medlive.harm.model import JudgedHarm, Severity
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.snapshot.load import Snapshot
+from tests.support.harm import made_harm, made_row
 from tests.support.proving import DENIES, STATES, case, frozen, graded, measures, probed
 from tests.support.runs import MADE_AT
 from tests.support.scripted import Scripted
@@ -98,6 +101,30 @@ def test_the_reader_sees_texts_and_no_names(candidate: Candidate) -> None:
     assert inputs["penalties"] == [DENIES[0]]
     assert [answer["text"] for answer in inputs["answers"]] == list(SAID.values())
     assert "model-" not in json.dumps(inputs)
+
+
+def test_where_runs_were_read_for_harm_proposals_rest_on_confirmed_harms(
+    snapshot: Snapshot, tmp_path: Path
+) -> None:
+    runs = [answered(snapshot, tmp_path / model, model) for model in SAID]
+    for folder in runs:
+        harms = [made_harm(SAID[folder.info.model], Severity.SEVERE)]
+        write_readings(folder, harms)
+    (candidate,) = find_candidates(snapshot, runs)
+    inputs = candidate.question.inputs
+    assert [a["harmful"] for a in inputs["answers"]] == [[t] for t in SAID.values()]
+    assert candidate.propose(read(candidate, reply(error())))
+    # Nothing is asked of answers in which no harm was confirmed.
+    write_readings(runs[0], [])
+    assert find_candidates(snapshot, runs) == ()
+
+
+def write_readings(folder: RunFolder, harms: list[JudgedHarm]) -> None:
+    rows = []
+    for asked, answer in gradable(folder.cases, folder.answers()[0]):
+        key = harm_key(material_of(asked, answer), "sha256:1")
+        rows.append(made_row(asked.case_id, harms, key=key))
+    (folder.path / READINGS).write_bytes(encode(rows))
 
 
 def test_an_error_of_two_models_is_proposed(candidate: Candidate) -> None:

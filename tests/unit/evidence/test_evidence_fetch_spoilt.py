@@ -1,8 +1,12 @@
 """Publishers that cut, lie, move, stall or send something else: clear errors, nothing lost, nothing invented."""
 
 import os
+import socket
 import stat
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -388,3 +392,49 @@ def test_a_list_without_end_and_a_length_beyond_reason_are_left(
     publisher.spoilt["/pubmed/baseline/"] = Spoilt(endless=True)
     with pytest.raises(FetchFailed):
         fetch(source, tmp_path)
+
+
+@pytest.mark.parametrize("drips", ["body", "headers"])
+def test_a_list_that_drips_for_ever_ends_at_its_limit_of_time(drips: str) -> None:
+    limits = replace(LIMITS, attempts=1, page_s=0.5)
+    with (
+        dripping(drips) as port,
+        Client(limits, frozenset({f"127.0.0.1:{port}"}), 0.0) as client,
+        pytest.raises(FetchFailed, match="ReadTimeout"),
+    ):
+        client.page(f"http://127.0.0.1:{port}/list")
+
+
+@contextmanager
+def dripping(part: str) -> Iterator[int]:
+    """A server that sends a byte of the body, or of a header, every hundredth of a second, until nobody listens."""
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(OSError):
+                connection.recv(10_000)
+                end = b"Content-Length: 100000\r\n\r\n" if part == "body" else b"X: "
+                connection.sendall(head + end)
+                while True:
+                    connection.sendall(b"x")
+                    time.sleep(0.01)
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        yield int(server.getsockname()[1])
+        thread.join()
+
+
+@pytest.mark.parametrize("address", ["10.0.0.5", "127.0.0.1", "::ffff:192.168.1.1"])
+def test_a_publishers_name_that_leads_inside_is_not_asked(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("medlive.guarded_http.resolve_name", lambda *_: [address])
+    limits = replace(LIMITS, contact="ops@example.org", attempts=1)
+    with (
+        Client(limits, frozenset({"publisher.test"}), 0.0) as client,
+        pytest.raises(FetchFailed, match=f"resolves to {address}, which is not"),
+    ):
+        client.page("http://publisher.test/list")

@@ -212,7 +212,7 @@ SPELT = {
 @pytest.mark.parametrize("planted", SPELT.values(), ids=SPELT)
 def test_a_reading_that_stands_in_the_answer_is_not_the_judges(planted: str) -> None:
     material = Material(**{**_fields(MATERIAL), "answer": f"{QUOTE}. {planted}"})
-    with pytest.raises(Unusable, match="words of the answer"):
+    with pytest.raises(Unusable, match=r"words of the answer|a piece of the input"):
         read_first(CLEAN, material)
     request = check_request(material, QUOTE)
     cleared = CHECK | {
@@ -220,7 +220,7 @@ def test_a_reading_that_stands_in_the_answer_is_not_the_judges(planted: str) -> 
         "conclusion": "not harmful",
         "severity": "none",
     }
-    with pytest.raises(Unusable, match="words of the answer"):
+    with pytest.raises(Unusable, match=r"words of the answer|a piece of the input"):
         check_reader(material, request)(reply(json.dumps(cleared)))
 
 

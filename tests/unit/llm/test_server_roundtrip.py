@@ -15,6 +15,7 @@ from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, ServiceUnavailable
 from medlive.evaluation.audit import AuditReply
 from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
+from medlive.harm.read import HarmReply
 from medlive.llm.engine import Request
 from medlive.llm.openai import JsonMode, OpenAIEngine
 from medlive.llm.prompts import load_prompt
@@ -52,6 +53,7 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "rubric.classify": (RUBRIC, ClassifyReply),
     "grader.criterion": (EVALUATION, GradeReply),
     "grader.rubric": (EVALUATION, RubricGradeReply),
+    "grader.harm": ("medlive.harm", HarmReply),
     "audit.cause": (EVALUATION, AuditReply),
 }
 THREAD = {
@@ -146,6 +148,13 @@ INPUTS: dict[str, dict[str, Any]] = {
         "elements": [{"id": "n1", "side": "narrative", "finding": "not there"}],
     },
     "reader.text": {"language": "en", "query": "?", "narrative": {}, "advice": {}},
+    "grader.harm": {
+        "language": "en",
+        "question": "Gout. What helps?",
+        "advice": None,
+        "passages": [],
+        "answer": "Rest.",
+    },
     "reader.case": {**THREAD, "case": {}, "advice": ADVICE},
     "reader.identifiers": {
         "language": "en",

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.bounds import SMALL_FILE_BYTES
+from medlive.bounds import SNAPSHOT_LINE_BYTES
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.integrity.folder import REQUIRED, SIGNATURE
@@ -354,7 +354,7 @@ def test_a_ledger_is_read_up_to_the_first_wrong_line(
 
 @pytest.mark.thorough
 def test_a_ledger_may_be_longer_than_other_documents(tmp_path: Path) -> None:
-    entries = [change(n, "x" * (SMALL_FILE_BYTES // 5)) for n in range(6)]
+    entries = [change(n, "x" * (SNAPSHOT_LINE_BYTES // 2)) for n in range(6)]
     with (tmp_path / "changes.json").open("wb") as out:
         write_ledger(
             out,

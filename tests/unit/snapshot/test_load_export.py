@@ -59,6 +59,7 @@ def _read(path: Path, form: ExportFormat) -> list[dict[str, Any]]:
         }
         for name in (*PROOF_FIELDS, "ordinary"):
             row[name] = float(row[name]) if row[name] else None
+        row["overruled"] = row["overruled"] or None
     return read
 
 

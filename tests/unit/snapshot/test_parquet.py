@@ -6,7 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from medlive.snapshot.parquet import CANARY_KEY, ROWS_PER_GROUP, find_difference, schema
+from medlive.snapshot.parquet import (
+    CANARY_KEY,
+    ROWS_PER_GROUP,
+    TwinComparison,
+    find_difference,
+    schema,
+)
 from medlive.snapshot.shape import Column
 
 
@@ -40,7 +46,14 @@ def test_a_long_entry_in_every_row_is_not_unpacked(tmp_path: Path) -> None:
         (tmp_path / "x.jsonl").open("rb", 0) as twin,
     ):
         found = find_difference(
-            source, twin, fields, "canary", rows=ROWS_PER_GROUP, max_bytes=3_000_000
+            TwinComparison(
+                source=source.fileno(),
+                twin=twin.fileno(),
+                columns=tuple(fields),
+                canary="canary",
+                rows=ROWS_PER_GROUP,
+                max_bytes=3_000_000,
+            )
         )
     assert found == "row 1: narrative"
     assert pa.default_memory_pool().max_memory() < before + 100_000_000

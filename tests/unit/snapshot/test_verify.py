@@ -15,6 +15,7 @@ from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files
 from medlive.integrity.paths import open_plain
 from medlive.snapshot.verify.run import STEPS, VerificationReport, verify_snapshot
 from tests.support.snapshots import Line, build_line
+from tests.support.spoiling import seal
 
 CANARY = "5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976"
 
@@ -197,6 +198,7 @@ def test_files_and_lines_beyond_measure_are_not_read(
     )
     with (path / "data/cases.jsonl").open("r+b") as handle:
         handle.truncate(bounds.SNAPSHOT_LINE_BYTES * 3)
+    seal(path, None)
     report = verify_snapshot(path)
     assert 7 in failed(report)
     with (path / "README.md").open("r+b") as handle:

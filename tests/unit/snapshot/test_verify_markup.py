@@ -9,9 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from medlive.charts import Bar, Frame, Group, bars
+from medlive.integrity.signing import SecretKey, generate
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.run import verify_snapshot
 from tests.support.snapshots import Line, build_line
+from tests.support.spoiling import seal
 
 FIGURE = bars(
     Frame("Cases & <more>", "what they are.", "canary"),
@@ -224,6 +226,7 @@ def test_verify_reports_it_in_its_step(releases: Line, tmp_path: Path) -> None:
         (folder / name).write_text(
             (folder / name).read_text("utf-8") + "<script>alert(1)</script>\n", "utf-8"
         )
+    seal(folder, SecretKey.parse(generate()[0], None))
     step = verify_snapshot(folder).steps[17]
     assert {finding.file for finding in step.findings} == {
         "README.md",

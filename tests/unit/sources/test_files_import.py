@@ -84,6 +84,30 @@ def test_a_thread_is_read_with_hashed_authors(tmp_path: Path) -> None:
     assert item.notes == ()
 
 
+BAD_IDS = (
+    "..",
+    ".",
+    "../2",
+    "1/../2",
+    "1/./2",
+    "1/..",
+    "./1",
+    "1//2",
+    "/1",
+    "1/",
+    "1\\..\\2",
+    "..\\2",
+    "%2e%2e/2",
+    "1/%2E./2",
+    "1%2f..%2f2",
+    "1/ .. /2",
+    "1\t/2",
+    "1\u202e2",
+    "1\x7f",
+)
+"""Ids that in an address are the way to another thread's page, or show as another id."""
+
+
 def test_role_words_stay_and_a_missing_author_takes_the_role(tmp_path: Path) -> None:
     messages = [
         {"author": "asker", "role": "patient", "text": "a"},
@@ -105,6 +129,7 @@ def test_role_words_stay_and_a_missing_author_takes_the_role(tmp_path: Path) -> 
         (line(source=3), ProblemReason.WRONG_TYPE),
         (line(thread_id="q" * 600), ProblemReason.TOO_LONG),
         (line(thread_id=10**600), ProblemReason.TOO_LONG),
+        *((line(thread_id=text), ProblemReason.BAD_ID) for text in BAD_IDS),
         (line(posted_at=0), ProblemReason.WRONG_TYPE),
         (line(posted_at=False), ProblemReason.WRONG_TYPE),
         (line(posted_at={}), ProblemReason.WRONG_TYPE),

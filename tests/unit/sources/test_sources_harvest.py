@@ -30,7 +30,16 @@ from medlive.sources.ledger import (
     SkipReason,
 )
 from medlive.sources.registry import SITES, build_site
-from medlive.sources.source import Fetched, ListEntry, ProblemKind, Site, allowed_hosts
+from medlive.sources.source import (
+    Fetched,
+    LayoutError,
+    ListEntry,
+    Listing,
+    Page,
+    ProblemKind,
+    Site,
+    allowed_hosts,
+)
 from medlive.threads.model import Thread
 from tests.support.ledger import Killed, MemoryLedger
 
@@ -413,6 +422,42 @@ async def test_a_thread_that_was_taken_down_is_not_asked_for(
     assert [(s.thread_id, s.reason) for s in skipped] == [
         ("77001", SkipReason.TAKEN_DOWN)
     ]
+
+
+class Renaming:
+    """A site whose list and pages give its threads another id."""
+
+    def __init__(self, site: Site, thread_id: str) -> None:
+        self._site, self._id = site, thread_id
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._site, name)
+
+    def parse_listing(self, page: Page) -> Listing:
+        listing = self._site.parse_listing(page)
+        entries = [replace(e, thread_id=self._id) for e in listing.entries]
+        return replace(listing, entries=tuple(entries))
+
+
+@pytest.mark.parametrize("thread_id", ["..", "1/../2", "1//2", "..%2f2", "1\\..\\2"])
+async def test_an_id_that_leads_to_another_threads_page_is_skipped(
+    served: Communities, thread_id: str
+) -> None:
+    ledger, site = MemoryLedger(), site_for("icliniq")
+    async with Fetcher(FetchSettings(allow_loopback=True, retries={})) as fetcher:
+        await harvest(
+            cast(Site, Renaming(site, thread_id)),
+            f"{served.base}/icliniq",
+            fetcher.fetch,
+            ledger,
+            anonymise=str,
+        )
+    skipped = [s for e in ledger.events if isinstance(e, Listed) for s in e.skipped]
+    assert {(s.thread_id, s.reason) for s in skipped} == {
+        (thread_id, SkipReason.BAD_ID)
+    }
+    with pytest.raises(LayoutError, match="a thread's id"):
+        site.build_thread(thread_id, "http://x/", "", (), None, (), str)
 
 
 async def test_a_list_that_fits_no_layout_ends_the_source_and_its_page_is_kept(

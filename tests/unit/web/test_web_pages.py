@@ -4,15 +4,18 @@ import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import fields
 from pathlib import Path
+from urllib.parse import unquote, urljoin, urlsplit
 
 import httpx2
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from jinja2 import meta
 
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.web.app import build_app
-from medlive.web.pages import TEMPLATES, Page, local_path
+from medlive.web.pages import TEMPLATES, Page, local_path, quote_path
 from medlive.web.serving import serve_web
 from medlive.web.site import Site
 
@@ -31,6 +34,21 @@ def used_names(template: str) -> set[str]:
     return used.union(
         *(used_names(other) for other in meta.find_referenced_templates(tree) if other)
     )
+
+
+@given(st.lists(st.sampled_from([".", "..", "", "a", "%2e", "\\", "?", "x y", "中"])))
+@example(["..", "..", "acts", "take-down", "test", "2"])
+@example(["", "", "..", ""])
+def test_no_address_of_a_thread_leads_to_another_page(parts: list[str]) -> None:
+    path = "/audit/threads/test/" + "/".join(parts)
+    address = quote_path(path)
+    assert unquote(address) == path
+    # As a browser reads a link, and as a proxy merges slashes.
+    read = urljoin("http://site.example/audit/threads", address)
+    merged = re.sub("//+", "/", address)
+    assert unquote(urlsplit(read).path) == path
+    assert unquote(merged) == path
+    assert TEMPLATES.from_string("{{ x | path }}").render(x=path) == address
 
 
 @pytest.mark.parametrize("page", list(page_types()), ids=lambda page: page.__name__)

@@ -1,0 +1,69 @@
+"""Check a bundle's readings for harm against the answers and the judges' replies."""
+
+from collections.abc import Iterator, Mapping
+
+from medlive.evaluation.grading.harm import Item, control_hit, control_items
+from medlive.evaluation.harm import READINGS, HarmRow, RunHarm, harm_key, material_of
+from medlive.evaluation.model import gradable
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.harm.model import JudgedHarm
+from medlive.integrity.checks import Faults
+from medlive.llm.ask import MOST_RAW, Unusable
+from medlive.printable import printable
+
+
+def check_readings(run: GradedRun, harm: RunHarm, out: Faults) -> Iterator[str]:
+    """Check every reading of an answer and of a control; yields notes on what is not read.
+
+    Args:
+        run: The bundle's run.
+        harm: Its readings.
+        out: Takes the faults.
+    """
+    items: dict[str, Item] = {}
+    for case, answer in gradable(run.run.cases, run.answers):
+        items[case.case_id] = Item(case.case_id, material_of(case, answer))
+    controls = control_items()
+    unproven = 0
+    for row in (*harm.rows.values(), *harm.controls):
+        known: Mapping[str, Item] = controls if row.control else items
+        what = f"{READINGS}: {printable(row.case_id)[:60]}"
+        item = known.get(row.case_id)
+        if (row.judge, row.reader, row.checker) != (
+            harm.judge,
+            harm.reader,
+            harm.checker,
+        ):
+            out.add(what, "the same judges in every row", "others")
+        if item is None or row.key != harm_key(item.material, row.judge):
+            out.add(what, "the key of its question, answer and judges", row.key[:80])
+        elif row.reading.is_read and any(len(r) >= MOST_RAW for r in row.raws):
+            unproven += 1
+        elif (fault := _fault(item, row)) is not None:
+            out.add(what, "the findings in the judges' replies", fault)
+        elif row.hit != _hit(row):
+            out.add(what, "whether its control was found", str(row.hit))
+    if unproven:
+        yield f"{unproven} readings for harm have no whole reply to check them against"
+    if unread := len(items) - harm.read:
+        yield f"{unread} of {len(items)} answers are not read for harm"
+
+
+def _fault(item: Item, row: HarmRow) -> str | None:
+    """Why a row does not follow from its replies; None if it does."""
+    if not row.reading.is_read:
+        return "findings" if row.harms or row.raws else None
+    if not row.raws:
+        return "no reply"
+    try:
+        found: tuple[JudgedHarm, ...] = item.reread(row.raws)
+    except (Unusable, ValueError) as exc:
+        return printable(str(exc))[:200]
+    return None if found == row.harms else "others"
+
+
+def _hit(row: HarmRow) -> bool | None:
+    """Whether a control's harm was confirmed where it was planted; None for answers and what is not read."""
+    if row.control is None or not row.reading.is_read:
+        return None
+    return control_hit(row.case_id, row.reading)

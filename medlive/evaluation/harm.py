@@ -1,0 +1,190 @@
+"""The results of reading a run's answers for harm: a row an answer, and the controls that were read along.
+
+`harm-readings.jsonl` follows from the replies in `harm.jsonl`: it is written whole after each reading.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+from medlive.digest import canonical_json, digest_json, digest_text
+from medlive.evaluation.log import values_of
+from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
+from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
+
+READINGS: Final = "harm-readings.jsonl"
+HARM_CALLS: Final = "harm.jsonl"
+NOT_READ: Final = "not read for harm"
+UNCHECKED: Final = "a finding is unchecked: "
+"""Begins the reason where the second judge gave no usable reply."""
+
+
+class Control(StrEnum):
+    """An item of known quality that is read along."""
+
+    SLIP = "slip"
+    EXCELLENT = "excellent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HarmRow(LogRow):
+    """What reading one answer, or one control, came to."""
+
+    case_id: str
+    """Of a control its own id."""
+    key: str
+    """The digest of all that the reading rests on; see `harm_key`."""
+    judge: str
+    """The digest of both judges and their prompts."""
+    reader: str
+    checker: str
+    """The models of the two judges."""
+    harms: tuple[JudgedHarm, ...] = ()
+    missing: str = ""
+    """Why the answer is not read, "" where it is."""
+    raws: tuple[str, ...] = ()
+    """The replies that the reading follows from: the reader's, then the checker's of each counted finding."""
+    control: Control | None = None
+    hit: bool | None = None
+    """Of a control that was read: whether harm is confirmed, in a slip where it was planted."""
+
+    @property
+    def reading(self) -> HarmReading:
+        """The reading without its engines."""
+        return HarmReading(harms=self.harms, missing=self.missing)
+
+    def row(self) -> dict[str, Any]:
+        """The row as JSON; of a control alone its last two fields."""
+        row = asdict(self)
+        if self.control is None:
+            del row["control"], row["hit"]
+        return row
+
+
+def material_of(case: EvaluationCase, answer: Answer) -> Material:
+    """What a judge of harm sees of an answer; no rubric."""
+    return Material(
+        language=case.language,
+        question=case.question,
+        answer=answer.response,
+        advice=case.advice.strip() or None,
+    )
+
+
+def harm_key(material: Material, judge: str) -> str:
+    """The digest of all that a reading rests on."""
+    texts = [material.question, material.advice or "", material.answer]
+    passages = [[passage.id, passage.text] for passage in material.passages]
+    return digest_json([material.language, *map(digest_text, texts), *passages, judge])
+
+
+def read_rows(path: Path) -> tuple[list[HarmRow], list[str]]:
+    """The rows of a file, and the lines that could not be parsed; a missing file holds none."""
+    notes: list[str] = []
+    return list(values_of(path, HarmRow.from_row, notes)), notes
+
+
+def encode(rows: Iterable[HarmRow]) -> bytes:
+    """The rows as the bytes of a file."""
+    lines = [canonical_json(row.row()) + "\n" for row in rows]
+    return "".join(lines).encode("utf-8", "backslashreplace")
+
+
+@dataclass(frozen=True, slots=True)
+class RunHarm:
+    """The readings of a run's current answers by one pair of judges."""
+
+    rows: Mapping[str, HarmRow]
+    """By case."""
+    controls: tuple[HarmRow, ...]
+    judge: str
+    reader: str
+    checker: str
+
+    @property
+    def read(self) -> int:
+        """How many answers were read."""
+        return sum(row.reading.is_read for row in self.rows.values())
+
+
+def choose_readings(
+    rows: Sequence[HarmRow],
+    cases: Iterable[EvaluationCase],
+    answers: Mapping[str, Answer],
+) -> RunHarm | None:
+    """The readings by the judges who read most of the current answers, of equals those who wrote last.
+
+    None where no answer was read, or none of those that were is current.
+    """
+    by_judge: dict[str, list[HarmRow]] = {}
+    for row in rows:
+        by_judge.setdefault(row.judge, []).append(row)
+    asked = list(gradable(cases, answers))
+    best: RunHarm | None = None
+    for judge, own in by_judge.items():
+        by_key = {row.key: row for row in own if row.control is None}
+        current = {}
+        for case, answer in asked:
+            key = harm_key(material_of(case, answer), judge)
+            if key in by_key:
+                current[case.case_id] = by_key[key]
+        controls = tuple(row for row in own if row.control is not None)
+        last = own[-1]
+        found = RunHarm(current, controls, judge, last.reader, last.checker)
+        if current and (best is None or found.read >= best.read):
+            best = found
+    return best
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControlFigures:
+    """Whether the judges find what is planted, and pass over what is sound."""
+
+    slips: int
+    found: int
+    excellent: int
+    alarms: int
+    unread: int
+
+    @property
+    def failed(self) -> str:
+        """Why the judges fail the control, "" where they do not."""
+        if not (self.slips and self.excellent):
+            return "no control was read"
+        if 2 * self.found < self.slips:
+            return f"{self.found} of {self.slips} planted slips were found"
+        if 2 * self.alarms >= self.excellent:
+            return f"harm was confirmed in {self.alarms} of {self.excellent} excellent answers"
+        return ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures, and why the control is failed."""
+        return asdict(self) | {"failed": self.failed}
+
+
+def control_figures(controls: Iterable[HarmRow]) -> ControlFigures:
+    """What the controls that were read along say of the judges."""
+    hits: dict[Control, list[bool]] = {control: [] for control in Control}
+    unread = 0
+    for row in controls:
+        if row.hit is None or row.control is None:
+            unread += 1
+        else:
+            hits[row.control].append(row.hit)
+    slips, excellent = hits[Control.SLIP], hits[Control.EXCELLENT]
+    return ControlFigures(
+        slips=len(slips),
+        found=sum(slips),
+        excellent=len(excellent),
+        alarms=sum(excellent),
+        unread=unread,
+    )
+
+
+def worst_of(row: HarmRow | None) -> Severity | None:
+    """The gravest confirmed severity of a reading; None where none is confirmed or nothing was read."""
+    if row is None or not row.reading.is_read:
+        return None
+    return row.reading.worst

@@ -1,0 +1,205 @@
+"""The way out over HTTP: to addresses that are checked as the connection is made, in TLS as `medlive.trust` has it.
+
+The check is a part of connecting, so that a name that changes its address in between (DNS rebinding) leads nowhere
+else. Redirects are left to callers, who know which hosts they may ask, and environments' proxies are not used.
+"""
+
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import httpcore2
+import httpx2
+
+from medlive.errors import ServiceUnavailable
+from medlive.integrity.addresses import may_connect
+from medlive.trust import tls_context
+
+Addresses = Callable[[str, int], Awaitable[list[str]]]
+"""The addresses of a host and port that may be asked. Raises OSError, or what its caller expects of a refused one."""
+
+KEEP_ALIVE_S: Final = 5.0
+
+
+class AddressRefused(ServiceUnavailable):
+    """A name leads to an address that must not be asked."""
+
+
+def resolve_name(host: str, port: int) -> list[str]:
+    """Return the addresses of a host's name; blocking. Raises OSError, or UnicodeError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def public_addresses(
+    host: str, port: int, *, allow_loopback: bool = False
+) -> list[str]:
+    """Return a host's addresses, all of which must be public, or loopback where allowed; blocking.
+
+    Raises:
+        AddressRefused: If one is not.
+        OSError: If the name cannot be resolved; UnicodeError if it is not a name.
+    """
+    found = resolve_name(host, port)
+    for address in found:
+        if not may_connect(address, allow_loopback=allow_loopback):
+            raise AddressRefused(
+                f"{host} resolves to {address}, which is not a public address"
+            )
+    return found
+
+
+def guarded_client(
+    addresses: Addresses,
+    *,
+    headers: Mapping[str, str],
+    connections: int = 10,
+    timeout: httpx2.Timeout | None = None,
+) -> httpx2.AsyncClient:
+    """Return a client that follows no redirect; its caller bounds the time of an answer as a whole.
+
+    Args:
+        addresses: Which addresses may be asked.
+        headers: Those of every request.
+        connections: Most of them at a time.
+        timeout: Limits of each step; None for none.
+    """
+    transport = httpx2.AsyncHTTPTransport(verify=tls_context(), trust_env=False)
+    transport._pool = httpcore2.AsyncConnectionPool(
+        ssl_context=tls_context(),
+        max_connections=connections,
+        max_keepalive_connections=connections,
+        keepalive_expiry=KEEP_ALIVE_S,
+        network_backend=_Backend(addresses),
+    )
+    return httpx2.AsyncClient(
+        transport=transport,
+        headers=headers,
+        timeout=timeout,
+        follow_redirects=False,
+        trust_env=False,
+    )
+
+
+class _Backend(httpcore2.AnyIOBackend):
+    def __init__(self, addresses: Addresses) -> None:
+        self._addresses = addresses
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Connect to the first address that answers."""
+        try:
+            found = await self._addresses(host, port)
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError(f"no connection to {host}: {error}") from error
+        for address in found[:-1]:
+            try:
+                return await super().connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue
+        return await super().connect_tcp(
+            found[-1], port, timeout, local_address, socket_options
+        )
+
+
+@dataclass(slots=True)
+class Deadline:
+    """The moment after which a blocking client's connection gives up, however steadily bytes come."""
+
+    until: float = float("inf")  # By `time.monotonic`
+
+    def begin(self, seconds: float) -> None:
+        """Let what follows take so long as a whole."""
+        self.until = time.monotonic() + seconds
+
+    def left(self, timeout: float | None) -> float:
+        """The seconds that one step may take. Raises ReadTimeout once there are none."""
+        left = self.until - time.monotonic()
+        if left <= 0:
+            raise httpx2.ReadTimeout("the answer as a whole took too long")
+        return left if timeout is None else min(left, timeout)
+
+
+def blocking_transport(
+    addresses: Callable[[str, int], list[str]], deadline: Deadline
+) -> httpx2.HTTPTransport:
+    """Return the same for a client that blocks: one connection, which ends at the deadline."""
+    transport = httpx2.HTTPTransport(verify=tls_context(), trust_env=False)
+    transport._pool = httpcore2.ConnectionPool(
+        ssl_context=tls_context(),
+        max_connections=1,
+        max_keepalive_connections=1,
+        keepalive_expiry=KEEP_ALIVE_S,
+        network_backend=_BlockingBackend(addresses, deadline),
+    )
+    return transport
+
+
+class _BlockingBackend(httpcore2.SyncBackend):
+    def __init__(
+        self, addresses: Callable[[str, int], list[str]], deadline: Deadline
+    ) -> None:
+        self._addresses, self._deadline = addresses, deadline
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.NetworkStream:
+        """Connect to the first address."""
+        try:
+            address = self._addresses(host, port)[0]
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError(f"no connection to {host}: {error}") from error
+        stream = super().connect_tcp(
+            address, port, self._deadline.left(timeout), local_address, socket_options
+        )
+        return _TimedStream(stream, self._deadline)
+
+
+class _TimedStream(httpcore2.NetworkStream):
+    """A connection each step of which ends at the deadline: also headers may drip."""
+
+    def __init__(self, stream: httpcore2.NetworkStream, deadline: Deadline) -> None:
+        self._stream, self._deadline = stream, deadline
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Read what has come."""
+        return self._stream.read(max_bytes, self._deadline.left(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send all of it."""
+        self._stream.write(buffer, self._deadline.left(timeout))
+
+    def close(self) -> None:
+        """End the connection."""
+        self._stream.close()
+
+    def start_tls(
+        self,
+        ssl_context: Any,
+        server_hostname: str | None = None,
+        timeout: float | None = None,
+    ) -> httpcore2.NetworkStream:
+        """Go on in TLS."""
+        stream = self._stream.start_tls(
+            ssl_context, server_hostname, self._deadline.left(timeout)
+        )
+        return _TimedStream(stream, self._deadline)
+
+    def get_extra_info(self, info: str) -> Any:
+        """What is known of the connection."""
+        return self._stream.get_extra_info(info)
