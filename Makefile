@@ -12,7 +12,7 @@ test thorough test-unit: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test thorough test-unit: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup dense integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-scale year containers units docs clean
+.PHONY: help setup dense integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-growth year containers units docs clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -92,15 +92,15 @@ monitors: $(VENV)/.dev ## a real Prometheus reads the real metrics: every query,
 	@tests/in_memory.sh $(BIN)/python -m tests.monitors $(MONITORS)
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
-	@missed=; for file in $(filter-out benchmarks/curator_decisions.py benchmarks/measured.py benchmarks/scale.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \
+	@missed=; for file in $(filter-out benchmarks/curator_decisions.py benchmarks/measured.py benchmarks/growth.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \
 	  [ $$? -eq 3 ] || missed="$$missed $$file"; done; \
 	  [ -z "$$missed" ] || { echo "a target was missed in:$$missed" >&2; exit 1; }
 
 bench-curation: $(VENV)/.dev ## how far the configured engine decides as a careful reader of sixty real threads does
 	@$(BIN)/python benchmarks/curation_agreement.py
 
-bench-scale: $(VENV)/.dev ## cost curves over the number of threads, for docs/builders/measurements/scale.md
-	@$(BIN)/python benchmarks/scale.py
+bench-growth: $(VENV)/.dev ## cost curves over the number of threads, for docs/builders/measurements/growth.md
+	@$(BIN)/python benchmarks/growth.py
 
 year: $(VENV)/.dev ## 52 simulated weeks with their faults, then twelve candidates; writes docs/builders/measurements/year.md. YEAR="--weeks 3": those alone
 	@PYTHONPATH=benchmarks $(BIN)/python -m year $(YEAR)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from medlive import frames, plot
     from medlive.api import (
+        ability,
         answer,
         compare,
         contamination,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "__version__",
+    "ability",
     "answer",
     "compare",
     "contamination",

@@ -25,6 +25,7 @@ from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.runs.templates import default_template
+from medlive.evaluation.scoring.ability import AbilityTable, abilities_of
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.evaluation.scoring.contamination import contamination as contaminations
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CasesNeeded",
+    "ability",
     "answer",
     "compare",
     "contamination",
@@ -187,6 +189,17 @@ def score(
         window=window,
         allow=[_choose("allow", Allow, name) for name in allow],
     )
+
+
+def ability(runs: Runs | ScoreTable, **how: Any) -> AbilityTable:
+    """Models that answered differing cases on one scale, with weeks, items and hard cases (docs/scale.md).
+
+    Args:
+        runs: Runs, or what `score` returned.
+        how: As for `score`.
+    """
+    table = runs if isinstance(runs, ScoreTable) else score(runs, **how)
+    return abilities_of(table)
 
 
 def compare(first: Run, second: Run, **how: Any) -> Comparison:

@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote, urlsplit
@@ -24,6 +25,7 @@ from medlive.errors import ConfigError, first_fault
 from medlive.evaluation.asking.registry import Candidate
 from medlive.evidence.encoders.table import EncoderModel
 from medlive.home import default_home
+from medlive.plugins import use_plugins
 from medlive.redaction import HIDDEN, hide_secrets
 from medlive.trust import is_loopback, use_authority
 
@@ -36,9 +38,41 @@ PATHS = (
     "evidence.reranker",
     "roles.*.recording",
     "tls.authority",
+    "plugins",
     "web.docs_folder",
 )
 """Settings that are paths: a relative one in a file is below the file's folder, wherever the command is started."""
+_VARIABLES = (
+    "MEDLIVE_HOME",
+    "MEDLIVE_CONFIG",
+    "MEDLIVE_PLUGINS",
+    "MEDLIVE_SNAPSHOT",
+    "MEDLIVE_SNAPSHOTS",
+    "MEDLIVE_SIGNING_KEY",
+    "MEDLIVE_SIGNING_KEY_FILE",
+    "MEDLIVE_SIGNING_PASSWORD",
+    "MEDLIVE_DATABASE_URL",
+    "MEDLIVE_DATABASE_HOST",
+    "MEDLIVE_DATABASE_PORT",
+    "MEDLIVE_DATABASE_NAME",
+    "MEDLIVE_DATABASE_USER",
+    "MEDLIVE_DATABASE_PASSWORD",
+    "MEDLIVE_DATABASE_PASSWORD_FILE",
+    "MEDLIVE_DATABASE_SSLMODE",
+    "MEDLIVE_WEB_PASSWORD",
+    "MEDLIVE_WORKER_PASSWORD",
+    "MEDLIVE_GRADER_MODEL",
+    "MEDLIVE_GRADER_MODE",
+    "MEDLIVE_GRADER_BASE_URL",
+    "MEDLIVE_GRADER_KEY_ENV",
+    "MEDLIVE_GRADER_CACHE",
+    "MEDLIVE_GRADER_ALLOW_UNPINNED",
+    "MEDLIVE_LOG_LEVEL",
+    "MEDLIVE_LOG_FORMAT",
+    "MEDLIVE_EXTRAS",
+    "MEDLIVE_DEBUG",
+)
+"""The variables that stand for no setting of a section."""
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 _PREFIX = "MEDLIVE_"
 DATABASE_PARTS = tuple(
@@ -426,6 +460,8 @@ class Settings(_Section):
 
     home: Path
     """The folder of the state; MEDLIVE_HOME."""
+    plugins: Path | None = None
+    """A folder of modules with adapters, readers and protocols of your own, besides installed entry points."""
     # None for the embedded PostgreSQL under `home`
     database_url: SecretStr | None = None
     # Fields of `medlive.filters.FilterSettings`
@@ -489,6 +525,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         )
         raise ConfigError(f"{origin}: {where}: {first['msg']}") from exc
     use_authority(settings.tls.authority)
+    use_plugins(settings.plugins)
     home = settings.home.expanduser().absolute()
     return Loaded(settings.model_copy(update={"home": home}), origins)
 
@@ -593,11 +630,27 @@ def _database_by_parts(env: Mapping[str, str]) -> tuple[str, str | None]:
     ], f"postgresql://{caller}@{host}:{port or 5432}/{name or 'medlive'}{query}"
 
 
+def _check_names(env: Mapping[str, str]) -> None:
+    """Refuse a variable that is spelt nearly like one of medlive's; a key's may have any other name."""
+    for variable in env:
+        if not variable.startswith(_PREFIX) or "__" in variable:
+            continue
+        near = get_close_matches(variable, _VARIABLES, n=1, cutoff=0.87)
+        if near and variable not in _VARIABLES:
+            raise ConfigError(
+                f"{variable}: unknown variable", hint=f"is {near[0]} meant?"
+            )
+
+
 def _merge_environment(
     values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]
 ) -> None:
     values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
     origins["home"] = "MEDLIVE_HOME" if env.get("MEDLIVE_HOME") else "default"
+    _check_names(env)
+    if folder := env.get("MEDLIVE_PLUGINS"):
+        values["plugins"] = str(Path(folder).expanduser().absolute())
+        origins["plugins"] = "MEDLIVE_PLUGINS"
     for variable, url in (
         ("MEDLIVE_DATABASE_URL", env.get("MEDLIVE_DATABASE_URL")),
         _database_by_parts(env),

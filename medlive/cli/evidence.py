@@ -71,6 +71,7 @@ def build(
             "--name is for one corpus",
             hint="build them one after the other, each with its name",
         )
+    read_settings()  # They name the folder of plugins
     opened = [open_corpus(path, corpus_kind, name) for path in corpora]
     built = build_corpora(opened, index_folder(index), vectors, fresh=fresh)
     return built.result()

@@ -33,6 +33,7 @@ from medlive.report.sections.criteria import criteria
 from medlive.report.sections.length import length
 from medlive.report.sections.overlap import overlap
 from medlive.report.sections.ranking import pairs, ranking
+from medlive.report.sections.scale import one_scale
 from medlive.report.sections.slices import months, others, specialties, themes
 from medlive.report.summary import summarise
 from medlive.report.tables import scores_csv, scores_json
@@ -59,6 +60,7 @@ def reliability(report: Report) -> Section:
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     ranking,
     pairs,
+    one_scale,
     length,
     _written("missing", "What is missing", "rates.html"),
     months,

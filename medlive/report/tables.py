@@ -12,6 +12,7 @@ from typing import Any, Final
 from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.log import writing
 from medlive.evaluation.runs import folder
+from medlive.evaluation.scoring.ability import abilities_of
 from medlive.evaluation.scoring.companions import CORE
 from medlive.evaluation.scoring.contamination import (
     BookArm,
@@ -143,6 +144,7 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "length": list(map(_row, table.beside.lengths)),
         "models": [model_row(model) for model in table.models],
         "comparisons": list(map(_row, table.comparisons)),
+        "one_scale": scale_row(table),
         "window": {
             "since": _iso(table.window.since),
             "until": _iso(table.window.until),
@@ -152,6 +154,28 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
             label: _row(drop, difference="drop", p="p_holm")
             for label, drop in table.drops.items()
         },
+    }
+
+
+def scale_row(table: ScoreTable) -> dict[str, Any]:
+    """The models on one scale (docs/scale.md): abilities, weeks, hard cases, and suspects."""
+    found = abilities_of(table)
+    return {
+        "why": found.scale.why,
+        "abilities": list(map(_row, found.scale.abilities)),
+        "standings": list(map(_row, found.scale.standings)),
+        "weeks": list(map(_row, found.weeks)),
+        "hard": list(map(_row, found.hard)),
+        "cases": len(found.cases),
+        "silent": found.silent,
+        "suspects": [
+            {
+                "case_id": item.case.case_id,
+                "criterion_id": item.criterion.id if item.criterion else None,
+                **_row(item.figures),
+            }
+            for item in found.suspects
+        ],
     }
 
 

@@ -15,12 +15,14 @@ from medlive.digest import canonical_json
 from medlive.evaluation.scoring.estimates import AxisErrors, Estimate
 from medlive.site.data import FILTERS, board_json, verdict_bytes
 from medlive.site.model import BoardEntry, Content, ModelEntry
+from medlive.site.scale import shared_scales
 from medlive.snapshot.describe.feed import Place, feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 SECTIONS: Final = (
     ("index.html", "Start", "A living benchmark of clinical questions"),
     ("leaderboard.html", "Leaderboard", "Leaderboard"),
+    ("scale.html", "One scale", "All weeks on one scale"),
     ("cases.html", "Cases", "Cases"),
     ("weeks.html", "Weeks", "Week by week"),
     ("method.html", "Method", "The method"),
@@ -105,9 +107,10 @@ class _Site:
 
     def pages(self) -> Iterator[SiteFile]:
         """Every page."""
+        scales = shared_scales(self.content.boards)
         for name, _, title in SECTIONS:
             if name != "cases.html":
-                yield self._page(name, name, title)
+                yield self._page(name, name, title, scales=scales)
         yield from self._lists()
         for board in self.content.boards:
             for model in board.models:

@@ -1,4 +1,4 @@
-"""The communities that medlive knows: one line for each."""
+"""The communities that medlive knows: one line for each of its own, and those that plugins add."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from medlive.errors import ConfigError
+from medlive.plugins import load_plugins
 from medlive.sources.sites.dxy import Dxy
 from medlive.sources.sites.icliniq import Icliniq
 from medlive.sources.sites.medlive import Medlive
@@ -17,12 +18,25 @@ SITES: Mapping[str, type[Site]] = {
 }
 
 
+def known_sites() -> Mapping[str, type[Site]]:
+    """Every adapter by its name. Raises ConfigError for a plugin that is none, or that takes a known name."""
+    sites = dict(SITES)
+    for site in load_plugins("sites"):
+        if not (isinstance(site, type) and issubclass(site, Site)):
+            raise ConfigError(f"expected a class of Site, not {site!r}")
+        if site.name in sites:
+            raise ConfigError(f"there are two adapters named {site.name!r}")
+        sites[site.name] = site
+    return sites
+
+
 def build_site(name: str, overrides: Mapping[str, Any] | None = None) -> Site:
     """The adapter of a community, its default settings overridden field by field. Raises ConfigError."""
-    site = SITES.get(name)
+    sites = known_sites()
+    site = sites.get(name)
     if site is None:
         raise ConfigError(
-            f"no source is named {name!r}", hint=f"known sources: {', '.join(SITES)}"
+            f"no source is named {name!r}", hint=f"known sources: {', '.join(sites)}"
         )
     try:
         return site(

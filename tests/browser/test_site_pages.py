@@ -18,6 +18,7 @@ axe = pytest.importorskip(
 PAGES = (
     "index.html",
     "leaderboard.html",
+    "scale.html",
     "lists/cases-2.html",
     "cases/case-0001.html",
     "models/board-1-m1.html",

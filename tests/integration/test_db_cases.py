@@ -40,7 +40,12 @@ async def frozen(database: Database, version: str) -> SnapshotRow:
         info = await snapshots.begin_snapshot(session, version)
         assert (
             await fixing.judge(
-                session, version, info.parent, GATES, publishable_only=False
+                session,
+                version,
+                info.parent,
+                GATES,
+                publishable_only=False,
+                hold_unproved=False,
             )
             == 0
         )

@@ -56,13 +56,18 @@ OutFolderOption = Annotated[
 ]
 
 
+@app.callback()
+def _group() -> None:
+    read_settings()  # They name the folder of plugins
+
+
 @app.command("list")
 def list_() -> Result:
     """List the protocols with their options."""
-    from medlive.evaluation.protocols.registry import PROTOCOLS
+    from medlive.evaluation.protocols.registry import known_protocols
 
     value, rows = [], []
-    for kind in PROTOCOLS.values():
+    for kind in known_protocols().values():
         row = {
             "name": kind.name,
             "about": kind.about,
@@ -122,9 +127,9 @@ def run(
 
 def _budget(calls: Calls, out: Path) -> "Budget":
     """What may be spent, with what all protocols in a folder have cost already."""
-    from medlive.evaluation.protocols.registry import PROTOCOLS
+    from medlive.evaluation.protocols.registry import known_protocols
 
-    return calls.budget(logs=[out / f"{name}.jsonl" for name in PROTOCOLS])
+    return calls.budget(logs=[out / f"{name}.jsonl" for name in known_protocols()])
 
 
 def _find_unasked(work: "list[QuestionsAsked]") -> MedliveError | None:
@@ -191,7 +196,7 @@ def all_(
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
-    from medlive.evaluation.protocols.registry import PROTOCOLS, fitting
+    from medlive.evaluation.protocols.registry import fitting, known_protocols
     from medlive.report.portfolio import write_portfolio
 
     graded, overridden = load_checked(runs, judge, allow)
@@ -218,7 +223,7 @@ def all_(
             "no protocol fits these runs",
             hint="`eval protocol list` says what each works on",
         )
-    sides = {task.task: PROTOCOLS[task.protocol].side for task in tasks}
+    sides = {task.task: known_protocols()[task.protocol].side for task in tasks}
     figures = {task.task: task.figures for task in tasks}
     whole = Portfolio(
         tasks=tuple(tasks),

@@ -218,6 +218,27 @@ def describe_scores(table: "ScoreTable") -> Iterator[Grid | str]:
                 "e.g.": lambda c: ", ".join(c.missing[:3]),
             },
         )
+        yield _abilities(table)
+
+
+def _abilities(table: "ScoreTable") -> Grid:
+    """What models would score on all cases, although they answered differing ones."""
+    from medlive.evaluation.scoring.ability import abilities_of
+
+    rows = abilities_of(table).scale.abilities
+    title = "ability: the score expected on all cases (docs/scale.md)"
+    return records(
+        _marked(title, table),
+        rows,
+        {
+            "model": lambda a: a.name,
+            "ability %": lambda a: _percent(a.value),
+            "on these cases": lambda a: _interval(a.low, a.high),
+            "cases of the kind": lambda a: _interval(a.wide_low, a.wide_high),
+            "n": lambda a: a.n,
+            "note": lambda a: a.why,
+        },
+    )
 
 
 def _companion(name: str, model: "ModelScore") -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from medlive.errors import UsageError
+from medlive.errors import ConfigError, UsageError
 from medlive.evaluation.protocols.checklist import Checklist
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.cross_examination import CrossExamine
@@ -15,6 +15,7 @@ from medlive.evaluation.protocols.model import Material, Protocol, Subject
 from medlive.evaluation.protocols.pairwise import Pairwise
 from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
 from medlive.llm.ask import first_fault
+from medlive.plugins import load_plugins
 
 _KINDS: Final = (
     Coverage,
@@ -27,14 +28,27 @@ _KINDS: Final = (
     Query,
 )
 PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {kind.name: kind for kind in _KINDS}
-"""By name."""
+"""medlive's own, by name."""
+
+
+def known_protocols() -> Mapping[str, type[Protocol]]:
+    """Every protocol by its name. Raises ConfigError for a plugin that is none, or that takes a known name."""
+    protocols = dict(PROTOCOLS)
+    for kind in load_plugins("protocols"):
+        if not (isinstance(kind, type) and issubclass(kind, Protocol)):
+            raise ConfigError(f"expected a class of Protocol, not {kind!r}")
+        if kind.name in protocols:
+            raise ConfigError(f"there are two protocols named {kind.name!r}")
+        protocols[kind.name] = kind
+    return protocols
 
 
 def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:
     """The protocol of that name with these options, numbers as texts too. Raises UsageError."""
-    if (kind := PROTOCOLS.get(name)) is None:
+    protocols = known_protocols()
+    if (kind := protocols.get(name)) is None:
         raise UsageError(
-            f"there is no protocol {name!r}", hint=f"there are {', '.join(PROTOCOLS)}"
+            f"there is no protocol {name!r}", hint=f"there are {', '.join(protocols)}"
         )
     try:
         return kind.model_validate(dict(options))
@@ -63,7 +77,7 @@ def fitting(subjects: Sequence[Subject]) -> Iterator[tuple[str, Protocol, Materi
                 f"several runs of {label} are on the same cases",
                 hint="name one run of each model",
             )
-    for name, kind in PROTOCOLS.items():
+    for name, kind in known_protocols().items():
         fitted = [material for material in sets.values() if kind.fits(material)]
         for place, material in enumerate(fitted, start=1):
             yield name if len(fitted) == 1 else f"{name}:{place}", kind(), material

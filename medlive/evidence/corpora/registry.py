@@ -1,9 +1,9 @@
-"""The kinds of corpora medlive reads; a new kind is one file and one entry here."""
+"""The kinds of corpora medlive reads, and those that plugins add."""
 
 import re
 from pathlib import Path
 
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput, ConfigError, UsageError
 from medlive.evidence.corpora import (
     bookshelf,
     dailymed,
@@ -17,6 +17,7 @@ from medlive.evidence.corpora import (
 )
 from medlive.evidence.corpora.model import Corpus, Reader
 from medlive.evidence.corpora.parsing.text import slug
+from medlive.plugins import load_plugins
 
 READERS: tuple[Reader, ...] = (
     pubmedqa.READER,
@@ -30,6 +31,16 @@ READERS: tuple[Reader, ...] = (
     folder.READER,
 )
 """In the order in which they are asked whether a path is theirs: the most particular first."""
+
+
+def known_readers() -> tuple[Reader, ...]:
+    """Every reader, those of plugins before the last, which takes any folder. Raises ConfigError."""
+    added = load_plugins("corpora")
+    for reader in added:
+        if not isinstance(reader, Reader):
+            raise ConfigError(f"expected a Reader, not {reader!r}")
+    return (*READERS[:-1], *added, READERS[-1])
+
 
 _NAME = re.compile(r"[A-Za-z0-9\u4e00-\u9fff][\w.-]{0,63}")
 
@@ -59,7 +70,7 @@ def open_corpus(
 
 
 def _named(kind: str) -> Reader:
-    for reader in READERS:
+    for reader in known_readers():
         if reader.kind == kind:
             return reader
     raise UsageError(f"{kind!r} is not a kind of corpus", hint=_kinds())
@@ -67,7 +78,7 @@ def _named(kind: str) -> Reader:
 
 def _recognised(path: Path) -> Reader:
     try:
-        for reader in READERS:
+        for reader in known_readers():
             if reader.sniff(path):
                 return reader
     except OSError as exc:
@@ -76,7 +87,7 @@ def _recognised(path: Path) -> Reader:
 
 
 def _kinds() -> str:
-    return "; ".join(f"{reader.kind}: {reader.about}" for reader in READERS)
+    return "; ".join(f"{reader.kind}: {reader.about}" for reader in known_readers())
 
 
 def _default_name(path: Path, reader: Reader) -> str:

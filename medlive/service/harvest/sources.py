@@ -14,7 +14,7 @@ from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError, UsageError
 from medlive.sources.drift import Compared
 from medlive.sources.fetching.policy import FetchPolicy, FetchSettings
-from medlive.sources.registry import SITES, build_site
+from medlive.sources.registry import build_site, known_sites
 from medlive.sources.source import Page
 
 STALE_AFTER = timedelta(days=8)
@@ -33,15 +33,16 @@ def select_sources(
 
     Raises UsageError for an unknown name, ConfigError for configured sources and settings that do not exist.
     """
-    known = f"known sources: {', '.join(SITES)}"
+    sites = known_sites()
+    known = f"known sources: {', '.join(sites)}"
     for name in names:
-        if name not in SITES:
+        if name not in sites:
             raise UsageError(f"unknown source {name!r}", hint=known)
     for name in settings.sources:
-        if name not in SITES:
+        if name not in sites:
             raise ConfigError(f"[sources.{name}]: unknown source", hint=known)
     enabled = []
-    for name in SITES:
+    for name in sites:
         if build_site(name, settings.sources.get(name)).settings.enabled:
             enabled.append(name)
     return {name: settings.sources.get(name, {}) for name in names or enabled}

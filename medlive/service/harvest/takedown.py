@@ -38,7 +38,7 @@ from medlive.service.release.withdraw import (
 from medlive.sources.archive import ArchiveDamaged, pages
 from medlive.sources.harvest import parse_with
 from medlive.sources.ledger import PageKind
-from medlive.sources.registry import SITES, build_site
+from medlive.sources.registry import build_site, known_sites
 from medlive.sources.source import Fetched, Site
 from medlive.threads.model import Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
@@ -100,7 +100,7 @@ async def take_down(
             except ArchiveDamaged as error:
                 done.damaged.append(error)
         own = settings.sources.get(source, {})
-        site = build_site(source, own) if source in SITES else None
+        site = build_site(source, own) if source in known_sites() else None
         showing, damaged = await _find_showing_fetches(
             database,
             folder,

@@ -29,7 +29,7 @@ from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
 from medlive.service.harvest.sources import fetch_settings, select_sources
-from medlive.sources.registry import SITES
+from medlive.sources.registry import known_sites
 
 WEEK = timedelta(days=7)
 RETRY_AFTER = timedelta(hours=1)
@@ -107,7 +107,9 @@ def weekly_times(
 ) -> dict[str, WeeklyTime]:
     """Each step's time, in the order of execution. Raises ConfigError for an unknown source."""
     own = schedule.harvest_sources
-    if unknown := [name for name in own if name not in sources and name not in SITES]:
+    if unknown := [
+        name for name in own if name not in sources and name not in known_sites()
+    ]:
         raise ConfigError(
             f"schedule.harvest_sources.{unknown[0]}: unknown source",
             hint=f"known sources: {', '.join(sources)}",

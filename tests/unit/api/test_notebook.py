@@ -52,6 +52,20 @@ def test_everything_named_is_there_and_documented() -> None:
         _ = medlive.absent
 
 
+def test_models_of_the_same_cases_have_their_own_means_on_the_scale(
+    runs: list[Path],
+) -> None:
+    table = medlive.ability(runs, draws=50)
+    if table.scale.why:
+        assert "the same" in table.scale.why
+    else:
+        means = [model.overall.mean for model in medlive.score(runs).models]
+        assert [row.value for row in table.scale.abilities] == pytest.approx(means)
+    assert len(table.cases) == 12
+    assert table.silent == 12  # both answered alike
+    assert table.suspects == []
+
+
 def test_a_score_is_that_of_the_command(runs: list[Path]) -> None:
     table = medlive.score(runs, metric="paper", draws=50)
     other = score_runs(

@@ -107,7 +107,7 @@ def test_it_is_given_what_it_needs_and_no_more(service: str) -> None:
     resources = container_of(service)["resources"]
     requested, limited = resources["requests"], resources["limits"]
     assert size_of(requested["cpu"]) > 0
-    # An idle service takes about 120 MB (docs/builders/measurements/scale.md).
+    # An idle service takes about 120 MB (docs/builders/measurements/growth.md).
     assert 120 * 10**6 < size_of(requested["memory"]) <= size_of(limited["memory"])
 
 

@@ -312,7 +312,7 @@ def test_people_read_scores_in_per_cent_and_programs_as_shares(tmp_path: Path) -
     html = (out / "index.html").read_text("utf-8")
     # Coefficients and p alone are told with three decimals and more.
     html = re.sub(
-        r'(?s)<section id="(overlap|costs|pairs|length)">.*?</section>|<div class="summary">.*?</div>',
+        r'(?s)<section id="(overlap|costs|pairs|scale|length)">.*?</section>|<div class="summary">.*?</div>',
         "",
         html,
     )
@@ -347,7 +347,7 @@ def test_errata_are_told_in_words(tmp_path: Path) -> None:
         use = ErrataUse(
             mode, (RunErrata("2026.W47", found, **more), RunErrata("2026.W47", found))
         )
-        html = "".join(SECTIONS[3](analyse(replace(table, errata=use))).parts)
+        html = "".join(SECTIONS[4](analyse(replace(table, errata=use))).parts)
         return html.split("Errata", 1)[1]
 
     assert (

@@ -17,6 +17,7 @@ from medlive.site.build import write_site
 from medlive.site.model import Content
 from medlive.site.pages import site_files
 from medlive.site.read import Inputs, read_content
+from medlive.site.scale import shared_scales
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from medlive.snapshot.manifest import WeekCost
 from tests.support.bundles import DRAWS, graded
@@ -244,6 +245,34 @@ def test_a_board_of_one_model_is_shown(tmp_path: Path) -> None:
     page = built(Content(boards=[board]))["leaderboard.html"]
     assert "model-0" in page
     assert "1 to 1" in page
+
+
+def test_a_case_of_two_boards_counts_once_on_the_scale(tmp_path: Path) -> None:
+    board = made_board(made_graded(tmp_path, models=3, cases=40))
+    (shared,) = shared_scales([board, replace(board, slug="board-2")])
+    assert shared.boards == 2
+    means = {model.name: model.score.overall.mean for model in board.models}
+    counts = {model.name: model.score.overall.n for model in board.models}
+    rows = shared.table.scale.abilities
+    assert {row.name: row.n for row in rows} == counts
+    whole = [row for row in rows if row.n == len(board.cases)]
+    assert whole
+    assert [row.value for row in whole] == pytest.approx(
+        [means[row.name] for row in whole]
+    )
+    page = built(Content(boards=[board]))["scale.html"]
+    assert [name for name in means if name in page] == list(means)
+
+
+def test_boards_of_other_graders_are_never_on_one_scale(tmp_path: Path) -> None:
+    runs = made_graded(tmp_path, models=2, cases=20)
+    board = made_board(runs)
+    others = []
+    for made in runs:
+        assert made.grader is not None
+        others.append(replace(made, grader=replace(made.grader, model="another")))
+    scales = shared_scales([board, made_board(others)])
+    assert [shared.boards for shared in scales] == [1, 1]
 
 
 def test_files_of_snapshots_are_linked_where_they_are_published(

@@ -1,0 +1,236 @@
+"""Models that answered differing cases on one scale, with their weeks and what each case and criterion tells."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medlive.evaluation.model import (
+    EvaluationCase,
+    EvaluationCriterion,
+    cluster_numbers,
+)
+from medlive.evaluation.scoring.estimates import cases_by_id
+from medlive.evaluation.scoring.metrics import CaseScore
+from medlive.evaluation.scoring.score import ScoreTable
+from medlive.statistics.bootstrap import Floats
+from medlive.statistics.items import Item, analyse_items, hard_cases
+from medlive.statistics.scale import Scale, scale
+
+NO_WEEK: Final = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelWeek:
+    """One model in one week: what it scored, and what the scale expects of it there."""
+
+    model: str
+    week: str
+    n: int
+    score: float
+    expected: float
+    low: float
+    high: float
+    """The 95 % interval of a mean score where the model is as able as in the whole window."""
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the score is outside: the change is the model's and not the week's."""
+        return not self.low <= self.score <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Week:
+    """The cases of one release."""
+
+    name: str
+    cases: int
+    easiness: float | None
+    """The mean score that is expected of all models on the scale; None: no model on the scale answered any."""
+    models: tuple[ModelWeek, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseItem:
+    """A case, or one criterion of it, with what it tells of models."""
+
+    case: EvaluationCase
+    criterion: EvaluationCriterion | None
+    figures: Item
+
+
+@dataclass(frozen=True, slots=True)
+class HardScore:
+    """A model on the third of its cases that the other models found hardest."""
+
+    model: str
+    n: int
+    mean: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class AbilityTable:
+    """Models on one scale, and the cases that put them there."""
+
+    scale: Scale
+    weeks: tuple[Week, ...]
+    cases: tuple[CaseItem, ...]
+    criteria: tuple[CaseItem, ...]
+    hard: tuple[HardScore, ...]
+
+    @property
+    def suspects(self) -> list[CaseItem]:
+        """Criteria that better models miss more often than worse ones, the clearest first."""
+        suspects = [item for item in self.criteria if item.figures.suspect]
+        return sorted(suspects, key=lambda item: item.figures.p or 0.0)
+
+    @property
+    def silent(self) -> int:
+        """Cases on which no two models differ: they tell nothing."""
+        return sum(
+            item.figures.models > 1 and not item.figures.deciding for item in self.cases
+        )
+
+
+def abilities_of(table: ScoreTable) -> AbilityTable:
+    """The models of a score table on one scale, in its order and with its draws."""
+    return abilities(
+        [model.label for model in table.models],
+        [model.cases for model in table.models],
+        draws=table.draws,
+        seed=table.seed,
+    )
+
+
+def abilities(
+    labels: Sequence[str],
+    scored: Sequence[Sequence[CaseScore]],
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+) -> AbilityTable:
+    """Put models on one scale by their scores of cases.
+
+    Args:
+        labels: Models.
+        scored: Each model's cases, no case twice; a score of None counts as no answer.
+        draws: Bootstrap draws of threads.
+        seed: Of the draws.
+    """
+    cases = list(cases_by_id(scored).values())
+    scores = _scores(cases, scored)
+    on_scale = scale(
+        labels, scores, clusters=cluster_numbers(cases), draws=draws, seed=seed
+    )
+    values = np.array(
+        [ability.value for ability in on_scale.abilities], dtype=np.float64
+    )
+    known = (~np.isnan(scores)).sum(axis=0)
+    means = np.where(known, np.nansum(scores, axis=0) / np.maximum(known, 1), np.nan)
+    levels = np.where(np.isnan(values), means, values)
+    items = analyse_items(scores, levels)
+    criteria, met = _criteria(cases, scored)
+    shares = np.array([abs(criterion.points) for _, criterion in criteria], dtype=float)
+    shares /= max(shares.sum(), 1.0)
+    about = analyse_items(met, levels, shares)
+    return AbilityTable(
+        scale=on_scale,
+        weeks=_weeks(labels, cases, scores, on_scale),
+        cases=tuple(
+            CaseItem(case, None, item) for case, item in zip(cases, items, strict=True)
+        ),
+        criteria=tuple(
+            CaseItem(case, criterion, item)
+            for (case, criterion), item in zip(criteria, about, strict=True)
+        ),
+        hard=_hard(labels, scores, hard_cases(scores, levels)),
+    )
+
+
+def _scores(
+    cases: Sequence[EvaluationCase], scored: Sequence[Sequence[CaseScore]]
+) -> Floats:
+    """(cases x models): scores in [0, 1], NaN where there is none."""
+    rows = {case.case_id: row for row, case in enumerate(cases)}
+    scores = np.full((len(cases), len(scored)), np.nan)
+    for column, own in enumerate(scored):
+        for case in own:
+            if case.score is not None:
+                scores[rows[case.case.case_id], column] = case.score
+    return np.asarray(np.clip(scores, 0.0, 1.0))
+
+
+def _criteria(
+    cases: Sequence[EvaluationCase], scored: Sequence[Sequence[CaseScore]]
+) -> tuple[list[tuple[EvaluationCase, EvaluationCriterion]], Floats]:
+    """Every criterion with its case, and (criteria x models): 1 for met, for not met where that is good, else 0."""
+    criteria = [(case, criterion) for case in cases for criterion in case.criteria]
+    good = np.full((len(criteria), len(scored)), np.nan)
+    verdicts = [{case.case.case_id: case.met for case in own} for own in scored]
+    for row, (case, criterion) in enumerate(criteria):
+        for column, own in enumerate(verdicts):
+            met = own.get(case.case_id, {}).get(criterion.id)
+            if met is not None:
+                good[row, column] = met == (criterion.points > 0)
+    return criteria, good
+
+
+def _weeks(
+    labels: Sequence[str],
+    cases: Sequence[EvaluationCase],
+    scores: Floats,
+    on_scale: Scale,
+) -> tuple[Week, ...]:
+    names = np.array([case.first_release or NO_WEEK for case in cases])
+    weeks = []
+    for name in np.unique(names):
+        rows = np.flatnonzero(names == name)
+        expected = on_scale.expected[rows]
+        own = []
+        for column, label in enumerate(labels):
+            answered = rows[~np.isnan(scores[rows, column])]
+            week = _model_week(
+                label, str(name), scores, on_scale, answered, column=column
+            )
+            if week is not None:
+                own.append(week)
+        easiness = None if np.isnan(expected).all() else float(np.nanmean(expected))
+        weeks.append(Week(str(name), len(rows), easiness, tuple(own)))
+    return tuple(weeks)
+
+
+def _model_week(
+    label: str,
+    name: str,
+    scores: Floats,
+    on_scale: Scale,
+    rows: NDArray[np.int_],
+    *,
+    column: int,
+) -> ModelWeek | None:
+    if not len(rows) or np.isnan(on_scale.expected[rows, column]).any():
+        return None
+    expected = float(on_scale.expected[rows, column].mean())
+    error = 1.96 * float(on_scale.variance[rows, column].sum()) ** 0.5 / len(rows)
+    return ModelWeek(
+        model=label,
+        week=name,
+        n=len(rows),
+        score=float(scores[rows, column].mean()),
+        expected=expected,
+        low=expected - error,
+        high=expected + error,
+    )
+
+
+def _hard(
+    labels: Sequence[str], scores: Floats, chosen: NDArray[np.bool_]
+) -> tuple[HardScore, ...]:
+    rows = []
+    for column, label in enumerate(labels):
+        own = scores[chosen[:, column], column]
+        mean = float(own.mean()) if len(own) else None
+        rows.append(HardScore(label, len(own), mean))
+    return tuple(rows)

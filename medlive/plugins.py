@@ -1,0 +1,91 @@
+"""What other packages add: adapters of sites, readers of corpora, protocols.
+
+A package names them as entry points of the groups `medlive.sites`, `medlive.corpora` and `medlive.protocols`. A module
+of the folder of the setting `plugins` names one as SITE, READER or PROTOCOL. Both are code, run with medlive's rights:
+a folder that others may write to is refused.
+"""
+
+import os
+import stat
+from functools import cache
+from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final, Literal
+
+from medlive.errors import ConfigError
+
+Group = Literal["sites", "corpora", "protocols"]
+NAMES: Final[dict[Group, str]] = {
+    "sites": "SITE",
+    "corpora": "READER",
+    "protocols": "PROTOCOL",
+}
+"""What a module of the folder calls each kind."""
+
+_folder: Path | None = None
+
+
+def use_plugins(folder: Path | None) -> None:
+    """Load the modules of a folder too, from now on; None for entry points alone."""
+    global _folder
+    _folder = folder
+
+
+def load_plugins(group: Group) -> tuple[Any, ...]:
+    """What packages and the folder add to a group, in the order of their names.
+
+    Raises ConfigError for what cannot be loaded, and for a folder that others may write to.
+    """
+    found = list(_entry_points(group))
+    for module in () if _folder is None else _modules(_folder):
+        if hasattr(module, NAMES[group]):
+            found.append(getattr(module, NAMES[group]))
+    return tuple(found)
+
+
+@cache
+def _entry_points(group: Group) -> tuple[Any, ...]:
+    loaded = []
+    for entry in sorted(entry_points(group=f"medlive.{group}"), key=lambda e: e.name):
+        try:
+            loaded.append(entry.load())
+        except Exception as error:
+            raise _unusable(f"the entry point {entry.value}", error) from error
+    return tuple(loaded)
+
+
+@cache
+def _modules(folder: Path) -> tuple[ModuleType, ...]:
+    """The modules of a folder, by name."""
+    if not folder.is_dir():
+        raise ConfigError(f"plugins: {folder} is not a folder")
+    modules = []
+    for path in (folder, *sorted(folder.glob("*.py"))):
+        _check_owner(path)
+    for path in sorted(folder.glob("*.py")):
+        spec = spec_from_file_location(f"medlive_plugin_{path.stem}", path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            raise _unusable(str(path), error) from error
+        modules.append(module)
+    return tuple(modules)
+
+
+def _check_owner(path: Path) -> None:
+    status = path.stat()
+    is_ours = status.st_uid in (0, os.geteuid())
+    if not is_ours or stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
+        raise ConfigError(
+            f"plugins: others may write to {path}, and its code runs with medlive's rights",
+            hint="chmod go-w, and let it belong to you or to root",
+        )
+
+
+def _unusable(what: str, error: Exception) -> ConfigError:
+    return ConfigError(f"{what} cannot be loaded: {type(error).__name__}: {error}")
