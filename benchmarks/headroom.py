@@ -292,8 +292,10 @@ def print_report(figures: Row) -> None:
     print(f"{'':<24}" + "".join(f"{kind:>10}" for kind in KINDS))
     for name, row in figures["scores"].items():
         for part in ("all", "kept", "held"):
-            cells = [row[part].get(kind) for kind in KINDS]
-            shown = "".join("         –" if c is None else f"{c:>10.3f}" for c in cells)
+            means_of = [row[part].get(kind) for kind in KINDS]
+            shown = ""
+            for mean in means_of:
+                shown += "         –" if mean is None else f"{mean:>10.3f}"
             print(f"{name + ', ' + part:<24}{shown}")
         for part in ("pearson", "pearson without slips"):
             if part in row:
