@@ -258,20 +258,20 @@ def find_faulty(
     """
     faulty: dict[str, Finding] = {}
     minor: dict[str, Finding] = {}
-    by_id = {criterion.id: criterion for criterion in criteria}
+    asked = {criterion.id for criterion in criteria if criterion.asked}
     for finding in findings:
-        if finding.criterion is None or finding.fault is Fault.NOT_DIRECT:
+        name = finding.criterion
+        if name is None or finding.fault is Fault.NOT_DIRECT:
             continue
-        is_minor = finding.fault is Fault.MINOR
-        (minor if is_minor else faulty).setdefault(finding.criterion, finding)
-    for name, finding in minor.items():
-        if not by_id[name].asked:
+        if finding.fault is not Fault.MINOR:
             faulty.setdefault(name, finding)
+        elif name not in asked:
+            minor.setdefault(name, finding)
     penalties = {c.id for c in criteria if c.points < 0}
-    if penalties <= faulty.keys():
-        for name in penalties & minor.keys():
-            if faulty[name].fault is Fault.MINOR:
-                del faulty[name]
+    is_last_gone = penalties <= faulty.keys() | minor.keys()
+    for name, finding in minor.items():
+        if not (is_last_gone and name in penalties):
+            faulty.setdefault(name, finding)
     kept = [c for c in criteria if c.id not in faulty]
     for criterion in lightest(kept, len(kept) - WRITTEN.most):
         detail = "the lightest of too many"
