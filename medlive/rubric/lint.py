@@ -256,27 +256,33 @@ def find_faulty(
     What answers a part of the query does not go for being minor, nor a penalty where no other is left, since a
     rubric without one would hold its case.
     """
-    faulty: dict[str, Finding] = {}
-    minor: dict[str, Finding] = {}
-    asked = {criterion.id for criterion in criteria if criterion.asked}
-    for finding in findings:
-        name = finding.criterion
-        if name is None or finding.fault is Fault.NOT_DIRECT:
-            continue
-        if finding.fault is not Fault.MINOR:
-            faulty.setdefault(name, finding)
-        elif name not in asked:
-            minor.setdefault(name, finding)
+    faulty, minor = _by_gravity(findings)
     penalties = {c.id for c in criteria if c.points < 0}
     is_last_gone = penalties <= faulty.keys() | minor.keys()
-    for name, finding in minor.items():
-        if not (is_last_gone and name in penalties):
-            faulty.setdefault(name, finding)
+    spared = {c.id for c in criteria if c.asked} | (
+        penalties if is_last_gone else set()
+    )
+    for name in minor.keys() - spared:
+        faulty.setdefault(name, minor[name])
     kept = [c for c in criteria if c.id not in faulty]
     for criterion in lightest(kept, len(kept) - WRITTEN.most):
         detail = "the lightest of too many"
         faulty[criterion.id] = Finding(Fault.MINOR, criterion.id, detail)
     return faulty
+
+
+def _by_gravity(
+    findings: Sequence[Finding],
+) -> tuple[dict[str, Finding], dict[str, Finding]]:
+    """By criterion, the first grave finding and the first minor one; one that answers nothing asked stays."""
+    faulty: dict[str, Finding] = {}
+    minor: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.criterion is None or finding.fault is Fault.NOT_DIRECT:
+            continue
+        is_minor = finding.fault is Fault.MINOR
+        (minor if is_minor else faulty).setdefault(finding.criterion, finding)
+    return faulty, minor
 
 
 def lightest(criteria: Sequence[Criterion], count: int) -> list[Criterion]:
