@@ -12,7 +12,7 @@ test thorough test-unit: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test thorough test-unit: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup dense integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-growth year containers units docs clean
+.PHONY: help setup dense integrations demo test thorough test-unit security audit coverage check chaos monitors bench bench-curation bench-growth year endpoints containers units docs clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -104,6 +104,9 @@ bench-growth: $(VENV)/.dev ## cost curves over the number of threads, for docs/b
 
 year: $(VENV)/.dev ## 52 simulated weeks with their faults, then twelve candidates; writes docs/builders/measurements/year.md. YEAR="--weeks 3": those alone
 	@PYTHONPATH=benchmarks $(BIN)/python -m year $(YEAR)
+
+endpoints: $(VENV)/.dev ## real servers with a small model, asked everything that endpoints differ in; builds them first
+	@$(BIN)/python benchmarks/endpoints.py
 
 containers: $(VENV)/.dev ## as root: the image and every service of docker-compose.yml, a week under faults, nginx, a restore
 	@$(BIN)/python -m tests.containers $(CONTAINERS)

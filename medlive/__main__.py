@@ -13,6 +13,7 @@ _SERVICE = frozenset(
         "authlib",
         "fastapi",
         "greenlet",
+        "h11",
         "httpx2",
         "joserfc",
         "phonenumbers",

@@ -13,6 +13,8 @@ FORM_BYTES: Final = 1 << 20
 """The body of a request: a form with a whole case fits twenty times."""
 HEADER_BYTES: Final = 32 * 1024
 """The request line and all headers together; longer ones are refused before anything reads them."""
+REQUEST_SECONDS: Final = 30.0
+"""How long a request may take to arrive, from its connection or its first byte to its last."""
 QUERY_BYTES: Final = 8_192
 """What follows `?` in an address: every facet of a table with some values each, a search and a place."""
 BACK_CHARS: Final = 2_000

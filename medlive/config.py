@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 from urllib.parse import quote, urlsplit
 
 from pydantic import (
@@ -512,7 +512,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     for path, table in config_files.read_tables(folder):
         for name in PATHS:
             _anchor(table, name.split("."), path.parent)
-        _merge(values, table, str(path), origins)
+        _merge(values, table, config_files.origin_of(path), origins)
     config_files.report_unnamed(env, folder, Settings.model_fields)
     _merge_environment(values, env, origins)
     try:
@@ -521,13 +521,38 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         first = exc.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"] if part != "[key]")
         origin = origins.get(where) or next(
-            (o for k, o in origins.items() if k.startswith(where)), str(folder)
+            (o for k, o in origins.items() if k.startswith(where)),
+            str(config_files.own_folder(env)),
         )
+        if first["type"] == "extra_forbidden":
+            loc = [str(part) for part in first["loc"]]
+            raise ConfigError(
+                f"{origin}: {where}: unknown setting",
+                hint=_nearest_setting(loc, origin),
+            ) from exc
         raise ConfigError(f"{origin}: {where}: {first['msg']}") from exc
     use_authority(settings.tls.authority)
     use_plugins(settings.plugins)
     home = settings.home.expanduser().absolute()
     return Loaded(settings.model_copy(update={"home": home}), origins)
+
+
+def _nearest_setting(path: list[str], origin: str) -> str:
+    """Which setting may be meant, written as its origin, a variable or a file, writes it."""
+    *above, name = path
+    kind: Any = Settings
+    for part in above:
+        fields = getattr(kind, "model_fields", None)
+        # Without fields it is a table of names: dict[str, model]
+        kind = fields[part].annotation if fields else get_args(kind)[-1]
+    near = get_close_matches(name, getattr(kind, "model_fields", ()), n=1)
+    if not near:
+        return "`medlive config show` lists the settings"
+    meant = [*above, *near]
+    if not origin.startswith(_PREFIX):
+        return f"is {'.'.join(meant)} meant?"
+    rest = origin[len(_PREFIX) :].split("__")[len(meant) :]
+    return f"is {_PREFIX}{'__'.join([*meant, *rest]).upper()} meant?"
 
 
 def validate_section(

@@ -42,11 +42,20 @@ def config_folder(environment: Mapping[str, str]) -> Path:
     return own if _has_files(own) else _shipped()
 
 
+def own_folder(environment: Mapping[str, str]) -> Path:
+    """The folder in which the user may write settings, whether or not it exists; for messages."""
+    folder = config_folder(environment)
+    return user_config_folder() if _in_package(folder) else folder
+
+
 def models_file(environment: Mapping[str, str]) -> Path:
     """The path of the models.toml that the user may write, whether or not it exists; for messages."""
-    folder = config_folder(environment)
-    installed = folder.name == _INSTALLED
-    return (user_config_folder() if installed else folder) / "models.toml"
+    return own_folder(environment) / "models.toml"
+
+
+def origin_of(path: Path) -> str:
+    """How people see where a value is from: a path, unless it is within the installed package."""
+    return f"shipped {path.name}" if _in_package(path.parent) else str(path)
 
 
 def read_tables(
@@ -70,7 +79,7 @@ def read_tables(
                 text = read_to_end(handle, name, CONFIG_BYTES).decode()
             table = tomllib.loads(text)
         except (ValueError, RecursionError, OSError, TooLong, UnsafePath) as exc:
-            raise ConfigError(f"{path} cannot be read: {exc}") from exc
+            raise ConfigError(f"{origin_of(path)} cannot be read: {exc}") from exc
         yield path, table
 
 
@@ -107,6 +116,10 @@ def _shipped() -> Path:
     package = Path(str(files("medlive")))
     installed = package / _INSTALLED
     return installed if installed.is_dir() else package.parent / "config"
+
+
+def _in_package(folder: Path) -> bool:
+    return folder == Path(str(files("medlive"))) / _INSTALLED
 
 
 def _has_files(folder: Path) -> bool:

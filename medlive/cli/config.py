@@ -5,7 +5,7 @@ import os
 from medlive.cli.options import Commands
 from medlive.cli.output import Grid, Result
 from medlive.config import describe, load_settings
-from medlive.config_files import config_folder
+from medlive.config_files import own_folder
 
 app = Commands()
 
@@ -14,7 +14,7 @@ app = Commands()
 def show() -> Result:
     """Print every setting with its origin; a database's password is masked, keys are only named."""
     rows = describe(load_settings())
-    title = f"Settings (files in {config_folder(os.environ)})"
+    title = f"Settings (your own go into {own_folder(os.environ)})"
     value = {}
     for key, setting, origin in rows:
         value[key] = {"value": setting, "origin": origin}

@@ -252,6 +252,8 @@ def import_(
         lines = [fields_of(p, ("line", "reason", "detail")) for p in d.problems]
         value.append({"file": d.file, **d.counts, "lines": lines})
         rows.append([name, *(d.counts[column] for column in columns)])
+        if not any(d.counts[column] for column in columns):
+            notes.append(f"{name} holds no threads: nothing was imported")
         for problem in d.problems[:SHOWN_PROBLEMS]:
             notes.append(
                 f"{name}:{problem.line}: {problem.reason.value}: {problem.detail}"

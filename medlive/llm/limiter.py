@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from medlive.digest import digest_text
 from medlive.errors import EndpointUnavailable
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_name
+from medlive.llm.wire import JsonMode
 
 START = 16  # The limit at first, where more is allowed
 GROWTH = 3.0  # Added for each answer before the first cut, while somebody waits
@@ -69,6 +70,8 @@ class Limiter:
         """When the first answer came."""
         self._quickest = math.inf
         """Seconds of the quickest answer, aged."""
+        self.json_modes: dict[str, JsonMode] = {}
+        """By model, how JSON is asked for where a stricter way was refused."""
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._moved_at = time.monotonic()

@@ -79,6 +79,16 @@ _PARAMETER_WORDS = (
     "not permitted",
 )
 """How endpoints without such a code put it, in lower case."""
+_FORMAT_WORDS = (
+    "response_format",
+    "json_schema",
+    "json_object",
+    "json schema",
+    "structured output",
+    "grammar",
+    "validation error",
+)
+"""What the refusal of a way of asking for JSON speaks of, whatever its status, in lower case."""
 _THE_CALLERS = frozenset({"model_not_found", "invalid_api_key"})
 _FILTERED = frozenset(
     {"content_filter", "content_policy_violation", "responsibleaipolicyviolation"}
@@ -137,6 +147,8 @@ class _RejectedError(Exception):
     message: str
     named: str = ""
     """The part of the request that the endpoint names, "" where it names none."""
+    of_format: bool = False
+    """Whether it speaks of the way that JSON was asked for."""
 
     @property
     def broke(self) -> bool:
@@ -146,7 +158,7 @@ class _RejectedError(Exception):
     @property
     def kind(self) -> type[EndpointUnavailable]:
         """Whether this request, this caller, or the endpoint is concerned."""
-        if (
+        if self.of_format or (
             self.status in {400, 413, 422}
             and not self.broke
             and self.code not in _THE_CALLERS
@@ -250,11 +262,12 @@ class OpenAIEngine:
     @property
     def json_mode(self) -> JsonMode:
         """How JSON is asked for now; looser than configured once the endpoint refused the stricter way."""
-        return self._mode
+        learnt = self._limiter.json_modes.get(self._model, self._mode)
+        return max(learnt, self._mode, key=list(JsonMode).index)
 
     async def answer(self, request: Request) -> Reply:
         """The endpoint's reply to a typed request; see Engine for what it raises."""
-        mode = self._mode
+        mode = self.json_mode
         first: _RejectedError | None = None
         while True:
             body = chat_body(
@@ -264,23 +277,24 @@ class OpenAIEngine:
                 response_format(mode, request),
             )
             try:
-                reply = await self._ask(encoded(body))
+                reply = await self._ask(encoded(body), shaped="response_format" in body)
             except _RejectedError as rejected:
-                first = first or rejected
+                if first is None or first.of_format:
+                    first = rejected
                 looser = (
                     None if self._rejected_parameter(rejected) else _LOOSER.get(mode)
                 )
                 if (
                     looser is None
-                    or rejected.status not in {400, 415, 422}
+                    or not (rejected.of_format or rejected.status in {400, 415, 422})
                     or rejected.code in _NOT_THE_FORMAT
                 ):
                     raise self._refused(first) from None
                 mode = looser
                 await pay_again(None)
                 continue
-            if mode is not self._mode and first is not None:
-                self._mode = mode
+            if first is not None:
+                self._limiter.json_modes[self._model] = mode
             return reply
 
     def body(self, request: Request) -> dict[str, Any]:
@@ -289,7 +303,7 @@ class OpenAIEngine:
             self._model,
             render(request),
             self._parameters,
-            response_format(self._mode, request),
+            response_format(self.json_mode, request),
         )
 
     def read(self, body: object) -> Reply:
@@ -329,13 +343,13 @@ class OpenAIEngine:
         if self._session is not None:
             await self._session.close()
 
-    async def _ask(self, content: bytes) -> Reply:
-        """The reply to a body, after retries."""
+    async def _ask(self, content: bytes, *, shaped: bool = False) -> Reply:
+        """The reply to a body, after retries; `shaped` where it holds a response_format."""
         attempt, spared, lost = 1, 0, _NOTHING
         while True:
             served = self._limiter.answered
             try:
-                reply = await self._attempt(content)
+                reply = await self._attempt(content, shaped=shaped)
             except _TroubleError as exc:
                 trouble = exc
             else:
@@ -389,13 +403,13 @@ class OpenAIEngine:
         error.usage = trouble.usage
         return error
 
-    async def _attempt(self, content: bytes) -> Reply:
+    async def _attempt(self, content: bytes, *, shaped: bool) -> Reply:
         began = await self._limiter.enter()
         ended = Ended.OTHER
         try:
             await self.circuit.check()
             try:
-                reply = await self._exchange(content)
+                reply = await self._exchange(content, shaped=shaped)
             except _RejectedError as rejected:
                 await self._learn_refusal(rejected)
                 raise
@@ -421,7 +435,7 @@ class OpenAIEngine:
         else:
             await self.circuit.answered()
 
-    async def _exchange(self, content: bytes) -> Reply:
+    async def _exchange(self, content: bytes, *, shaped: bool) -> Reply:
         started = time.perf_counter()
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -440,7 +454,7 @@ class OpenAIEngine:
             ) from None
         latency_ms = (time.perf_counter() - started) * 1000
         if not 200 <= status < 300:
-            message = self._clean(_filter_message(status, headers, raw))
+            message = self._clean(_filter_message(status, headers, raw, shaped=shaped))
             # A filter that refuses a prompt has read it, and providers charge for that.
             return Reply(
                 message,
@@ -611,11 +625,19 @@ def _request_headers(url: URL, secret: str, access: Access) -> dict[str, str]:
     return headers
 
 
-def _filter_message(status: int, headers: Mapping[str, str], raw: bytes) -> str:
-    """What the endpoint's content filter says in an error; raises what any other error means."""
+def _filter_message(
+    status: int, headers: Mapping[str, str], raw: bytes, *, shaped: bool
+) -> str:
+    """What the endpoint's content filter says in an error; raises what any other error means.
+
+    `shaped`: the request held a response_format, and an error that speaks of it is a refusal, not an outage.
+    """
     text, codes, param = read_error(raw)
     if status in {400, 403} and not _FILTERED.isdisjoint(codes):
         return text
+    words = f"{param} {text}".casefold()
+    if shaped and status != 429 and any(word in words for word in _FORMAT_WORDS):
+        raise _RejectedError(status, next(iter(codes), ""), text, param, of_format=True)
     broke = not _NO_MONEY.isdisjoint(codes) or any(
         words in text.casefold() for words in _NO_MONEY_WORDS
     )

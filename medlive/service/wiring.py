@@ -161,8 +161,10 @@ def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
         unpriced := [model for model, price in prices.items() if price is None]
     ):
         raise ConfigError(
-            f"a budget of {max_usd:g} US dollars cannot be kept: there is no price for {', '.join(unpriced)}",
-            hint=f"set prices under [prices] in {models_file(os.environ)}, or limit calls or tokens instead",
+            f"a budget of {max_usd:g} US dollars (--max-usd or [budget]) cannot be kept: the price of "
+            f"{', '.join(unpriced)} is unknown",
+            hint=f"set it under [prices] in {models_file(os.environ)} (`medlive eval`: --price IN,OUT), or limit "
+            "calls or tokens instead",
         )
 
 

@@ -56,7 +56,9 @@ def analyse_items(
     for row, at in enumerate(known):
         own = scores[row, at]
         weights = np.broadcast_to(share, scores.shape)[row, at]
-        rest = (abilities[at] - weights * own) / (1 - weights)
+        # A model that answered nothing else has no rest.
+        others = np.where(weights < 1, 1 - weights, np.nan)
+        rest = (abilities[at] - weights * own) / others
         items.append(_item(own, rest))
     return _with_p(items)
 
@@ -70,8 +72,10 @@ def _item(own: Floats, rest: Floats) -> Item:
     if own.min() < own.max():
         deciding = int(min((own < middle).sum(), (own >= middle).sum()))
     correlation = None
-    if models >= LEAST_MODELS and own.std() > 1e-9 and rest.std() > 1e-9:
-        correlation = float(np.corrcoef(own, rest)[0, 1])
+    compared = ~np.isnan(rest)
+    first, second = own[compared], rest[compared]
+    if len(first) >= LEAST_MODELS and first.std() > 1e-9 and second.std() > 1e-9:
+        correlation = float(np.corrcoef(first, second)[0, 1])
     return Item(models, float(own.mean()), deciding, correlation, None)
 
 

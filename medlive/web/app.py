@@ -10,7 +10,7 @@ from fastapi import FastAPI, Request
 from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import URL, Headers, MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -125,6 +125,10 @@ class _SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
+                place = URL(headers.get("location", ""))
+                # The router repeats the Host header where it adds or drops a slash.
+                if place.netloc and place.netloc == Headers(scope=scope).get("host"):
+                    headers["location"] = str(place.replace(scheme="", netloc=""))
             await send(message)
 
         await self.app(scope, receive, send_with_headers)

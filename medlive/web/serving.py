@@ -5,11 +5,44 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 
+import h11
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from medlive.bounds import HEADER_BYTES
+from medlive.bounds import HEADER_BYTES, REQUEST_SECONDS
 from medlive.errors import ServiceUnavailable
+
+
+class _Protocol(H11Protocol):
+    """Closes a connection whose request does not arrive: header by header, or without ever beginning."""
+
+    _giving_up: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._limit_arrival()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._limit_arrival()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._arrived()
+
+    def _limit_arrival(self) -> None:
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self._arrived()
+        elif self._giving_up is None:
+            self._giving_up = self.loop.call_later(
+                REQUEST_SECONDS, self.transport.close
+            )
+
+    def _arrived(self) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+            self._giving_up = None
 
 
 class _Server(uvicorn.Server):
@@ -38,7 +71,7 @@ async def serve_web(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
         server_header=False,
         lifespan="off",
         timeout_graceful_shutdown=2,
-        http="h11",
+        http=_Protocol,
         h11_max_incomplete_event_size=HEADER_BYTES,
     )
     server = _Server(config)

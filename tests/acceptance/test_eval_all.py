@@ -152,7 +152,7 @@ async def test_nothing_is_sent_before_a_yes(
         assert await here(*mine) == 1
         assert "nothing was sent" in capsys.readouterr().err
         assert await here(*mine, "--max-usd", "1") == 2
-        assert "no price" in capsys.readouterr().err
+        assert "the price of sample-generic is unknown" in capsys.readouterr().err
         assert endpoint.asked == 0
         assert not out.exists()
         assert await here(*mine, "--yes", "--concurrency", "1") == 3

@@ -73,6 +73,12 @@ def _login(url: str, role: str) -> Iterator[str]:
     with psycopg.connect(plain(url), autocommit=True) as owner:
         owner.execute(f"CREATE ROLE {name} LOGIN IN ROLE {role}")
         yield make_url(url).set(username=name).render_as_string(hide_password=False)
+        # A connection's temporary tables go only when the server has ended it
+        owner.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE usename = %s",
+            (name,),
+        )
         owner.execute(f"DROP ROLE {name}")
 
 

@@ -149,6 +149,28 @@ async def test_a_temporary_table_does_not_stand_in_for_what_a_trigger_reads(
             worker.execute("DELETE FROM snapshot_members")
 
 
+STORED_ASIDE = (
+    "SELECT lo_create(0)",
+    "SELECT lo_creat(-1)",
+    "SELECT lo_from_bytea(0, 'a name')",
+    "SELECT lo_put(1, 0, 'a name')",
+    "SELECT lo_import('/etc/passwd')",
+    "SELECT lo_get(1)",
+    "SELECT lo_unlink(1)",
+    "SELECT lo_open(1, 131072)",
+)
+
+
+def test_nobody_stores_what_no_table_shows(
+    database_url: str, web_url: str, worker_url: str
+) -> None:
+    grant(database_url)
+    temporary = "CREATE TEMPORARY TABLE aside (name text)"
+    assert refused(web_url, *STORED_ASIDE, temporary) == []
+    # A week is frozen by way of one.
+    assert refused(worker_url, *STORED_ASIDE, temporary) == [temporary]
+
+
 FORGED = (
     "(number, at, action, subject, details, digest)"
     " VALUES (2147483647, now(), 'disable', 'account:a', '{{}}', {0})",

@@ -244,7 +244,6 @@ async def test_a_cases_page_shows_the_whole_line_of_decisions(
         "What could cause a dry cough for 3 weeks?",
         "Held for advice harmful (a2)",
         "S_inf",
-        "has to exceed 0.5",
         "Lisinopril can cause a dry cough",
         "demo:1:0",
         "No snapshot holds it",

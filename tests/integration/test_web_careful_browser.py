@@ -1,6 +1,7 @@
 """What cannot be undone is not done by accident: in Chromium, as an admin meets it."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -180,3 +181,39 @@ async def test_a_confirmed_veto_is_overruled_by_two_people(
         await page.goto(url + place)
         notice = page.get_by_text("A confirmed veto was overruled").locator("..")
         assert "It was withdrawn." in await notice.inner_text()
+
+
+async def test_a_rejection_names_its_cause_alone_and_its_passage_opens_in_full(
+    browser: Any, url: str, rejected: int
+) -> None:
+    async with signed_in(browser, url, "/audit/threads/test/1") as page:
+        main = page.locator("main")
+        assert "S_align" in await main.inner_text()
+        assert "has to exceed" not in await main.inner_text()
+        zone = re.compile(r"\d:\d\d.* (UTC|GMT)")
+        assert zone.search(await page.locator("time").first.inner_text())
+        cited = page.locator("details.cited").first
+        whole = cited.locator("p.text")
+        assert not await whole.is_visible()
+        await cited.locator("summary").click()
+        assert "dry cough" in await whole.inner_text()
+        scores = page.locator("summary", has_text="search scores").first
+        await page.locator("summary", has_text="judged as a claim").first.click()
+        assert not await scores.is_visible()
+        await page.goto(url + "/audit")
+        steps = page.locator("h2", has_text="Steps").locator("~ table").first
+        assert "not due yet" in await steps.inner_text()
+        assert "done" not in await steps.locator("tbody").inner_text()
+
+
+async def test_the_form_of_a_case_links_thread_evidence_and_proof(
+    browser: Any, url: str, database: Database
+) -> None:
+    _, case_id, _ = await curated(database)
+    place = f"/acts/case/{case_id}"
+    async with signed_in(browser, url, place) as page:
+        for name in ("Thread", "Evidence", "Proof of the rubric"):
+            await page.goto(url + place)
+            await page.get_by_role("link", name=name, exact=True).click()
+            await page.wait_for_url(f"**/audit/cases/{case_id}#*")
+            assert await page.locator(":target").count() == 1

@@ -1,6 +1,8 @@
 """What a request may hold: hosts, addresses, headers, cursors and saved views beyond measure are refused."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.db.threads.threads import save_threads
+from medlive.web import serving
 from medlive.web.site import Site
 from tests.support.scripted import THREAD
+from tests.support.waiting import LIMIT_S
 from tests.support.web import Browser, add_account, served, session_of, site_of
 
 
@@ -26,6 +30,58 @@ async def viewer(
             await session_of(site, await add_account(database, "vera", Role.VIEWER))
         )
         yield browser
+
+
+@pytest.mark.parametrize(
+    ("sent", "drip"),
+    [
+        (b"", b""),
+        (b"G", b""),
+        (b"GET /api HTTP/1.1\r\n", b""),
+        (b"GET /api HTTP/1.1\r\nHost: localhost\r\n", b"X: y\r\n"),
+        (b"GET /api HTTP/1.1\r\nHost: localhost\r\nX: ", b"y"),
+        (b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\n", b"A"),
+        (
+            b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999\r\n\r\n",
+            b"n",
+        ),
+        (
+            b"POST /sign-in HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n",
+            b"1\r\na\r\n",
+        ),
+        (
+            b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nGET /api HTTP/1.1\r\n",
+            b"X: y\r\n",
+        ),
+    ],
+)
+async def test_a_request_that_does_not_arrive_is_given_up(
+    database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    sent: bytes,
+    drip: bytes,
+) -> None:
+    monkeypatch.setattr(serving, "REQUEST_SECONDS", 0.5)
+    async with served(site_of(database, tmp_path)) as browser:
+
+        async def send_slowly() -> None:
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", browser.base_url.port
+            )
+            writer.write(sent)
+            reading = asyncio.create_task(reader.read())
+            with suppress(ConnectionError):
+                while not reading.done():
+                    writer.write(drip)
+                    await asyncio.sleep(0.05)
+                await reading
+            writer.close()
+
+        async with asyncio.timeout(LIMIT_S):
+            slow = [asyncio.create_task(send_slowly()) for _ in range(50)]
+            assert (await browser.get("/healthz")).status_code == 200
+            await asyncio.gather(*slow)
 
 
 async def test_a_strangers_host_is_refused_and_never_repeated(
@@ -79,6 +135,11 @@ async def test_a_strangers_host_is_refused_and_never_repeated(
         for host in ("[::ffff:10.1.2.4]", "[::1.2.3.4]", "::ffff:127.0.0.1"):
             answer = await browser.get("/api", headers={"Host": host})
             assert answer.status_code == 421, host
+        for path in ("/snapshots/", "/assets", "/latest/", "/docs", "/audit/"):
+            moved = await browser.get(path, headers={"Host": "localhost:6666"})
+            place = moved.headers.get("location", "/")
+            assert place.startswith("/"), (path, place)
+            assert not place.startswith("//")
         other = await browser.get("/api", headers={"Host": "localhost:6666"})
         assert "https://rooms.example/api/" in other.text
         assert "6666" not in other.text

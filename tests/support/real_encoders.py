@@ -52,6 +52,7 @@ def serve_e5() -> Iterator[EncoderModel]:
                 query="e5-query",
                 passage="e5-passage",
                 base_url=f"http://127.0.0.1:{port[0]}/v1",
+                timeout_s=900,  # Some ten passages a second, and less on a busy machine
             )
         finally:
             server.kill()

@@ -46,9 +46,8 @@ class Browser(httpx2.AsyncClient):
     """Keeps cookies, follows no redirect by itself, and sends the form that a page shows."""
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(
-            verify=False, **options
-        )  # No TLS: the world's certificates need not be read
+        # A page that verifies a folder takes seconds on a busy machine; without TLS no certificates are read.
+        super().__init__(verify=False, **{"timeout": 60, **options})
 
     async def fill(
         self, page: str, action: str | None = None, /, **fields: str

@@ -384,13 +384,13 @@ def _describe_reading(reading: Row) -> Grid:
 
 
 def _scores(curation: Row) -> str:
-    """The scores with the thresholds that they had to exceed; one that was not needed has no figure."""
-    limits = curation["thresholds"]
-    above = {
-        "s_cc": "",
-        "s_inf": f" (> {limits['sufficiency']:g})",
-        "s_align": f" (> {limits['alignment']:g})",
-    }
+    """The scores, and what one that decided had to exceed; one that was not needed has no figure."""
+    limits, reason = curation["thresholds"], curation["reason"]
+    above = {"s_cc": "", "s_inf": "", "s_align": ""}
+    if reason == "insufficient_narrative":
+        above["s_inf"] = f" (has to exceed {limits['sufficiency']:g})"
+    elif reason in ("not_aligned", "no_evidence"):
+        above["s_align"] = f" (has to exceed {limits['alignment']:g})"
     parts = []
     for name, limit in above.items():
         score = curation[name]

@@ -16,6 +16,7 @@ from medlive.cli.evaluation.options import (
     ModeOption,
     PlanArguments,
     RunArgument,
+    RunsArgument,
     find_incomplete,
     plan_or_ask,
     plan_result,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def grade(
-    run_dir: RunArgument,
+    runs: RunsArgument,
     *,
     by: Grader,
     mode: ModeOption = "rubric",
@@ -54,7 +55,7 @@ def grade(
     harm: HarmOption = True,
     harm_only: Annotated[bool, Option("--harm-only")] = False,
 ) -> Result:
-    """Grade a run's answers and read them for harm; without --grader by the role of config/models.toml, the second
+    """Grade the answers of runs and read them for harm; without --grader by the role of config/models.toml, the second
     judge of harm by the role checker. Exit status 1 while criteria are ungraded or answers are not read, 3 where no
     call was answered.
 
@@ -64,9 +65,22 @@ def grade(
     """
     if harm_only and not harm:
         raise UsageError("--harm-only and --no-harm exclude each other")
-    budget = calls.budget(run_dir)
+    budget = calls.budget(*runs)
     what = Work(grades=not harm_only, harm=harm, repeats=repeats)
-    return grade_answers(run_dir, by, mode, cache, calls, budget, what)
+    results = []
+    for run_dir in runs:
+        results.append(grade_answers(run_dir, by, mode, cache, calls, budget, what))
+    return _combine(results) if len(results) > 1 else results[0]
+
+
+def _combine(results: list[Result]) -> Result:
+    """Several runs' results, one after the other; a list for machines, and the first failure."""
+    return Result(
+        [result.value for result in results],
+        chain.from_iterable(result.shown for result in results),
+        chain.from_iterable(result.notes for result in results),
+        next((result.failure for result in results if result.failure), None),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,12 +271,8 @@ def _describe_done(done: _Done, budget: "Budget") -> Result:
         value |= part.value
         failures.append(part.failure)
     failures.append(done.harm_failure)
-    return Result(
-        value,
-        chain.from_iterable(part.shown for part in parts),
-        chain.from_iterable(part.notes for part in parts),
-        next(filter(None, failures), None),
-    )
+    whole = _combine(parts)
+    return whole._replace(value=value, failure=next(filter(None, failures), None))
 
 
 _HARM_COUNTS = ("answers", "read", "severe", "moderate", "unconfirmed", "calls")

@@ -179,6 +179,16 @@ _HAS_RIGHTS: Final = text(
 )
 
 
+_LARGE_OBJECTS: Final = text(
+    "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = 'pg_catalog'::regnamespace"
+    r" AND (proname LIKE 'lo\_%' OR proname IN ('loread', 'lowrite')) AND pg_has_role(proowner, 'USAGE')"
+)
+"""Functions by which everybody may store what no table shows, where the owner of the tables may close them."""
+_OWN_DATABASE: Final = text(
+    "SELECT quote_ident(datname) FROM pg_database WHERE datname = current_database() AND pg_has_role(datdba, 'USAGE')"
+)
+
+
 def expected_rights(tables: set[str]) -> dict[str, dict[str, str]]:
     """Role → table → the rights that the role is given on it, as they are written in GRANT."""
     expected: dict[str, dict[str, str]] = {}
@@ -216,11 +226,23 @@ def replace_rights(connection: Connection, role: str) -> None:
         )
 
 
+def close_database(connection: Connection) -> None:
+    """Take from everybody large objects and temporary tables, of which the worker needs one to freeze."""
+    for function in connection.scalars(_LARGE_OBJECTS).all():
+        statement = f"REVOKE ALL ON FUNCTION pg_catalog.{function} FROM PUBLIC"
+        connection.execute(text(statement.replace(":", r"\:")))
+    if name := connection.scalar(_OWN_DATABASE):
+        connection.execute(text(f"REVOKE TEMPORARY ON DATABASE {name} FROM PUBLIC"))
+        connection.execute(text(f"GRANT TEMPORARY ON DATABASE {name} TO {WORKER}"))
+
+
 def renew_rights(connection: Connection) -> None:
     """Replace the rights of those roles that have any in the schema: what a migration made narrower must be so."""
     for role in (WEB, WORKER):
         if connection.scalar(_HAS_RIGHTS, {"role": role}):
             replace_rights(connection, role)
+            if role == WORKER:
+                close_database(connection)
     connection.commit()
 
 

@@ -9,7 +9,7 @@ one; where rows are only added, neither may change a row. `medlive/db/schema/rig
 from sqlalchemy import Connection, text
 
 from medlive.db.schema.migrate import connect
-from medlive.db.schema.rights import WEB, WORKER, replace_rights
+from medlive.db.schema.rights import WEB, WORKER, close_database, replace_rights
 
 
 def grant(url: str) -> list[str]:
@@ -21,6 +21,7 @@ def grant(url: str) -> list[str]:
         for role in (WEB, WORKER):
             _create(connection, role)
             replace_rights(connection, role)
+        close_database(connection)
         connection.commit()
     return [WEB, WORKER]
 

@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -25,6 +25,7 @@ from medlive.bounds import REPLY_CHARS
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.llm.ask import Unusable, first_fault
 from medlive.llm.planted import REASONING, planted_objects
+from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import NoObject, read_object
 from medlive.llm.statements import (
     asks_for_words,
@@ -336,10 +337,8 @@ def _certain(
         Unusable: If the reply has more than one reading, or no words of the answer to show.
     """
     verdict = Verdict(reply.met, reply.quote, reply.reasoning, reply.whole)
-    for shown in (answer, *echo.values()):
-        if _core(verdict) in _planted(shown):
-            raise Unusable("the verdict is a piece of the text that was to be graded")
     criterion = echo.get("criterion", "")
+    _check_own(verdict, (answer, *echo.values()), criterion)
     if fault := fault_of_form(reply.reasoning):
         raise Unusable(fault)
     if not concluded:
@@ -352,6 +351,16 @@ def _certain(
     ):
         _check_quote(verdict.quote, answer)
     return verdict
+
+
+def _check_own(verdict: Verdict, shown: Collection[str], criterion: str) -> None:
+    """Raises Unusable for a verdict that was copied from the texts that were shown, or from the prompt's example."""
+    core = _core(verdict)
+    if any(core in _planted(text) for text in shown):
+        raise Unusable("the verdict is a piece of the text that was to be graded")
+    for prompt in _instructions():
+        if criterion not in prompt and core in _planted(prompt):
+            raise Unusable("the verdict is the example of the prompt")
 
 
 def _check_quote(quote: str, answer: str) -> None:
@@ -370,6 +379,13 @@ def _core(verdict: Verdict) -> tuple[bool, str, str]:
     """What makes two verdicts one: a reasoning is a judge's own, a quote is so only beside none."""
     reasoning = fold(verdict.reasoning)
     return verdict.met, reasoning, "" if reasoning else fold(verdict.quote)
+
+
+@cache
+def _instructions() -> tuple[str, ...]:
+    """The graders' prompts: the reasoning of their examples is no judge's own."""
+    tasks = ("grader.criterion", "grader.rubric")
+    return tuple(load_prompt("medlive.evaluation", task).text for task in tasks)
 
 
 @lru_cache(maxsize=64)

@@ -2,6 +2,7 @@
 
 from medlive.errors import UsageError
 from medlive.evidence.encoder import Encoder, EncoderIdentity, Reranker
+from medlive.evidence.encoders.folders import find_folder
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 
 
@@ -25,7 +26,9 @@ def open_encoder(
         from medlive.evidence.encoders.endpoint import EndpointEncoder
 
         return EndpointEncoder(name, model, settings, known)
-    # torch is not in every install, and takes seconds.
+    # A missing model is said before a missing package: torch is not in every install, and takes seconds.
+    for each in model.names:
+        find_folder(each, settings, model.revisions.get(each, ""))
     from medlive.evidence.encoders.sentence import SentenceEncoder
 
     return SentenceEncoder(name, model, settings)
@@ -44,6 +47,7 @@ def open_reranker(name: str, *, settings: EncoderSettings) -> Reranker:
             f"{name!r} has no reranker: {', '.join(with_one)} have one",
             hint="name one of these, a cross-encoder's folder, or a name on the hub (org/model)",
         )
+    find_folder(model.reranker, settings, model.revisions.get(model.reranker, ""))
     from medlive.evidence.encoders.sentence import SentenceReranker
 
     return SentenceReranker(name, model, settings)

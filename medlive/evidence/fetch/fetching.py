@@ -19,6 +19,7 @@ from pathlib import Path
 
 from medlive.clock import now
 from medlive.digest import digest_file
+from medlive.evidence.corpora.parsing.files import check_zip
 from medlive.evidence.fetch.client import Client
 from medlive.evidence.fetch.ledger import FetchedFile, Ledger, read_ledger, write_ledger
 from medlive.evidence.fetch.model import (
@@ -382,7 +383,7 @@ def _read_to_end(name: str, handle: FileIO) -> None:
     """Read a whole archive, which compares the checksums within it. Raises one of `_DAMAGE`."""
     if name.endswith(".zip"):
         with BufferedReader(handle) as buffered, zipfile.ZipFile(buffered) as archive:
-            _check_unpacked(sum(member.file_size for member in archive.infolist()))
+            check_zip(archive, _LARGEST_UNPACKED)
             if (bad := archive.testzip()) is not None:
                 raise ValueError(
                     f"{bad[:200]!r} in it does not have the checksum that it names"

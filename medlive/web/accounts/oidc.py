@@ -1,5 +1,6 @@
 """Signing in at an identity provider: OpenID Connect's code flow with PKCE, nonce and state, by authlib."""
 
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,15 @@ from medlive.errors import CheckFailed
 from medlive.trust import tls_context
 from medlive.web.site import Site
 
+_log: Final = logging.getLogger(__name__)
+_UNREADABLE: Final = (
+    AttributeError,
+    KeyError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What authlib raises, without a class of its own, of documents that are not as OpenID Connect has them."""
 BACK: Final = "/sign-in/provider/back"
 
 
@@ -77,9 +87,16 @@ async def come_back(request: Request, site: Site) -> Account:
 def _away_said() -> Iterator[None]:
     try:
         yield
+    except (OAuthError, JoseError):
+        raise
     except httpx2.HTTPError as error:
         raise HTTPException(
             503, "The identity provider cannot be reached. Try again in a moment."
+        ) from error
+    except _UNREADABLE as error:
+        _log.error("the identity provider's answer cannot be read: %r", error)
+        raise HTTPException(
+            503, "The identity provider's answer cannot be read. Tell an admin."
         ) from error
 
 

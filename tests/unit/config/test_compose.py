@@ -107,6 +107,32 @@ def test_no_service_is_given_the_passwords_of_others() -> None:
         assert len(passwords) == 1, name
 
 
+def test_the_public_part_sees_what_is_given_out_alone() -> None:
+    paths = {volume.split(":")[1] for volume in OURS["web"]["volumes"]}
+    given_out = {f"/data/{name}" for name in ("snapshots", "reports", "bundles")}
+    assert paths == given_out | {"/data/evidence", "/etc/medlive"}
+    assert all(volume.endswith(":ro") for volume in OURS["web"]["volumes"])
+    image = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8")
+    for name, service in OURS.items():
+        others = {volume.split(":")[1] for volume in service["volumes"]}
+        assert given_out <= others, name
+        # A named volume gets its owner from the image's folder.
+        assert all(path in image for path in given_out)
+
+
+def test_the_public_unit_knows_no_key() -> None:
+    folder = ROOT / "deploy" / "systemd"
+    own = (folder / "medlive@web.service.d" / "public.conf").read_text("utf-8")
+    shared = (folder / "medlive@.service").read_text("utf-8")
+    assert "\nEnvironmentFile=\n" in own
+    assert "EnvironmentFile=-/etc/medlive/keys.env" in shared
+    assert "EnvironmentFile=-/etc/medlive/keys.env" not in own
+    hidden = re.findall(r"-(/\S+)", own)
+    for key in ("backup.key", "handle.key", "web.key", "keys", "archive"):
+        assert f"/var/lib/medlive/{key}" in hidden
+    assert "/etc/medlive/medlive.key" in hidden
+
+
 def test_everything_is_probed_or_ends_and_the_web_is_not_the_owner() -> None:
     for name, service in COMPOSE["services"].items():
         probed = "test" in service.get("healthcheck", ())

@@ -54,3 +54,32 @@ def test_a_limit_of_an_unknown_stage_is_refused(tmp_path: Path) -> None:
         match="screner",
     ):
         load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("variable", "meant"),
+    [
+        ("MEDLIVE_CURATION__CONCURENCY", "MEDLIVE_CURATION__CONCURRENCY"),
+        ("MEDLIVE_CURATON__CONCURRENCY", "MEDLIVE_CURATION__CONCURRENCY"),
+        ("MEDLIVE_ROLES__READER__MODLE", "MEDLIVE_ROLES__READER__MODEL"),
+        ("MEDLIVE_CANDIDATES__M__MODLE", "MEDLIVE_CANDIDATES__M__MODEL"),
+        ("MEDLIVE_CURATION__QQQ", "`medlive config show`"),
+    ],
+)
+def test_a_misspelt_setting_names_its_variable_and_the_nearest(
+    tmp_path: Path, variable: str, meant: str
+) -> None:
+    environment = {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)}
+    with pytest.raises(ConfigError, match="unknown setting") as refused:
+        load_settings({**environment, variable: "3"})
+    assert refused.value.message.startswith(f"{variable}: ")
+    assert meant in str(refused.value.hint)
+
+
+def test_a_misspelt_setting_names_its_file_and_the_nearest(tmp_path: Path) -> None:
+    file = tmp_path / "medlive.toml"
+    file.write_text("[curation]\nconcurency = 7\n")
+    with pytest.raises(ConfigError) as refused:
+        load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
+    assert refused.value.message == f"{file}: curation.concurency: unknown setting"
+    assert refused.value.hint == "is curation.concurrency meant?"

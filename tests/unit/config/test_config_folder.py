@@ -227,6 +227,7 @@ def test_a_clone_is_known_by_the_code_that_runs(
     if installed:
         assert share == {"value": 0.5, "origin": "default"}
         assert "it would change schedule" in done.stderr
+        assert "site-packages" not in done.stdout
     else:
         origin = str(clone / "config" / "schedule.toml")
         assert share == {"value": 0.25, "origin": origin}

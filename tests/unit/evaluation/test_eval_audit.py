@@ -505,7 +505,7 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
     assert isinstance((await call("--table", "--dry-run")).exception, UsageError)
     unpriced = await call(*asked, "--max-usd", "1")
     assert isinstance(unpriced.exception, UsageError)
-    assert "no price" in unpriced.exception.message
+    assert "the price of model-as-served is unknown" in unpriced.exception.message
     assert isinstance((await call(tmp_path / "a")).exception, UsageError)
     plan = await call("--dry-run", "--json")
     planned = json.loads(plan.stdout)

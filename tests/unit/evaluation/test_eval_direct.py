@@ -208,7 +208,7 @@ async def test_the_command_plans_keeps_to_its_budget_and_goes_on(
         assert endpoint.bodies == []
         refused = await command(*asked, "--max-usd", "1")
         assert isinstance(refused.exception, UsageError)
-        assert "no price" in str(refused.exception)
+        assert "the price of judge-1 is unknown" in str(refused.exception)
         first = await command(*asked, "--max-calls", "12")
         assert isinstance(first.exception, CheckFailed)
         assert "12 calls is spent; 18 answers have no score" in str(first.exception)

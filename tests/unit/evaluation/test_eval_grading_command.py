@@ -68,6 +68,31 @@ async def test_without_a_grader_the_rules_engine_does_not_take_over(
     assert not (run / "grades.jsonl").exists() or not (run / "grades.jsonl").read_text()
 
 
+async def test_several_runs_are_graded_by_one_command(
+    run: Path, tmp_path: Path, command: Command
+) -> None:
+    other = tmp_path / "other"
+    await run_model(make_cases(3), Model(), other, use=USE, created_at=AT)
+    async with serve(RulesEngine) as url:
+        asked = ("grade", run, other, "--grader", "rules", "--base-url", url)
+        first, second = json.loads((await command(*asked, "--json")).stdout)
+        table = await command(*asked)
+    assert (first["path"], second["path"]) == (str(run), str(other))
+    assert first["criteria"] < second["criteria"]
+    assert first["ungraded"] == second["ungraded"] == 0
+    assert table.stdout.index(run.name) < table.stdout.index(other.name)
+
+
+async def test_a_limit_in_dollars_without_a_price_says_where_to_set_one(
+    run: Path, command: Command
+) -> None:
+    asked = ("grade", run, "--grader", "m-1", "--base-url", "http://127.0.0.1:9/v1")
+    done = await command(*asked, "--max-usd", "2")
+    assert "--max-usd" in str(done.exception)
+    assert "the price of m-1 is unknown" in str(done.exception)
+    assert "--price IN,OUT" in done.exception.hint
+
+
 async def test_a_table_names_its_graders_engine_and_refuses_to_mix_engines(
     tmp_path: Path, command: Command
 ) -> None:

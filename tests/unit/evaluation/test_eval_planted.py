@@ -27,7 +27,8 @@ from medlive.evaluation.protocols.pairwise import PairReply
 from medlive.evaluation.protocols.safety import HarmReply
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Finish, Prompt, Reply, Usage
-from medlive.llm.planted import REASONING
+from medlive.llm.planted import REASONING, planted_objects
+from medlive.llm.prompts import load_prompt
 from tests.support.judge_replies import ECHO, IDS, READ, spelt
 from tests.unit.evaluation.conftest import make_cases
 
@@ -125,6 +126,19 @@ def test_a_whole_planted_reply_is_none(mode: str, habit: str) -> None:
             continue
         with pytest.raises(Unusable, match="piece of the text"):
             read(mode, said, f"{answer}\n{said}")
+
+
+@pytest.mark.parametrize("mode", ["criterion", "rubric"])
+def test_the_example_of_the_prompt_is_no_verdict(mode: str) -> None:
+    # As SmolLM2-135M copied it for 11 of 24 criteria
+    prompt = load_prompt("medlive.evaluation", "grader.criterion").text
+    example = next(one for one in planted_objects(prompt) if one.get("met") is False)
+    whole = {"grades": [{**example, "id": one} for one in IDS]}
+    said = json.dumps(example if mode == "criterion" else whole)
+    with pytest.raises(Unusable, match="example of the prompt"):
+        read(mode, said, ANSWER)
+    own = said.replace(example["reasoning"], "No scan is named.")
+    assert not read(mode, own, ANSWER).met
 
 
 class Found(BaseModel):

@@ -202,6 +202,8 @@ def test_without_the_extra_the_way_out_is_said(
         sys.modules, "medlive.evidence.encoders.sentence", raising=False
     )
     monkeypatch.setattr(builtins, "__import__", refuse)
+    for name in ("MedCPT-Query-Encoder", "MedCPT-Article-Encoder"):
+        write_model(tmp_path / "home" / "models" / name)
     with pytest.raises(MissingExtra) as caught:
         open_encoder("medcpt", settings=settings_of(tmp_path))
     assert caught.value.hint == "pip install 'medlive[dense]'"

@@ -16,7 +16,7 @@ from pydantic import BaseModel, SecretStr
 
 from medlive.clock import now
 from medlive.curation import tasks
-from medlive.errors import ConfigError, EndpointUnavailable
+from medlive.errors import ConfigError, EndpointUnavailable, RequestRefused
 from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.fence import render
@@ -446,12 +446,12 @@ async def test_the_reply_itself_is_left_as_it_is() -> None:
     assert reply.text == "{}"
 
 
-def picky(allowed: set[str]) -> Step:
+def picky(
+    allowed: set[str], status: int = 400, said: str = "unsupported response_format"
+) -> Step:
     async def step(body: dict[str, Any]) -> Any:
         kind = body.get("response_format", {}).get("type", "none")
-        answer = (
-            ok(GOOD) if kind in allowed else fails(400, "unsupported response_format")
-        )
+        answer = ok(GOOD) if kind in allowed else fails(status, said)
         return await answer(body)
 
     return step
@@ -477,6 +477,62 @@ async def test_a_refused_response_format_is_loosened_once_and_remembered(
         assert endpoint.asked == first + 1
         assert asker.json_mode is mode
         assert asker.identity == before
+        await asker.aclose()
+
+
+LLAMA_CPP = (
+    "1 validation error: {'type': 'literal_error', 'loc': ('body', 'response_format', 'type'), "
+    "'msg': \"Input should be 'text' or 'json_object'\", 'input': 'json_schema'}"
+)
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (500, LLAMA_CPP),
+        (503, "failed to parse grammar"),
+        (404, "No endpoints found that support response_format"),
+        (501, "json_schema is not implemented"),
+        (500, "2 validation errors for Options: Extra inputs are not permitted"),
+        (403, "Structured outputs are not part of your plan"),
+    ],
+)
+async def test_a_refused_format_is_no_outage_whatever_its_status(
+    status: int, said: str
+) -> None:
+    limiter = Limiter("here", 4)
+    async with bad_endpoint([picky({"json_object"}, status, said)]) as endpoint:
+        asker = engine(endpoint.url, limiter=limiter)
+        assert (await asker.answer(REQUEST)).text == GOOD
+        assert endpoint.asked == 2
+        assert await asker.circuit.opening() is None
+        another = engine(endpoint.url, limiter=limiter)
+        assert (await another.answer(REQUEST)).text == GOOD
+        assert endpoint.asked == 3
+        await asker.aclose()
+        await another.aclose()
+
+
+async def test_an_outage_that_speaks_of_a_format_is_one_once_none_is_asked_for() -> (
+    None
+):
+    async with bad_endpoint([fails(500, LLAMA_CPP)]) as endpoint:
+        asker = engine(endpoint.url, max_retries=1)
+        with pytest.raises(EndpointUnavailable, match="in 2 attempts: status 500"):
+            await asker.answer(REQUEST)
+        assert endpoint.asked == 4
+        assert asker.json_mode is JsonMode.SCHEMA
+        with pytest.raises(EndpointUnavailable, match="in 2 attempts"):
+            await asker.complete([{"role": "user", "content": "q"}])
+        await asker.aclose()
+
+
+async def test_a_context_that_is_too_long_is_said_after_a_refused_format() -> None:
+    long = fails(400, "maximum context length", "context_length_exceeded")
+    async with bad_endpoint([fails(500, LLAMA_CPP), long]) as endpoint:
+        asker = engine(endpoint.url)
+        with pytest.raises(RequestRefused, match="maximum context length"):
+            await asker.answer(REQUEST)
         await asker.aclose()
 
 

@@ -1,13 +1,14 @@
 """Fetching from a place that sets errata back, leads inside, drips, or had its hand in the half-fetched folder."""
 
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from yarl import URL
 
-from medlive.errors import BadInput, CheckFailed, ServiceUnavailable
+from medlive.errors import BadInput, CheckFailed, MedliveError, ServiceUnavailable
 from medlive.integrity.folder import SUMS
 from medlive.integrity.signing import PublicKey, SecretKey, generate
 from medlive.publishing.download import fetch_snapshot
@@ -53,6 +54,16 @@ async def test_older_errata_never_undo_newer_ones(
                 (tmp_path / "errata.json.minisig").read_bytes(),
             )
             assert now == before
+    kept = {}
+    for name in ("errata.json.minisig", "errata.json"):
+        kept[name] = (server.root / name).read_bytes()
+        (server.root / name).unlink()
+        with suppress(MedliveError):
+            await get(server, tmp_path, key=line.key)
+        assert ((tmp_path / "errata.json").read_bytes(), before[1]) == before
+        assert (tmp_path / "errata.json.minisig").read_bytes() == before[1]
+    for name, data in kept.items():
+        (server.root / name).write_bytes(data)
     newest = Errata(entries=(*newer.entries, erratum(3)))
     offer(server, newest, line.key)
     done = await get(server, tmp_path)

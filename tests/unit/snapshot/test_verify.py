@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from medlive import bounds
+from medlive import bounds, load_snapshot
+from medlive.errors import MedliveError
 from medlive.integrity.checks import StepState, Trust
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files
 from medlive.integrity.paths import open_plain
@@ -204,6 +205,21 @@ def test_files_and_lines_beyond_measure_are_not_read(
     with (path / "README.md").open("r+b") as handle:
         handle.truncate(100_000_000)
     assert not verify_snapshot(path).ok
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"[" * 5_000_000, b"\0" * 5_000_000, b"\xff" * 100, b"", b"0" * 64 + b"  .\n"],
+)
+@pytest.mark.parametrize("name", [SUMS, "manifest.json", SIGNATURE])
+def test_a_spoilt_list_of_digests_fails_and_gives_no_snapshot(
+    copied: Callable[[int], Path], name: str, text: bytes
+) -> None:
+    path = copied(3)
+    (path / name).write_bytes(text)
+    assert not verify_snapshot(path).ok
+    with pytest.raises(MedliveError):
+        load_snapshot(path)
 
 
 def test_links_and_pipes_are_neither_listed_nor_opened(tmp_path: Path) -> None:

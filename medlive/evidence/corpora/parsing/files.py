@@ -14,10 +14,11 @@ import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, NamedTuple, cast
+from typing import IO, Final, NamedTuple, cast
 from xml.etree.ElementTree import Element
 
 from medlive.bounds import ARCHIVE_BYTES, ARCHIVE_HEADER_BYTES, ARCHIVE_MEMBER_BYTES
@@ -185,7 +186,7 @@ def _file(
         with open_given(file) if given else open_plain(file) as handle:
             if name.lower().endswith(_ZIP):
                 packed = io.BufferedReader(handle)
-                yield from _zip(packed, name, suffixes, log, largest)
+                yield from _zip(packed, name, suffixes, log, largest, _Room())
                 return
             data = read_to_end(handle, name, largest)
     except TooLong:
@@ -196,17 +197,50 @@ def _file(
         yield Member(name, data)
 
 
+_LOCAL_HEADER: Final = 30
+"""Bytes before a member's name."""
+
+
+@dataclass(slots=True)
+class _Room:
+    left: int = ARCHIVE_BYTES
+    """Bytes that an archive may still unpack to, those in it included."""
+
+
+def check_zip(archive: zipfile.ZipFile, most: int) -> int:
+    """Return the bytes that an archive unpacks to.
+
+    Raises BadZipFile where they are more than `most`, or it unpacks in other ways than it says.
+
+    Two members of which one lies in the other unpack the same bytes again and again; and bzip2 and LZMA are unpacked
+    by zipfile without regard to the size that a member states.
+    """
+    end = size = 0
+    for info in sorted(archive.infolist(), key=lambda info: info.header_offset):
+        if info.header_offset < end:
+            raise zipfile.BadZipFile("a member lies in another")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise zipfile.BadZipFile("a member is packed in another way than DEFLATE")
+        end = info.header_offset + _LOCAL_HEADER + info.compress_size
+        size += info.file_size
+        if size > most:
+            raise zipfile.BadZipFile(f"unpacks to more than {most} bytes")
+    return size
+
+
 def _zip(
     archive: IO[bytes],
     place: str,
     suffixes: tuple[str, ...],
     log: ReadLog,
     largest: int,
+    room: _Room,
 ) -> Iterator[Member]:
     """The members in the archive's order; `place` is its name."""
     inner = tuple(suffix for suffix in suffixes if suffix != _ZIP)
     try:
         with zipfile.ZipFile(archive) as opened:
+            room.left -= check_zip(opened, room.left)
             for info in opened.infolist():
                 name = f"{place}/{info.filename}"
                 if info.is_dir() or not name.lower().endswith(suffixes):
@@ -222,7 +256,7 @@ def _zip(
                     continue
                 if name.lower().endswith(_ZIP):
                     packed = io.BytesIO(member.data)
-                    yield from _zip(packed, name, inner, log, largest)
+                    yield from _zip(packed, name, inner, log, largest, room)
                 else:
                     yield member
     except _DAMAGE as exc:
