@@ -4,6 +4,7 @@ Each is written from narrative and query alone, in a call of its own: who writes
 others (decision 46). Code checks that each is what was asked for; an answer that is not goes back once.
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -110,15 +111,17 @@ async def write_probes(
         AgentFailure: If one of them could not be had.
     """
     written: list[GradedProbe] = []
-    for probe in kinds:
 
-        def check(reply: ProbeReply, probe: Probe = probe) -> str | None:
+    async def write(probe: Probe) -> GradedProbe:
+        def check(reply: ProbeReply) -> str | None:
             return find_fault(reply, probe, prober.language, (), written)
 
         inputs = probe_inputs(probe, text.query, text.narrative)
         reply = await prober.ask(ProbeReply, inputs, check, prompt=probe_prompt(probe))
         written.append(probe_of(probe, reply))
-    return tuple(written)
+        return written[-1]
+
+    return tuple(await asyncio.gather(*[write(probe) for probe in kinds]))
 
 
 def probe_inputs(probe: Probe, query: str, narrative: str) -> dict[str, str]:
