@@ -107,6 +107,35 @@ def test_every_sample_is_harvested_once_and_stands_in_the_funnel(
     }
 
 
+def test_the_paper_s_own_rule_stands_beside(loop: Loop) -> None:
+    counted = Counter[tuple[str, str]]()
+    for (week,) in loop.instance.rows("SELECT DISTINCT week FROM thread_standings"):
+        for row in loop.instance.here("week", "show", week, "--json").json["by_paper"]:
+            counted[row["outcome"], row["by_paper"]] += row["threads"]
+    expected = Counter[tuple[str, str]]()
+    against = {
+        number
+        for (number,) in loop.instance.rows(
+            "SELECT curation_id FROM claim_verdicts WHERE value = 0 OR verdict = 'disputed'"
+            " UNION SELECT curation_id FROM elements WHERE standing = 'unsupported'"
+        )
+    }
+    for number, outcome, reason, *v in loop.instance.rows(
+        "SELECT id, outcome, reason, s_cc, s_inf, s_align, threshold_sufficiency, threshold_alignment FROM curations"
+    ):
+        s_cc, s_inf, s_align, least_inf, least_align = v
+        limits = [(s_cc, 0), (s_inf, least_inf), (s_align, least_align)]
+        passed = [None if s is None else s > least for s, least in limits]
+        if str(reason).startswith("no_") and s_cc is None:
+            passed = [False]
+        by_paper = "kept" if all(passed) and number not in against else "rejected"
+        if None in passed and False not in passed and number not in against:
+            by_paper = "unknown"
+        expected[outcome, by_paper] += 1
+    assert counted == expected
+    assert counted["kept", "kept"] > 20
+
+
 def test_the_samples_are_decided_as_a_careful_reader_would(
     loop: Loop, samples: list[SampleThread]
 ) -> None:
