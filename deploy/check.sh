@@ -18,7 +18,8 @@ if command -v kubectl >/dev/null; then
 else
   echo "kubectl is not here: the manifests are checked one by one, not as Kustomize renders them" >&2
 fi
-"$bin/crossplane" parse --strict deploy/nginx.conf | "$bin/python" -c '
+# crossplane 0.5.8 does not know nginx 1.19.4's directive.
+"$bin/crossplane" parse --strict --ignore ssl_reject_handshake deploy/nginx.conf | "$bin/python" -c '
 import json, sys
 found = json.load(sys.stdin)
 sys.exit("\n".join(str(error) for error in found["errors"]) if found["status"] != "ok" else 0)'

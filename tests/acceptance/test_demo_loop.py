@@ -17,6 +17,7 @@ from medlive.demo.samples import SampleThread
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow
+from medlive.integrity.signing import generate
 from medlive.site.build import write_site
 from tests.support.browser import chromium
 from tests.support.instance import Done, Instance
@@ -44,6 +45,7 @@ class Loop:
     """The demo run twice in one home, and what was there after each run."""
 
     instance: Instance
+    public_key: str
     first: Done
     second: Done
     rows: tuple[dict[str, int], dict[str, int]]
@@ -59,12 +61,14 @@ class Loop:
 def loop(home: Path, server: str) -> Loop:
     """The demo, run twice, by two processes; its database is the server's own `medlive`."""
     instance = Instance(home, server)
-    demo = Instance(home, None)
+    secret, public = generate()
+    demo = Instance(home, None, {"MEDLIVE_SIGNING_KEY": secret})
     first = demo.run("demo", "--json")
     seen = _rows(instance), _files(Path(first.json["paths"]["snapshot"]))
     second = demo.here("demo", "--json")
     return Loop(
         instance,
+        public,
         first,
         second,
         (seen[0], _rows(instance)),
@@ -101,6 +105,35 @@ def test_every_sample_is_harvested_once_and_stands_in_the_funnel(
         (stage, outcome, reason or ""): n
         for stage, outcome, reason, n in told["funnel"]
     }
+
+
+def test_the_paper_s_own_rule_stands_beside(loop: Loop) -> None:
+    counted = Counter[tuple[str, str]]()
+    for (week,) in loop.instance.rows("SELECT DISTINCT week FROM thread_standings"):
+        for row in loop.instance.here("week", "show", week, "--json").json["by_paper"]:
+            counted[row["outcome"], row["by_paper"]] += row["threads"]
+    expected = Counter[tuple[str, str]]()
+    against = {
+        number
+        for (number,) in loop.instance.rows(
+            "SELECT curation_id FROM claim_verdicts WHERE value = 0 OR verdict = 'disputed'"
+            " UNION SELECT curation_id FROM elements WHERE standing = 'unsupported'"
+        )
+    }
+    for number, outcome, reason, *v in loop.instance.rows(
+        "SELECT id, outcome, reason, s_cc, s_inf, s_align, threshold_sufficiency, threshold_alignment FROM curations"
+    ):
+        s_cc, s_inf, s_align, least_inf, least_align = v
+        limits = [(s_cc, 0), (s_inf, least_inf), (s_align, least_align)]
+        passed = [None if s is None else s > least for s, least in limits]
+        if str(reason).startswith("no_") and s_cc is None:
+            passed = [False]
+        by_paper = "kept" if all(passed) and number not in against else "rejected"
+        if None in passed and False not in passed and number not in against:
+            by_paper = "unknown"
+        expected[outcome, by_paper] += 1
+    assert counted == expected
+    assert counted["kept", "kept"] > 20
 
 
 def test_the_samples_are_decided_as_a_careful_reader_would(
@@ -198,11 +231,13 @@ def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) 
     consumer = Instance(tmp_path, "postgresql://nobody@127.0.0.1:9/none")
     copy = tmp_path / loop.snapshot.name
     shutil.copytree(loop.snapshot, copy)
-    told = consumer.here("snapshot", "verify", copy, "--json").json
+    key = tmp_path / "medlive.pub"
+    key.write_text(loop.public_key)
+    told = consumer.here("snapshot", "verify", copy, "--public-key", key, "--json").json
     assert told["ok"]
     assert json.loads((copy / "manifest.json").read_text())["publishable"] is False
     skipped = [step["why"] for step in told["steps"] if step["state"] == "skipped"]
-    assert skipped == ["the snapshot is unsigned, so its origin cannot be verified"]
+    assert skipped == []
     outside = subprocess.run(
         ["sha256sum", "-c", "SHA256SUMS"], cwd=copy, capture_output=True, text=True
     )
@@ -211,7 +246,7 @@ def test_the_snapshot_verifies_from_its_files_alone(loop: Loop, tmp_path: Path) 
         line.split("  ", 1)[1]
         for line in (copy / "SHA256SUMS").read_text().splitlines()
     }
-    assert covered == set(_files(copy)) - {"SHA256SUMS"}
+    assert covered == set(_files(copy)) - {"SHA256SUMS", "SHA256SUMS.minisig"}
     cases = [
         json.loads(line)
         for line in (copy / "data" / "cases.jsonl").read_text().splitlines()

@@ -31,7 +31,10 @@ async def follow_theme(served: Served, browser: Any) -> None:
 
 async def read_moments(served: Served, browser: Any) -> None:
     """The line was frozen on 7 November 2026 at 08:30 UTC; with script it says so in the reader's zone."""
-    for script, text in ((True, "Nov 7, 2026, 4:30"), (False, "2026-11-07 08:30 UTC")):
+    for script, text in (
+        (True, "Nov 7, 2026, 04:30 PM GMT+8"),
+        (False, "2026-11-07 08:30 UTC"),
+    ):
         context = await browser.new_context(
             timezone_id="Asia/Shanghai", locale="en-US", java_script_enabled=script
         )

@@ -29,7 +29,7 @@ async def test_built_documents_are_served_and_nothing_beside_them(
     app = build_app(Site(web_database, settings, folder / "snapshots"))
     async with (
         serve_web(app, "127.0.0.1", 0) as url,
-        httpx2.AsyncClient(base_url=url) as client,
+        httpx2.AsyncClient(base_url=url, timeout=60) as client,
     ):
         before = await client.get("/docs/")
         (built / "index.html").write_text("<p>front</p>")

@@ -131,7 +131,7 @@ def serving(site: Site) -> Any:
     async def serve() -> AsyncIterator[httpx2.AsyncClient]:
         async with (
             serve_web(build_app(site), "127.0.0.1", 0) as url,
-            httpx2.AsyncClient(base_url=url) as client,
+            httpx2.AsyncClient(base_url=url, timeout=60) as client,
         ):
             yield client
 

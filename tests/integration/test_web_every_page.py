@@ -55,7 +55,7 @@ axe = pytest.importorskip(
 
 DAY = datetime(2026, 1, 1, tzinfo=UTC)
 OLD, NEW = "2026.W46", "2026.W47"
-SITE_PAGES = ("leaderboard", "cases", "weeks", "method", "downloads", "enter")
+SITE_PAGES = ("leaderboard", "scale", "cases", "weeks", "method", "downloads", "enter")
 NOT_PAGES = {
     f"GET {path}"
     for path in (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from medlive.cli.audit.suspects import suspects
 from medlive.cli.audit.thread import describe_thread
 from medlive.cli.options import (
     ByOption,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from medlive.service.curation.editing import EditFile, StaleEdit
 
 app = Commands()
+app.command()(suspects)
 
 CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
 ReasonOption = Annotated[str, Option("--reason", help="Why; it stays in the database.")]

@@ -7,6 +7,7 @@ from medlive.cli.evaluation.bundle import bundle, leaderboard, verify_bundle
 from medlive.cli.evaluation.grade import grade, judge_direct
 from medlive.cli.evaluation.judges import app as judges
 from medlive.cli.evaluation.meta import meta
+from medlive.cli.evaluation.plan import plan
 from medlive.cli.evaluation.power import power
 from medlive.cli.evaluation.protocol import app as protocol
 from medlive.cli.evaluation.run import export, import_, run
@@ -28,6 +29,7 @@ for command in (
     meta,
     judge_direct,
     power,
+    plan,
 ):
     app.command()(command)
 app.command("all")(all_)

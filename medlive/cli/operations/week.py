@@ -128,9 +128,7 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
             for line in step["log"][-5:]:
                 yield f"  {line}"
     yield f"decided: {value['standing']['in_short']}"
-    if value["threads"]:
-        parts = ("stage", "outcome", "reason", "count")
-        yield table_of(value["threads"], parts, "What became of the threads")
+    yield from _decisions(value)
     if (cost := value["cost"]) is not None:
         text = f"cost: {_money(cost['cost_usd'])} USD for {cost['replies']} replies"
         if cost["estimated"]:
@@ -138,6 +136,16 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
         yield f"{text}; medlive cost --week {value['week']} says for what"
     yield from _proofs(value["proofs"])
     yield _shipped(value["snapshot"])
+
+
+def _decisions(value: dict[str, Any]) -> Iterator[Grid]:
+    if value["threads"]:
+        parts = ("stage", "outcome", "reason", "count")
+        yield table_of(value["threads"], parts, "What became of the threads")
+    if value["by_paper"]:
+        names = ("outcome", "by_paper", "threads")
+        title = "What the paper's own rule would have decided"
+        yield table_of(value["by_paper"], names, title)
 
 
 def _proofs(proofs: dict[str, Any]) -> list[str]:

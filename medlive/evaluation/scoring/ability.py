@@ -15,6 +15,7 @@ from medlive.evaluation.model import (
 from medlive.evaluation.scoring.estimates import cases_by_id
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ScoreTable
+from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.items import Item, analyse_items, hard_cases
 from medlive.statistics.scale import Scale, scale
@@ -104,6 +105,36 @@ def abilities_of(table: ScoreTable) -> AbilityTable:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What would link a new week with those before."""
+
+    anchors: tuple[Anchor, ...] = ()
+    """Models to ask again, from the one that tells most down."""
+    kept_cases: int | None = None
+    """Old cases to ask the new week's models too, if no model is asked again; None: no number is enough."""
+    why: str = ""
+    """Why nothing can be said."""
+
+
+def plan_link(table: ScoreTable, *, cases: int, models: int, error: float) -> Link:
+    """Say what links a new week with those of a score table (docs/scale.md).
+
+    Args:
+        table: Of the weeks before.
+        cases: Of the new week.
+        models: New models that will answer it.
+        error: Wanted standard error of the week's difficulty, on the scale of scores from 0 to 1.
+    """
+    scored = [model.cases for model in table.models]
+    scores = _scores(list(cases_by_id(scored).values()), scored)
+    on_scale = abilities_of(table).scale
+    if on_scale.why:
+        return Link(why=on_scale.why)
+    kept = kept_cases_needed(on_scale, scores, cases, models=models, error=error)
+    return Link(tuple(rank_anchors(on_scale, scores, cases)), kept)
+
+
 def abilities(
     labels: Sequence[str],
     scored: Sequence[Sequence[CaseScore]],
@@ -147,6 +178,37 @@ def abilities(
         ),
         hard=_hard(labels, scores, hard_cases(scores, levels)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """A criterion that better models miss more often than worse ones."""
+
+    item: CaseItem
+    good: tuple[str, ...]
+    """Models that did well by it (met it, or kept clear of a penalty), the best first."""
+    bad: tuple[str, ...]
+    """The others that have a verdict, the best first."""
+
+
+def suspects_of(table: ScoreTable) -> list[Suspect]:
+    """The suspects of a score table, the clearest first."""
+    on_scale = abilities_of(table)
+    values = {a.name: a.value or 0.0 for a in on_scale.scale.abilities}
+    order = sorted(table.models, key=lambda model: -values[model.label])
+    verdicts = {}
+    for model in order:
+        verdicts[model.label] = {case.case.case_id: case.met for case in model.cases}
+    suspects = []
+    for item in on_scale.suspects:
+        assert item.criterion is not None
+        camps: dict[bool, list[str]] = {True: [], False: []}
+        for label, by_case in verdicts.items():
+            met = by_case.get(item.case.case_id, {}).get(item.criterion.id)
+            if met is not None:
+                camps[met == (item.criterion.points > 0)].append(label)
+        suspects.append(Suspect(item, tuple(camps[True]), tuple(camps[False])))
+    return suspects
 
 
 def _scores(

@@ -11,6 +11,7 @@ from medlive.config import Settings
 from medlive.db.audit.gauges import count_stages
 from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import Spent, spending
+from medlive.db.curation.by_paper import outcomes_by_paper
 from medlive.db.curation.funnel import STAGES
 from medlive.db.curation.proofs import proofs_made
 from medlive.db.release.snapshots import (
@@ -34,7 +35,8 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
     "harvests" and "steps" have a row for the latest run of each; the cost of the queueing is that of all replies
     from its begin to the freeze's. "standing" says how many of the threads queued for the week are settled;
     "threads" counts those that changed in the week by where they stand now, from the filters on; "cost" is what the
-    replies stored in the week cost in all; "proofs" are those of the decisions begun in the week; "snapshot" is None
+    replies stored in the week cost in all; "by_paper" counts the decisions begun in the week beside what the paper's
+    own rule would have made of them; "proofs" are those of the decisions begun in the week; "snapshot" is None
     before the week is frozen.
     """
     since, until = week_bounds(week)
@@ -44,6 +46,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
             await count_stages(session, week), key=lambda row: STAGES.index(row[0])
         )
         total = await _spent(session, since, until)
+        by_paper = await outcomes_by_paper(session, since, until)
         proofs = await proofs_made(session, since, until)
         snapshot = await _read_snapshot(session, week)
         standing = await week_standing(
@@ -64,6 +67,7 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
             for row in counts
         ],
         "cost": total and asdict(total) | {"cost_usd": total.cost_usd},
+        "by_paper": [row._asdict() for row in by_paper],
         "proofs": asdict(proofs)
         | {"headroom": headroom_of(Counter(proofs.ordinary)).model_dump()},
         "snapshot": snapshot,

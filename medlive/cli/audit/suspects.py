@@ -1,0 +1,101 @@
+"""`medlive review suspects`: criteria that better models miss more often, brought before people."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from medlive.cli.evaluation.options import (
+    AllowOption,
+    JudgeOption,
+    check_runs,
+    load_runs,
+)
+from medlive.cli.options import ByOption
+from medlive.cli.output import Result, table_of, with_database, with_session
+from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.evaluation.scoring.ability import Suspect
+
+_CELLS = ("case_id", "criterion_id", "points", "good", "correlation", "p", "criterion")
+
+
+def suspects(
+    runs: Annotated[list[Path], Argument()],
+    dispute: Annotated[bool, Option("--dispute")] = False,
+    by: ByOption = None,
+    judge: JudgeOption = None,
+    allow: AllowOption = None,
+) -> Result:
+    """List criteria that better models miss more often than worse ones: a wrong key, or a trap. A person reads them.
+
+    About 1 in 100 sound criteria is listed too. `medlive eval report` has each answer beside its verdict.
+
+    Args:
+        runs: Graded runs of five models or more.
+        dispute: Open a dispute about each that never had one: it waits at the review desk, and its case is kept
+            out of the next freeze until somebody resolves it.
+    """
+    from medlive import api
+    from medlive.evaluation.scoring.ability import suspects_of
+
+    scored = api.score(load_runs(check_runs(runs), judge), allow=allow or ())
+    rows = [_row(suspect) for suspect in suspects_of(scored)]
+    notes = [f"{len(rows)} suspects among criteria of {len(scored.models)} models"]
+    if dispute:
+        notes.append(_dispute(rows, by))
+    return Result(rows, [table_of(rows, _CELLS)], notes)
+
+
+def _row(suspect: "Suspect") -> dict[str, Any]:
+    item, figures = suspect.item, suspect.item.figures
+    assert item.criterion is not None
+    return {
+        "case_id": item.case.case_id,
+        "criterion_id": item.criterion.id,
+        "points": item.criterion.points,
+        "good": figures.mean,
+        "correlation": figures.correlation,
+        "p": figures.p,
+        "criterion": item.criterion.criterion,
+        "good_models": list(suspect.good),
+        "bad_models": list(suspect.bad),
+    }
+
+
+def _dispute(rows: Sequence[Mapping[str, Any]], by: str | None) -> str:
+    """Open the disputes; what came of it, in words."""
+    from medlive.db.curation.reviews import list_disputes
+    from medlive.service.curation.review import dispute_case
+    from medlive.service.release.withdraw import check_person_name
+
+    check_person_name(by)
+    disputes = with_session(list_disputes, closed=True)
+    before = {f"{row.case_id}-{row.criterion_id}" for row in disputes}
+    opened, known, strange = 0, 0, 0
+    for row in rows:
+        if row["criterion_id"] in before:
+            known += 1
+            continue
+        words = (
+            f"suspect: missed by {', '.join(row['bad_models'])}; right by {', '.join(row['good_models'])}"
+            f" (the best first); correlation {row['correlation']:.2f}"
+        )
+        try:
+            with_database(
+                dispute_case,
+                row["case_id"],
+                words[:2000],
+                criterion_id=row["criterion_id"],
+                by=by,
+            )
+        except UsageError:
+            strange += 1
+        else:
+            opened += 1
+    return (
+        f"{opened} disputes opened (medlive review disputes); {known} had one; "
+        f"{strange} are about cases that are not in this database"
+    )

@@ -1,0 +1,47 @@
+"""What the paper's own rule would have decided, beside what was decided: the effect of every addition to it.
+
+Source: LiveMedBench §3.2.2 and §3.2.3: V = (S_cc, S_inf, S_align) above their thresholds, any contradicted advice
+vetoes, any unsupported element discards. The second check of a contradiction, the second reading, the proof and
+people have no part in it.
+"""
+
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+_BY_PAPER = text("""
+    WITH judged AS (
+      SELECT outcome, CASE
+        WHEN reason IN ('no_narrative', 'no_query', 'no_advice') THEN 'rejected'
+        WHEN s_cc = 0 OR s_inf <= threshold_sufficiency OR s_align <= threshold_alignment THEN 'rejected'
+        WHEN EXISTS (SELECT FROM claim_verdicts WHERE curation_id = curations.id
+                     AND verdict IN ('contradicted', 'disputed')) THEN 'rejected'
+        WHEN EXISTS (SELECT FROM elements WHERE curation_id = curations.id
+                     AND standing = 'unsupported') THEN 'rejected'
+        WHEN s_cc = 1 AND s_inf IS NOT NULL AND s_align IS NOT NULL THEN 'kept'
+        ELSE 'unknown' END AS by_paper
+      FROM curations
+      WHERE started_at >= :since AND started_at < :until AND outcome <> 'failed'
+    )
+    SELECT outcome, by_paper, count(*) FROM judged GROUP BY 1, 2 ORDER BY 1, 2
+""")
+
+
+class ByPaper(NamedTuple):
+    """Threads with one outcome here and one by the paper's rule."""
+
+    outcome: str
+    """kept, rejected, parked or held."""
+    by_paper: str
+    """kept or rejected; unknown: the chain ended before the paper's rule had all that it needs."""
+    threads: int
+
+
+async def outcomes_by_paper(
+    session: AsyncSession, since: datetime, until: datetime
+) -> list[ByPaper]:
+    """Decisions that were begun in a time, without failed ones, by outcome here and by the paper's rule."""
+    rows = await session.execute(_BY_PAPER, {"since": since, "until": until})
+    return [ByPaper(*row) for row in rows]
