@@ -108,6 +108,8 @@ class Reason(StrEnum):
     # The second reading finds no answer in the advice
     QUESTION_UNANSWERED = "question_unanswered"
     NOT_UNDERSTANDABLE = "not_understandable"  # The second reading finds the case incomprehensible by itself
+    # A criterion forbids what the advice recommends, or what another asks for
+    ADVICE_CONTRADICTED = "advice_contradicted"
     RUBRIC_FAULTY = "rubric_faulty"  # The rubric still has faults after its revision
     RUBRIC_UNPROVEN = (
         "rubric_unproven"  # The rubric does not tell good answers from bad ones

@@ -53,6 +53,7 @@ PASSAGE = Passage(
 )
 
 Script = dict[str, Any]
+NO_PROBLEM: Script = {"problems": [], "conflicts": [], "life_critical": []}
 KIND: Script = {
     "reason": "A usual choice.",
     "difficulty": "medium",

@@ -514,6 +514,9 @@ class RubricProofRow(Base):
     separation: Mapped[float] = column(
         "The lower score of the good answers, less the floor"
     )
+    ordinary: Mapped[float | None] = column(
+        "The score of the ordinary answer; NULL: an earlier proof, without one"
+    )
     criteria: Mapped[list[Any]] = column(
         "The rubric that the answers were last graded by: [{id, criterion, axis, points, …}]"
     )
@@ -539,14 +542,17 @@ class RubricProbeRow(Base):
     curation_id: Mapped[int] = key_column(_CURATION)
     revision: Mapped[int] = key_column(_PROVED, server_default="0")
     position: Mapped[int] = key_column("Its place, from 1", SmallInteger)
-    probe: Mapped[Probe] = column("excellent_short, excellent_long, vague or wrong")
+    probe: Mapped[Probe] = column(", ".join(Probe))
     answer: Mapped[str] = column("The answer")
-    mistake: Mapped[str] = column(
-        "The mistake that it makes on purpose; empty where it makes none"
+    note: Mapped[str] = column(
+        "What it lacks or has wrong, by its writer's word; empty where nothing"
     )
     score: Mapped[float] = column("Its score by the rubric that the proof ended with")
     verdicts: Mapped[dict[str, Any]] = column(
         "The grader's verdicts: {criterion: {met, quote}}"
+    )
+    harm: Mapped[dict[str, Any] | None] = column(
+        "What reading it for harm came to; NULL: not read"
     )
 
 

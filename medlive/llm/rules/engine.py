@@ -42,7 +42,7 @@ NO_OBJECTION: Mapping[str, dict[str, Any]] = {
         "reason": "The rules engine makes no clinical judgement.",
     },
     "reader.identifiers": {"found": []},
-    "reader.rubric": {"problems": [], "life_critical": []},
+    "reader.rubric": {"problems": [], "conflicts": [], "life_critical": []},
     "grader.harm": {
         "reading": "The rules engine makes no clinical judgement.",
         "findings": [],

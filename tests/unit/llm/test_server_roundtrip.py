@@ -107,7 +107,9 @@ INPUTS: dict[str, dict[str, Any]] = {
         "query": "Gout?",
         "narrative": "A red toe.",
         "advice": [{"id": "a1", "statement": "This looks like gout."}],
-        "criteria": ["Names gout."],
+        "asked": [],
+        "criteria": [],
+        "left_out": [],
     },
     "rubric.match": {
         "language": "en",
@@ -163,6 +165,8 @@ INPUTS: dict[str, dict[str, Any]] = {
         "query": "?",
         "narrative": "",
         "advice": ADVICE,
+        "asked": [],
+        "left_out": [],
         "criteria": [],
         "suspicions": [],
     },
@@ -187,6 +191,7 @@ INPUTS: dict[str, dict[str, Any]] = {
         "query": "What is it?",
         "narrative": "A red toe.",
         "advice": ADVICE,
+        "errors": [],
     },
     "rubric.classify": {
         "language": "en",
