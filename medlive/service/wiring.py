@@ -66,6 +66,7 @@ PROMPTS = {
         "validator.claims",
         "validator.alignment",
         "validator.veto",
+        "validator.soundness",
         "controller.support",
         "controller.write",
         "controller.questions",

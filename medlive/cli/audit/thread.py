@@ -355,7 +355,7 @@ def _describe_evidence(claims: Sequence[Row], index: Row | None) -> Iterator[Gri
                 row = [claim["element_id"], check, one["passage_id"], one["quote"]]
                 cited.append([*row, hit and hit["passage"]["url"], hit and hit["rank"]])
     names = ["element_id", "verdict", "claim", "flag", "queries"]
-    others = ["on_subject", "nearest", "reason", "second_check"]
+    others = ["lacks", "on_subject", "nearest", "reason", "second_check"]
     yield table_of(judged, [*names, *others], "Evidence")
     by = f", by {index['retriever']} {index['index_digest'][:19]}…" if index else ""
     columns = ["claim", "by", "passage", "quote", "address", "rank"]
@@ -377,8 +377,21 @@ def _describe_reading(reading: Row) -> Grid:
     for name in ("asked", "clinical", "enough", "answered", "understandable"):
         rows.append([name, reading[name]])
     for wrong in reading["wrong"]:
-        rows.append([f"{wrong['element_id']} {wrong['kind']}", wrong["reason"]])
+        sure = "" if wrong["sure"] else ", not sure"
+        words = f"{wrong['reason']} {wrong['standard']}".strip()
+        rows.append([f"{wrong['element_id']} {wrong['kind']}{sure}", words])
     rows += [["danger", reading["danger"] or None], ["reason", reading["reason"]]]
+    for element, words in reading["unseen"].items():
+        rows.append([f"{element} rests on what the text does not hold", words])
+    if reading["damaged"]:
+        rows.append(["garbled", ", ".join(reading["damaged"])])
+    for voice in reading["voices"]:
+        what = voice["element_id"] or voice["reason"]
+        sure = "" if voice["sure"] else ", not sure"
+        words = f"{voice['verdict']}{sure}: {voice['case_for']} / {voice['case_against']} {voice['standard']}"
+        rows.append([f"third voice on {what}", words.strip()])
+    if reading["voices_note"]:
+        rows.append(["third voice", reading["voices_note"]])
     engine = f"{reading['engine']['engine']} {reading['engine']['model']}"
     return Grid(["question", "answer"], rows, f"Second reading by {engine}")
 
