@@ -134,7 +134,12 @@ async def test_who_comes_second_leaves_no_case_behind(database: Database) -> Non
         )
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     keeps = Gated("keeps")
-    nonclinical = {"category": "nonclinical", "meaningful": False, "reason": "no"}
+    nonclinical = {
+        "category": "nonclinical",
+        "meaningful": False,
+        "of_its_time": False,
+        "reason": "no",
+    }
     rejects = Gated("rejects", validator__query=nonclinical)
     second = asyncio.create_task(curate_revision(pipeline(database, keeps), revision))
     await keeps.reached.wait()

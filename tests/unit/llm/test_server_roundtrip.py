@@ -39,6 +39,7 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "validator.claims": (CURATION, tasks.ClaimsReply),
     "validator.alignment": (CURATION, tasks.AlignmentReply),
     "validator.veto": (CURATION, tasks.VetoReply),
+    "validator.soundness": (CURATION, tasks.SoundnessReply),
     "controller.support": (CURATION, tasks.SupportReply),
     "controller.write": (CURATION, tasks.WriteReply),
     "controller.questions": (CURATION, tasks.QuestionsReply),
@@ -132,6 +133,10 @@ INPUTS: dict[str, dict[str, Any]] = {
     },
     "validator.alignment": EVIDENCE,
     "validator.veto": EVIDENCE,
+    "validator.soundness": {
+        **{name: EVIDENCE[name] for name in EVIDENCE if name != "claims"},
+        "items": [{"id": "a1", "kind": "advice", "text": "Rest."}],
+    },
     "controller.support": {
         **THREAD,
         "elements": [
