@@ -156,6 +156,35 @@ def measure_years(designs: int) -> list[str]:
     ]
 
 
+def measure_criteria(designs: int) -> list[str]:
+    """Abilities from case scores, and from criteria as items whose expected verdicts are weighed into scores again."""
+    by_case, by_criterion = [], []
+    for seed in range(designs):
+        year = planted_year(seed)
+        rng = np.random.default_rng(seed)
+        cases, models = year.probability.shape
+        points = rng.choice([3, 4, 5, 7, 8, 9], size=(cases, 6, 1)).astype(float)
+        points /= points.sum(axis=1, keepdims=True)
+        # Some criteria are met by most, some by few: the case's probability is their middle.
+        place = np.log(year.probability / (1 - year.probability))[:, None, :]
+        place = place + rng.normal(0, 1.2, (cases, 6, 1))
+        met = (rng.random((cases, 6, models)) < 1 / (1 + np.exp(-place))).astype(float)
+        full = (points * met).sum(axis=1)
+        truth = full.mean(axis=0)
+        names = [str(model) for model in range(models)]
+        scores = np.where(year.asked, full, np.nan)
+        result = scale(names, scores)
+        values = np.array([ability.value for ability in result.abilities], dtype=float)
+        by_case.append(judge(values, truth))
+        items = np.where(year.asked[:, None, :], met, np.nan).reshape(-1, models)
+        threads = np.repeat(np.arange(cases), 6)
+        result = scale(names, items, clusters=threads, draws=2)
+        expected = result.expected.reshape(cases, 6, models)
+        filled = np.where(np.isnan(scores), (points * expected).sum(axis=1), scores)
+        by_criterion.append(judge(filled.mean(axis=0), truth))
+    return [_line("case scores", by_case), _line("criteria", by_criterion)]
+
+
 def measure_anchors(designs: int) -> list[str]:
     """How far the scale drifts: the error of the difficulty of the last quarter against the first."""
     lines = []
@@ -251,6 +280,7 @@ def main() -> None:
             print(*measure_table(full, spread, options.designs), sep="\n", flush=True)
     few = max(2, options.designs // 4)
     print(*measure_years(few), sep="\n", flush=True)
+    print(*measure_criteria(few), sep="\n", flush=True)
     print("\n| anchors | error of the drift | designs that fell apart |")
     print("| ---: | ---: | ---: |", *measure_anchors(few), sep="\n", flush=True)
     print("\n| leak | on | bias | held | found |\n| ---: | --- | ---: | ---: | ---: |")

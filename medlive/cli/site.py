@@ -26,6 +26,7 @@ def build(
     snapshots: ExistingFolder = None,
     bundles: ExistingFolder = None,
     errata: Path | None = None,
+    hard: Path | None = None,
     downloads: str | None = None,
     evidence: ExistingFolder = None,
     models: Path | None = None,
@@ -46,6 +47,7 @@ def build(
         snapshots: The snapshots [those frozen here].
         bundles: The bundles [bundles/ under MEDLIVE_HOME].
         errata: The errata [errata.json beside the snapshots].
+        hard: Each week's hard cases, fixed when first chosen [hard.json beside the snapshots].
         downloads: Where snapshots are published, for links to their files [base_url under [publish]].
         evidence: The evidence index, for the titles of passages [the one here].
         models: The models' cutoffs [config/models.toml].
@@ -59,6 +61,7 @@ def build(
     from medlive.integrity.signing import public_key_of
     from medlive.service.paths import index_path, snapshots_path
     from medlive.site.build import write_site
+    from medlive.site.hard import HARD, fix_hard
     from medlive.site.pages import site_files
     from medlive.site.read import BUNDLES, Inputs, read_content
 
@@ -72,6 +75,7 @@ def build(
         snapshots=snapshots or snapshots_path(settings),
         bundles=bundles or settings.home / BUNDLES,
         errata=errata,
+        hard=hard,
         evidence=evidence or index_path(settings),
         registry=open_registry(models),
         public_keys=keys,
@@ -85,7 +89,9 @@ def build(
     address = downloads or settings.publish.base_url
     if address is not None:
         address = f"{address.rstrip('/')}/"
-    size = write_site(site_files(content, downloads=address), out)
+    files = {file.name: file for file in site_files(content, downloads=address)}
+    size = write_site(files.values(), out)
+    fix_hard(inputs.hard_file, files[f"data/{HARD}"].data)
     seconds = round(time.monotonic() - started, 1)
     left_out, notes = [], []
     for name, why in content.left_out:

@@ -1,6 +1,6 @@
 """What the browser scores: a board's cases as JSON, and its verdicts at two bits a criterion."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import ADVICE, EvaluationCase
 from medlive.harm.model import Severity
 from medlive.site.model import BoardEntry, ModelEntry
+from medlive.statistics.scale import Ability
 
 NOT_MET, MET, UNGRADED, UNANSWERED = range(4)
 NOT_READ: Final = "3"
@@ -19,8 +20,8 @@ _HARM: Final = {None: "0", Severity.MODERATE: "1", Severity.SEVERE: "2"}
 FILTERS: Final = ("language", "specialty", "theme", "difficulty")
 
 
-def board_json(board: BoardEntry) -> bytes:
-    """The board's description: models, cases and the generator's start, without the verdicts."""
+def board_json(board: BoardEntry, abilities: Mapping[str, Ability]) -> bytes:
+    """The board's description: models with their abilities, cases and the generator's start, without the verdicts."""
     cases: dict[str, object] = {"days": list(map(day_of, board.cases))}
     values = {}
     for kind in FILTERS:
@@ -37,7 +38,7 @@ def board_json(board: BoardEntry) -> bytes:
             "seed": board.table.seed,
             "start": generator_start(board.table.seed),
             "metric": board.table.metric.value,
-            "models": _models(board),
+            "models": _models(board, abilities),
             "harm": [_harm(board.cases, model) for model in board.entered],
             "cases": cases,
             "values": values,
@@ -46,12 +47,15 @@ def board_json(board: BoardEntry) -> bytes:
     ).encode("utf-8")
 
 
-def _models(board: BoardEntry) -> list[dict[str, object]]:
+def _models(
+    board: BoardEntry, abilities: Mapping[str, Ability]
+) -> list[dict[str, object]]:
     """The models in the order in which they were entered."""
     models: list[dict[str, object]] = []
     for model in board.entered:
         page = f"models/{board.slug}-{model.slug}.html"
-        models.append({"name": model.name, "cutoff": model.cutoff, "page": page})
+        entry = {"name": model.name, "cutoff": model.cutoff, "page": page}
+        models.append(entry | {"ability": abilities[model.name].value})
     return models
 
 

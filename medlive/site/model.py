@@ -9,6 +9,7 @@ from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
+from medlive.site.hard import HardWeeks
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.manifest import Manifest, unknown_note
@@ -110,6 +111,8 @@ class Content:
     passages: Mapping[str, Passage] = field(default_factory=dict)
     """By id, those that criteria rest on and the evidence index holds; a text that may not be shown is empty."""
     errata: Errata = field(default_factory=Errata)
+    hard: HardWeeks = field(default_factory=dict)
+    """Of weeks whose hard cases were chosen before."""
     not_publishable: Sequence[str] = ()
     """Reasons to say on every page; empty: all of it is publishable."""
 

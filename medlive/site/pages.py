@@ -14,10 +14,12 @@ from medlive import __version__
 from medlive.digest import canonical_json
 from medlive.evaluation.scoring.estimates import AxisErrors, Estimate
 from medlive.site.data import FILTERS, board_json, verdict_bytes
+from medlive.site.hard import HARD, hard_bytes
 from medlive.site.model import BoardEntry, Content, ModelEntry
-from medlive.site.scale import shared_scales
+from medlive.site.scale import SharedScale, hard_weeks, shared_scales
 from medlive.snapshot.describe.feed import Place, feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from medlive.statistics.scale import Ability
 
 SECTIONS: Final = (
     ("index.html", "Start", "A living benchmark of clinical questions"),
@@ -81,12 +83,16 @@ def site_files(
         links: Further entries of the navigation: address and text.
         downloads: The address that ends where the folders of snapshots begin; None: their files are not linked.
     """
-    site = _Site(content, links, downloads)
+    scales = shared_scales(content.boards, content.hard)
+    site = _Site(content, scales, links, downloads)
     for path in sorted(files("medlive.site").joinpath("static").iterdir(), key=str):
         yield SiteFile(f"assets/{path.name}", path.read_bytes())
     for board in content.boards:
-        yield SiteFile(f"data/{board.slug}.json", board_json(board))
+        abilities = site.abilities(board)
+        yield SiteFile(f"data/{board.slug}.json", board_json(board, abilities))
         yield SiteFile(f"data/{board.slug}.bin", verdict_bytes(board))
+    weeks = hard_weeks(scales, content.hard)
+    yield SiteFile(f"data/{HARD}", hard_bytes(weeks))
     cases = list_order(content)
     yield SiteFile("data/cases.json", _case_list(cases))
     yield SiteFile("data/texts.json", _case_texts(cases))
@@ -99,18 +105,30 @@ class _Site:
     """Renders the pages of one content."""
 
     def __init__(
-        self, content: Content, links: Sequence[tuple[str, str]], downloads: str | None
+        self,
+        content: Content,
+        scales: Sequence[SharedScale],
+        links: Sequence[tuple[str, str]],
+        downloads: str | None,
     ) -> None:
         self.content = content
+        self.scales = scales
         self.links = links
         self.downloads = downloads
 
+    def abilities(self, board: BoardEntry) -> dict[str, Ability]:
+        """What each model of a board would score on all cases of all weeks."""
+        (shared,) = (one for one in self.scales if board.slug in one.boards)
+        return {model.name: shared.ability(model.name) for model in board.models}
+
     def pages(self) -> Iterator[SiteFile]:
         """Every page."""
-        scales = shared_scales(self.content.boards)
+        abilities = {board.slug: self.abilities(board) for board in self.content.boards}
         for name, _, title in SECTIONS:
             if name != "cases.html":
-                yield self._page(name, name, title, scales=scales)
+                yield self._page(
+                    name, name, title, scales=self.scales, abilities=abilities
+                )
         yield from self._lists()
         for board in self.content.boards:
             for model in board.models:

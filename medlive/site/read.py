@@ -33,6 +33,7 @@ from medlive.integrity.folder import SUMS, read_small
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
 from medlive.site.evidence import read_passages
+from medlive.site.hard import HARD, load_hard
 from medlive.site.model import WITHHELD, BoardEntry, Content, ModelEntry, Week
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.identity import folder_name
@@ -61,6 +62,8 @@ class Inputs:
     """The folder of bundles, which end in .zip."""
     errata: Path | None = None
     """None: `errata.json` beside the snapshots, where there is one."""
+    hard: Path | None = None
+    """The weeks' hard cases as they were chosen; None: `hard.json` beside the snapshots."""
     evidence: Path | None = None
     """The evidence index, for the titles of passages; None: their ids alone are shown."""
     registry: Registry = EMPTY
@@ -79,6 +82,11 @@ class Inputs:
     draws: int = 1000
     seed: int = 0
 
+    @property
+    def hard_file(self) -> Path:
+        """Where the hard cases are kept."""
+        return self.hard or self.snapshots / HARD
+
 
 def read_content(inputs: Inputs) -> Content:
     """Verify and read what the site shows.
@@ -87,7 +95,7 @@ def read_content(inputs: Inputs) -> Content:
 
     Raises:
         CheckFailed: If something is not publishable and `allow_not_publishable` is not set.
-        BadInput: If the errata or the registry cannot be read.
+        BadInput: If the errata, the registry or the file of hard cases cannot be read.
     """
     left_out: list[tuple[str, str]] = []
     snapshots = _snapshots(inputs, left_out)
@@ -119,6 +127,7 @@ def read_content(inputs: Inputs) -> Content:
         boards=boards,
         left_out=left_out,
         errata=errata,
+        hard=load_hard(inputs.hard_file),
     )
     return _checked(content, allowed=inputs.allow_not_publishable)
 

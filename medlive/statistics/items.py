@@ -111,14 +111,26 @@ def hard_cases(
 
     The model that is scored has no part in the choice, so that cases which it failed by chance are not sought out.
     """
-    known = ~np.isnan(scores) & ~np.isnan(abilities)
-    above = np.where(known, scores - abilities, 0.0)
-    counts, sums = known.sum(axis=1), above.sum(axis=1)
     chosen = np.zeros(scores.shape, dtype=np.bool_)
     for model in range(scores.shape[1]):
-        others = counts - known[:, model]
-        own = np.flatnonzero(known[:, model] & (others > 0))
-        easiness = (sums - above[:, model])[own] / others[own]
-        hardest = own[np.argsort(easiness, kind="stable")]
-        chosen[hardest[: round(share * len(own))], model] = True
+        own = ~np.isnan(scores[:, model])
+        others = scores.copy()
+        others[:, model] = np.nan
+        others[~own] = np.nan
+        chosen[hardest(others, abilities, share), model] = not np.isnan(
+            abilities[model]
+        )
     return chosen
+
+
+def hardest(
+    scores: Floats, abilities: Floats, share: float = 1 / 3
+) -> NDArray[np.int_]:
+    """The places of the hardest `share` of the cases that any model has a score on; arguments as for `hard_cases`."""
+    known = ~np.isnan(scores) & ~np.isnan(abilities)
+    counts = known.sum(axis=1)
+    asked = np.flatnonzero(counts)
+    above = np.where(known, scores - abilities, 0.0).sum(axis=1)
+    easiness = above[asked] / counts[asked]
+    order = asked[np.argsort(easiness, kind="stable")]
+    return order[: round(share * len(asked))]

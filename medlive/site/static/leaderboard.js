@@ -144,6 +144,7 @@ function tableRow(row, standing, choice) {
     element("td", { class: "n" }, ...interval(row)),
     element("td", { class: "drawn" }, bar(row)),
     element("td", { class: "n" }, String(row.n)),
+    element("td", { class: "n" }, percent(model.ability)),
     element("td", { class: "n" }, standing ? String(standing.group) : "–"),
     element("td", { class: "n" }, ranks),
     element("td", { class: mayHaveSeen ? "seen" : "" }, cutoff),

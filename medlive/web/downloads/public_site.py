@@ -17,6 +17,7 @@ from medlive.errors import MedliveError
 from medlive.evaluation.asking.registry import load_registry
 from medlive.publishing.target import MUTABLE, media_type
 from medlive.service.paths import index_path
+from medlive.site.hard import HARD
 from medlive.site.model import Content
 from medlive.site.pages import SECTIONS, site_files
 from medlive.site.read import BUNDLES, Inputs, read_content
@@ -72,7 +73,8 @@ def _state(site: Site, catalog: Catalog) -> object:
     digests = tuple(shown.release.digest for shown in catalog.given_out)
     bundles = sorted((site.settings.home / BUNDLES).glob("*"))
     errata = site.snapshots / errata_name(site)
-    return digests, *(_stamp(path) for path in (errata, *bundles))
+    hard = site.snapshots / HARD
+    return digests, *(_stamp(path) for path in (errata, hard, *bundles))
 
 
 def _stamp(path: Path) -> tuple[str, int, int]:

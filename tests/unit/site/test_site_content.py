@@ -5,19 +5,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from medlive.__main__ import run
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import RUN, archive
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.build import write_site
+from medlive.site.hard import fix_hard, hard_bytes, load_hard
 from medlive.site.model import Content
 from medlive.site.pages import site_files
 from medlive.site.read import Inputs, read_content
-from medlive.site.scale import shared_scales
+from medlive.site.scale import hard_weeks, shared_scales
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
 from medlive.snapshot.manifest import WeekCost
 from tests.support.bundles import DRAWS, graded
@@ -250,7 +252,7 @@ def test_a_board_of_one_model_is_shown(tmp_path: Path) -> None:
 def test_a_case_of_two_boards_counts_once_on_the_scale(tmp_path: Path) -> None:
     board = made_board(made_graded(tmp_path, models=3, cases=40))
     (shared,) = shared_scales([board, replace(board, slug="board-2")])
-    assert shared.boards == 2
+    assert shared.boards == ("board-1", "board-2")
     means = {model.name: model.score.overall.mean for model in board.models}
     counts = {model.name: model.score.overall.n for model in board.models}
     rows = shared.table.scale.abilities
@@ -272,7 +274,35 @@ def test_boards_of_other_graders_are_never_on_one_scale(tmp_path: Path) -> None:
         assert made.grader is not None
         others.append(replace(made, grader=replace(made.grader, model="another")))
     scales = shared_scales([board, made_board(others)])
-    assert [shared.boards for shared in scales] == [1, 1]
+    assert [shared.boards for shared in scales] == [("board-1",), ("board-1",)]
+
+
+def test_hard_cases_stay_as_they_were_first_chosen(tmp_path: Path) -> None:
+    runs = made_graded(tmp_path, models=8, cases=60)
+    assert not shared_scales([made_board(runs[:5])])[0].hard
+    (first,) = shared_scales([made_board(runs[:6])])
+    fixed = hard_weeks([first], {})
+    path = tmp_path / "hard.json"
+    fix_hard(path, hard_bytes(fixed))
+    (later,) = shared_scales([made_board(runs)], load_hard(path))
+    assert later.hard == first.hard
+    for chosen in first.hard.values():
+        # A model has no part in the choice of the cases that it is scored on, and a newcomer none at all.
+        assert set(chosen.by_others) == {f"model-{place}" for place in range(6)}
+        assert chosen.of("model-7") == chosen.cases
+    # The cases are equally hard in truth, so that a choice by a model's own failures would show.
+    gaps = []
+    for name, own in later.scores.items():
+        hard = later.hard_mean(name)
+        assert hard is not None
+        gaps.append(hard - np.mean(list(own.values())))
+    assert abs(np.mean(gaps)) < 0.05
+
+
+def test_a_damaged_file_of_hard_cases_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "hard.json").write_text('{"a": {"2026.W47": {"cases": "c1"}}}')
+    with pytest.raises(BadInput, match="hard cases"):
+        load_hard(tmp_path / "hard.json")
 
 
 def test_files_of_snapshots_are_linked_where_they_are_published(

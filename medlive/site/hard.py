@@ -1,0 +1,81 @@
+"""The hard cases of each week, chosen by other models than the one that is scored, and fixed for good.
+
+Source: docs/scale.md, "Hard cases". The file `hard.json` lies beside the snapshots and is part of the site.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Final
+
+from pydantic import TypeAdapter, ValidationError
+
+from medlive.digest import canonical_json
+from medlive.errors import BadInput, UsageError
+from medlive.statistics.items import LEAST_MODELS
+
+HARD: Final = "hard.json"
+
+
+@dataclass(frozen=True, slots=True)
+class HardWeek:
+    """One week's hard cases: a third of its cases."""
+
+    cases: tuple[str, ...]
+    """For every model that had no part in the choice."""
+    by_others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """For each model that had: as all the others chose."""
+
+    def of(self, model: str) -> tuple[str, ...]:
+        """The cases on which a model is scored."""
+        return self.by_others.get(model, self.cases)
+
+
+HardWeeks = Mapping[str, Mapping[str, HardWeek]]
+"""Title of a scale → week → its hard cases."""
+_FILE: Final = TypeAdapter(dict[str, dict[str, HardWeek]])
+
+
+def may_choose(models: Iterable[str]) -> bool:
+    """Whether enough models answered a week: `LEAST_MODELS` beside the one that is left out."""
+    return len(set(models)) > LEAST_MODELS
+
+
+def load_hard(path: Path) -> HardWeeks:
+    """The weeks that are fixed; none where there is no file. Raises BadInput for a damaged one."""
+    if not path.is_file():
+        return {}
+    try:
+        return _FILE.validate_json(path.read_bytes())
+    except ValidationError as exc:
+        raise BadInput(
+            f"{path} cannot be read as a file of hard cases",
+            hint="fetch it again from the site (data/hard.json); without it they would be chosen anew",
+        ) from exc
+
+
+def hard_bytes(weeks: HardWeeks) -> bytes:
+    """The file of these weeks; the same weeks make the same bytes."""
+    rows = {}
+    for title, own in weeks.items():
+        rows[title] = {week: asdict(chosen) for week, chosen in own.items()}
+    return canonical_json(rows).encode("utf-8")
+
+
+def fix_hard(path: Path, data: bytes) -> None:
+    """Keep what `hard_bytes` made, unless it lies there or holds no week.
+
+    Raises:
+        UsageError: If it cannot be written.
+    """
+    if data == b"{}" or (path.is_file() and path.read_bytes() == data):
+        return
+    try:
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_bytes(data)
+        partial.replace(path)
+    except OSError as exc:
+        raise UsageError(
+            f"the hard cases cannot be fixed: {path}: {exc.strerror}",
+            hint="name a file that can be written with --hard",
+        ) from exc
