@@ -93,7 +93,7 @@ def test_a_metric_has_the_figures_of_eval_score(
     other = Metric.COMPLETE if metric is Metric.PAPER else Metric.PAPER
     assert page.locator("#beside").text_content() == f"{other.value} %"
     beside = expected(site.runs, metric=other, window=window)
-    last = "rows => Object.fromEntries(rows.map(r => [r.cells[1].textContent, r.cells[9].textContent]))"
+    last = "rows => Object.fromEntries(rows.map(r => [r.cells[1].textContent, r.cells[10].textContent]))"
     found = page.locator("#ranking tbody tr").evaluate_all(last)
     assert found == {model: cells[0] for model, cells in beside.items()}
 
@@ -110,7 +110,7 @@ def test_runs_that_were_read_for_harm_are_ranked_by_safe(
         page.goto(f"{url}/leaderboard.html?until=2025-11-11")
         assert shown(page) == expected(runs, metric=Metric.SAFE, window=window)
         assert page.locator("#beside").text_content() == "complete %"
-        rates = "rows => Object.fromEntries(rows.map(r => [r.cells[1].textContent, r.cells[10].textContent]))"
+        rates = "rows => Object.fromEntries(rows.map(r => [r.cells[1].textContent, r.cells[11].textContent]))"
         found = page.locator("#ranking tbody tr").evaluate_all(rates)
     for model in score_runs(runs, window=window).models:
         severe = model.harm.severe

@@ -35,7 +35,7 @@ def shown(page: Any) -> dict[str, list[str]]:
     rows = page.locator("#ranking tbody tr").evaluate_all(
         "rows => rows.map(r => [...r.cells].map(c => c.textContent))"
     )
-    return {cells[1]: [*cells[2:4], *cells[5:8]] for cells in rows}
+    return {cells[1]: [*cells[2:4], cells[5], *cells[7:9]] for cells in rows}
 
 
 def printed(share: float | None) -> str:

@@ -1,5 +1,6 @@
 """The site of real snapshots and bundles: what it shows, what it leaves out and why, and that it says so."""
 
+import json
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -262,8 +263,13 @@ def test_a_case_of_two_boards_counts_once_on_the_scale(tmp_path: Path) -> None:
     assert [row.value for row in whole] == pytest.approx(
         [means[row.name] for row in whole]
     )
-    page = built(Content(boards=[board]))["scale.html"]
+    pages = built(Content(boards=[board]))
+    page = pages["scale.html"]
     assert [name for name in means if name in page] == list(means)
+    told = json.loads(pages["data/board-1.json"])["models"]
+    assert {model["name"]: model["ability"] for model in told} == {
+        row.name: row.value for row in rows
+    }
 
 
 def test_boards_of_other_graders_are_never_on_one_scale(tmp_path: Path) -> None:
