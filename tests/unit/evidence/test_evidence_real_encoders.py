@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -107,6 +110,47 @@ def test_an_index_is_built_on_and_nothing_is_embedded_twice(
     plan = plan_index(index, (), settings)
     build_index([open_corpus(more)], index, steps.append, plan=plan)
     assert steps[-1].stage == "unchanged"
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from medlive.evidence.build import build_index, plan_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+corpus, folder, model = map(Path, sys.argv[1:])
+own = {"minilm": EncoderModel(query=str(model), languages=("en",))}
+settings = EncoderSettings(home=folder.parent, environment={}, own=own, by_language={"all": "minilm"})
+plan = plan_index(folder, (), settings, shard=8)
+def step(progress):
+    print(progress.stage, progress.embedded or progress.passages or 0, flush=True)
+build_index([open_corpus(corpus)], folder, step, plan=plan)
+"""
+
+
+def test_a_killed_build_goes_on_and_embeds_nothing_twice(
+    settings: EncoderSettings, tmp_path: Path
+) -> None:
+    corpus = tmp_path / "notes.jsonl"
+    rows = []
+    for number in range(24):
+        for title, text in ENGLISH.items():
+            rows.append(
+                {"id": f"{title}{number}", "title": title, "text": f"{text} {number}"}
+            )
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    folder, model = tmp_path / "index", settings.own["minilm"].query
+    child = [sys.executable, "-c", CHILD, str(corpus), str(folder), model]
+    with subprocess.Popen(child, stdout=subprocess.PIPE, text=True) as build:
+        assert build.stdout is not None
+        for line in build.stdout:
+            if line.startswith("embedding") and int(line.split()[1]) >= 16:
+                build.send_signal(signal.SIGKILL)
+                break
+    again = subprocess.run(child, capture_output=True, text=True, check=True)
+    embedded = int(again.stdout.splitlines()[-1].split()[1])
+    assert 0 < embedded <= len(rows) - 16
+    assert verify_index(folder).dense[0].part.count == len(rows)
 
 
 def test_a_model_that_changed_under_its_name_is_noticed(
