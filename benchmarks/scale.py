@@ -156,6 +156,28 @@ def measure_years(designs: int) -> list[str]:
     ]
 
 
+def measure_few(designs: int) -> list[str]:
+    """How often intervals hold with few models: a planted quarter of eight weeks, three in a row for each model."""
+    lines = []
+    for models in (6, 10, 20):
+        results = []
+        for seed in range(designs):
+            year = planted_year(seed, models=models)
+            rng = np.random.default_rng(seed)
+            full, week = year.full[year.week < WEEKS], year.week[year.week < WEEKS]
+            first = rng.integers(0, WEEKS - IN_A_ROW + 1, models)
+            asked = (week[:, None] >= first) & (week[:, None] < first + IN_A_ROW)
+            result = scale(
+                [str(k) for k in range(models)], np.where(asked, full, np.nan)
+            )
+            values = [ability.value for ability in result.abilities]
+            if None not in values:
+                truth = full.mean(axis=0)
+                results.append(judge(np.array(values, dtype=float), truth, result))
+        lines.append(_line(f"eight weeks, {models} models", results))
+    return lines
+
+
 def measure_criteria(designs: int) -> list[str]:
     """Abilities from case scores, and from criteria as items whose expected verdicts are weighed into scores again."""
     by_case, by_criterion = [], []
@@ -280,6 +302,7 @@ def main() -> None:
             print(*measure_table(full, spread, options.designs), sep="\n", flush=True)
     few = max(2, options.designs // 4)
     print(*measure_years(few), sep="\n", flush=True)
+    print(*measure_few(options.designs), sep="\n", flush=True)
     print(*measure_criteria(few), sep="\n", flush=True)
     print("\n| anchors | error of the drift | designs that fell apart |")
     print("| ---: | ---: | ---: |", *measure_anchors(few), sep="\n", flush=True)

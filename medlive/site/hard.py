@@ -50,7 +50,7 @@ def load_hard(path: Path) -> HardWeeks:
     except ValidationError as exc:
         raise BadInput(
             f"{path} cannot be read as a file of hard cases",
-            hint="fetch it again from the site (data/hard.json); without it they would be chosen anew",
+            hint="fetch it again from the site (data/hard.json); without it they would be chosen again",
         ) from exc
 
 

@@ -106,6 +106,11 @@ class _Fit(NamedTuple):
         return np.where(self.known, self.normal - self.places, 0.0)
 
     @property
+    def freedom(self) -> int:
+        """Scores less what is fitted to them: an easiness a case, level and slope a model."""
+        return max(int(self.known.sum()) - len(self.scores) - 2 * len(self.levels), 1)
+
+    @property
     def unseen_places(self) -> Floats:
         """`places` with each case's easiness by the other models alone: fair to a score that helped to set it."""
         leverage = np.minimum(self.slopes**2 / self.support[:, None], 0.95)
@@ -175,7 +180,9 @@ def scale(
     wide = mean_bounds(
         reading.values, drawn.std(axis=0), np.full(len(members), len(influence))
     )
-    narrow = _on_these_cases(fit, reading, moved.var(axis=0) + reading.doubt)
+    # Residuals are smaller than errors by what was fitted to them.
+    spread = moved.var(axis=0) * fit.known.sum() / fit.freedom
+    narrow = _on_these_cases(fit, reading, spread + reading.doubt)
     abilities = [
         Ability(name=name, n=int(n), why=UNLINKED)
         for name, n in zip(names, known.sum(axis=0), strict=True)
@@ -405,8 +412,7 @@ def _read(fit: _Fit) -> _Reading:
 def _slope_doubt(fit: _Fit, answers: NDArray[Any]) -> Floats:
     """What drawing slopes to 1 may have cost, by how far the slopes of these models differ in truth (moments)."""
     models = len(fit.slopes)
-    freedom = max(int(fit.known.sum()) - len(fit.scores) - 2 * models, 1)
-    noise = (fit.residuals**2).sum() / freedom
+    noise = (fit.residuals**2).sum() / fit.freedom
     error = np.diag(np.linalg.inv(_information(fit)))[models:]
     drawn = 1 - SLOPE_CASES * error
     excess = (fit.slopes - 1) ** 2 - noise * error * drawn

@@ -149,7 +149,8 @@ def test_a_killed_build_goes_on_and_embeds_nothing_twice(
                 break
     again = subprocess.run(child, capture_output=True, text=True, check=True)
     embedded = int(again.stdout.splitlines()[-1].split()[1])
-    assert 0 < embedded <= len(rows) - 16
+    # The shard that was told last may not have been written yet.
+    assert 0 < embedded <= len(rows) - 8
     assert verify_index(folder).dense[0].part.count == len(rows)
 
 
