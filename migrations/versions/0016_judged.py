@@ -4,6 +4,8 @@ Revision ID: 0016
 Revises: 0015
 """
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -94,7 +96,7 @@ def upgrade() -> None:
 
 
 def add(
-    table: str, name: str, kind: sa.types.TypeEngine, default: str, comment: str
+    table: str, name: str, kind: sa.types.TypeEngine[Any], default: str, comment: str
 ) -> None:
     """Add a column that earlier rows have the default in."""
     column = sa.Column(
