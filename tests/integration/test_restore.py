@@ -189,7 +189,7 @@ async def test_sql_of_a_stranger_is_never_run(
     proof = Path("/tmp") / f"medlive-restored-{os.getpid()}"
     with own_database(server) as url:
         with psycopg.connect(plain(url), autocommit=True) as connection:
-            start = f"COPY (SELECT 1) TO PROGRAM 'touch {proof}'"
+            start = f"COPY (SELECT 1) TO PROGRAM 'cat > {proof}'"
             for name, kind, body in (
                 ("start_program", "VOLATILE", f"BEGIN {start}; RETURN 1; END"),
                 ("indexed", "IMMUTABLE", "BEGIN RETURN public.start_program(n); END"),
