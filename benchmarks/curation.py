@@ -36,9 +36,9 @@ from medlive.db.tables.decisions import CurationRow, PromptRow, ReplyRow
 from medlive.db.tables.intake import SourceKind
 from medlive.db.threads.threads import ensure_sources, save_threads
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
-from medlive.digest import canonical_json
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.fence import render
 from medlive.llm.rules.engine import RulesEngine

@@ -30,7 +30,7 @@ from throwaway import throwaway_home
 
 from medlive.config import Settings
 from medlive.db.release.snapshots import begin_snapshot, freeze_snapshot
-from medlive.digest import digest_file
+from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import SUMS, sha256
 from medlive.service.database import open_database
 from medlive.snapshot.diff import Change, ChangeKind

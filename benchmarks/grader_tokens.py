@@ -26,7 +26,6 @@ from aiohttp import web
 from medlive.clock import now
 from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
-from medlive.digest import canonical_json, digest_json
 from medlive.evaluation.asking.plan import estimate_tokens
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import grade_run
@@ -42,6 +41,7 @@ from medlive.evaluation.runs.folder import GRADES
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.open_index import open_index
+from medlive.integrity.digest import canonical_json, digest_json
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine

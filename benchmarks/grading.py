@@ -33,7 +33,6 @@ from aiohttp import web
 from openai import AsyncOpenAI, DefaultAioHttpClient
 
 from medlive.cli.output import COLLECT_AT
-from medlive.digest import canonical_json
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
@@ -51,6 +50,7 @@ from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.runner import run_protocol
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import load_graded
+from medlive.integrity.digest import canonical_json
 from medlive.llm.openai import OpenAIEngine
 
 CRITERIA: Final = 16_702

@@ -28,7 +28,6 @@ from typing import Any, Final
 from scipy.stats import binomtest, pearsonr
 
 from medlive.config import RoleSettings
-from medlive.digest import digest_json
 from medlive.evaluation.grading.harm import Item, ask_harm, read_results
 from medlive.harm.controls import same_statement
 from medlive.harm.model import (
@@ -38,6 +37,7 @@ from medlive.harm.model import (
     Severity,
     safe_score,
 )
+from medlive.integrity.digest import digest_json
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.prompts import load_prompt
 from medlive.service.wiring import open_endpoint

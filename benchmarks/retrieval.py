@@ -43,7 +43,6 @@ from measured import mean_and_interval, measured_line
 from numpy.typing import NDArray
 
 from medlive.clock import now
-from medlive.digest import digest_json
 from medlive.evidence.build import DensePlan, IndexPlan, build_index, plan_index
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.chunk import sentences
@@ -55,6 +54,7 @@ from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Passage, Query
 from medlive.evidence.retriever import IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
+from medlive.integrity.digest import digest_json
 
 DEPTH = 100
 """Passages fetched per query; a document stands where its best passage stands."""

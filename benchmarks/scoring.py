@@ -24,7 +24,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from medlive.digest import canonical_json
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -35,6 +34,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import ModelUse, TemplateUse, create_run
 from medlive.evaluation.scoring.estimates import SLICES
+from medlive.integrity.digest import canonical_json
 
 LIMIT_S: Final = 15.0
 LIMIT_BYTES: Final = 2_000_000_000

@@ -20,14 +20,20 @@ from pydantic import (
     model_validator,
 )
 
-from medlive import config_files
 from medlive.errors import ConfigError, first_fault
 from medlive.evaluation.asking.registry import Candidate
 from medlive.evidence.encoders.table import EncoderModel
-from medlive.home import default_home
+from medlive.guard.redaction import HIDDEN, hide_secrets
+from medlive.guard.trust import is_loopback, use_authority
+from medlive.home import (
+    config_folder,
+    default_home,
+    origin_of,
+    own_folder,
+    read_tables,
+    report_unnamed,
+)
 from medlive.plugins import use_plugins
-from medlive.redaction import HIDDEN, hide_secrets
-from medlive.trust import is_loopback, use_authority
 
 PATHS = (
     "archive.folder",
@@ -506,14 +512,14 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     Raises ConfigError with the file or variable, the key and the fault.
     """
     env = os.environ if environment is None else environment
-    folder = config_files.config_folder(env)
+    folder = config_folder(env)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
-    for path, table in config_files.read_tables(folder):
+    for path, table in read_tables(folder):
         for name in PATHS:
             _anchor(table, name.split("."), path.parent)
-        _merge(values, table, config_files.origin_of(path), origins)
-    config_files.report_unnamed(env, folder, Settings.model_fields)
+        _merge(values, table, origin_of(path), origins)
+    report_unnamed(env, folder, Settings.model_fields)
     _merge_environment(values, env, origins)
     try:
         settings = Settings.model_validate(values)
@@ -522,7 +528,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         where = ".".join(str(part) for part in first["loc"] if part != "[key]")
         origin = origins.get(where) or next(
             (o for k, o in origins.items() if k.startswith(where)),
-            str(config_files.own_folder(env)),
+            str(own_folder(env)),
         )
         if first["type"] == "extra_forbidden":
             loc = [str(part) for part in first["loc"]]

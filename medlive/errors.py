@@ -7,7 +7,7 @@ exception through: `raise ... from exc`.
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from medlive.redaction import hide_secrets
+from medlive.guard.redaction import hide_secrets
 
 if TYPE_CHECKING:
     from pydantic import ValidationError

@@ -1,18 +1,41 @@
-"""Where a user's state and settings lie: the one rule that the service and whoever only loads a snapshot share."""
+"""Where a user's state and settings lie, and which folder of settings is read.
 
+One that the user named, the user's own, or the shipped one; never one that merely lies here.
+"""
+
+import logging
 import os
 import stat
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from importlib.resources import files
+from io import FileIO
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from medlive.errors import ConfigError
+from medlive.guard.bounds import CONFIG_BYTES
+from medlive.integrity.folder import TooLong
+from medlive.integrity.given import open_given, read_to_end
+from medlive.integrity.paths import UnsafePath, open_plain
+
+VARIABLE: Final = "MEDLIVE_CONFIG"
+FILES: Final = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
+UNNAMED: Final = Path("config")
+"""A folder that a stranger may have put here: nothing of it is believed."""
+
+_INSTALLED: Final = "_config"
+"""The shipped folder in an installed package."""
 DATABASE_FOLDER: Final = "postgresql"
 """The folder of the embedded PostgreSQL in a home."""
 
 _CLOSED: Final = 0o700
 _PASSABLE: Final = 0o711
 _SHARED: Final = 0o2770
+
+logger = logging.getLogger(__name__)
+_reported: set[Path] = set()
 
 
 def default_home() -> Path:
@@ -73,3 +96,111 @@ def _kept_rights(path: Path, home: Path, status: os.stat_result) -> int:
         return _PASSABLE
     shared = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISGID
     return _SHARED if shared else _CLOSED
+
+
+def config_folder(environment: Mapping[str, str]) -> Path:
+    """MEDLIVE_CONFIG, which `--config` sets; else the user's own folder if it has one of FILES; else the shipped one.
+
+    Of a source checkout the shipped folder is `config/` beside the package.
+    Raises ConfigError when the folder that was named does not exist.
+    """
+    if named := environment.get(VARIABLE):
+        folder = Path(named).absolute()
+        if not folder.is_dir():
+            raise ConfigError(f"--config or {VARIABLE}: {named} is not a folder")
+        return folder
+    own = user_config_folder()
+    return own if _has_files(own) else _shipped()
+
+
+def own_folder(environment: Mapping[str, str]) -> Path:
+    """The folder in which the user may write settings, whether or not it exists; for messages."""
+    folder = config_folder(environment)
+    return user_config_folder() if _in_package(folder) else folder
+
+
+def models_file(environment: Mapping[str, str]) -> Path:
+    """The path of the models.toml that the user may write, whether or not it exists; for messages."""
+    return own_folder(environment) / "models.toml"
+
+
+def origin_of(path: Path) -> str:
+    """How people see where a value is from: a path, unless it is within the installed package."""
+    return f"shipped {path.name}" if _in_package(path.parent) else str(path)
+
+
+def read_tables(
+    folder: Path, open_file: Callable[[Path], FileIO] = open_given
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Yield each file of FILES and what it holds; one that the folder lacks is the shipped one.
+
+    Args:
+        folder: The folder.
+        open_file: What opens a file of it.
+
+    Raises:
+        ConfigError: If a file cannot be read or is not TOML.
+    """
+    for name in FILES:
+        path = folder / name
+        if not path.exists():
+            path = _shipped() / name
+        try:
+            with open_file(path) as handle:
+                text = read_to_end(handle, name, CONFIG_BYTES).decode()
+            table = tomllib.loads(text)
+        except (ValueError, RecursionError, OSError, TooLong, UnsafePath) as exc:
+            raise ConfigError(f"{origin_of(path)} cannot be read: {exc}") from exc
+        yield path, table
+
+
+def report_unnamed(
+    environment: Mapping[str, str], folder: Path, known: Iterable[str]
+) -> None:
+    """Log once that `./config` is not read and what it would change, where it would change anything.
+
+    Args:
+        environment: Environment variables; where they name a folder there is nothing to say.
+        folder: The folder that is read.
+        known: The top-level names of settings.
+    """
+    here = UNNAMED.absolute()
+    if environment.get(VARIABLE) or here in _reported or not _has_files(UNNAMED):
+        return
+    _reported.add(here)
+    try:
+        read = _top_level(read_tables(folder))
+        unread = _top_level(read_tables(UNNAMED, open_plain))
+        changed = [name for name in known if read.get(name) != unread.get(name)]
+        what = f"it would change {', '.join(changed)}"
+    except (ConfigError, RecursionError):
+        changed, what = ["all"], "it cannot be read"
+    if changed:
+        logger.warning(
+            "%s is not read, as nobody named it; %s. If you trust it: medlive --config ./config",
+            here,
+            what,
+        )
+
+
+def _shipped() -> Path:
+    package = Path(str(files("medlive")))
+    installed = package / _INSTALLED
+    return installed if installed.is_dir() else package.parent / "config"
+
+
+def _in_package(folder: Path) -> bool:
+    return folder == Path(str(files("medlive"))) / _INSTALLED
+
+
+def _has_files(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in FILES)
+
+
+def _top_level(tables: Iterator[tuple[Path, dict[str, Any]]]) -> dict[str, list[Any]]:
+    """Top-level name → what the files hold under it."""
+    values: dict[str, list[Any]] = {}
+    for _, table in tables:
+        for name, value in table.items():
+            values.setdefault(name, []).append(value)
+    return values

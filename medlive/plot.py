@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
-from medlive.charts import plain
 from medlive.errors import MissingExtra, UsageError
 from medlive.evaluation.scoring.companions import answer_lengths
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.evaluation.scoring.estimates import Estimate, slice_order
 from medlive.evaluation.scoring.refusals import Objection, marked
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
+from medlive.statistics.charts import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

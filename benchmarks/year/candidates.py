@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from medlive.clock import now, parse_moment
-from medlive.digest import canonical_json, digest_text
 from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.load import load_cases
@@ -20,6 +19,7 @@ from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.contamination import ModelContamination, contamination
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.score import score_runs
+from medlive.integrity.digest import canonical_json, digest_text
 from medlive.llm.ask import Complete
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.llm.rules.engine import RulesEngine

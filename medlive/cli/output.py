@@ -45,7 +45,7 @@ from rich.text import Text
 from medlive import logs
 from medlive.cli.fitting import Fitted, arrange
 from medlive.errors import UsageError
-from medlive.printable import printable, printable_json, printable_lines
+from medlive.guard.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from medlive.config import Settings

@@ -19,8 +19,8 @@ from medlive.db.mapping import read
 from medlive.db.session import Session
 from medlive.db.tables.accounts import AccountRow, Role, SessionRow, SignInAttemptsRow
 from medlive.db.tables.people import Act
-from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
+from medlive.integrity.digest import digest_text
 
 GRANTS: Final[Mapping[Role, frozenset[Role]]] = {
     Role.VIEWER: frozenset({Role.VIEWER}),

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Label, Text, case, cast, func, insert, literal, select, update
 
-from medlive.bounds import LOG_CHARS_SHOWN
 from medlive.clock import now
 from medlive.db.mapping import is_one_of
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
+from medlive.guard.bounds import LOG_CHARS_SHOWN
 
 
 class LogCheck(NamedTuple):

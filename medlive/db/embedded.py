@@ -29,8 +29,8 @@ from urllib.parse import quote
 
 from filelock import FileLock
 
-from medlive.child_environment import child_environment
 from medlive.errors import DatabaseUnavailable, MissingExtra
+from medlive.guard.child_environment import child_environment
 from medlive.home import DATABASE_FOLDER
 
 DATABASE = "medlive"

@@ -26,8 +26,8 @@ from medlive.errors import (
     DatabaseUnavailable,
     MissingExtra,
 )
-from medlive.redaction import HIDDEN
-from medlive.trust import authorities_file, is_loopback
+from medlive.guard.redaction import HIDDEN
+from medlive.guard.trust import authorities_file, is_loopback
 
 _log: Final = logging.getLogger(__name__)
 Session = AsyncSession

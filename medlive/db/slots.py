@@ -10,8 +10,8 @@ from sqlalchemy import exc, text
 
 from medlive.db.jobs import announce_serving, count_servers
 from medlive.db.session import Connection
-from medlive.digest import digest_text
 from medlive.errors import DatabaseUnavailable
+from medlive.integrity.digest import digest_text
 
 TURN = 10
 """How often a slot is kept, where there are fewer than processes, before it is left to another one."""

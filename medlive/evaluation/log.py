@@ -12,9 +12,9 @@ from typing import Any, Final, TypeVar
 
 from pydantic_core import from_json
 
-from medlive.bounds import LOG_LINE_BYTES, RUN_FILE_BYTES
-from medlive.digest import canonical_json
 from medlive.errors import BadInput, DiskFull
+from medlive.guard.bounds import LOG_LINE_BYTES, RUN_FILE_BYTES
+from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.given import open_given, read_given
 from medlive.integrity.lock import exclusive

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, get_type_hints
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
-from medlive.digest import digest_json, digest_text
 from medlive.errors import EndpointUnavailable, first_fault
+from medlive.integrity.digest import digest_json, digest_text
 
 if TYPE_CHECKING:
     import numpy as np

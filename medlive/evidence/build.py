@@ -17,7 +17,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from medlive.clock import now
-from medlive.digest import digest_file
 from medlive.errors import (
     BadInput,
     DiskFull,
@@ -64,6 +63,7 @@ from medlive.evidence.open_index import (
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, to_line
 from medlive.evidence.vectors import SHARD, Ordinals, VectorStore, folder_of, keys_of
+from medlive.integrity.digest import digest_file
 from medlive.integrity.lock import Locked, exclusive
 
 NO_ENCODER = "no encoder was given"

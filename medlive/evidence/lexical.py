@@ -22,7 +22,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Self
 
-from medlive.digest import digest_json
 from medlive.errors import (
     EvidenceUnavailable,
     IndexCorrupt,
@@ -33,6 +32,7 @@ from medlive.evidence.corpora.parsing.text import HAN
 from medlive.evidence.files import DISK_FULL
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import PassageStore
+from medlive.integrity.digest import digest_json
 from medlive.text.lists import read_lists
 
 try:

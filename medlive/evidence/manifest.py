@@ -8,7 +8,6 @@ from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from medlive.digest import digest_json
 from medlive.errors import (
     EvidenceUnavailable,
     IndexCorrupt,
@@ -20,6 +19,7 @@ from medlive.evidence.corpora.model import Fetched
 from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.encoders.folders import find_problem
 from medlive.evidence.encoders.table import EncoderSettings
+from medlive.integrity.digest import digest_json
 from medlive.integrity.folder import TooLong, read_small
 
 MANIFEST = "manifest.json"

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from medlive.digest import digest_file, digest_json
 from medlive.errors import (
     EvidenceUnavailable,
     IndexCorrupt,
@@ -48,6 +47,7 @@ from medlive.evidence.vectors import (
     keys_of,
 )
 from medlive.evidence.verification import Verification
+from medlive.integrity.digest import digest_file, digest_json
 from medlive.integrity.paths import UnsafePath, path_below
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Any, Protocol
 
-from medlive.digest import digest_json
+from medlive.integrity.digest import digest_json
 
 _PIECE = re.compile(r"\.([0-9]{1,9})\Z")
 

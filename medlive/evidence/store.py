@@ -19,9 +19,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.digest import canonical_json
 from medlive.errors import IndexCorrupt
 from medlive.evidence.passage import Passage
+from medlive.integrity.digest import canonical_json
 from medlive.integrity.paths import open_plain
 
 LINES = "passages.jsonl"

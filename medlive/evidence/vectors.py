@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from medlive.digest import digest_bytes, digest_file
 from medlive.errors import EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.encoder import Encoder, EncoderIdentity
 from medlive.evidence.files import sweep_parts, whole_file
 from medlive.evidence.passage import Passage
+from medlive.integrity.digest import digest_bytes, digest_file
 from medlive.integrity.folder import read_small
 
 Matrix = NDArray[np.float32]

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from medlive.digest import digest_json
 from medlive.filters.codebooks import Codebook
 from medlive.filters.model import FilterSettings, FilterVerdict
 from medlive.filters.rules import RULES, Subject
+from medlive.integrity.digest import digest_json
 from medlive.threads.model import Thread
 from medlive.threads.near_duplicates import Match
 

@@ -14,9 +14,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from medlive.digest import digest_json
 from medlive.errors import BadInput, MissingExtra
 from medlive.filters.model import read_lines
+from medlive.integrity.digest import digest_json
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given
 from medlive.text.normalise import normalise

@@ -17,7 +17,6 @@ from typing import Any
 from datasets import Dataset
 
 from medlive.config import RoleSettings
-from medlive.digest import canonical_json
 from medlive.errors import ConfigError
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
@@ -27,6 +26,7 @@ from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.evaluation.scoring.refusals import check_harness
+from medlive.integrity.digest import canonical_json
 from medlive.service.wiring import open_endpoint
 from medlive.snapshot.load import open_snapshot
 

@@ -3,7 +3,7 @@
 import ipaddress
 from typing import Final
 
-from medlive.trust import read_address
+from medlive.guard.trust import read_address
 
 _GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
 _NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
+from medlive.guard.printable import printable
 from medlive.integrity.folder import SIGNATURE, SUMS, Finding, TooLong
-from medlive.printable import printable
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey

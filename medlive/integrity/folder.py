@@ -12,15 +12,15 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from medlive.bounds import (
+from medlive.errors import BadInput, DiskFull
+from medlive.guard.bounds import (
     SMALL_FILE_BYTES,
     SNAPSHOT_FILE_BYTES,
     SNAPSHOT_FILES,
     SNAPSHOT_LINE_BYTES,
 )
-from medlive.errors import BadInput, DiskFull
+from medlive.guard.printable import printable
 from medlive.integrity.paths import open_plain
-from medlive.printable import printable
 
 SUMS: Final = "SHA256SUMS"
 """The file with the digests of all others, in the format of sha256sum."""

@@ -9,7 +9,7 @@ import os
 import stat
 from pathlib import Path
 
-from medlive.bounds import GIVEN_BYTES
+from medlive.guard.bounds import GIVEN_BYTES
 from medlive.integrity.folder import TooLong
 
 

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from medlive.bounds import NAME_CHARS
 from medlive.errors import BadInput
-from medlive.printable import printable
+from medlive.guard.bounds import NAME_CHARS
+from medlive.guard.printable import printable
 
 PRIVATE_FILE: Final = 0o600
 """Rights of a file that only its owner may read."""

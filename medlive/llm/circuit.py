@@ -16,8 +16,8 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 from medlive.clock import now
-from medlive.digest import digest_json
 from medlive.errors import CircuitOpen
+from medlive.integrity.digest import digest_json
 
 _log = logging.getLogger(__name__)
 

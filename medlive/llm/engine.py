@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from medlive.digest import digest_json, digest_text
+from medlive.integrity.digest import digest_json, digest_text
 
 UNNAMED = "(unnamed)"
 """The model of a reply that names none: nobody knows who answered, and no pinned model is called so."""

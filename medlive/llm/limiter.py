@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
 
-from medlive.digest import digest_text
 from medlive.errors import EndpointUnavailable
+from medlive.integrity.digest import digest_text
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_name
 from medlive.llm.wire import JsonMode
 

@@ -19,15 +19,17 @@ import aiohttp
 from pydantic import SecretStr
 from yarl import URL
 
-from medlive.bounds import ENDPOINT_BODY_BYTES, ENDPOINT_WAIT_S
 from medlive.clock import parse_retry_after
-from medlive.digest import canonical_json
 from medlive.errors import (
     CallerRefused,
     ConfigError,
     EndpointUnavailable,
     RequestRefused,
 )
+from medlive.guard.bounds import ENDPOINT_BODY_BYTES, ENDPOINT_WAIT_S
+from medlive.guard.redaction import hide_known, hide_secrets, remember
+from medlive.guard.trust import tls_context
+from medlive.integrity.digest import canonical_json
 from medlive.llm.budget import BudgetSpent, pay_again
 from medlive.llm.circuit import Circuit
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
@@ -46,8 +48,6 @@ from medlive.llm.wire import (
     response_format,
     usage_bound,
 )
-from medlive.redaction import hide_known, hide_secrets, remember
-from medlive.trust import tls_context
 
 __all__ = ["Access", "JsonMode", "OpenAIEngine", "Price"]
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from medlive.bounds import REPLY_CHARS
+from medlive.guard.bounds import REPLY_CHARS
 from medlive.llm.planted import is_planted
 from medlive.text.neutral import neutralise
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medlive.digest import digest_json
 from medlive.errors import BadInput
+from medlive.integrity.digest import digest_json
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request, Usage
 
 _HEAD = ("model", "made_on", "how")

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from medlive.bounds import REPLY_TOKENS
-from medlive.digest import canonical_json
+from medlive.guard.bounds import REPLY_TOKENS
+from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
 from medlive.llm.fence import schema_name
 from medlive.llm.reading import split_thinking

@@ -15,10 +15,10 @@ from typing import Final
 
 from pydantic import BaseModel, ValidationError
 
-from medlive.bounds import FETCH_BYTES
-from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed, UsageError, first_fault
+from medlive.guard.bounds import FETCH_BYTES
 from medlive.integrity.checks import Trust
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, sync, writing_to
 from medlive.integrity.lock import exclusive
 from medlive.integrity.paths import UnsafePath, create_below, open_below

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from medlive.bounds import SMALL_FILE_BYTES
 from medlive.errors import BadInput, CheckFailed
+from medlive.guard.bounds import SMALL_FILE_BYTES
 from medlive.integrity.paths import open_below
 from medlive.integrity.signing import BadKey, BadSignature, PublicKey, check_signature
 from medlive.snapshot.errata import (

@@ -12,9 +12,9 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.integrity.checks import StepState, Trust
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.target import IMMUTABLE, Item, RemoteState, Target, page

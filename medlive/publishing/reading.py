@@ -12,17 +12,17 @@ from urllib.parse import quote, urlsplit
 import httpx2
 from yarl import URL
 
-from medlive.bounds import (
+from medlive.errors import BadInput, ServiceUnavailable, UsageError
+from medlive.guard.bounds import (
     FETCH_BASE_S,
     FETCH_GRACE_S,
     FETCH_LEAST_RATE,
     FETCH_REDIRECTS,
 )
-from medlive.errors import BadInput, ServiceUnavailable, UsageError
-from medlive.guarded_http import guarded_client, resolve_name
+from medlive.guard.http import guarded_client, resolve_name
+from medlive.guard.printable import printable
 from medlive.integrity.addresses import may_connect
 from medlive.integrity.paths import UnsafePath, open_below
-from medlive.printable import printable
 
 TRIES: Final = 6
 """How often one file is asked for before its server is given up."""

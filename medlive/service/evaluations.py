@@ -7,11 +7,11 @@ from medlive.config import Settings
 from medlive.db.release.snapshots import thread_revisions_of
 from medlive.db.runs import record_evaluation
 from medlive.db.threads.threads import load_threads
-from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.evaluation.cases.load import in_own_words
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
+from medlive.integrity.digest import digest_json
 from medlive.service.database import open_database
 from medlive.threads.prepare import deidentified, normalised, thread_language
 

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from medlive.bounds import COMMENT_CHARS
 from medlive.config import Settings
 from medlive.db import studies
 from medlive.db.accounts import list_accounts
@@ -42,6 +41,7 @@ from medlive.evaluation.agreement.reliability import (
 from medlive.evaluation.agreement.settle import two_judges
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.guard.bounds import COMMENT_CHARS
 from medlive.service.paths import report_path
 
 ASPECTS_OF = {

@@ -21,10 +21,10 @@ from medlive.config import (
     Settings,
     validate_section,
 )
-from medlive.config_files import models_file
-from medlive.digest import digest_json
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
+from medlive.home import models_file
+from medlive.integrity.digest import digest_json
 from medlive.llm.budget import Budget
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_of
 from medlive.llm.engine import Engine, EngineIdentity

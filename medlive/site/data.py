@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from medlive.digest import canonical_json
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import ADVICE, EvaluationCase
 from medlive.harm.model import Severity
+from medlive.integrity.digest import canonical_json
 from medlive.site.model import BoardEntry, ModelEntry
 from medlive.statistics.scale import Ability
 

@@ -10,8 +10,8 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from medlive.digest import canonical_json
 from medlive.errors import BadInput, UsageError
+from medlive.integrity.digest import canonical_json
 from medlive.statistics.items import LEAST_MODELS
 
 HARD: Final = "hard.json"

@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from medlive import __version__
-from medlive.digest import canonical_json
 from medlive.evaluation.scoring.estimates import AxisErrors, Estimate
+from medlive.integrity.digest import canonical_json
 from medlive.site.data import FILTERS, board_json, verdict_bytes
 from medlive.site.hard import HARD, hard_bytes
 from medlive.site.model import BoardEntry, Content, ModelEntry

@@ -8,7 +8,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed, EvidenceUnavailable, MedliveError
 from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.asking.registry import EMPTY, Registry
@@ -29,6 +28,7 @@ from medlive.evaluation.scoring.score import (
     score_runs,
 )
 from medlive.evidence.passage import Passage
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS, read_small
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget

@@ -20,8 +20,8 @@ from pydantic import (
     model_validator,
 )
 
-from medlive.bounds import SMALL_FILE_BYTES
 from medlive.errors import BadInput, CheckFailed, first_fault
+from medlive.guard.bounds import SMALL_FILE_BYTES
 from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.given import read_given
 from medlive.integrity.paths import create_below

@@ -9,8 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.digest import canonical_json, digest_file
 from medlive.errors import UsageError
+from medlive.integrity.digest import canonical_json, digest_file
 from medlive.integrity.folder import writing_to
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import (

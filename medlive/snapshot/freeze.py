@@ -13,8 +13,8 @@ from datetime import UTC
 from pathlib import Path
 from typing import Any, Protocol
 
-from medlive.digest import digest_file, digest_json
 from medlive.errors import CheckFailed, UsageError
+from medlive.integrity.digest import digest_file, digest_json
 from medlive.integrity.folder import (
     FOLDERS,
     REQUIRED,

@@ -14,8 +14,8 @@ from functools import cache
 from queue import SimpleQueue
 from typing import BinaryIO, Final
 
-from medlive.child_environment import child_environment
 from medlive.errors import CheckFailed
+from medlive.guard.child_environment import child_environment
 from medlive.snapshot.gates import (
     GateHit,
     Linter,

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from medlive.digest import digest_bytes, digest_json
+from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.rubric.model import Axis, Origin
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import (

@@ -18,9 +18,9 @@ from pydantic import (
     model_validator,
 )
 
-from medlive.digest import canonical_json
 from medlive.errors import first_fault
 from medlive.integrity.checks import Faults
+from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import TooLong, lines
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
 from medlive.snapshot.verify.text_checks import (

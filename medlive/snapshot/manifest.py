@@ -18,7 +18,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from medlive.printable import printable
+from medlive.guard.printable import printable
 from medlive.snapshot.identity import canary_of
 from medlive.snapshot.model import PROOF_FIELDS, TABLES, SnapshotCase, Table
 from medlive.snapshot.shape import (

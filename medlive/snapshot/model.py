@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, Final, Literal
 
-from medlive.digest import canonical_json, digest_bytes
+from medlive.integrity.digest import canonical_json, digest_bytes
 
 VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
 """A snapshot's version: an ISO week, `2026.W47`."""

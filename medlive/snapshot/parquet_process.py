@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from medlive.child_environment import child_environment
+from medlive.guard.child_environment import child_environment
 from medlive.snapshot.parquet import ParquetFault, TwinComparison, find_difference
 
 MEMORY_BYTES: Final = 128 * 2**20

@@ -28,9 +28,9 @@ from warcio.recordloader import ArcWarcRecordLoader
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from warcio.warcwriter import WARCWriter
 
-from medlive.bounds import RECORD_BYTES
 from medlive.clock import now
 from medlive.errors import MedliveError
+from medlive.guard.bounds import RECORD_BYTES
 from medlive.integrity.paths import open_plain
 from medlive.sources.ledger import Place
 from medlive.sources.source import Fetched

@@ -11,10 +11,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, ParamSpec, TypeVar
 
-from medlive.bounds import LIST_PAGES, THREAD_PAGES
 from medlive.clock import now
-from medlive.digest import digest_json
 from medlive.errors import MedliveError, describe
+from medlive.guard.bounds import LIST_PAGES, THREAD_PAGES
+from medlive.integrity.digest import digest_json
 from medlive.sources import source
 from medlive.sources.fetching.policy import (
     FetchError,

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.bounds import PAGE_BYTES, PAGE_DEPTH
+from medlive.guard.bounds import PAGE_BYTES, PAGE_DEPTH
 from medlive.sources.source import LayoutError, ListEntry, Page, PageRequest, link
 
 # The parser's output is well formed: neither text nor attribute values contain a bare "<" or ">". The content of

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote
 
-from medlive.digest import digest_json
+from medlive.integrity.digest import digest_json
 
 
 class Role(StrEnum):

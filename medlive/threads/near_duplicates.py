@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.digest import digest_json, digest_text
+from medlive.integrity.digest import digest_json, digest_text
 from medlive.text.normalise import fold
 from medlive.threads.model import Role, Thread
 

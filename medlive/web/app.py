@@ -17,10 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from medlive import __version__
-from medlive.bounds import FORM_BYTES
 from medlive.db.session import UnusableValue, ping
 from medlive.errors import DatabaseForbidden, DatabaseUnavailable, UsageError
-from medlive.trust import read_address
+from medlive.guard.bounds import FORM_BYTES
+from medlive.guard.trust import read_address
 from medlive.web import documents, static_files
 from medlive.web.accounts.access import session_cookie
 from medlive.web.accounts.room import ACCOUNTS

@@ -10,7 +10,7 @@ from fastapi import HTTPException
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from medlive.bounds import EXPORTS
+from medlive.guard.bounds import EXPORTS
 
 _BLOCK: Final = 1 << 16
 

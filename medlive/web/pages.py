@@ -14,8 +14,8 @@ from jinja2.filters import do_truncate
 from markupsafe import Markup
 
 from medlive import __version__
-from medlive.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
 from medlive.db.accounts import Account
+from medlive.guard.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
 from medlive.rubric.model import unproved_words
 from medlive.web.site import Section
 from medlive.web.static_files import static_url

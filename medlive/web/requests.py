@@ -10,9 +10,9 @@ from starlette.datastructures import Headers
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from medlive.bounds import HEADER_BYTES, QUERY_BYTES
 from medlive.config import WebSection
-from medlive.trust import read_address
+from medlive.guard.bounds import HEADER_BYTES, QUERY_BYTES
+from medlive.guard.trust import read_address
 from medlive.web.site import site_of
 
 _HOST: Final = re.compile(

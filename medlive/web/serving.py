@@ -10,8 +10,8 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from medlive.bounds import HEADER_BYTES, REQUEST_SECONDS
 from medlive.errors import ServiceUnavailable
+from medlive.guard.bounds import HEADER_BYTES, REQUEST_SECONDS
 
 
 class _Protocol(H11Protocol):

@@ -6,7 +6,7 @@ from typing import Final
 
 from fastapi import APIRouter, HTTPException, Response
 
-from medlive.digest import digest_bytes
+from medlive.integrity.digest import digest_bytes
 from medlive.publishing.target import IMMUTABLE, media_type
 
 router: Final = APIRouter(include_in_schema=False)

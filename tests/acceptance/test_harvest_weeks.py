@@ -19,7 +19,7 @@ from warcio.archiveiterator import ArchiveIterator
 
 from medlive.clock import iso_week
 from medlive.db.audit.listing import week_bounds
-from medlive.digest import digest_bytes
+from medlive.integrity.digest import digest_bytes
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Done, Instance
 from tests.support.waiting import until

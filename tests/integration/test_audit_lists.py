@@ -21,8 +21,8 @@ from medlive.db.audit.tables import CLAIMS, LISTINGS
 from medlive.db.audit.threads import CASES, FACETS, THREADS, ThreadItem, sum_counts
 from medlive.db.session import Database
 from medlive.db.threads import threads
-from medlive.digest import digest_text
 from medlive.errors import UsageError
+from medlive.integrity.digest import digest_text
 from medlive.service.audit import cells, without_identifiers
 from tests.support.scripted import THREAD
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from medlive.bounds import LOG_CHARS_SHOWN
 from medlive.db import accounts
 from medlive.db.audit_log import list_entries, record, verify_log
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
+from medlive.guard.bounds import LOG_CHARS_SHOWN
 from tests.support.instance import Instance
 from tests.support.release import fill
 from tests.support.server import plain

@@ -18,9 +18,9 @@ from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.intake import ThreadRevisionRow
 from medlive.db.tables.release import CaseRow
 from medlive.db.threads import threads
-from medlive.digest import digest_text
 from medlive.errors import ConfigError
 from medlive.evidence.passage import IndexIdentity
+from medlive.integrity.digest import digest_text
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.limiter import Limiters

@@ -19,12 +19,12 @@ from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import Base
 from medlive.db.threads.takedowns import find_takedown
 from medlive.demo.samples import SampleThread, sample_evidence_path
-from medlive.digest import canonical_json
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.cache import PLACE
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.service.backup.contents import DUMP
 from medlive.service.backup.make import make_backup

@@ -12,8 +12,8 @@ from medlive.db.release import fixing, snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database
 from medlive.db.tables.release import CaseRow, CaseStatus, SnapshotRow
-from medlive.digest import digest_text
 from medlive.errors import UsageError
+from medlive.integrity.digest import digest_text
 from medlive.rubric.model import (
     Axis,
     CompletedPoint,

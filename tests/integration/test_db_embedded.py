@@ -14,9 +14,9 @@ from urllib.parse import unquote
 import psycopg
 import pytest
 
-from medlive.child_environment import SYSTEM
 from medlive.db import embedded
 from medlive.errors import DatabaseUnavailable, MissingExtra
+from medlive.guard.child_environment import SYSTEM
 from medlive.integrity.paths import walk
 from tests.support.waiting import LIMIT_S
 

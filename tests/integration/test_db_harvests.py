@@ -20,8 +20,8 @@ from medlive.db.tables.intake import (
     SourceKind,
 )
 from medlive.db.tables.release import EvaluationRunRow
-from medlive.digest import digest_text
 from medlive.errors import UsageError
+from medlive.integrity.digest import digest_text
 from medlive.sources.drift import Compared, Measure
 from medlive.sources.files import ImportProblem, ProblemReason
 from medlive.sources.ledger import (

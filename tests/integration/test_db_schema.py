@@ -19,8 +19,8 @@ from medlive.db.session import Database
 from medlive.db.studies import Rating, ratings_of, save_rating
 from medlive.db.tables import Base
 from medlive.db.tables.people import Act, AuditLogRow
-from medlive.digest import digest_text
 from medlive.errors import ConfigError, DatabaseUnavailable, SchemaUnsuitable
+from medlive.integrity.digest import digest_text
 
 
 def execute(url: str, *statements: str) -> None:

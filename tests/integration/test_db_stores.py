@@ -25,10 +25,10 @@ from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.mapping import dump_json, from_stored, load_json, to_stored
 from medlive.db.session import Database
 from medlive.db.threads import bands, threads
-from medlive.digest import digest_text
 from medlive.errors import BadInput, DatabaseUnavailable, MedliveError
 from medlive.filters.chain import ChainResult
 from medlive.filters.model import FilterReason, FilterVerdict
+from medlive.integrity.digest import digest_text
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.threads.model import Thread
 from tests.support.decisions import (

@@ -19,7 +19,6 @@ from medlive.db.curation import literature
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.session import Database
-from medlive.digest import digest_text
 from medlive.errors import CircuitOpen, IndexMissing, LiteratureUnavailable
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
@@ -27,6 +26,7 @@ from medlive.evidence.online import europepmc, pubmed, service
 from medlive.evidence.online.phrases import MOST_WORDS, plain_words
 from medlive.evidence.online.retriever import OnlineRetriever
 from medlive.evidence.passage import Query, Side
+from medlive.integrity.digest import digest_text
 from medlive.llm import circuit
 from medlive.service.paths import index_path
 from medlive.service.schedule.scheduler import WORK

@@ -14,8 +14,8 @@ from sqlalchemy import text
 from medlive.db.curation.funnel import funnel
 from medlive.db.session import Database
 from medlive.db.threads import threads
-from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
+from medlive.integrity.digest import digest_text
 from medlive.service.curation.review import (
     overrule_rejection,
 )

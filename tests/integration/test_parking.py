@@ -26,8 +26,8 @@ from medlive.db.tables.accounts import Role
 from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
 from medlive.db.waits import find_lost
-from medlive.digest import digest_text
 from medlive.evidence.passage import IndexIdentity
+from medlive.integrity.digest import digest_text
 from medlive.service.curation.curate import (
     curate_queued,
     curate_revision,

@@ -18,7 +18,7 @@ from medlive.db.audit_log import record
 from medlive.db.session import Database
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, ServiceUnavailable
-from medlive.redaction import hide_secrets
+from medlive.guard.redaction import hide_secrets
 from medlive.service.paths import snapshots_path
 from medlive.service.release.freeze import PartialWord, freeze
 from medlive.service.release.weekly import announce_week

@@ -18,8 +18,8 @@ from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database
 from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads import threads
-from medlive.digest import digest_text
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
+from medlive.integrity.digest import digest_text
 from medlive.service.curation.curate import curate_revision, rescan_cases
 from medlive.service.curation.editing import (
     CaseEdit,

@@ -11,11 +11,11 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser as Html
 from sqlalchemy import text
 
-from medlive import bounds
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.db.threads.threads import save_threads
+from medlive.guard import bounds
 from medlive.service.curation import inspect
 from medlive.web.audit import room, thread
 from medlive.web.site import Site

@@ -26,8 +26,8 @@ from medlive.config import Settings
 from medlive.db.release.downloads import DownloadCount, list_downloads
 from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
-from medlive.digest import digest_text
 from medlive.errors import BadInput
+from medlive.integrity.digest import digest_text
 from medlive.integrity.folder import SUMS, sha256
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish

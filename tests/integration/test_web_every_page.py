@@ -32,7 +32,7 @@ from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads import threads
-from medlive.digest import digest_text
+from medlive.integrity.digest import digest_text
 from medlive.service.curation.curate import curate_revision
 from medlive.service.curation.review import dispute_case
 from medlive.service.studies import start_study

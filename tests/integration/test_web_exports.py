@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from medlive.bounds import EXPORTS
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.db.threads import threads
+from medlive.guard.bounds import EXPORTS
 from medlive.web.site import Site
 from tests.support.scripted import THREAD
 from tests.support.web import add_account, served, session_of

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from medlive import bounds
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.db.threads.threads import save_threads
+from medlive.guard import bounds
 from medlive.web import serving
 from medlive.web.site import Site
 from tests.support.scripted import THREAD

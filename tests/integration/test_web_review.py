@@ -26,13 +26,13 @@ from medlive.db.studies import (
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum
 from medlive.db.tables.release import ReviewAction
-from medlive.digest import digest_text
 from medlive.evaluation.agreement.case_ratings import case_items
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import EVERYTHING
+from medlive.integrity.digest import digest_text
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import report_path

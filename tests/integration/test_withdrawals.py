@@ -17,8 +17,8 @@ from medlive.db.curation.reviews import list_disputes
 from medlive.db.release.withdrawals import list_withdrawals, reasons_for
 from medlive.db.session import Database
 from medlive.db.threads.takedowns import erase_thread
-from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
+from medlive.integrity.digest import digest_text
 from medlive.integrity.signing import PublicKey, generate
 from medlive.rubric.model import Axis, Criterion, Origin, Rubric, Theme
 from medlive.service.curation.review import dispute_case, resolve_dispute

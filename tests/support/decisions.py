@@ -39,9 +39,9 @@ from medlive.db.curation import cases, curations
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
 from medlive.db.threads import threads
-from medlive.digest import digest_text
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
 from medlive.evidence.passage import Side as EvidenceSide
+from medlive.integrity.digest import digest_text
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.rubric.model import Axis, Criterion, Rubric, Theme

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from medlive.demo import pages
 from medlive.demo.samples import Expectation, SampleMessage, SampleThread
-from medlive.digest import digest_bytes
+from medlive.integrity.digest import digest_bytes
 from medlive.threads.model import Role
 
 BOARD = "internal-medicine-and-im-subspecialties.41"

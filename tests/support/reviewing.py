@@ -17,7 +17,7 @@ from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.curation.reviews import list_held
 from medlive.db.session import Database
 from medlive.db.threads import threads
-from medlive.digest import digest_text
+from medlive.integrity.digest import digest_text
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.limiter import Limiters

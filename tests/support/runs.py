@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from medlive.digest import digest_json
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import (
     Answer,
@@ -26,6 +25,7 @@ from medlive.evaluation.runs.folder import (
     create_run,
     open_run,
 )
+from medlive.integrity.digest import digest_json
 from medlive.llm.engine import Usage
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
 

@@ -50,3 +50,8 @@ def test_functions_within_count_on_their_own() -> None:
     measured = complexity.measure(_SIXTEEN + _WITHIN, "m.py")
     names = {function.name: function.complexity for function in measured}
     assert names == {"read": 16, "within": 2, "method": 2}
+
+
+def test_the_package_has_at_most_twelve_modules_at_its_top() -> None:
+    """More belong to a room: who looks for a thing reads this list first."""
+    assert len(list((ROOT / "medlive").glob("*.py"))) <= 12

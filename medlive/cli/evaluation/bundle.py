@@ -239,7 +239,7 @@ def leaderboard(
 def _print(board: "Leaderboard") -> None:
     from medlive.cli.evaluation.score import print_scores
     from medlive.evaluation.cases.selection import in_words
-    from medlive.printable import printable
+    from medlive.guard.printable import printable
 
     if len(board.rankings) > 1:
         say(

@@ -523,7 +523,7 @@ def plans_result(plans: "Mapping[str, Plan]", budget: "Budget") -> Result:
 
 
 def _warnings(plan: "Plan", budget: "Budget") -> Iterator[str]:
-    from medlive.config_files import models_file
+    from medlive.home import models_file
 
     if plan.usd is None and plan.calls:
         yield f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file(os.environ)}"

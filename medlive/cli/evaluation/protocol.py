@@ -251,10 +251,10 @@ def errors(
         out: The file of cases to write, for eval run --cases.
     """
     from medlive.cli.evaluation.run import load_set
-    from medlive.digest import canonical_json
     from medlive.evaluation.log import writing
     from medlive.evaluation.protocols.errors import plant
     from medlive.evaluation.runs.folder import write_whole
+    from medlive.integrity.digest import canonical_json
 
     if out.exists():
         raise UsageError(f"{out} exists", hint="name a new file")

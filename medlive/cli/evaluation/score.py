@@ -28,7 +28,7 @@ from medlive.cli.output import (
 )
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.log import some
-from medlive.printable import printable_json
+from medlive.guard.printable import printable_json
 
 if TYPE_CHECKING:
     from medlive.evaluation.harm import ControlFigures

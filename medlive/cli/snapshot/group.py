@@ -30,8 +30,8 @@ from medlive.cli.output import (
 from medlive.cli.snapshot import prove, release
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
+from medlive.guard.printable import printable
 from medlive.integrity.checks import Trust
-from medlive.printable import printable
 from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import open_snapshot

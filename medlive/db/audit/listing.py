@@ -33,11 +33,11 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from medlive.bounds import CURSOR_CHARS
 from medlive.clock import iso_week, now
 from medlive.db.mapping import read, to_stored
 from medlive.db.tables.base import EnumText
 from medlive.errors import UsageError
+from medlive.guard.bounds import CURSOR_CHARS
 
 R = TypeVar("R")
 Columns = Mapping[str, Any]  # Name → SQL expression

@@ -8,7 +8,6 @@ from sqlalchemy import ARRAY, Text, cast, exists, func, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.bounds import TITLE_CHARS_SHOWN
 from medlive.curation.model import Alignment
 from medlive.db.audit.listing import define_listing
 from medlive.db.tables.audit import ThreadCountRow, ThreadStandingRow
@@ -21,6 +20,7 @@ from medlive.db.tables.decisions import (
 )
 from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
 from medlive.db.tables.release import CaseRevisionRow, CaseRow
+from medlive.guard.bounds import TITLE_CHARS_SHOWN
 
 _LOCK: Final = 0x6D656463  # "medc": one number for whoever adds up the counts
 _S = ThreadStandingRow

@@ -3,10 +3,10 @@
 from sqlalchemy import delete, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.bounds import VIEW_CHARS, VIEW_TITLE_CHARS, VIEWS
 from medlive.db.mapping import put_row, to_stored
 from medlive.db.tables.audit import SavedViewRow
 from medlive.errors import UsageError
+from medlive.guard.bounds import VIEW_CHARS, VIEW_TITLE_CHARS, VIEWS
 
 
 async def list_views(session: AsyncSession, account_id: int) -> list[SavedViewRow]:

@@ -26,8 +26,8 @@ from medlive.db.tables.release import (
     ReviewRow,
     SnapshotMemberRow,
 )
-from medlive.digest import digest_json
 from medlive.errors import UsageError
+from medlive.integrity.digest import digest_json
 from medlive.rubric.model import (
     Completion,
     Criterion,

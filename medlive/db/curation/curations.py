@@ -18,9 +18,9 @@ from medlive.db.tables import decisions as tables
 from medlive.db.tables.base import Base
 from medlive.db.tables.intake import ThreadRevisionRow
 from medlive.db.threads.threads import is_latest
-from medlive.digest import digest_json
 from medlive.errors import MedliveError
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
+from medlive.integrity.digest import digest_json
 from medlive.llm.ask import CallOutcome
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from medlive.db.batching import Batcher
 from medlive.db.mapping import insert_rows, is_one_of, read, read_all, row_of
 from medlive.db.session import Database
 from medlive.db.tables.decisions import PromptRow, ReplyRow
-from medlive.digest import digest_json
+from medlive.integrity.digest import digest_json
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request, Usage
 from medlive.llm.reading import split_thinking
 

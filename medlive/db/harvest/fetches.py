@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from medlive.clock import now
 from medlive.db.mapping import from_stored, insert_rows, row_of, to_stored
 from medlive.db.tables.intake import FetchRow, FrontierState
-from medlive.digest import digest_bytes
+from medlive.integrity.digest import digest_bytes
 from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind, Place
 
 _NEXT = text(

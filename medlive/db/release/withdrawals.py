@@ -23,7 +23,7 @@ from medlive.db.tables.release import (
     SnapshotState,
     WithdrawalRow,
 )
-from medlive.digest import digest_text
+from medlive.integrity.digest import digest_text
 from medlive.rubric.lint import MIN_CRITERIA
 from medlive.rubric.model import Criterion, Origin, Rubric
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind

@@ -24,7 +24,7 @@ from medlive.db.tables.base import (
     now_column,
     number_column,
 )
-from medlive.digest import digest_json, digest_text
+from medlive.integrity.digest import digest_json, digest_text
 
 
 class Act(StrEnum):

@@ -7,11 +7,11 @@ from sqlalchemy import Integer, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.bounds import TITLE_CHARS_SHOWN
 from medlive.db.mapping import read
 from medlive.db.tables.base import AnyText
 from medlive.db.threads.threads import message_of
 from medlive.errors import MedliveError
+from medlive.guard.bounds import TITLE_CHARS_SHOWN
 from medlive.threads.model import Message, Thread
 
 AROUND: Final = 1_000

@@ -21,7 +21,6 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from medlive.bounds import THREAD_ID_CHARS
 from medlive.db.mapping import insert_rows, is_one_of, read, row_of, to_stored
 from medlive.db.tables.decisions import FilterResultRow
 from medlive.db.tables.intake import (
@@ -33,6 +32,7 @@ from medlive.db.tables.intake import (
 )
 from medlive.db.tables.release import CaseRow
 from medlive.errors import BadInput, MedliveError
+from medlive.guard.bounds import THREAD_ID_CHARS
 from medlive.threads.model import Message, Role, Thread
 
 if TYPE_CHECKING:

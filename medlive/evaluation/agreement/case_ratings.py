@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.digest import digest_json
 from medlive.evaluation.model import EvaluationCase
+from medlive.integrity.digest import digest_json
 from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
 from medlive.statistics.bootstrap import Estimate, estimate, no_estimate, ratio_of
 from medlive.statistics.intervals import Floats

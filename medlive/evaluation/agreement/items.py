@@ -6,9 +6,9 @@ An item's id is a digest of everything rated, so that ratings of changed texts a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from medlive.digest import digest_json
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.model import Answer, EvaluationCase, EvaluationCriterion
+from medlive.integrity.digest import digest_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.humans import HumanRatings
 from medlive.evaluation.agreement.judges import gradings
@@ -21,6 +20,7 @@ from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Grade, Mode, gradable, grade_keys
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
 from medlive.evaluation.scoring.graded import GradedRun
+from medlive.integrity.digest import digest_json
 
 UNSETTLED: Final = "the judges do not agree, and people have not settled it"
 

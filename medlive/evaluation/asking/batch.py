@@ -12,13 +12,13 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.digest import canonical_json, digest_bytes, digest_json
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import answer_of, failed, unanswered
 from medlive.evaluation.log import LogWriter, open_log, read_bytes, values_of, writing
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import IMPORTED, RESPONSES, open_run, write_whole
 from medlive.evaluation.runs.templates import load_template
+from medlive.integrity.digest import canonical_json, digest_bytes, digest_json
 from medlive.llm.engine import Reply
 from medlive.llm.wire import NotACompletion, Price, chat_body, completion
 

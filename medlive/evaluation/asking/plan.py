@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Final
 
-from medlive.digest import canonical_json
+from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import Request
 from medlive.llm.fence import render
 from medlive.llm.wire import JsonMode, Price, response_format

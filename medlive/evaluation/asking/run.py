@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.digest import digest_bytes
 from medlive.errors import EndpointUnavailable, UsageError
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls
@@ -42,6 +41,7 @@ from medlive.evaluation.runs.templates import (
     Snippet,
     load_template,
 )
+from medlive.integrity.digest import digest_bytes
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
 from medlive.llm.engine import UNNAMED, Finish, Reply, Usage

@@ -15,17 +15,17 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from pydantic import BaseModel
 
-from medlive.bounds import BUNDLE_BYTES, BUNDLE_DOCUMENT_BYTES
-from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.harm import READINGS, HarmRow
 from medlive.evaluation.log import writing
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, leaves
 from medlive.evaluation.runs.templates import EVIDENCE
+from medlive.guard.bounds import BUNDLE_BYTES, BUNDLE_DOCUMENT_BYTES
+from medlive.guard.printable import printable
 from medlive.integrity.checks import Faults
+from medlive.integrity.digest import canonical_json, digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS, TooLong, read_small
-from medlive.printable import printable
 
 BUNDLE: Final = "bundle.json"
 RUN: Final = "run.json"

@@ -6,10 +6,10 @@ from medlive.evaluation.grading.harm import Item, control_hit, control_items
 from medlive.evaluation.harm import READINGS, HarmRow, RunHarm, harm_key, material_of
 from medlive.evaluation.model import gradable
 from medlive.evaluation.scoring.graded import GradedRun
+from medlive.guard.printable import printable
 from medlive.harm.model import JudgedHarm
 from medlive.integrity.checks import Faults
 from medlive.llm.ask import MOST_RAW, Unusable
-from medlive.printable import printable
 
 
 def check_readings(run: GradedRun, harm: RunHarm, out: Faults) -> Iterator[str]:

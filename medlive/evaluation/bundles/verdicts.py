@@ -25,9 +25,9 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import GRADES, IMPORTED, SETTLED
 from medlive.evaluation.scoring.graded import GradedRun
+from medlive.guard.printable import printable
 from medlive.integrity.checks import Faults
 from medlive.llm.ask import MOST_RAW, Unusable
-from medlive.printable import printable
 from medlive.text.quotes import quoted
 
 PASSED_OVER: Final = (

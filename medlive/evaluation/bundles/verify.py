@@ -10,7 +10,6 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from medlive.build import code_version
-from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, first_fault
 from medlive.evaluation.bundles.bundle import (
     UNTRUSTED_COMMENT,
@@ -76,6 +75,7 @@ from medlive.evaluation.scoring.errata import (
     use_errata,
 )
 from medlive.evaluation.scoring.graded import GradedRun
+from medlive.guard.printable import printable
 from medlive.integrity.checks import (
     Faults,
     SignedDocument,
@@ -85,9 +85,9 @@ from medlive.integrity.checks import (
     Trust,
     run_steps,
 )
+from medlive.integrity.digest import canonical_json, digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.llm.prompts import load_prompt
-from medlive.printable import printable
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
 

@@ -20,7 +20,6 @@ from pydantic import (
     model_validator,
 )
 
-from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
 from medlive.evaluation.cases.livemedbench import HAN, month_of
 from medlive.evaluation.cases.llmeval import is_llmeval, llmeval_rows
@@ -33,6 +32,7 @@ from medlive.evaluation.model import (
     conversation,
 )
 from medlive.evaluation.tables import csv_rows, decode_text, read_table
+from medlive.integrity.digest import digest_bytes, digest_json
 
 Place = tuple[str, str]
 """(case id, criterion id)."""

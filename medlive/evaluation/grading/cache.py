@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from medlive.digest import canonical_json, digest_json, digest_text
 from medlive.errors import BadInput
 from medlive.evaluation.log import read_found, values_of
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Origin
+from medlive.integrity.digest import canonical_json, digest_json, digest_text
 from medlive.integrity.paths import UnsafePath, create_below, open_plain, walk
 from medlive.text.quotes import shows
 

@@ -11,7 +11,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.digest import digest_json
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.plan import assumed_answer
 from medlive.evaluation.grading.questions import (
@@ -53,6 +52,7 @@ from medlive.harm.read import (
     findings_of,
     harm_inputs,
 )
+from medlive.integrity.digest import digest_json
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Usage
 from medlive.llm.prompts import load_prompt
 

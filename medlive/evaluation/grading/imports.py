@@ -8,7 +8,6 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from medlive.digest import digest_json
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import RunResult, import_answers
 from medlive.evaluation.cases.benchmarks import Format, answer_rows
@@ -46,6 +45,7 @@ from medlive.evaluation.runs.folder import (
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.published import keep_files, kept_files
+from medlive.integrity.digest import digest_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
-from medlive.digest import digest_json
 from medlive.evaluation.grading.verdict import (
     GradeReply,
     RubricGradeReply,
@@ -26,6 +25,7 @@ from medlive.evaluation.model import (
     Origin,
     grade_keys,
 )
+from medlive.integrity.digest import digest_json
 from medlive.llm.ask import MOST_RAW, Asked, Unusable
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.prompts import load_prompt

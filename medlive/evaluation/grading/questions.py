@@ -13,11 +13,11 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from medlive.digest import digest_json
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
 from medlive.evaluation.grading.cache import SharedRows
 from medlive.evaluation.log import LogWriter, open_log, values_of
 from medlive.evaluation.model import CallsMade, LogRow, kind_of
+from medlive.integrity.digest import digest_json
 from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
 from medlive.llm.budget import Budget
 from medlive.llm.engine import (

@@ -21,8 +21,8 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from medlive.bounds import REPLY_CHARS
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
+from medlive.guard.bounds import REPLY_CHARS
 from medlive.llm.ask import Unusable, first_fault
 from medlive.llm.planted import REASONING, planted_objects
 from medlive.llm.prompts import load_prompt

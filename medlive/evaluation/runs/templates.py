@@ -10,9 +10,9 @@ from typing import Any, Final, Self
 
 from pydantic import TypeAdapter
 
-from medlive.digest import canonical_json, digest_json
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase
+from medlive.integrity.digest import canonical_json, digest_json
 from medlive.llm.fence import fenced
 
 EVIDENCE: Final = "evidence.jsonl"

@@ -6,11 +6,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed
 from medlive.evaluation.log import read_bytes, read_found, some
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunFolder
+from medlive.integrity.digest import digest_bytes
 from medlive.snapshot.errata import ERRATA, Errata, Erratum, load_errata
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ from typing import Annotated, TypeVar
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
-from medlive.bounds import PASSAGE_LINE_BYTES
 from medlive.errors import first_fault
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.files import open_unpacked
 from medlive.evidence.corpora.parsing.text import published_by
+from medlive.guard.bounds import PASSAGE_LINE_BYTES
 
 T = TypeVar("T")
 

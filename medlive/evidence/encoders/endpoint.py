@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, Field, ValidationError
 
-from medlive.digest import digest_json
 from medlive.errors import ConfigError, EvidenceUnavailable, first_fault
 from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
-from medlive.trust import tls_context
+from medlive.guard.trust import tls_context
+from medlive.integrity.digest import digest_json
 
 PROBE: Final = (
     "fever and cough in a child",

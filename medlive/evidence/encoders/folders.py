@@ -9,10 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from medlive.digest import digest_file, digest_json
 from medlive.errors import EvidenceUnavailable, ServiceUnavailable
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
-from medlive.trust import tls_context
+from medlive.guard.trust import tls_context
+from medlive.integrity.digest import digest_file, digest_json
 
 INSTALL = "pip install 'medlive[dense]'"
 DOWNLOAD = "medlive evidence models --download"

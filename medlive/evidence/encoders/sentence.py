@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.digest import digest_json
 from medlive.errors import EvidenceUnavailable, MissingExtra
 from medlive.evidence.encoder import EncoderIdentity, RerankerIdentity
 from medlive.evidence.encoders.folders import (
@@ -21,6 +20,7 @@ from medlive.evidence.encoders.folders import (
     weights_of,
 )
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.integrity.digest import digest_json
 
 try:
     import torch

@@ -24,15 +24,15 @@ from medlive.evidence.fetch.model import (
     RemoteFile,
 )
 from medlive.evidence.fetch.parts import Part, PartState
-from medlive.guarded_http import (
+from medlive.guard.http import (
     AddressRefused,
     Deadline,
     blocking_transport,
     public_addresses,
     resolve_name,
 )
-from medlive.printable import printable
-from medlive.trust import is_loopback, tls_context
+from medlive.guard.printable import printable
+from medlive.guard.trust import is_loopback, tls_context
 
 T = TypeVar("T")
 

@@ -18,7 +18,6 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 
 from medlive.clock import now
-from medlive.digest import digest_file
 from medlive.evidence.corpora.parsing.files import check_zip
 from medlive.evidence.fetch.client import Client
 from medlive.evidence.fetch.ledger import FetchedFile, Ledger, read_ledger, write_ledger
@@ -33,6 +32,7 @@ from medlive.evidence.fetch.parts import FOLDER as PARTS
 from medlive.evidence.fetch.parts import Part
 from medlive.evidence.fetch.pubmed_selection import select
 from medlive.evidence.files import room_for
+from medlive.integrity.digest import digest_file
 from medlive.integrity.lock import exclusive
 from medlive.integrity.paths import PRIVATE_FOLDER, create_below, path_below
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from medlive.digest import digest_json
 from medlive.errors import BadInput, first_fault
 from medlive.evidence.fetch.model import Selection
 from medlive.evidence.files import room_for, sync
+from medlive.integrity.digest import digest_json
 from medlive.integrity.paths import create_below, open_below
 
 LEDGER = "fetched.json"

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 import httpx2
 
 from medlive import __version__
-from medlive.bounds import LITERATURE_BYTES
 from medlive.evidence.online.service import Answer
-from medlive.guarded_http import guarded_client, resolve_name
+from medlive.guard.bounds import LITERATURE_BYTES
+from medlive.guard.http import guarded_client, resolve_name
 
 TIMEOUT_S = 30.0
 """Most seconds to connect, and between two parts of an answer."""

@@ -15,7 +15,6 @@ from collections.abc import (
 )
 from datetime import date
 
-from medlive.digest import digest_json
 from medlive.evidence.online.phrases import plain_words
 from medlive.evidence.online.service import Literature
 from medlive.evidence.passage import (
@@ -28,6 +27,7 @@ from medlive.evidence.passage import (
     SideHit,
 )
 from medlive.evidence.retriever import MAX_K, RRF_K, SCORE_DIGITS
+from medlive.integrity.digest import digest_json
 
 ARTICLES = 10
 """Articles asked of each service for each phrase."""

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple, Protocol
 
-from medlive.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
 from medlive.clock import now, parse_retry_after
-from medlive.digest import digest_json
 from medlive.errors import LiteratureUnavailable
 from medlive.evidence.corpora.parsing.chunk import Document, passages_of
 from medlive.evidence.passage import Passage
+from medlive.guard.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
+from medlive.integrity.digest import digest_json
 
 ATTEMPTS = 4
 """Requests in all before a service counts as away."""

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any
 
-from medlive.digest import digest_bytes, digest_json
 from medlive.errors import UsageError
+from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.rules import controller, grader, rubric, screener, validator
 

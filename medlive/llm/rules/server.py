@@ -17,13 +17,13 @@ from typing import Annotated, Any, Literal
 from aiohttp import web
 from pydantic import BaseModel, Field, ValidationError
 
-from medlive.bounds import RULES_REQUEST_BYTES
 from medlive.errors import (
     EndpointUnavailable,
     MedliveError,
     ServiceUnavailable,
     first_fault,
 )
+from medlive.guard.bounds import RULES_REQUEST_BYTES
 from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.fence import read_inputs
 from medlive.llm.prompts import TASK_LINE

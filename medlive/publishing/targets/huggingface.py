@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import CheckFailed, MissingExtra, ServiceUnavailable, UsageError
+from medlive.guard.trust import tls_context
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS
 from medlive.publishing.publish import (
     PreparedRelease,
@@ -22,7 +23,6 @@ from medlive.publishing.publish import (
     check_errata_kept,
 )
 from medlive.snapshot.model import week_end
-from medlive.trust import tls_context
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

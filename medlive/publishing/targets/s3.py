@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import CheckFailed, MissingExtra, ServiceUnavailable, UsageError
+from medlive.guard.trust import authorities_file, has_own_authority
 from medlive.publishing.target import Item, RemoteState, Taken
-from medlive.trust import authorities_file, has_own_authority
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient

@@ -7,11 +7,11 @@ from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 from typing import Final
 
-from medlive.child_environment import LIBPQ, child_environment
 from medlive.config import Settings
 from medlive.db.embedded import find_program
 from medlive.db.session import connection_url
 from medlive.errors import DiskFull, ServiceUnavailable
+from medlive.guard.child_environment import LIBPQ, child_environment
 from medlive.service.database import database_url
 
 BARE: Final = ("--no-owner", "--no-acl")

@@ -33,7 +33,6 @@ from medlive.db.runs import CURATE, recorded_run
 from medlive.db.session import Session
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import StoredThread, load_thread
-from medlive.digest import digest_json
 from medlive.errors import (
     CircuitOpen,
     ConfigError,
@@ -42,6 +41,7 @@ from medlive.errors import (
     describe,
 )
 from medlive.evaluation.grading.probes import grade_probe
+from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.limiter import EndpointState
 from medlive.logs import bound

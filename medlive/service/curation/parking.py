@@ -21,7 +21,7 @@ from medlive.db.curation.parking import (
     list_unanswered,
 )
 from medlive.db.session import Database, Session
-from medlive.digest import digest_json
+from medlive.integrity.digest import digest_json
 
 if TYPE_CHECKING:
     from medlive.filters.codebooks import Codebook, TermHit

@@ -27,9 +27,9 @@ from medlive.db.session import Database, Session
 from medlive.db.tables.decisions import CurationRow, OverruleRow
 from medlive.db.tables.release import CaseStatus, DisputeRow, ReviewAction, ReviewRow
 from medlive.db.threads.threads import load_thread, revisions_of
-from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.filters.model import FilterReason
+from medlive.integrity.digest import digest_json
 from medlive.service.curation.complete import CompletedCase
 from medlive.service.curation.curate import complete_in, save_decision
 from medlive.service.release.withdraw import (

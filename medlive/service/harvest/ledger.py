@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TypeGuard, TypeVar
 
 from medlive import __version__
-from medlive.bounds import MESSAGE_CHARS
 from medlive.db.batching import Batcher
 from medlive.db.harvest import archives, fetches, frontier, harvests
 from medlive.db.session import Database, Session
@@ -29,6 +28,7 @@ from medlive.db.threads.threads import (
     save_threads,
 )
 from medlive.errors import BadInput, ServiceUnavailable, describe
+from medlive.guard.bounds import MESSAGE_CHARS
 from medlive.sources.archive import ArchiveWriter, read_page
 from medlive.sources.drift import thread_fields
 from medlive.sources.fetching.fetch import Fetcher

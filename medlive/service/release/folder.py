@@ -7,7 +7,7 @@ from medlive.db.release import snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import SnapshotRow, SnapshotState
-from medlive.digest import digest_bytes
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.freeze import FrozenSnapshot, Sign, write_snapshot
 from medlive.snapshot.manifest import Ancestor, SnapshotMeta

@@ -44,8 +44,8 @@ from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import SnapshotRow, SnapshotState
 from medlive.db.threads.takedowns import no_takedown
-from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
+from medlive.integrity.digest import digest_text
 from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, sign

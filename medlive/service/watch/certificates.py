@@ -7,7 +7,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from medlive.config import Settings
-from medlive.trust import tls_context
+from medlive.guard.trust import tls_context
 
 _TIMEOUT_S: Final = 15.0
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from medlive.clock import parse_moment
 from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.watch import Severity
-from medlive.printable import printable
+from medlive.guard.printable import printable
 from medlive.service.backup.contents import Check as RestoreCheck
 from medlive.service.schedule.steps import (
     BACKUP,

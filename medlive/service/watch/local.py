@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 from medlive.config import Settings
-from medlive.digest import digest_json
 from medlive.errors import IndexMissing, MedliveError
 from medlive.evidence.manifest import read_manifest
+from medlive.integrity.digest import digest_json
 from medlive.service.paths import archive_path, index_path
 from medlive.service.watch.model import Disk, LocalFacts
 

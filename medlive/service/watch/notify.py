@@ -13,9 +13,9 @@ import httpx2
 
 from medlive.config import NotifySection
 from medlive.errors import ServiceUnavailable
-from medlive.printable import printable_lines
-from medlive.redaction import remember
-from medlive.trust import tls_context
+from medlive.guard.printable import printable_lines
+from medlive.guard.redaction import remember
+from medlive.guard.trust import tls_context
 
 _TIMEOUT_S = 15.0
 

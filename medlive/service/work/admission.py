@@ -5,8 +5,8 @@ from typing import Final
 
 from medlive.db.jobs import Queue
 from medlive.errors import CheckFailed
+from medlive.guard.printable import printable
 from medlive.integrity.paths import UnsafePath, split_name
-from medlive.printable import printable
 from medlive.service.schedule.steps import QUEUES, source_of
 from medlive.snapshot.model import week_end
 from medlive.sources.registry import SITES

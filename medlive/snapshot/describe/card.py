@@ -9,7 +9,6 @@ from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
-from medlive.charts import number, plain
 from medlive.snapshot.describe import figures
 from medlive.snapshot.describe.figures import by_span, counted
 from medlive.snapshot.diff import Change, ChangeKind
@@ -20,6 +19,7 @@ from medlive.snapshot.manifest import (
     moment_text,
     warnings_of,
 )
+from medlive.statistics.charts import number, plain
 
 SUMMARY: Final = (
     "Clinical cases rewritten from public medical discussions, each with a question, the physicians' advice "

@@ -3,8 +3,16 @@
 from collections.abc import Mapping
 from typing import Final
 
-from medlive.charts import Bar, Frame, Group, bars, columns, histogram, number
 from medlive.snapshot.manifest import Counts
+from medlive.statistics.charts import (
+    Bar,
+    Frame,
+    Group,
+    bars,
+    columns,
+    histogram,
+    number,
+)
 
 AXES: Final = "figures/axes.svg"
 CRITERIA_PER_CASE: Final = "figures/criteria-per-case.svg"

@@ -4,9 +4,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.digest import digest_bytes
 from medlive.errors import BadInput
 from medlive.integrity.checks import Faults
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS, list_files, read_small, sha256
 from medlive.snapshot.diff import CaseDiff, diff_cases
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from medlive.bounds import VERIFIED_FILE_BYTES
+from medlive.guard.bounds import VERIFIED_FILE_BYTES
+from medlive.guard.printable import printable
 from medlive.integrity.checks import (
     Faults,
     SignedDocument,
@@ -36,7 +37,6 @@ from medlive.integrity.folder import (
     sha256,
 )
 from medlive.integrity.paths import open_plain
-from medlive.printable import printable
 from medlive.snapshot import parquet
 from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers

@@ -13,14 +13,15 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
-from medlive.bounds import ROBOTS_REDIRECTS
 from medlive.clock import now, parse_retry_after
 from medlive.errors import ConfigError
-from medlive.guarded_http import (
+from medlive.guard.bounds import ROBOTS_REDIRECTS
+from medlive.guard.http import (
     AddressRefused,
     guarded_client,
     public_addresses,
 )
+from medlive.guard.trust import is_loopback
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.policy import (
     OUTAGES,
@@ -38,7 +39,6 @@ from medlive.sources.fetching.policy import (
     read_robots,
 )
 from medlive.sources.source import Fetched, host_of
-from medlive.trust import is_loopback
 
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
 _GLANCE_BYTES = 64 * 1024

@@ -11,7 +11,7 @@ from protego import Protego
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive import __version__
-from medlive.bounds import (
+from medlive.guard.bounds import (
     MOST_PAGE_BYTES,
     PAGE_BYTES,
     PAGE_SECONDS,

@@ -17,7 +17,7 @@ from starlette.middleware.sessions import SessionMiddleware
 from medlive.db.accounts import SESSION_LASTS, Account, find_session, has_accounts
 from medlive.db.tables.accounts import Role
 from medlive.errors import AccountMissing, ConfigError
-from medlive.trust import is_loopback
+from medlive.guard.trust import is_loopback
 from medlive.web.pages import back_to
 from medlive.web.site import Site, site_of
 

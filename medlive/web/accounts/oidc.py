@@ -17,7 +17,7 @@ from medlive.config import OidcSection
 from medlive.db.accounts import Account, save_external
 from medlive.db.tables.accounts import Role
 from medlive.errors import CheckFailed
-from medlive.trust import tls_context
+from medlive.guard.trust import tls_context
 from medlive.web.site import Site
 
 _log: Final = logging.getLogger(__name__)

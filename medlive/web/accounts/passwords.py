@@ -8,7 +8,7 @@ from anyio import CapacityLimiter, to_thread
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from medlive.bounds import PASSWORD_CHARS
+from medlive.guard.bounds import PASSWORD_CHARS
 
 SHORTEST: Final = 12
 """Characters of a password, at least."""

@@ -13,7 +13,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from medlive.db import accounts
 from medlive.db.accounts import Account
-from medlive.trust import read_address
+from medlive.guard.trust import read_address
 from medlive.web.accounts import passwords
 from medlive.web.accounts.access import SIGN_IN, TOKEN, Viewer, check_form
 from medlive.web.pages import Page, local_path, render

@@ -9,12 +9,12 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from medlive.bounds import EXPORT_BYTES, GAPS_SHOWN
 from medlive.db.audit.listing import load_listing, stream_rows
 from medlive.db.audit.views import forget_view, list_views, save_view
 from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
 from medlive.errors import UsageError
+from medlive.guard.bounds import EXPORT_BYTES, GAPS_SHOWN
 from medlive.service.audit import (
     show_prompt,
     stream_csv,

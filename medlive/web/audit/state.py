@@ -8,11 +8,11 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
-from medlive.bounds import SEARCH_CHARS
 from medlive.clock import parse_moment
 from medlive.db.audit.listing import Filter, Listing
 from medlive.db.audit.tables import LISTINGS
 from medlive.errors import UsageError
+from medlive.guard.bounds import SEARCH_CHARS
 from medlive.service.audit import parse_week
 
 TABLE: Final = "table"

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Final
 
 from fastapi import HTTPException, Query, Request
 
-from medlive.bounds import MESSAGE_CHARS_SHOWN, MESSAGES_SHOWN
 from medlive.db.threads.excerpts import Window
+from medlive.guard.bounds import MESSAGE_CHARS_SHOWN, MESSAGES_SHOWN
 
 _MOST: Final = 10_000_000
 _NAMES: Final = ("page", "message", "part")

@@ -11,8 +11,8 @@ from typing import Final
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.release.withdrawals import must_not_be_given_out
 from medlive.db.tables.release import SnapshotRow, SnapshotState
-from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 from fastapi import Depends, HTTPException
 
-from medlive.bounds import CHANGES_SHOWN
+from medlive.guard.bounds import CHANGES_SHOWN
 from medlive.snapshot.diff import SnapshotDiff, diff_snapshots
 from medlive.web.downloads.catalog import Catalog, ShownSnapshot, load_catalog
 from medlive.web.site import SiteOf

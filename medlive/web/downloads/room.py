@@ -10,12 +10,12 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from medlive.bounds import CHANGES_SHOWN
 from medlive.clock import now
 from medlive.db.release.downloads import count_download, list_downloads, total_downloads
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import blind_versions
 from medlive.errors import DatabaseUnavailable
+from medlive.guard.bounds import CHANGES_SHOWN
 from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import PUBLIC_KEY

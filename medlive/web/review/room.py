@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from medlive.bounds import HELD_SHOWN
 from medlive.db import studies
 from medlive.db.accounts import Account
 from medlive.db.curation.reviews import (
@@ -27,6 +26,7 @@ from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.tables.release import DisputeRow, EvaluationRunRow
 from medlive.errors import MedliveError, UsageError
+from medlive.guard.bounds import HELD_SHOWN
 from medlive.web.accounts.access import Admin, Reviewer
 from medlive.web.pages import TEMPLATES, Page, local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text

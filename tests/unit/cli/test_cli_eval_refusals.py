@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from medlive.digest import digest_json
 from medlive.evaluation.runs.folder import GRADES, open_run
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import (
@@ -17,6 +16,7 @@ from medlive.evaluation.scoring.refusals import (
     objections,
 )
 from medlive.evaluation.scoring.score import score_runs
+from medlive.integrity.digest import digest_json
 from tests.support.instance import Instance
 from tests.support.runs import graded_by, made_cases, made_run
 

@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 from typer.main import get_command
 
-from medlive import config, config_files
+from medlive import config, home
 from medlive.cli import main
 from medlive.config import PATHS, RoleSettings, Settings, load_settings
 from medlive.snapshot.gate_processes import check_many
@@ -92,7 +92,7 @@ def stranger(
         return folder
 
     yield fill
-    config_files._reported.clear()
+    home._reported.clear()
 
 
 def _set_in(place: Path) -> Settings:

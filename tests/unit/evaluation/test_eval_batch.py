@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from medlive.digest import canonical_json
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.batch import (
     BATCHES,
@@ -25,6 +24,7 @@ from medlive.evaluation.model import Mode, Origin
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.score import load_graded
+from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from medlive.digest import digest_bytes
 from medlive.errors import UsageError
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.run import run_model
@@ -37,6 +36,7 @@ from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.published import keep_files
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
+from medlive.integrity.digest import digest_bytes
 from medlive.llm.ask import Unusable, read_checked
 from medlive.llm.engine import Finish, Request
 from tests.support.bundles import (

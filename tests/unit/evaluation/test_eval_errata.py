@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
-from medlive.digest import digest_file
 from medlive.errors import BadInput, CheckFailed, MedliveError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
@@ -44,6 +43,7 @@ from medlive.evaluation.scoring.errata import (
 )
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import GradedRun, month_table, score_runs
+from medlive.integrity.digest import digest_file
 from medlive.integrity.signing import PublicKey, SecretKey, generate, sign
 from medlive.report.tables import scores_json
 from medlive.snapshot.errata import (

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.cli.evaluation.score import print_scores
-from medlive.digest import canonical_json
 from medlive.evaluation.audit import find_bottom
 from medlive.evaluation.bundles.bundle import BundleInfo, bundle_scores
 from medlive.evaluation.grading.imports import export_run, left_out
@@ -34,6 +33,7 @@ from medlive.evaluation.scoring.metrics import (
     core_case,
 )
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable, score_runs
+from medlive.integrity.digest import canonical_json
 from medlive.report.html import file_name
 from medlive.report.render import write_report
 from medlive.report.tables import score_rows, scores_json

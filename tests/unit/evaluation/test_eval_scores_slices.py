@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 from medlive.cli.evaluation.score import describe_slice
 from medlive.cli.output import Result, show_result
-from medlive.digest import canonical_json
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
@@ -38,6 +37,7 @@ from medlive.evaluation.scoring.score import (
     GradedRun,
     score_runs,
 )
+from medlive.integrity.digest import canonical_json
 from medlive.report.tables import HARM_RATES, score_rows, scores_csv, scores_json
 from tests.unit.evaluation.conftest import (
     AT,

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from medlive.digest import digest_bytes
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.fetch.ledger import read_ledger
@@ -22,6 +21,7 @@ from medlive.evidence.fetch.model import (
     read_size,
 )
 from medlive.evidence.fetch.registry import SOURCES
+from medlive.integrity.digest import digest_bytes
 from tests.support.fetching_corpora import (
     ALL,
     FIRST,

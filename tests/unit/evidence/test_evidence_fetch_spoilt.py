@@ -431,7 +431,7 @@ def dripping(part: str) -> Iterator[int]:
 def test_a_publishers_name_that_leads_inside_is_not_asked(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("medlive.guarded_http.resolve_name", lambda *_: [address])
+    monkeypatch.setattr("medlive.guard.http.resolve_name", lambda *_: [address])
     limits = replace(LIMITS, contact="ops@example.org", attempts=1)
     with (
         Client(limits, frozenset({"publisher.test"}), 0.0) as client,

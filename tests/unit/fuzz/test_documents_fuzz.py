@@ -11,7 +11,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from medlive.digest import digest_bytes
 from medlive.errors import BadInput, MedliveError
 from medlive.evaluation.agreement.humans import read_humans
 from medlive.evaluation.cases.benchmarks import (
@@ -26,6 +25,7 @@ from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, open_run
 from medlive.evaluation.runs.folder import read_grades as read_run_grades
 from medlive.evaluation.runs.templates import Evidence
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.signing import (
     PublicKey,
     SecretKey,

@@ -18,7 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from medlive.charts import plain
 from medlive.snapshot.describe.card import (
     MOST_ADDED,
     MOST_ROWS,
@@ -39,6 +38,7 @@ from medlive.snapshot.manifest import (
     SnapshotMeta,
 )
 from medlive.snapshot.verify.markup import find_active_markdown
+from medlive.statistics.charts import plain
 from tests.unit.snapshot.conftest import PROVENANCE
 from tests.unit.snapshot.test_card_figures import CANARY, COUNTS, FIGURES
 

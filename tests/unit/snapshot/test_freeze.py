@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.bounds import SNAPSHOT_LINE_BYTES
-from medlive.digest import canonical_json
 from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.guard.bounds import SNAPSHOT_LINE_BYTES
+from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import REQUIRED, SIGNATURE
 from medlive.integrity.lock import Locked, exclusive
 from medlive.snapshot.freeze import write_snapshot

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from medlive.__main__ import run
-from medlive.digest import digest_file
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cases.load import from_snapshot, load_cases
+from medlive.integrity.digest import digest_file
 from medlive.snapshot.export import _RISKY, ExportFormat, export_slice, guarded
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot, load_snapshot

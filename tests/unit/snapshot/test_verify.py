@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from medlive import bounds, load_snapshot
+from medlive import load_snapshot
 from medlive.errors import MedliveError
+from medlive.guard import bounds
 from medlive.integrity.checks import StepState, Trust
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files
 from medlive.integrity.paths import open_plain

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from medlive.bounds import PAGE_BYTES
+from medlive.guard.bounds import PAGE_BYTES
 from medlive.sources.reading import discussions, parse, readable
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import LayoutError, NotAThread, Page

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from medlive.bounds import LIST_PAGES
 from medlive.clock import now
 from medlive.errors import ConfigError
+from medlive.guard.bounds import LIST_PAGES
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import FetchFailed, FetchReason, FetchSettings
 from medlive.sources.harvest import LAYOUT_STREAK, HarvestEnd, harvest

@@ -164,7 +164,7 @@ def test_a_form_leads_back_to_this_site_alone(back: str, location: str) -> None:
 
 def test_htmx_is_the_published_file() -> None:
     """Its digest is that of htmx.org 4.0.1 in npm's registry, whose licence lies beside it."""
-    from medlive.digest import digest_file
+    from medlive.integrity.digest import digest_file
 
     folder = Path(__file__).parents[3] / "medlive/web/static"
     digest = "sha256:a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"

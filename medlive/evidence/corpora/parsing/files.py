@@ -21,14 +21,18 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple, cast
 from xml.etree.ElementTree import Element
 
-from medlive.bounds import ARCHIVE_BYTES, ARCHIVE_HEADER_BYTES, ARCHIVE_MEMBER_BYTES
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, local, parse
+from medlive.guard.bounds import (
+    ARCHIVE_BYTES,
+    ARCHIVE_HEADER_BYTES,
+    ARCHIVE_MEMBER_BYTES,
+)
+from medlive.guard.printable import printable
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import open_given, read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain, split_name
-from medlive.printable import printable
 
 HEAD = 64 * 1024
 _LOOKED_AT = 20

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gzip import BadGzipFile, GzipFile
 from io import BufferedIOBase
 
-from medlive.bounds import ARCHIVE_BYTES, PUBMED_RECORD_BYTES
+from medlive.guard.bounds import ARCHIVE_BYTES, PUBMED_RECORD_BYTES
 
 BLOCK = 1 << 20
 

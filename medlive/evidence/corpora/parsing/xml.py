@@ -5,7 +5,7 @@ from html.entities import html5
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from medlive.bounds import XML_DEPTH, XML_TEXT_DEPTH
+from medlive.guard.bounds import XML_DEPTH, XML_TEXT_DEPTH
 
 _ENCODINGS = re.compile(
     r"utf-?8|utf-?16(?:[lb]e)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-8]",

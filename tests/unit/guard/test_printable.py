@@ -5,7 +5,7 @@ import unicodedata
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from medlive.printable import printable, printable_lines
+from medlive.guard.printable import printable, printable_lines
 
 
 @given(st.text())

@@ -20,6 +20,7 @@ from medlive.errors import ConfigError, MedliveError, ServiceUnavailable
 from medlive.evidence.fetch import model as evidence
 from medlive.evidence.fetch.client import Client
 from medlive.evidence.online.http import HttpClient
+from medlive.guard.trust import authorities_file, use_authority
 from medlive.llm.engine import Prompt, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.publishing.download import fetch_snapshot
@@ -33,7 +34,6 @@ from medlive.sources.fetching.policy import (
     FetchReason,
     FetchSettings,
 )
-from medlive.trust import authorities_file, use_authority
 from tests.support.instance import REPOSITORY
 from tests.support.tls import Authority, serve_https, serve_postgresql, serve_smtp
 

@@ -16,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import make_url
 
-from medlive import logs, redaction
+from medlive import logs
 from medlive.config import describe as describe_settings
 from medlive.config import load_settings
 from medlive.db.session import parse_url
 from medlive.errors import ConfigError, MedliveError, describe
-from medlive.redaction import HIDDEN, hide_secrets
+from medlive.guard import redaction
+from medlive.guard.redaction import HIDDEN, hide_secrets
 
 # Without digits or letters of the sentences around them, so that what is found is the secret.
 keys = st.text(

@@ -1,4 +1,4 @@
-"""The way out over HTTP: to addresses that are checked as the connection is made, in TLS as `medlive.trust` has it.
+"""The way out over HTTP: to addresses that are checked as the connection is made, in TLS as `guard.trust` has it.
 
 The check is a part of connecting, so that a name that changes its address in between (DNS rebinding) leads nowhere
 else. Redirects are left to callers, who know which hosts they may ask, and environments' proxies are not used.
@@ -14,8 +14,8 @@ import httpcore2
 import httpx2
 
 from medlive.errors import ServiceUnavailable
+from medlive.guard.trust import tls_context
 from medlive.integrity.addresses import may_connect
-from medlive.trust import tls_context
 
 Addresses = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a host and port that may be asked. Raises OSError, or what its caller expects of a refused one."""

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.charts import (
+from medlive.statistics.charts import (
     WIDTH,
     Bar,
     Frame,
