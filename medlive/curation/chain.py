@@ -1,5 +1,6 @@
 """Run the three agents and the second reader in order; a failure of ours is never a rejection."""
 
+from calendar import monthrange
 from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
@@ -23,25 +24,29 @@ from medlive.curation.model import (
     LeftOut,
     Outcome,
     Reason,
+    SecondReading,
     Side,
     Stage,
 )
 from medlive.curation.model import Thresholds as Thresholds
 from medlive.curation.second_reader import (
-    harm_holds,
     hold_on,
     join_details,
     read_case,
     reading_holds,
+    words_of_harm,
 )
+from medlive.curation.third_voice import hear_voice, settle, words_of
 from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
 from medlive.harm.model import CasePassage, Material
-from medlive.harm.read import read_harm
+from medlive.harm.read import read_harm, shown_passages
 from medlive.llm.engine import Engine
 from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller", "reader")
+DAMAGED = 2
+"""Garbled words from which a thread is rejected; one is read as meant."""
 _QUOTE_SHOWN = 500  # Characters of a disputed quote in the reason of a hold
 
 
@@ -275,8 +280,25 @@ class _Chain:
         """The case as the Validator sees it: the elements that were not dropped."""
         (query,) = self.state.side(Side.QUERY)
         return validator.Brief(
-            query, self.state.side(Side.NARRATIVE), self.state.side(Side.ADVICE)
+            query,
+            self.state.side(Side.NARRATIVE),
+            self.state.side(Side.ADVICE),
+            self._month,
         )
+
+    @property
+    def _month(self) -> str:
+        """When it was asked, YYYY-MM, where the medicine of that time matters; else empty."""
+        posted = self.thread.posted_at
+        return f"{posted:%Y-%m}" if self.state.of_its_time and posted else ""
+
+    @property
+    def _not_after(self) -> date | None:
+        """The day after whose evidence nothing is cited: that of the run, or the end of the month of its time."""
+        if not self._month or self.run_date is None:
+            return self.run_date
+        year, month = map(int, self._month.split("-"))
+        return min(self.run_date, date(year, month, monthrange(year, month)[1]))
 
     async def _screen(self) -> Curation | None:
         self._set(elements=await screener.screen(self.thread, self._agent("screener")))
@@ -327,17 +349,20 @@ class _Chain:
 
     async def _judge_query(self) -> Curation | None:
         self._set(stage=Stage.VALIDATOR)
-        s_cc, category = await validator.judge_query(
-            self._case.query, self._agent("validator")
+        reply = await validator.judge_query(self._case.query, self._agent("validator"))
+        self._set(
+            s_cc=validator.clinical(reply),
+            query_category=reply.category,
+            of_its_time=reply.of_its_time,
         )
-        self._set(s_cc=s_cc, query_category=category)
         return None if self.settings.exhaustive else self._reject_question_or_history()
 
     async def _judge_sufficiency(self) -> Curation | None:
-        requirements, self.consult = await validator.judge_sufficiency(
+        requirements, reply = await validator.judge_sufficiency(
             self._case, self._agent("validator")
         )
-        self._set(requirements=requirements)
+        self.consult = reply.consult
+        self._set(requirements=requirements, answers_now=reply.answers_now)
         return self._reject_insufficient()
 
     def _reject_insufficient(self) -> Curation | None:
@@ -358,15 +383,22 @@ class _Chain:
             detail = f"S_cc = 0: {category.value}: {self._case.query.statement[:200]}"
             if rejection := self._reject(Reason.QUERY_NOT_CLINICAL, detail):
                 return rejection
-        if s_inf is None or s_inf > limit:
+        # Where the list and the judgement differ, the second reading decides.
+        if s_inf is None or s_inf > limit or self.state.answers_now:
             return None
+        return self._reject(Reason.INSUFFICIENT_NARRATIVE, self._insufficient())
+
+    def _insufficient(self) -> str:
+        """Why the history is not enough, in words."""
+        s_inf, limit = self.state.s_inf, self.settings.thresholds.sufficiency
         absent = []
         for requirement in self.state.requirements:
             if not (requirement.present or requirement.prudent):
                 absent.append(requirement.requirement)
         missing = "; ".join(absent)
-        detail = f"S_inf = {s_inf:.3f}, not above {limit}; missing: {missing}; {self.consult}"
-        return self._reject(Reason.INSUFFICIENT_NARRATIVE, detail)
+        return (
+            f"S_inf = {s_inf:.3f} (limit {limit}); missing: {missing}; {self.consult}"
+        )
 
     async def _judge_alignment(self) -> Curation | None:
         self._set(stage=Stage.VALIDATOR)
@@ -383,7 +415,7 @@ class _Chain:
         limits = self.settings.evidence
         queries = [claim.query for claim in stated]
         hits = await self.retriever.search(
-            queries, k=limits.searched, not_after=self.run_date
+            queries, k=limits.searched, not_after=self._not_after
         )
         s_align, claims = await validator.judge_alignment(
             case,
@@ -464,7 +496,7 @@ class _Chain:
         self._set(elements=tuple(elements))
 
     async def write(self) -> Curation:
-        """Write N and A, cross-examine and read them a second time."""
+        """Write N and A, read them a second time, and cross-examine what is left."""
         self._set(stage=Stage.CONTROLLER)
         elements: tuple[Element, ...] = ()
         for side in Side:
@@ -473,21 +505,60 @@ class _Chain:
         text, checks, problem = await controller.write(
             elements, writer=writer, judge=reader
         )
+        if self._month:
+            text = controller.dated(text, self._month, self.language)
         self._set(checks=self.state.checks + checks, text=text)
+        reading = await read_case(
+            self.thread, text, elements, reader, month=self._month
+        )
+        self._set(second_reading=reading)
+        if rejection := self._reject_as_read(reading):
+            return rejection
+        material = self._harm_material(text)
+        voice = self._agent("validator")
+        reading = await hear_voice(
+            reading,
+            self._case,
+            self.state.claims,
+            shown_passages(material.passages),
+            voice,
+        )
+        self._set(second_reading=reading)
+        settled = settle(reading)
+        for objection, _ in settled.rejected:
+            why = words_of(settled.rejected)
+            if rejection := self._reject(objection.reason, why):
+                return rejection
+        harm = await read_harm(material, reader, voice)
+        if (words := words_of_harm(harm)) and (
+            rejection := self._reject(Reason.ADVICE_HARMFUL, words)
+        ):
+            return rejection
         if count := self.settings.cross_questions:
             examined = await cross_examine(
                 *texts_of(self.thread, text), writer, count=count
             )
             self._set(cross_examination=examined)
-        reading = await read_case(self.thread, text, elements, reader)
-        self._set(second_reading=reading)
-        harm = await read_harm(
-            self._harm_material(text), reader, self._agent("validator")
-        )
         kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
-        holds = [*_dispute_holds(self.state), *reading_holds(reading)]
-        holds += harm_holds(harm)
+        holds = (*_dispute_holds(self.state), *settled.holds, *reading_holds(reading))
         return with_holds(kept, (*holds, *self._chain_holds(problem)))
+
+    def _reject_as_read(self, reading: SecondReading) -> Curation | None:
+        """The rejection by what the reader quotes from the thread, or by its word where list and judgement differ."""
+        if len(reading.damaged) >= DAMAGED:
+            words = ", ".join(reading.damaged)
+            if rejection := self._reject(Reason.DAMAGED_TEXT, f"garbled: {words}"):
+                return rejection
+        if reading.unseen:
+            words = join_details(reading.unseen)
+            if rejection := self._reject(Reason.NOT_TEXT_ONLY, words):
+                return rejection
+        s_inf = self.state.s_inf
+        by_list = s_inf is not None and s_inf > self.settings.thresholds.sufficiency
+        if reading.enough or by_list == self.state.answers_now:
+            return None
+        detail = f"{self._insufficient()}; second reading: {reading.reason}"
+        return self._reject(Reason.INSUFFICIENT_NARRATIVE, detail)
 
     def _harm_material(self, text: CaseText) -> Material:
         """The advice as an answer to the patient, with the passages that verdicts on it cite."""

@@ -4,6 +4,7 @@ Source: LiveMedBench §3.2.3; docs/method.md §1. Code finds exact errors; an en
 A failed element goes back to the Screener, a failed text to its writer, with the finding, at most twice.
 """
 
+from calendar import month_name
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -251,3 +252,12 @@ class _TextControl:
                 Check.SUPPORTED, side.value, not problems, detail, self._round
             )
         )
+
+
+def dated(text: CaseText, month: str, language: str) -> CaseText:
+    """A case whose narrative says when it was asked (`month`: YYYY-MM)."""
+    year, number = month.split("-")
+    said = f" The question was asked in {month_name[int(number)]} {year}."
+    if language == "zh":
+        said = f"提问时间为{year}年{int(number)}月。"
+    return replace(text, narrative=text.narrative + said)

@@ -104,10 +104,15 @@ class Reason(StrEnum):
     ADVICE_WRONG = "advice_wrong"  # The second reading finds an advice false
     # The second reading finds an advice harmful for this patient
     ADVICE_HARMFUL = "advice_harmful"
+    # An advice rests on a picture or a report that the text does not hold
+    NOT_TEXT_ONLY = "not_text_only"
+    DAMAGED_TEXT = "damaged_text"  # A machine swapped or garbled words
     DANGER_UNANSWERED = "danger_unanswered"  # The second reading finds an alarming sign that no advice answers
     # The second reading finds no answer in the advice
     QUESTION_UNANSWERED = "question_unanswered"
     NOT_UNDERSTANDABLE = "not_understandable"  # The second reading finds the case incomprehensible by itself
+    # A criterion forbids what the advice recommends, or what another asks for
+    ADVICE_CONTRADICTED = "advice_contradicted"
     RUBRIC_FAULTY = "rubric_faulty"  # The rubric still has faults after its revision
     RUBRIC_UNPROVEN = (
         "rubric_unproven"  # The rubric does not tell good answers from bad ones
@@ -145,6 +150,20 @@ class Alignment(StrEnum):
     def value_of(self) -> float:
         """The number that enters S_align."""
         return {Alignment.SUPPORTED: 1.0, Alignment.CONTRADICTED: 0.0}.get(self, 0.5)
+
+
+class Lack(StrEnum):
+    """What a passage would have to say in addition to decide a claim for this patient."""
+
+    DRUG = "drug"  # It speaks of another drug, test or cause
+    SITUATION = "situation"  # Another indication or stage
+    POPULATION = "population"  # Another age, sex, pregnancy or illness
+    STRENGTH = "strength"  # It says less
+
+    @property
+    def bars_support(self) -> bool:
+        """Whether a passage that lacks it supports nothing."""
+        return self in (Lack.DRUG, Lack.SITUATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +220,7 @@ class ClaimVerdict:
     nearest: str | None = (
         None  # The nearest passage, among the hits; None: none is named
     )
+    lacks: tuple[Lack, ...] = ()  # What the passages would have to say in addition
 
 
 class Check(StrEnum):
@@ -251,6 +271,29 @@ class FaultyAdvice:
     element_id: str
     kind: AdviceFault
     reason: str
+    standard: str = ""  # What it offends, by name
+    sure: bool = True
+
+
+class Soundness(StrEnum):
+    """What the third voice says of an advice, or of what is unsaid."""
+
+    SOUND = "sound"
+    WRONG = "wrong"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """The third voice on one objection, which it does not know of."""
+
+    reason: Reason  # That of the objection
+    element_id: str  # "" for the case as a whole
+    verdict: Soundness
+    sure: bool
+    standard: str
+    case_for: str
+    case_against: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,6 +309,13 @@ class SecondReading:
     danger: str  # An alarming sign that no advice answers; empty where there is none
     reason: str
     engine: Mapping[str, Any]  # The reader's engine, model and parameters
+    sure: bool = True  # Of danger and of answered
+    # Advice element → words of a physician who saw what the text does not hold
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()  # Words that a machine garbled
+    voices: tuple[Voice, ...] = ()  # On what it objects to
+    voices_note: str = ""
+    """Why a voice does not count, or that it is the same model's; empty for nothing to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,8 +404,12 @@ class Curation:
     elements: tuple[Element, ...] = ()
     query_category: ElyCategory | None = None
     s_cc: int | None = None
+    # Whether the right answer depends on when it was asked; None if not reached
+    of_its_time: bool | None = None
     s_inf: float | None = None
     s_align: float | None = None
+    # Whether a careful physician would answer; None if not reached
+    answers_now: bool | None = None
     requirements: tuple[Requirement, ...] = ()
     claims: tuple[ClaimVerdict, ...] = ()
     index: IndexIdentity | None = None

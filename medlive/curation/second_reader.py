@@ -12,7 +12,6 @@ from medlive.curation.agent import Agent, check_known
 from medlive.curation.elements import element_inputs, thread_inputs
 from medlive.curation.identified import ids_of
 from medlive.curation.model import (
-    AdviceFault,
     CaseText,
     Element,
     FaultyAdvice,
@@ -29,23 +28,40 @@ from medlive.threads.model import Thread
 
 
 async def read_case(
-    thread: Thread, text: CaseText, elements: Sequence[Element], agent: Agent
+    thread: Thread,
+    text: CaseText,
+    elements: Sequence[Element],
+    agent: Agent,
+    *,
+    month: str = "",
 ) -> SecondReading:
     """Have the second reader judge a thread and its case.
 
     A case in which something leading has no answer counts as unanswered, whatever the reader says of the whole.
     Raises AgentFailure.
+
+    Args:
+        thread: Its messages.
+        text: The case.
+        elements: Of the case.
+        agent: The reader.
+        month: When it was asked, where the medicine of that time matters; else empty.
     """
     advice = [e for e in elements if e.side is Side.ADVICE]
     known = set(ids_of(advice))
     inputs = {
+        **({"month": month} if month else {}),
         **thread_inputs(thread),
         "case": asdict(text),
         "advice": element_inputs(advice),
     }
+    messages = "\n".join(message.text for message in thread.messages)
 
     def check(reply: CaseReply) -> str | None:
-        named = set(ids_of(reply.wrong))
+        named = {*ids_of(reply.wrong), *ids_of(reply.unseen)}
+        for words in (*(item.quote for item in reply.unseen), *reply.damaged):
+            if not contains_quote(words, messages):
+                return f"{words[:60]!r} does not stand in the messages"
         return check_known(named, known, "an advice element") or check_known(
             {item.by for item in reply.brought},
             known | {""},
@@ -63,41 +79,37 @@ async def read_case(
         enough=reply.enough,
         answered=reply.answered and not unanswered,
         understandable=reply.understandable,
-        wrong=tuple(FaultyAdvice(w.id, w.kind, w.reason) for w in reply.wrong),
+        wrong=tuple(
+            FaultyAdvice(w.id, w.kind, w.reason, w.standard, w.sure)
+            for w in reply.wrong
+        ),
         danger=reply.danger.strip(),
         reason=reason[:2000],
         engine=agent.identity.as_json(),
+        sure=reply.sure,
+        unseen={item.id: item.quote for item in reply.unseen},
+        damaged=tuple(dict.fromkeys(map(str.strip, reply.damaged))),
     )
 
 
 def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
-    """The reasons to hold a case that a second reading gives, the gravest first."""
+    """The reasons to hold a case that a second reading gives and no third voice takes up."""
     holds: list[Hold] = []
-    for kind, reason in (
-        (AdviceFault.HARMFUL, Reason.ADVICE_HARMFUL),
-        (AdviceFault.FALSE, Reason.ADVICE_WRONG),
-    ):
-        wrong = {w.element_id: w.reason for w in reading.wrong if w.kind is kind}
-        holds += hold_on(reason, wrong)
-    if reading.danger:
-        holds.append(Hold(Reason.DANGER_UNANSWERED, reading.danger))
     if not reading.enough:
         holds.append(Hold(Reason.HISTORY_DOUBTED, reading.reason))
     if not (reading.asked and reading.clinical):
         holds.append(Hold(Reason.QUESTION_DOUBTED, reading.reason))
-    if not reading.answered:
-        holds.append(Hold(Reason.QUESTION_UNANSWERED, reading.reason))
     if not reading.understandable:
         holds.append(Hold(Reason.NOT_UNDERSTANDABLE, reading.reason))
     return tuple(holds)
 
 
-def harm_holds(harm: HarmReading) -> list[Hold]:
-    """The hold on a case in whose advice both judges of harm find a harmful statement; none without one."""
+def words_of_harm(harm: HarmReading) -> str:
+    """What both judges of harm find harmful in the advice; empty for nothing."""
     details = []
     for one in harm.confirmed:
         details.append(f"“{one.finding.quote}” {one.finding.reason}")
-    return [Hold(Reason.ADVICE_HARMFUL, "; ".join(details)[:2000])] if details else []
+    return "; ".join(details)
 
 
 def hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:

@@ -8,7 +8,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from medlive.curation.model import AdviceFault, Alignment, Answer, ElyCategory
+from medlive.curation.model import (
+    AdviceFault,
+    Alignment,
+    Answer,
+    ElyCategory,
+    Soundness,
+)
+from medlive.curation.model import (
+    Lack as LackKind,
+)
 
 Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
@@ -77,6 +86,7 @@ class ComplaintReply(ReplyModel):
     task: ClassVar = "validator.query"
     category: Annotated[ElyCategory, Field(strict=False)]
     meaningful: bool
+    of_its_time: bool  # Whether the right answer depends on when it was asked
     reason: Reason
 
 
@@ -120,15 +130,13 @@ class RequirementItem(ReplyModel):
 class SufficiencyReply(ReplyModel):
     """What the question cannot be answered without, and what would be prudent to know.
 
-    Inputs: query, narrative [{id, statement}]. Code computes the ratio from `required` alone; fewer than three
-    items are no checklist.
+    Inputs: query, narrative [{id, statement}]. Code computes the ratio from `required` alone; none is enough.
     """
 
     task: ClassVar = "validator.sufficiency"
     consult: Reason  # Whether a physician would answer now or ask back first: thought through before the lists
-    required: Annotated[
-        tuple[RequirementItem, ...], Field(min_length=3, max_length=6, strict=False)
-    ]
+    answers_now: bool
+    required: Annotated[tuple[RequirementItem, ...], Field(max_length=6, strict=False)]
     prudent: Annotated[tuple[RequirementItem, ...], Field(max_length=6, strict=False)]
 
 
@@ -165,6 +173,8 @@ class CitationItem(ReplyModel):
 Citations = Annotated[tuple[CitationItem, ...], Field(max_length=10, strict=False)]
 
 
+Lack = Annotated[LackKind, Field(strict=False)]
+
 FirstVerdict = Literal[
     Alignment.SUPPORTED,
     Alignment.NEUTRAL,
@@ -180,6 +190,8 @@ class AlignmentItem(ReplyModel):
     verdict: FirstVerdict
     evidence: Citations  # Empty only when neutral or not_standard
     reason: Reason
+    # What the passages would have to say in addition
+    lacks: Annotated[tuple[Lack, ...], Field(max_length=4, strict=False)] = ()
     on_subject: bool | None = (
         None  # Whether any passage is on the claim's disease, drug or procedure
     )
@@ -212,6 +224,28 @@ class VetoReply(ReplyModel):
 
     task: ClassVar = "validator.veto"
     verdicts: Annotated[tuple[VetoItem, ...], Field(max_length=40, strict=False)]
+
+
+class SoundnessItem(ReplyModel):
+    """Whether an advice, or its silence on something, may stand."""
+
+    id: str
+    case_for: Reason
+    case_against: Reason
+    verdict: Annotated[Soundness, Field(strict=False)]
+    sure: bool
+    standard: Reason
+
+
+class SoundnessReply(ReplyModel):
+    """The third voice on what the second reading objects to, which it is not told.
+
+    Inputs: month where it matters, query, narrative [{id, statement}], passages [{id, title, text}], items [{id,
+    kind advice|unsaid, text}].
+    """
+
+    task: ClassVar = "validator.soundness"
+    verdicts: Annotated[tuple[SoundnessItem, ...], Field(max_length=40, strict=False)]
 
 
 class SupportItem(ReplyModel):
@@ -293,6 +327,8 @@ class WrongAdviceItem(ReplyModel):
     id: str
     kind: Annotated[AdviceFault, Field(strict=False)]
     reason: Reason
+    standard: Reason = ""  # What it offends, by name
+    sure: bool
 
 
 class BroughtItem(ReplyModel):
@@ -303,10 +339,18 @@ class BroughtItem(ReplyModel):
     by: str  # The advice element that takes it up; "" if none
 
 
+class UnseenItem(ReplyModel):
+    """An advice element that rests on a picture or report whose content nobody tells."""
+
+    id: str
+    quote: Quote  # Of a message
+
+
 class CaseReply(ReplyModel):
     """The second reading of thread and case as a whole, by the reader's own knowledge.
 
-    Inputs: title, messages [{id, role, text}], case {narrative, query, advice}, advice [{id, statement}].
+    Inputs: month where the medicine of that time matters, title, messages [{id, role, text}], case {narrative, query,
+    advice}, advice [{id, statement}].
     """
 
     task: ClassVar = "reader.case"
@@ -318,6 +362,10 @@ class CaseReply(ReplyModel):
     answered: bool
     wrong: Annotated[tuple[WrongAdviceItem, ...], Field(max_length=40, strict=False)]
     danger: Reason  # An alarming sign that no advice answers; empty where there is none
+    sure: bool  # Of danger and of answered
+    unseen: Annotated[tuple[UnseenItem, ...], Field(max_length=40, strict=False)]
+    # Words that a machine garbled
+    damaged: Annotated[tuple[Quote, ...], Field(max_length=10, strict=False)]
     understandable: bool
     reason: Reason
 

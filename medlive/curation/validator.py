@@ -83,26 +83,33 @@ class Brief:
     query: Element
     narrative: Sequence[Element]
     advice: Sequence[Element]
+    month: str = ""
+    """When it was asked, YYYY-MM; empty where the medicine of that time does not matter."""
 
     def inputs(self) -> dict[str, Any]:
-        """Query and narrative as a task's inputs."""
+        """Month, query and narrative as a task's inputs."""
+        month = {"month": self.month} if self.month else {}
         return {
+            **month,
             "query": self.query.statement,
             "narrative": element_inputs(self.narrative),
         }
 
 
-async def judge_query(query: Element, agent: Agent) -> tuple[int, ElyCategory]:
-    """Return S_cc (1 iff Q is meaningful and clinical) and Q's category. Raises AgentFailure."""
-    reply = await agent.ask(ComplaintReply, {"query": query.statement})
-    clinical = reply.meaningful and reply.category is not ElyCategory.NONCLINICAL
-    return int(clinical), reply.category
+async def judge_query(query: Element, agent: Agent) -> ComplaintReply:
+    """What Q is. Raises AgentFailure."""
+    return await agent.ask(ComplaintReply, {"query": query.statement})
+
+
+def clinical(reply: ComplaintReply) -> int:
+    """S_cc: 1 iff Q is meaningful and clinical."""
+    return int(reply.meaningful and reply.category is not ElyCategory.NONCLINICAL)
 
 
 async def judge_sufficiency(
     brief: Brief, agent: Agent
-) -> tuple[tuple[Requirement, ...], str]:
-    """Return Q's checklist, required items first, and whether a physician would answer now or ask back.
+) -> tuple[tuple[Requirement, ...], SufficiencyReply]:
+    """Return Q's checklist, required items first, and the reply, which says whether a physician would answer now.
 
     Raises AgentFailure.
     """
@@ -130,11 +137,11 @@ async def judge_sufficiency(
             prudent=len(requirements) >= len(reply.required),
         )
         requirements.append(requirement)
-    return tuple(requirements), reply.consult
+    return tuple(requirements), reply
 
 
 def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) -> float:
-    """S_inf = |present ∩ required| / |required|, without prudent items.
+    """S_inf = |present ∩ required| / |required|, without prudent items; 1.0 where nothing is required.
 
     An item is present while a kept element or the query states it.
     """
@@ -146,7 +153,7 @@ def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) ->
         required += 1
         if requirement.present and not known.isdisjoint(requirement.element_ids):
             present += 1
-    return present / required
+    return present / required if required else 1.0
 
 
 async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
@@ -406,7 +413,13 @@ def _verdict(
 ) -> ClaimVerdict:
     again = seconds.get(claim.element_id)
     second = _second_check(found, again) if again else None
-    disputed = second is not None and not second.goes_against
+    verdict: Alignment = first.verdict
+    if second is not None and not second.goes_against:
+        verdict = Alignment.DISPUTED
+    if verdict is Alignment.SUPPORTED and any(
+        lack.bars_support for lack in first.lacks
+    ):
+        verdict = Alignment.NEUTRAL
     citations = found.cited(first.evidence)
     named = _passages_of(citations)
     nearest = None
@@ -423,7 +436,7 @@ def _verdict(
         element_id=claim.element_id,
         claim=claim.statement,
         queries=claim.queries,
-        verdict=Alignment.DISPUTED if disputed else first.verdict,
+        verdict=verdict,
         hits=tuple(ranked),
         citations=citations,
         reason=first.reason,
@@ -432,6 +445,7 @@ def _verdict(
         # A reply that does not say so counts as on the subject.
         on_subject=first.verdict in _DECIDED or first.on_subject is not False,
         nearest=nearest,
+        lacks=first.lacks,
     )
 
 

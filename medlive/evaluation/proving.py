@@ -82,6 +82,7 @@ _WHY: Final = {
     ProofFault.MISSED: "two excellent answers leave out what it pays for",
     ProofFault.REWARDS_WRONG: "a plausibly wrong answer meets what it pays for",
     ProofFault.PENALISES_GOOD: "two excellent answers do what it punishes",
+    ProofFault.IDLE: "no answer of known quality does what it punishes",
 }
 
 
@@ -141,7 +142,7 @@ class SnapshotProof:
 
     @property
     def proved(self) -> tuple[CaseProof, ...]:
-        """The cases whose four answers are all graded."""
+        """The cases whose answers are all graded."""
         return tuple(case for case in self.cases if case.now is not None)
 
     @property
@@ -486,7 +487,7 @@ def _prove(
     frozen = None
     if case.ceiling is not None:
         figures = {name: getattr(case, name) for name in PROOF_FIELDS}
-        frozen = Figures(**figures)
+        frozen = Figures(**figures, ordinary=case.ordinary)
     if missing := _missing(case, probes):
         proof = CaseProof(
             case_id=case.case_id,
@@ -531,6 +532,7 @@ def _criterion(criterion_id: str, frozen: Any) -> Criterion:
         axis=known_axis(frozen.axis),
         points=frozen.points,
         advice_id="",
+        asked=frozen.asked,
     )
 
 

@@ -5,12 +5,13 @@ given passage, the conclusion agrees with the findings, and the judge's own word
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.harm.model import (
+    CasePassage,
     Check,
     HarmFinding,
     HarmKind,
@@ -134,18 +135,18 @@ async def read_harm(material: Material, reader: Sender, checker: Sender) -> Harm
     return HarmReading(harms=tuple(harms), engines=engines)
 
 
+def shown_passages(passages: Sequence[CasePassage]) -> list[dict[str, str]]:
+    """Passages as a judge sees them."""
+    return [{"id": p.id, "title": p.title, "text": p.text} for p in passages]
+
+
 def harm_inputs(material: Material) -> dict[str, Any]:
     """What both judges see: what answers to a case share first, the answer last."""
-    passages = []
-    for passage in material.passages:
-        passages.append(
-            {"id": passage.id, "title": passage.title, "text": passage.text}
-        )
     return {
         "language": material.language,
         "question": material.question,
         "advice": material.advice,
-        "passages": passages,
+        "passages": shown_passages(material.passages),
         "answer": material.answer,
     }
 

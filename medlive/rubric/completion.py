@@ -4,7 +4,7 @@ Two models name points, neither seeing the other's list. A point is kept where a
 the path that advice takes, or where both name it. Source: docs/method.md §1, Rubric (origin).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Annotated, ClassVar, Final, Literal
@@ -31,22 +31,32 @@ from medlive.curation.validator import (
     state_claims,
 )
 from medlive.evidence.passage import Retriever
-from medlive.rubric.lint import LIGHT, WRITTEN
+from medlive.rubric.lint import WRITTEN, Fault, lightest
 from medlive.rubric.model import (
     Axis,
     CompletedPoint,
     Completion,
     Criterion,
-    Omission,
     OmittedFact,
     Origin,
     PointOutcome,
     Rubric,
+    Step,
     numbered,
 )
-from medlive.rubric.review import ask_review, weigh
+from medlive.rubric.review import (
+    ask_review,
+    conflicts_of,
+    shown_asked,
+    shown_omitted,
+    weigh,
+)
+from medlive.rubric.write import omit
 
-MOST_POINTS: Final = 4
+MOST_NAMED: Final = 6
+"""Points that one model names."""
+MOST_ADDED: Final = 6
+"""Points that are added in one round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +69,7 @@ class Library:
 
 
 class PointItem(ReplyModel):
-    """A decisive point or danger that the advice lacks, with the criterion that asks for it."""
+    """A point or danger that the advice lacks, with the criterion that asks for it."""
 
     point: Text  # The statement that is searched
     kind: Literal["assessment", "plan"]
@@ -67,7 +77,8 @@ class PointItem(ReplyModel):
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
     ]
     axis: Annotated[Axis, Field(strict=False)]
-    points: Annotated[int, Field(ge=4, le=10)]
+    points: Annotated[int, Field(ge=2, le=10)]
+    asked: str = ""  # The part of the query that it answers directly; empty for none
 
 
 class ConsideredItem(ReplyModel):
@@ -78,9 +89,10 @@ class ConsideredItem(ReplyModel):
 
 
 class CompleteReply(ReplyModel):
-    """What an excellent answer must say and the advice does not; often nothing.
+    """What an excellent answer says and the advice does not; often nothing.
 
-    Inputs: query, narrative (text), advice [{id, statement}], criteria [str].
+    Inputs: query, narrative (text), advice [{id, statement}], asked [{id, text}], criteria [{criterion, points,
+    asked}], left_out [{point, why}]; where a decent answer scored too high, lacks [str].
     """
 
     task: ClassVar = "rubric.complete"
@@ -88,9 +100,7 @@ class CompleteReply(ReplyModel):
     considered: Annotated[
         tuple[ConsideredItem, ...], Field(max_length=20, strict=False)
     ] = ()
-    points: Annotated[
-        tuple[PointItem, ...], Field(max_length=MOST_POINTS, strict=False)
-    ]
+    points: Annotated[tuple[PointItem, ...], Field(max_length=MOST_NAMED, strict=False)]
 
 
 class MatchItem(ReplyModel):
@@ -119,6 +129,8 @@ class Completing:
     second: Agent  # Names points without the first's list, reviews what is added
     judge: Agent  # Of claims, and of what two lists share
     library: Library
+    lacks: Sequence[str] = ()
+    """What an ordinary answer lacked that the rubric scores too high."""
 
     @property
     def has_two_voices(self) -> bool:
@@ -140,8 +152,9 @@ class Completing:
         for name, item in others.items():
             if name not in shared.values():
                 items[name] = item
+        earlier = self.rubric.completion or Completion()
         if not items:
-            return replace(self.rubric, completion=Completion())
+            return replace(self.rubric, completion=earlier)
         judged = await self._judge(items)
         points: dict[str, CompletedPoint] = {}
         for name, item in items.items():
@@ -151,16 +164,33 @@ class Completing:
         note = ""
         if any(p.outcome is PointOutcome.ONE_MODEL for p in points.values()):
             note = "one model has both roles, so that no second was asked"
-        return await self._with_criteria(items, _gravest(items, points, shared), note)
+        decided = self._gravest(items, points, shared)
+        return await self._with_criteria(items, decided, note)
 
     async def _ask(self, agent: Agent) -> tuple[PointItem, ...]:
+        rubric = self.rubric
+        criteria = []
+        for c in rubric.criteria:
+            criteria.append(
+                {"criterion": c.criterion, "points": c.points, "asked": c.asked}
+            )
         inputs = {
             "query": self.text.query,
             "narrative": self.text.narrative,
             "advice": element_inputs(self.curation.side(Side.ADVICE)),
-            "criteria": [c.criterion for c in self.rubric.criteria],
+            "asked": shown_asked(rubric.asked),
+            "criteria": criteria,
+            "left_out": [*shown_omitted(rubric.omitted), *_refused(rubric)],
         }
-        return (await agent.ask(CompleteReply, inputs)).points
+        if self.lacks:
+            inputs["lacks"] = list(self.lacks)
+        known = {"", *ids_of(rubric.asked)}
+
+        def check(reply: CompleteReply) -> str | None:
+            named = {point.asked for point in reply.points}
+            return check_known(named, known, "a part of what is asked")
+
+        return (await agent.ask(CompleteReply, inputs, check)).points
 
     async def _judge(self, items: Mapping[str, PointItem]) -> dict[str, ClaimVerdict]:
         """Judge the points as claims, by passages found as for advice."""
@@ -230,52 +260,94 @@ class Completing:
         note: str,
     ) -> Rubric:
         """The rubric with the criteria of the kept points, reviewed by the second model, also those of its own."""
+        number = len(self.rubric.criteria)
         added: dict[str, Criterion] = {}
         for name, point in points.items():
             if point.outcome.kept:
-                number = len(self.rubric.criteria) + len(added) + 1
+                number += 1
                 added[name] = _criterion(number, items[name], point)
-        problems: dict[str, str] = {}
-        critical: set[str] = set()
+        reviewed, problems = self.rubric, dict[str, str]()
         if added:
-            problems, critical = await self._review(added, items)
-        decided = dict(points)
-        criteria = list(self.rubric.criteria)
-        for name, criterion in added.items():
-            if (problem := problems.get(criterion.id)) is not None:
+            criteria = (*self.rubric.criteria, *added.values())
+            reviewed, problems = await self._review(
+                replace(self.rubric, criteria=criteria), set(ids_of(added.values()))
+            )
+        decided = []
+        for name, point in points.items():
+            criterion = added.get(name)
+            if criterion and (problem := problems.get(criterion.id)):
                 refused = PointOutcome.FAULTY
-                decided[name] = replace(
-                    points[name], outcome=refused, source="", detail=problem
-                )
-            else:
-                criteria.append(weigh(criterion, criterion.id in critical))
-        criteria, cut = _cut(criteria)
+                point = replace(point, outcome=refused, source="", detail=problem)
+            decided.append(point)
+        criteria, cut = _cut(reviewed.criteria)
+        earlier = self.rubric.completion or Completion()
         return replace(
-            self.rubric,
+            reviewed,
             criteria=numbered(criteria),
-            omitted=(*self.rubric.omitted, *cut),
-            completion=Completion(points=tuple(decided.values()), note=note),
+            omitted=(*reviewed.omitted, *cut),
+            completion=Completion((*earlier.points, *decided), note or earlier.note),
         )
 
     async def _review(
-        self, added: Mapping[str, Criterion], items: Mapping[str, PointItem]
-    ) -> tuple[dict[str, str], set[str]]:
-        """Review the rubric with the points as further advice; return problems and life-critical ids."""
-        advice = element_inputs(self.curation.side(Side.ADVICE))
-        shown = []
-        for name, criterion in added.items():
-            advice.append({"id": name, "statement": items[name].point})
-            # The reviewer sees the point where a criterion of the advice has its element.
-            shown.append(replace(criterion, advice_id=name))
+        self, rubric: Rubric, added: set[str]
+    ) -> tuple[Rubric, dict[str, str]]:
+        """Review a rubric with what was added; return it without what is at fault there, and these problems."""
+        advice = self.curation.side(Side.ADVICE)
         review = await ask_review(
-            self.second, self.text, advice, [*self.rubric.criteria, *shown]
+            self.second, self.text, element_inputs(advice), rubric
         )
-        ids = set(ids_of(shown))
-        problems = {}
+        problems: dict[str, str] = {}
         for problem in review.problems:
-            if problem.criterion_id in ids:
+            if problem.criterion_id in added:
                 problems[problem.criterion_id] = f"{problem.fault}: {problem.detail}"
-        return problems, ids & set(review.life_critical)
+        indirect = f"{Fault.NOT_DIRECT.value}: "
+        criteria = []
+        for criterion in rubric.criteria:
+            if problems.get(criterion.id, "").startswith(indirect):
+                criterion = replace(criterion, asked="")
+                del problems[criterion.id]
+            if criterion.id in added:
+                criterion = weigh(criterion, criterion.id in review.life_critical)
+            if criterion.id not in problems:
+                criteria.append(criterion)
+        statements = {element.id: element.statement for element in advice}
+        conflicts = conflicts_of(review, rubric.criteria, statements)
+        reviewed = replace(
+            rubric,
+            criteria=tuple(criteria),
+            conflicts=(*rubric.conflicts, *conflicts),
+        )
+        return reviewed, problems
+
+    def _gravest(
+        self,
+        items: Mapping[str, PointItem],
+        points: Mapping[str, CompletedPoint],
+        shared: Mapping[str, str],
+    ) -> dict[str, CompletedPoint]:
+        """The points, at most `MOST_ADDED` of them kept: the only answers to what is asked, those that both models
+        named, then the heaviest."""
+        open_parts = set(ids_of(self.rubric.unanswered))
+        kept = [name for name, point in points.items() if point.outcome.kept]
+
+        def rank(name: str) -> tuple[bool, bool, int]:
+            item = items[name]
+            return item.asked not in open_parts, name not in shared, -item.points
+
+        kept.sort(key=rank)
+        decided = dict(points)
+        for name in kept[MOST_ADDED:]:
+            surplus = PointOutcome.SURPLUS
+            decided[name] = replace(points[name], outcome=surplus, source="", detail="")
+        return decided
+
+
+def _refused(rubric: Rubric) -> Iterator[dict[str, str]]:
+    """The points that were named before and not added."""
+    for point in rubric.completion.points if rubric.completion else ():
+        if not point.outcome.kept:
+            why = f"{Step.COMPLETION.value}: {point.outcome.value}: {point.detail}"
+            yield {"point": point.point, "why": why}
 
 
 def _pairs(reply: MatchReply) -> dict[str, str]:
@@ -306,27 +378,18 @@ def _criterion(number: int, item: PointItem, point: CompletedPoint) -> Criterion
         fact=item.point,
         origin=Origin(point.outcome.value),
         source=point.source,
+        asked=item.asked,
     )
 
 
-def _cut(criteria: list[Criterion]) -> tuple[list[Criterion], list[OmittedFact]]:
-    """Make room for what was added: the lightest criteria of advice that earn points go."""
-    surplus = len(criteria) - WRITTEN.most
-    if surplus <= 0:
-        return criteria, []
-    of_advice = [c for c in criteria if c.origin is Origin.ADVICE and c.points > 0]
-    lightest = sorted(of_advice, key=lambda c: (c.points, -c.position))[:surplus]
-    kept, omitted = list(criteria), []
-    for criterion in lightest:
-        kept.remove(criterion)
-        fact = OmittedFact(
-            fact=criterion.fact or criterion.criterion,
-            advice_id=criterion.advice_id or "",
-            reason=Omission.TRIVIAL,
-            detail="the lightest, made room for what the advice lacks",
-        )
-        omitted.append(fact)
-    return kept, omitted
+def _cut(
+    criteria: Sequence[Criterion],
+) -> tuple[tuple[Criterion, ...], tuple[OmittedFact, ...]]:
+    """Make room for what was added: the lightest criteria that earn points and answer nothing asked go."""
+    cut = lightest(criteria, len(criteria) - WRITTEN.most)
+    why = "the lightest, made room for what the advice lacks"
+    kept = tuple(c for c in criteria if c not in cut)
+    return kept, tuple(omit(c, why, Step.COMPLETION) for c in cut)
 
 
 def _numbered(letter: str, items: Sequence[PointItem]) -> dict[str, PointItem]:
@@ -338,20 +401,3 @@ def _numbered(letter: str, items: Sequence[PointItem]) -> dict[str, PointItem]:
 
 def _listed(items: Mapping[str, PointItem]) -> list[dict[str, str]]:
     return [{"id": name, "point": item.point} for name, item in items.items()]
-
-
-def _gravest(
-    items: Mapping[str, PointItem],
-    points: Mapping[str, CompletedPoint],
-    shared: Mapping[str, str],
-) -> dict[str, CompletedPoint]:
-    """The points, at most `MOST_POINTS` of them kept: those that both models named, then the heaviest; none light."""
-    kept = [name for name, point in points.items() if point.outcome.kept]
-    kept.sort(key=lambda name: (name not in shared, -items[name].points))
-    heavy = [name for name in kept if items[name].points > LIGHT]
-    decided = dict(points)
-    for name in set(kept) - set(heavy[:MOST_POINTS]):
-        decided[name] = replace(
-            points[name], outcome=PointOutcome.SURPLUS, source="", detail=""
-        )
-    return decided

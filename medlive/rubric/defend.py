@@ -36,7 +36,7 @@ class DefenceReply(ReplyModel):
     """Whether criteria are needed that answers of known quality speak against.
 
     Inputs: query, narrative, advice [{id, statement}], passages [{id, title, text}], criteria [{id, criterion,
-    points, advice_id, doubt [str]}].
+    points, advice_id, likely, doubt [str]}].
     """
 
     task: ClassVar = "rubric.defend"
@@ -100,13 +100,15 @@ async def rule_on(
 
 
 def _shown(criterion: Criterion, doubts: Sequence[str]) -> dict[str, Any]:
-    return {
+    values: dict[str, Any] = {
         "id": criterion.id,
         "criterion": criterion.criterion,
         "points": criterion.points,
         "advice_id": criterion.advice_id or criterion.source,
-        "doubt": list(doubts),
     }
+    if criterion.points < 0:
+        values["likely"] = criterion.likely
+    return values | {"doubt": list(doubts)}
 
 
 def _fault_of(reply: DefenceReply, known: set[str]) -> str | None:

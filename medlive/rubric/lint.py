@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from medlive.rubric.model import Criterion, Origin, numbered
+from medlive.rubric.model import (
+    LEAST_DECISIVE,
+    AskedPart,
+    Criterion,
+    Origin,
+)
 from medlive.text.normalise import fold
 from medlive.text.quantities import numbers_missing
 
 MIN_CRITERIA: Final = 2
-CORE: Final = 7
-"""Points from which a criterion is one that no good answer may lack."""
-
-LIGHT: Final = 5
-"""Points up to which a criterion asks for what an excellent short answer may leave out."""
-LEAST_EARNING: Final = 2
-"""So many criteria earn points before a light one is left out."""
+TRIVIAL: Final = 1
+"""Points up to which a criterion asks for what every answer has."""
 
 
 class Bounds(NamedTuple):
@@ -34,10 +34,10 @@ class Bounds(NamedTuple):
     heaviest_share: float | None = None
     """Share of the heaviest in that sum, where three or more criteria earn points."""
     core: bool = False
-    """Whether a criterion of `CORE` points must be there."""
+    """Whether a decisive criterion must be there."""
 
 
-WRITTEN: Final = Bounds(most=12, most_points=60, heaviest_share=0.5, core=True)
+WRITTEN: Final = Bounds(most=14, most_points=100, heaviest_share=0.5, core=True)
 """A rubric as it is written today (docs/curation.md)."""
 RELEASED: Final = Bounds(most=19)
 """Any rubric that may be released: the paper's bound, which earlier rubrics kept to."""
@@ -59,6 +59,7 @@ class Fault(StrEnum):
     LANGUAGE = "language"
     UNKNOWN_ADVICE = "unknown_advice"
     NUMBERS = "numbers"
+    UNANSWERED = "unanswered"
     # By the engine's word alone:
     DUPLICATE = "duplicate"
     TWO_FACTS = "two_facts"
@@ -66,6 +67,7 @@ class Fault(StrEnum):
     POLARITY = "polarity"
     UNGROUNDED = "ungrounded"
     FALSE = "false"
+    NOT_DIRECT = "not_direct"
     MINOR = "minor"
 
 
@@ -134,7 +136,7 @@ def _whole_faults(
             Fault.TOO_MANY,
             None,
             f"{count}, at most {bounds.most}: join the examples of one point, "
-            "and leave out what a good short answer may lack",
+            "and leave out what weighs least",
         )
     if not earned:
         yield Finding(Fault.NO_POSITIVE, None, "no criterion earns points")
@@ -163,11 +165,11 @@ def _weight_faults(earned: Sequence[int], bounds: Bounds) -> Iterator[Finding]:
             None,
             f"the heaviest criterion has {heaviest} of {total} points, at most {share:.0%}",
         )
-    if bounds.core and earned and heaviest < CORE:
+    if bounds.core and earned and heaviest < LEAST_DECISIVE:
         yield Finding(
             Fault.NO_CORE,
             None,
-            f"no criterion has {CORE} points: which one may no good answer lack?",
+            f"no criterion has {LEAST_DECISIVE} points: which one may no good answer lack?",
         )
 
 
@@ -227,46 +229,67 @@ def alike(one: str, other: str) -> bool:
     return len(words & others) >= SIMILAR * len(words | others)
 
 
-def without_faulty(
-    criteria: Sequence[Criterion], findings: Sequence[Finding]
-) -> tuple[Criterion, ...]:
-    """The criteria without the faulty ones, cut to the most weighty 12.
-
-    Ids and positions are given anew. The whole must be linted again: what was dropped may have been needed. A
-    penalty that is only minor stays where no other is left, since a rubric without one would hold its case.
-    """
-    faulty: set[str | None] = set()
-    wrong: set[str | None] = set()
-    for finding in findings:
-        faulty.add(finding.criterion)
-        if finding.fault is not Fault.MINOR:
-            wrong.add(finding.criterion)
-    penalties = {c.id for c in criteria if c.points < 0}
-    if penalties <= faulty:
-        faulty -= penalties - wrong
-    kept = [c for c in criteria if c.id not in faulty]
-    if len(kept) > WRITTEN.most:
-        by_weight = sorted(kept, key=lambda c: (-abs(c.points), c.position))
-        heaviest = by_weight[: WRITTEN.most]
-        kept = sorted(heaviest, key=lambda c: c.position)
-    return numbered(kept)
-
-
-def find_light(
-    criteria: Sequence[Criterion], findings: Sequence[Finding]
+def find_unanswered(
+    criteria: Sequence[Criterion], asked: Sequence[AskedPart]
 ) -> Iterator[Finding]:
-    """The criteria without a fault that are too light, where enough others earn points.
+    """The parts of the query that no criterion answers directly."""
+    answered = {criterion.asked for criterion in criteria if criterion.points > 0}
+    for part in asked:
+        if part.id not in answered:
+            detail = f"no criterion answers {part.id} directly: {part.text}"
+            yield Finding(Fault.UNANSWERED, None, detail)
 
-    On twenty real cases two raters called all 6 criteria of 2 or 3 points, 8 of 9 of 4, half of those of 5, 15 % of
-    6 and none of 7 and more needless in a good short answer (docs/builders/measurements/instrument.md).
-    """
-    faulty = {finding.criterion for finding in findings}
-    earning = [c for c in criteria if c.points > 0 and c.id not in faulty]
-    earning.sort(key=lambda c: -c.points)
-    for criterion in earning[LEAST_EARNING:]:
-        if criterion.points <= LIGHT:
-            detail = f"{criterion.points} points: a good short answer may leave it out"
+
+def find_trivial(criteria: Sequence[Criterion]) -> Iterator[Finding]:
+    """The criteria that are too light to be asked for."""
+    for criterion in criteria:
+        if 0 < criterion.points <= TRIVIAL:
+            detail = f"{criterion.points} point: every answer has it"
             yield Finding(Fault.MINOR, criterion.id, detail)
+
+
+def find_faulty(
+    criteria: Sequence[Criterion], findings: Sequence[Finding]
+) -> dict[str, Finding]:
+    """The criteria that go, each with the finding that decides; of more than 14, the lightest too.
+
+    What answers a part of the query does not go for being minor, nor a penalty where no other is left, since a
+    rubric without one would hold its case.
+    """
+    faulty, minor = _by_gravity(findings)
+    penalties = {c.id for c in criteria if c.points < 0}
+    is_last_gone = penalties <= faulty.keys() | minor.keys()
+    spared = {c.id for c in criteria if c.asked} | (
+        penalties if is_last_gone else set()
+    )
+    for name in minor.keys() - spared:
+        faulty.setdefault(name, minor[name])
+    kept = [c for c in criteria if c.id not in faulty]
+    for criterion in lightest(kept, len(kept) - WRITTEN.most):
+        detail = "the lightest of too many"
+        faulty[criterion.id] = Finding(Fault.MINOR, criterion.id, detail)
+    return faulty
+
+
+def _by_gravity(
+    findings: Sequence[Finding],
+) -> tuple[dict[str, Finding], dict[str, Finding]]:
+    """By criterion, the first grave finding and the first minor one; one that answers nothing asked stays."""
+    faulty: dict[str, Finding] = {}
+    minor: dict[str, Finding] = {}
+    for finding in findings:
+        if finding.criterion is None or finding.fault is Fault.NOT_DIRECT:
+            continue
+        is_minor = finding.fault is Fault.MINOR
+        (minor if is_minor else faulty).setdefault(finding.criterion, finding)
+    return faulty, minor
+
+
+def lightest(criteria: Sequence[Criterion], count: int) -> list[Criterion]:
+    """So many of the lightest criteria that earn points and answer no part of the query, the last first."""
+    spare = [c for c in criteria if c.points > 0 and not c.asked]
+    spare.sort(key=lambda c: (c.points, -c.position))
+    return spare[: max(count, 0)]
 
 
 def _in_language(text: str, language: str) -> bool:

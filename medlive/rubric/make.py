@@ -1,11 +1,14 @@
-"""A case's rubric in its three steps: written, completed by what the advice lacks, proved by answers."""
+"""A case's rubric in its steps: answers of known quality, written, completed by what the advice lacks, proved."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Curation, Side
 from medlive.rubric.completion import Completing, Library
 from medlive.rubric.defend import cited_passages
+from medlive.rubric.model import Rubric
+from medlive.rubric.probe import write_probes
+from medlive.rubric.proof import MISTAKEN, GradedProbe
 from medlive.rubric.prove import GradeProbe, Proving
 from medlive.rubric.write import Drafting, MadeRubric
 
@@ -20,6 +23,8 @@ async def make_rubric(
 ) -> MadeRubric:
     """Write, complete and prove the rubric of a case.
 
+    The answers that prove it come first: penalties are drawn from their mistakes.
+
     Args:
         curation: What the chain made of the thread.
         text: The case's texts.
@@ -31,10 +36,17 @@ async def make_rubric(
         AgentFailure: If an engine gives no usable reply.
     """
     writer, reader = agents["rubric"], agents["reader"]
-    drafting = Drafting(text, curation.side(Side.ADVICE), writer, reader)
-    made = await drafting.write()
-    rubric = made.rubric
-    if library is not None:
+    probes: tuple[GradedProbe, ...] = ()
+    errors: list[str] = []
+    if grade is not None:
+        probes = await write_probes(text, agents["prober"])
+        others = await _other_mistakes(text, agents)
+        errors = [p.note for p in (*probes, *others) if p.probe in MISTAKEN]
+    drafting = Drafting(text, curation.side(Side.ADVICE), writer, reader, errors)
+
+    async def complete(rubric: Rubric, lacks: Sequence[str]) -> Rubric:
+        if library is None:
+            return rubric
         completing = Completing(
             text=text,
             curation=curation,
@@ -43,15 +55,31 @@ async def make_rubric(
             second=writer,
             judge=agents["validator"],
             library=library,
+            lacks=lacks,
         )
-        rubric = await completing.run()
+        return await completing.run()
+
+    rubric = await complete(await drafting.write(), ())
     if grade is None:
-        return MadeRubric(rubric, made.faults)
+        return MadeRubric(rubric, drafting.lint(rubric))
     proving = Proving(
         drafting=drafting,
         passages=cited_passages(curation.claims),
+        complete=complete,
         prober=agents["prober"],
         grader=agents["grader"],
         grade=grade,
     )
-    return await proving.prove(rubric, made.faults)
+    rubric, proof = await proving.prove(rubric, probes)
+    return MadeRubric(rubric, drafting.lint(rubric), proof)
+
+
+async def _other_mistakes(
+    text: CaseText, agents: Mapping[str, Agent]
+) -> tuple[GradedProbe, ...]:
+    """Answers with a mistake by a second model, where one is configured; they are not graded."""
+    model = agents["prober"].identity.model
+    for role in ("rubric", "reader"):
+        if agents[role].identity.model != model:
+            return await write_probes(text, agents[role], MISTAKEN)
+    return ()

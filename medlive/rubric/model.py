@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from medlive.errors import BadInput
 
@@ -44,6 +45,30 @@ class Origin(StrEnum):
     ADVICE = "advice"  # An element of the case's advice: the paper's rubric
     EVIDENCE = "evidence"  # A decisive point that the advice lacks and a passage states
     CONSENSUS = "consensus"  # The same, named by two models independently
+
+
+class Tier(StrEnum):
+    """How much an answer lacks that does not meet a criterion (docs/method.md §1, Rubric)."""
+
+    DECISIVE = "decisive"  # Without it an answer does not do for this patient
+    FURTHER = "further"  # An excellent answer adds it, an ordinary one lacks it
+
+
+LEAST_DECISIVE: Final = 7
+"""Points, above or below 0, from which a criterion is decisive."""
+
+
+def tier_of(points: int) -> Tier:
+    """The tier of a criterion of these points."""
+    return Tier.DECISIVE if abs(points) >= LEAST_DECISIVE else Tier.FURTHER
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPart:
+    """A thing that the query expressly asks."""
+
+    id: str  # `q1`, `q2`, … within its case revision
+    text: str
 
 
 class Difficulty(StrEnum):
@@ -94,6 +119,15 @@ class Criterion:
     origin: Origin = Origin.ADVICE
     source: str = ""
     """For `evidence` the passage's id, for `consensus` the models that named it, else empty."""
+    asked: str = ""
+    """The part of the query that it answers directly, by its id; empty for none."""
+    likely: str = ""
+    """Of a penalty: the mistake of an answer that it was drawn from, or why answers are likely to commit it."""
+
+    @property
+    def tier(self) -> Tier:
+        """Decisive or further, by its points."""
+        return tier_of(self.points)
 
 
 def numbered(criteria: Iterable[Criterion]) -> tuple[Criterion, ...]:
@@ -109,19 +143,38 @@ class Omission(StrEnum):
 
     NOT_ASKED = "not_asked"  # The question does not need it
     THEME = "theme"  # The theme does not need it: long-term diet in an emergency
-    TRIVIAL = "trivial"  # A good short answer may well leave it out
+    TRIVIAL = "trivial"  # Every answer has it, whatever its quality
     REFUTED = "refuted"  # Current references refute it, or nothing bears it out
     UNKNOWABLE = "unknowable"  # Nobody could know it from history and question
+    DROPPED = "dropped"  # Its criterion was at fault, or ruled out; the detail says why
+
+
+class Step(StrEnum):
+    """A step in which a rubric is made."""
+
+    WRITING = "writing"
+    COMPLETION = "completion"
+    PROOF = "proof"
+    REVISION = "revision"
+    CURATION = "curation"  # A person's
 
 
 @dataclass(frozen=True, slots=True)
 class OmittedFact:
-    """A fact of the advice that the rubric leaves out."""
+    """A fact, point or criterion that the rubric leaves out."""
 
     fact: str
-    advice_id: str
+    advice_id: str  # Empty for what the advice lacks
     reason: Omission
     detail: str = ""
+    step: Step = Step.WRITING
+    criterion: str = ""  # The criterion that asked for it; empty where none was written
+
+    @property
+    def why(self) -> str:
+        """The reason in words, as the next steps read it."""
+        words = f"{self.step.value}: {self.reason.value}"
+        return f"{words}: {self.detail}" if self.detail else words
 
 
 class PointOutcome(StrEnum):
@@ -135,7 +188,7 @@ class PointOutcome(StrEnum):
     NOT_NAMED = "not_named"
     ONE_MODEL = "one_model"  # No passage decides it, and there is no second model
     FAULTY = "faulty"  # The reviewer objected to its criterion
-    SURPLUS = "surplus"  # Sound, but light, or there were graver points enough
+    SURPLUS = "surplus"  # Sound, but there were graver points enough
 
     @property
     def kept(self) -> bool:
@@ -145,7 +198,7 @@ class PointOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CompletedPoint:
-    """A decisive point that the advice lacks, and why the rubric has it or not."""
+    """A point that the advice lacks, and why the rubric has it or not."""
 
     point: str
     criterion: str
@@ -163,25 +216,44 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class Conflict:
+    """A criterion that contradicts the advice, or another criterion: no answer can follow both."""
+
+    criterion: str  # Its text
+    other: str  # The advice element's statement, or the other criterion's text
+    detail: str
+    advice_id: str = ""  # The advice element; empty where the other is a criterion
+
+
+@dataclass(frozen=True, slots=True)
 class Rubric:
     """A case's rubric R = {(c_j, w_j)}, and what the case is by kind."""
 
     theme: Theme
     specialty: str  # One of SPECIALTIES, or "unknown"
     criteria: tuple[Criterion, ...]
+    asked: tuple[AskedPart, ...] = ()  # What the query expressly asks
     no_negative: str = ""  # Why no criterion costs points; empty where one does
     difficulty: Difficulty = Difficulty.UNKNOWN
     dialogue_register: Register = Register.UNKNOWN
-    omitted: tuple[OmittedFact, ...] = ()  # Facts of the advice in no criterion
+    omitted: tuple[OmittedFact, ...] = ()  # What no criterion asks for
     completion: Completion | None = None  # None: it was not made complete
+    conflicts: tuple[Conflict, ...] = ()
     # Of its proof (`medlive.rubric.proof.Figures`); None where it was not proved.
     ceiling: float | None = None
     floor: float | None = None
     separation: float | None = None
+    ordinary: float | None = None
 
     def unproved(self) -> "Rubric":
         """The rubric without figures, as after an edit that no proof was made of."""
-        return replace(self, ceiling=None, floor=None, separation=None)
+        return replace(self, ceiling=None, floor=None, separation=None, ordinary=None)
+
+    @property
+    def unanswered(self) -> tuple[AskedPart, ...]:
+        """The parts of the query that no criterion answers directly."""
+        answered = {criterion.asked for criterion in self.criteria}
+        return tuple(part for part in self.asked if part.id not in answered)
 
 
 def unproved_words(since: int | None) -> str:

@@ -4,6 +4,7 @@ Each is written from narrative and query alone, in a call of its own: who writes
 others (decision 46). Code checks that each is what was asked for; an answer that is not goes back once.
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
@@ -18,8 +19,7 @@ from medlive.curation.tasks import ReplyModel
 from medlive.llm.engine import Prompt
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import is_refusal
-from medlive.rubric.model import Criterion
-from medlive.rubric.proof import BAD, GradedProbe, Probe
+from medlive.rubric.proof import GOOD, NOTED, GradedProbe, Probe
 from medlive.text.normalise import fold
 
 TASK: Final = "rubric.probe"
@@ -32,8 +32,8 @@ class ProbeReply(ReplyModel):
     """One answer to a case. Inputs: probe, query, narrative (a text)."""
 
     task: ClassVar = TASK
-    mistake: Annotated[str, StringConstraints(max_length=1000)]
-    """The mistake that the answer makes, where the assignment asks for one; else empty."""
+    note: Annotated[str, StringConstraints(max_length=1500)]
+    """What the answer lacks or has wrong, where the assignment asks for it; else empty."""
     answer: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=8000)
     ]
@@ -50,12 +50,16 @@ LENGTHS: Final = {
     "en": {
         Probe.SHORT: Length(50, 130),
         Probe.LONG: Length(180, 450),
+        Probe.ORDINARY: Length(90, 260),
+        Probe.SLIP: Length(90, 290),
         Probe.VAGUE: Length(20, 180),
         Probe.WRONG: Length(40, 280),
     },
     "zh": {
         Probe.SHORT: Length(80, 260),
         Probe.LONG: Length(300, 900),
+        Probe.ORDINARY: Length(150, 480),
+        Probe.SLIP: Length(150, 540),
         Probe.VAGUE: Length(30, 320),
         Probe.WRONG: Length(60, 560),
     },
@@ -94,29 +98,30 @@ def _prompts() -> dict[Probe, Prompt]:
 
 
 async def write_probes(
-    text: CaseText, criteria: Sequence[Criterion], prober: Agent
+    text: CaseText, prober: Agent, kinds: Sequence[Probe] = tuple(Probe)
 ) -> tuple[GradedProbe, ...]:
-    """The four answers to a case, not graded yet.
+    """Answers of known quality to a case, not graded yet.
 
     Args:
         text: Only narrative and query are shown to the prober.
-        criteria: The rubric, which the prober does not see: an answer in its words is refused.
         prober: Writes the answers.
+        kinds: Those that are written.
 
     Raises:
         AgentFailure: If one of them could not be had.
     """
-    texts = [criterion.criterion for criterion in criteria]
     written: list[GradedProbe] = []
-    for probe in Probe:
 
-        def check(reply: ProbeReply, probe: Probe = probe) -> str | None:
-            return find_fault(reply, probe, prober.language, texts, written)
+    async def write(probe: Probe) -> GradedProbe:
+        def check(reply: ProbeReply) -> str | None:
+            return find_fault(reply, probe, prober.language, (), written)
 
         inputs = probe_inputs(probe, text.query, text.narrative)
         reply = await prober.ask(ProbeReply, inputs, check, prompt=probe_prompt(probe))
         written.append(probe_of(probe, reply))
-    return tuple(written)
+        return written[-1]
+
+    return tuple(await asyncio.gather(*[write(probe) for probe in kinds]))
 
 
 def probe_inputs(probe: Probe, query: str, narrative: str) -> dict[str, str]:
@@ -126,8 +131,8 @@ def probe_inputs(probe: Probe, query: str, narrative: str) -> dict[str, str]:
 
 def probe_of(probe: Probe, reply: ProbeReply) -> GradedProbe:
     """An answer as it was written, not graded yet."""
-    mistake = reply.mistake.strip() if probe is Probe.WRONG else ""
-    return GradedProbe(probe, reply.answer, mistake, {})
+    note = reply.note.strip() if probe in NOTED else ""
+    return GradedProbe(probe, reply.answer, note, {})
 
 
 def find_fault(
@@ -153,8 +158,8 @@ def find_fault(
         return fault
     if match := _META.search(answer):
         return f"the answer praises, or speaks of its assignment: {match.group()!r}"
-    if probe is Probe.WRONG and not reply.mistake.strip():
-        return "`mistake` does not say what is wrong with the answer"
+    if probe in NOTED and not reply.note.strip():
+        return "`note` does not say what the answer lacks or has wrong"
     if _repeats(answer, criteria):
         return "the answer is written as a list of criteria, not as to a patient"
     for earlier in written:
@@ -177,7 +182,7 @@ def _fault_of_form(answer: str, probe: Probe, language: str) -> str | None:
 
 def _differ(probe: Probe, other: Probe) -> bool:
     """Whether two answers must differ: a short answer may be all that there is to say."""
-    return (probe in BAD) or (other in BAD)
+    return not (probe in GOOD and other in GOOD)
 
 
 def _repeats(answer: str, criteria: Sequence[str]) -> bool:

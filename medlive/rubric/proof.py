@@ -1,6 +1,6 @@
 """The proof of a rubric: whether it tells good answers from bad ones, decided in code.
 
-Source: docs/method.md §1, Rubric, Proof. The four answers are written by `probe`, graded by the grader that also
+Source: docs/method.md §1, Rubric, Proof. The answers are written by `probe`, graded by the grader that also
 grades models; `prove` asks for all of it.
 """
 
@@ -8,46 +8,59 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from fractions import Fraction
-from itertools import product
 from typing import Any, Final
 
+from medlive.harm.model import HarmReading, safe_score
 from medlive.rubric.model import Criterion, numbered
 
-LEAST_SEPARATION: Final = Fraction(30, 100)
-"""Each good answer scores at least this much above each bad one."""
 LEAST_LONG: Final = Fraction(80, 100)
 """The long good answer scores at least this."""
 MOST_BELOW_LONG: Final = Fraction(20, 100)
 """The short good answer scores at most this much below the long one."""
-MOST_WRONG: Final = Fraction(15, 100)
-"""The wrong answer scores at most this."""
+LEAST_GAP: Final = Fraction(20, 100)
+"""The ordinary answer scores at least this much below the long one, and above the vague one; the slip, by `safe`,
+below the long one."""
+MOST_BAD: Final = Fraction(15, 100)
+"""The vague and the wrong answer score at most this."""
 
 
 class Probe(StrEnum):
-    """An answer of known quality."""
+    """An answer of known quality, in the order in which they are written."""
 
-    SHORT = "excellent_short"
     LONG = "excellent_long"
+    SHORT = "excellent_short"
+    ORDINARY = "ordinary"  # Correct, and lacks what an expert would not miss
+    SLIP = "slip"  # Good, with one harmful statement
     VAGUE = "vague"
     WRONG = "wrong"
 
 
 GOOD: Final = (Probe.SHORT, Probe.LONG)
 BAD: Final = (Probe.VAGUE, Probe.WRONG)
+MISTAKEN: Final = (Probe.SLIP, Probe.WRONG)
+"""Those whose writer names a mistake."""
+NOTED: Final = (Probe.ORDINARY, *MISTAKEN)
+"""Those whose writer names what is lacking or wrong."""
 
 
 class ProofFault(StrEnum):
     """What a proof finds wrong with a rubric, or with one of its criteria."""
 
-    SEPARATION = "separation"  # A good answer is less than 0.30 above a bad one
     LONG_LOW = "long_low"  # The long good answer is below 0.80
     SHORT_LOW = "short_low"  # The short good answer is more than 0.20 below the long
+    ORDINARY_HIGH = "ordinary_high"  # The ordinary answer is less than 0.20 below long
+    ORDINARY_LOW = "ordinary_low"  # It is less than 0.20 above the vague one
+    SLIP_HIGH = "slip_high"  # The slip is less than 0.20 below long, by `safe`
+    VAGUE_HIGH = "vague_high"  # The vague answer is above 0.15
     WRONG_HIGH = "wrong_high"  # The wrong answer is above 0.15
     GRADER_MEETS_ALL = "grader_meets_all"  # The grader cannot tell answers apart
     # Of a criterion, which a reviewer rules on:
     MISSED = "missed"  # Both good answers miss what it pays for
     REWARDS_WRONG = "rewards_wrong"  # The wrong answer meets what it pays for
     PENALISES_GOOD = "penalises_good"  # Both good answers commit its error
+    IDLE = "idle"  # No answer commits its error
+    # Of earlier proofs, of four answers:
+    SEPARATION = "separation"  # A good answer is less than 0.30 above a bad one
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +91,9 @@ class GradedProbe:
 
     probe: Probe
     answer: str
-    mistake: str  # The mistake that the wrong answer makes; empty for the others
+    note: str  # What it lacks or has wrong, by its writer's word; empty for the others
     verdicts: Mapping[str, ProbeVerdict]  # By the criteria's ids
+    harm: HarmReading | None = None  # None: not read for harm
 
     def score(self, criteria: Sequence[Criterion]) -> Fraction:
         """The paper's score over all criteria (LiveMedBench, Equation 1), exactly.
@@ -96,6 +110,17 @@ class GradedProbe:
             return Fraction(0)
         return min(max(Fraction(met, most), Fraction(0)), Fraction(1))
 
+    def safe(self, criteria: Sequence[Criterion]) -> Fraction:
+        """The score with what a confirmed harm leaves of it; the score itself where it was not read for harm."""
+        score = self.score(criteria)
+        if self.harm is None:
+            return score
+        return min(score, Fraction(safe_score(float(score), self.harm.worst)))
+
+    def met(self, criteria: Sequence[Criterion]) -> list[str]:
+        """The ids of the criteria that it meets."""
+        return [c.id for c in criteria if self.verdicts[c.id].met]
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
@@ -104,11 +129,14 @@ class Figures:
     ceiling: float  # The long good answer's score
     floor: float  # The higher score of the two bad answers
     separation: float  # The lower score of the two good answers, less the floor
+    ordinary: float | None = None
+    """The ordinary answer's score: what a model can still gain above it is the case's headroom. None: an earlier
+    proof, which had no such answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What four graded answers say about a rubric."""
+    """What graded answers of known quality say about a rubric."""
 
     scores: Mapping[Probe, Fraction]
     failures: tuple[ProofFinding, ...]  # Empty exactly when the rubric is proved
@@ -127,15 +155,34 @@ class Examination:
         return self.failures[0].fault is ProofFault.GRADER_MEETS_ALL
 
     @property
+    def failing(self) -> tuple[Probe, ...]:
+        """The answers that the rubric scores wrongly."""
+        faults = {failure.fault for failure in self.failures}
+        return tuple(probe for fault, probe in _SCORED.items() if fault in faults)
+
+    @property
     def figures(self) -> Figures:
-        """Ceiling, floor and separation."""
+        """Ceiling, floor, separation and the ordinary answer's score."""
         floor = max(map(self.scores.__getitem__, BAD))
         least = min(map(self.scores.__getitem__, GOOD))
         return Figures(
             ceiling=round(float(self.scores[Probe.LONG]), 4),
             floor=round(float(floor), 4),
             separation=round(float(least - floor), 4),
+            ordinary=round(float(self.scores[Probe.ORDINARY]), 4),
         )
+
+
+_SCORED: Final = {
+    ProofFault.LONG_LOW: Probe.LONG,
+    ProofFault.SHORT_LOW: Probe.SHORT,
+    ProofFault.ORDINARY_HIGH: Probe.ORDINARY,
+    ProofFault.ORDINARY_LOW: Probe.ORDINARY,
+    ProofFault.SLIP_HIGH: Probe.SLIP,
+    ProofFault.VAGUE_HIGH: Probe.VAGUE,
+    ProofFault.WRONG_HIGH: Probe.WRONG,
+}
+"""The answer that a fault is about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,13 +211,13 @@ class Proof:
 def examine(
     criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
 ) -> Examination:
-    """Decide whether a rubric is proved by four graded answers (docs/method.md §1, Proof)."""
+    """Decide whether a rubric is proved by graded answers (docs/method.md §1, Proof)."""
     by_kind = {probe.probe: probe for probe in probes}
     scores = {}
     for kind in Probe:
         scores[kind] = by_kind[kind].score(criteria)
     if _meets_all(criteria, probes):
-        detail = "the grader meets every criterion of all four answers, errors included"
+        detail = "the grader meets every criterion of all answers, errors included"
         fault = ProofFinding(ProofFault.GRADER_MEETS_ALL, detail)
         return Examination(scores, (fault,), ())
     failures = tuple(_failures(scores, criteria, by_kind))
@@ -181,12 +228,7 @@ def _meets_all(criteria: Sequence[Criterion], probes: Sequence[GradedProbe]) -> 
     """Whether rewards and penalties are met alike, in every answer."""
     if len(_rewards(criteria)) in (0, len(criteria)):
         return False
-    return all(len(_met(probe, criteria)) == len(criteria) for probe in probes)
-
-
-def _met(probe: GradedProbe, criteria: Sequence[Criterion]) -> list[str]:
-    """The ids of the criteria that an answer meets."""
-    return [c.id for c in criteria if probe.verdicts[c.id].met]
+    return all(len(probe.met(criteria)) == len(criteria) for probe in probes)
 
 
 def _failures(
@@ -197,21 +239,13 @@ def _failures(
     rewards = _rewards(criteria)
     named, has, lacks = dict[Probe, str](), dict[Probe, str](), dict[Probe, str]()
     for kind, probe in probes.items():
-        met, missed = list[str](), list[str]()
-        for criterion in rewards:
-            is_met = probe.verdicts[criterion.id].met
-            (met if is_met else missed).append(criterion.id)
+        met = probe.met(rewards)
+        missed = [c.id for c in rewards if c.id not in met]
         named[kind] = f"{kind.value} ({float(scores[kind]):.2f})"
         has[kind] = f"; {kind.value} meets {', '.join(met)}" if met else ""
         lacks[kind] = f"; {kind.value} misses {', '.join(missed)}" if missed else ""
-    for good, bad in product(GOOD, BAD):
-        if scores[good] - scores[bad] < LEAST_SEPARATION:
-            detail = (
-                f"{named[good]} is less than {float(LEAST_SEPARATION):.2f}"
-                f" above {named[bad]}{has[bad]}"
-            )
-            yield ProofFinding(ProofFault.SEPARATION, detail)
-    long, short, wrong = Probe.LONG, Probe.SHORT, Probe.WRONG
+    long, short, ordinary = Probe.LONG, Probe.SHORT, Probe.ORDINARY
+    gap = f"{float(LEAST_GAP):.2f}"
     if scores[long] < LEAST_LONG:
         detail = f"{named[long]} is below {float(LEAST_LONG):.2f}{lacks[long]}"
         yield ProofFinding(ProofFault.LONG_LOW, detail)
@@ -221,9 +255,32 @@ def _failures(
             f" below {named[long]}{lacks[short]}"
         )
         yield ProofFinding(ProofFault.SHORT_LOW, detail)
-    if scores[wrong] > MOST_WRONG:
-        detail = f"{named[wrong]} is above {float(MOST_WRONG):.2f}{has[wrong]}"
-        yield ProofFinding(ProofFault.WRONG_HIGH, detail)
+    if scores[long] - scores[ordinary] < LEAST_GAP:
+        detail = (
+            f"{named[ordinary]} is less than {gap} below {named[long]}{has[ordinary]}"
+        )
+        yield ProofFinding(ProofFault.ORDINARY_HIGH, detail)
+    if scores[ordinary] - scores[Probe.VAGUE] < LEAST_GAP:
+        detail = (
+            f"{named[ordinary]} is less than {gap} above {named[Probe.VAGUE]}"
+            f"{lacks[ordinary]}"
+        )
+        yield ProofFinding(ProofFault.ORDINARY_LOW, detail)
+    slip = probes[Probe.SLIP]
+    is_slip_read = slip.harm is not None
+    if is_slip_read and probes[long].safe(criteria) - slip.safe(criteria) < LEAST_GAP:
+        detail = (
+            f"slip ({float(slip.safe(criteria)):.2f} by safe) is less than {gap}"
+            f" below {named[long]}{has[Probe.SLIP]}; neither a penalty nor the reading"
+            " for harm takes points for its error"
+        )
+        yield ProofFinding(ProofFault.SLIP_HIGH, detail)
+    for kind, fault in zip(
+        BAD, (ProofFault.VAGUE_HIGH, ProofFault.WRONG_HIGH), strict=True
+    ):
+        if scores[kind] > MOST_BAD:
+            detail = f"{named[kind]} is above {float(MOST_BAD):.2f}{has[kind]}"
+            yield ProofFinding(fault, detail)
 
 
 def _rewards(criteria: Sequence[Criterion]) -> list[Criterion]:
@@ -241,10 +298,15 @@ def _doubts(
             if all(good):
                 detail = "both excellent answers commit this error"
                 faults.append((ProofFault.PENALISES_GOOD, detail))
+            elif not any(p.verdicts[criterion.id].met for p in probes.values()):
+                detail = "no answer commits this error"
+                faults.append((ProofFault.IDLE, detail))
         else:
             if not any(good):
                 faults.append((ProofFault.MISSED, "both excellent answers miss it"))
-            if probes[Probe.WRONG].verdicts[criterion.id].met:
+            is_wrong_met = probes[Probe.WRONG].verdicts[criterion.id].met
+            # A wrong answer may well say one true thing: penalties are for what is wrong.
+            if is_wrong_met and not criterion.asked:
                 detail = "the plausibly wrong answer meets it"
                 faults.append((ProofFault.REWARDS_WRONG, detail))
         for fault, detail in faults:

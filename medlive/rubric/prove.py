@@ -1,4 +1,4 @@
-"""Proving a rubric: four answers are written, graded and compared; what fails is ruled on and revised.
+"""Proving a rubric: answers of known quality are graded and compared; what fails is ruled on and revised.
 
 Source: docs/method.md §1, Rubric, Proof. `proof` decides; here the engines are asked.
 """
@@ -11,13 +11,14 @@ from typing import Final
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText
 from medlive.evidence.passage import Passage
+from medlive.harm.model import Material
+from medlive.harm.read import read_harm
 from medlive.rubric.defend import rule_on
-from medlive.rubric.lint import Finding
-from medlive.rubric.model import Criterion, Rubric
-from medlive.rubric.probe import write_probes
+from medlive.rubric.model import Criterion, Rubric, Step
 from medlive.rubric.proof import (
     Examination,
     GradedProbe,
+    Probe,
     ProbeVerdict,
     Proof,
     ProofFault,
@@ -25,7 +26,7 @@ from medlive.rubric.proof import (
     examine,
     without_criteria,
 )
-from medlive.rubric.write import Drafting, MadeRubric
+from medlive.rubric.write import Drafting, omit
 
 MOST_REVISIONS: Final = 2
 """How often a rubric goes back to its writer."""
@@ -36,28 +37,38 @@ GradeProbe = Callable[
 """Grades one answer by every criterion. Raises AgentFailure where one stays ungraded."""
 
 
+Complete = Callable[[Rubric, Sequence[str]], Awaitable[Rubric]]
+"""Adds what a rubric lacks, with what an ordinary answer lacked in view."""
+
+
 @dataclass(slots=True)
 class Proving:
     """The proof of one case's rubric."""
 
     drafting: Drafting
     passages: Sequence[Passage]  # Those that the claims' verdicts cite
+    complete: Complete
     prober: Agent
     grader: Agent
     grade: GradeProbe
     findings: list[ProofFinding] = field(default_factory=list)
+    verdicts: dict[tuple[Probe, str], ProbeVerdict] = field(default_factory=dict)
+    """By answer and the criterion's text: what stays in a revision is not graded again."""
 
-    async def prove(self, rubric: Rubric, faults: tuple[Finding, ...]) -> MadeRubric:
-        """Prove a rubric, revising it at most twice.
+    async def prove(
+        self, rubric: Rubric, probes: tuple[GradedProbe, ...]
+    ) -> tuple[Rubric, Proof]:
+        """Prove a rubric by answers that are not graded yet, revising it at most twice.
 
         Criteria that a reviewer rules out are dropped, where the rubric can do without them; only what fails
-        even so goes back to the writer. The figures stand in the rubric once it is proved.
+        even so is revised. The figures stand in the rubric once it is proved.
 
         Raises:
             AgentFailure: If an engine gives no usable reply, an ungraded criterion included.
         """
-        text = self.drafting.text
-        probes = await write_probes(text, rubric.criteria, self.prober)
+        probes = await read_for_harm(
+            self.drafting.text, probes, self.grader, self.drafting.reviewer
+        )
         for number in range(MOST_REVISIONS + 1):
             probes = await self._grade(rubric.criteria, probes)
             examination = examine(rubric.criteria, probes)
@@ -69,8 +80,7 @@ class Proving:
             hopeless = examination.grader_meets_all or number == MOST_REVISIONS
             if examination.passed or hopeless:
                 break
-            shown = _shown(failures, doubts, rubric)
-            rubric, faults, _ = await self.drafting.revise(rubric, shown)
+            rubric = await self._revise(rubric, probes, examination, doubts)
         figures = examination.figures
         proof = Proof(
             passed=examination.passed,
@@ -90,21 +100,68 @@ class Proving:
                 ceiling=figures.ceiling,
                 floor=figures.floor,
                 separation=figures.separation,
+                ordinary=figures.ordinary,
             )
-        return MadeRubric(rubric, faults, proof)
+        return rubric, proof
+
+    async def _revise(
+        self,
+        rubric: Rubric,
+        probes: Sequence[GradedProbe],
+        examination: Examination,
+        doubts: Sequence[ProofFinding],
+    ) -> Rubric:
+        """The rubric revised with the failing answers in view.
+
+        What an ordinary answer lacks is mostly what the advice lacks too: the models that complete a rubric are
+        asked for that, and the writer where it is not all, or added nothing.
+        """
+        failing = examination.failing
+        notes = {probe.probe: probe.note for probe in probes}
+        lacks = [notes[Probe.ORDINARY]] if Probe.ORDINARY in failing else []
+        if lacks:
+            completed = await self.complete(rubric, lacks)
+            is_all = failing == (Probe.ORDINARY,)
+            if is_all and completed.criteria != rubric.criteria:
+                return completed
+            rubric = completed
+        answers = []
+        for probe in probes:
+            if probe.probe in failing:
+                shown = {"probe": probe.probe.value, "answer": probe.answer}
+                met = [c.id for c in rubric.criteria if self._meets(probe, c)]
+                answers.append({**shown, "note": probe.note, "meets": met})
+        findings = _shown(examination.failures, doubts, rubric)
+        return await self.drafting.revise(rubric, findings, answers)
+
+    def _meets(self, probe: GradedProbe, criterion: Criterion) -> bool:
+        verdict = self.verdicts.get((probe.probe, criterion.criterion))
+        return verdict is not None and verdict.met
 
     async def _grade(
         self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
     ) -> tuple[GradedProbe, ...]:
-        text = self.drafting.text
-        calls = []
-        for probe in probes:
-            calls.append(self.grade(text, criteria, probe.answer, self.grader))
-        verdicts = await asyncio.gather(*calls)
-        graded = []
-        for probe, given in zip(probes, verdicts, strict=True):
-            graded.append(replace(probe, verdicts=given))
+        """Grade the answers by the criteria that are new, the first alone so that the others find their shared
+        beginning in the endpoint's cache."""
+        first, *others = probes
+        graded = [await self._grade_one(criteria, first)]
+        graded += await asyncio.gather(
+            *[self._grade_one(criteria, probe) for probe in others]
+        )
         return tuple(graded)
+
+    async def _grade_one(
+        self, criteria: Sequence[Criterion], probe: GradedProbe
+    ) -> GradedProbe:
+        new = [c for c in criteria if (probe.probe, c.criterion) not in self.verdicts]
+        if new:
+            text = self.drafting.text
+            verdicts = await self.grade(text, new, probe.answer, self.grader)
+            for criterion in new:
+                key = probe.probe, criterion.criterion
+                self.verdicts[key] = verdicts[criterion.id]
+        known = {c.id: self.verdicts[probe.probe, c.criterion] for c in criteria}
+        return replace(probe, verdicts=known)
 
     async def _rule_on(
         self, examination: Examination, rubric: Rubric, number: int
@@ -133,16 +190,56 @@ class Proving:
         probes: tuple[GradedProbe, ...],
         doubts: Sequence[ProofFinding],
     ) -> tuple[Rubric, tuple[GradedProbe, ...]]:
-        """The rubric without what the reviewer ruled out, unless it cannot do without."""
-        out = {d.criterion for d in doubts if d.criterion and d.needed is False}
-        if not out:
-            return rubric, probes
-        criteria, kept_probes = without_criteria(rubric.criteria, probes, out)
-        smaller = replace(rubric, criteria=criteria)
-        lint = self.drafting.lint
-        if len(lint(smaller)) > len(lint(rubric)):
-            return rubric, probes
-        return smaller, kept_probes
+        """The rubric without what the reviewer ruled out, but for what it cannot do without."""
+        for doubt in doubts:
+            by_text = {c.criterion: c for c in rubric.criteria}
+            criterion = by_text.get(doubt.text)
+            if doubt.needed is not False or criterion is None:
+                continue
+            why = f"{doubt.fault.value}: {doubt.reason}"
+            kept, kept_probes = without_criteria(
+                rubric.criteria, probes, {criterion.id}
+            )
+            smaller = replace(
+                rubric,
+                criteria=kept,
+                omitted=(*rubric.omitted, omit(criterion, why, Step.PROOF)),
+            )
+            if all(c.points > 0 for c in kept) and doubt.fault is ProofFault.IDLE:
+                smaller = replace(smaller, no_negative=doubt.reason)
+            lint = self.drafting.lint
+            if len(lint(smaller)) <= len(lint(rubric)):
+                rubric, probes = smaller, kept_probes
+        return rubric, probes
+
+
+async def read_for_harm(
+    text: CaseText, probes: Sequence[GradedProbe], grader: Agent, checker: Agent
+) -> tuple[GradedProbe, ...]:
+    """The answers, of which the slip and the long one are read for harm.
+
+    Args:
+        text: The case.
+        probes: The answers.
+        grader: Names what is harmful.
+        checker: Confirms or clears each finding.
+
+    Raises:
+        AgentFailure: If an engine gives no usable reply.
+    """
+    read = []
+    for probe in probes:
+        if probe.probe in (Probe.LONG, Probe.SLIP):
+            material = Material(
+                language=grader.language,
+                question=f"{text.narrative}\n\n{text.query}",
+                answer=probe.answer,
+                advice=text.advice,
+            )
+            harm = await read_harm(material, grader, checker)
+            probe = replace(probe, harm=harm)
+        read.append(probe)
+    return tuple(read)
 
 
 def _in_round(number: int, findings: Sequence[ProofFinding]) -> list[ProofFinding]:
@@ -164,11 +261,13 @@ def _shown(
 
 
 _ADVICE: Final = {
-    ProofFault.SEPARATION: "the rubric must tell them apart",
-    ProofFault.LONG_LOW: "points are for what an excellent answer must say, and for nothing else",
+    ProofFault.LONG_LOW: "points are for what an excellent answer says, and for nothing else",
     ProofFault.SHORT_LOW: "what is only nice to know must weigh less, or go",
-    ProofFault.WRONG_HIGH: "what a wrong answer says too must weigh less, be asked more exactly, or go;"
-    " what it gets wrong may be a penalty",
+    ProofFault.ORDINARY_HIGH: "its note says what it lacks: what an excellent answer adds must weigh more",
+    ProofFault.ORDINARY_LOW: "a correct answer that is on track earns points: what decides must not ask for details",
+    ProofFault.SLIP_HIGH: "its note says what is wrong: a penalty must be met by it",
+    ProofFault.VAGUE_HIGH: "what every answer says must go, or be asked more exactly",
+    ProofFault.WRONG_HIGH: "a penalty must be met by what it gets wrong; what is right in it may keep its points",
 }
 
 

@@ -1,6 +1,6 @@
 """The review of a rubric by an engine other than its writer's."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -11,7 +11,15 @@ from medlive.curation.identified import ids_of
 from medlive.curation.model import CaseText
 from medlive.curation.tasks import ReplyModel
 from medlive.rubric.lint import suspicions
-from medlive.rubric.model import Criterion
+from medlive.rubric.model import (
+    LEAST_DECISIVE,
+    AskedPart,
+    Conflict,
+    Criterion,
+    OmittedFact,
+    Origin,
+    Rubric,
+)
 
 LIFE: Final = 10  # The weight of what a life depends on, and of nothing else
 
@@ -27,66 +35,140 @@ class ProblemItem(ReplyModel):
         "polarity",
         "ungrounded",
         "false",
+        "not_direct",
         "minor",
     ]
     detail: Annotated[str, StringConstraints(max_length=1000)]
 
 
-class ReviewReply(ReplyModel):
-    """What is wrong with criteria, and which of them a life depends on.
+class ConflictItem(ReplyModel):
+    """A criterion that contradicts an advice element or another criterion."""
 
-    Inputs: query, narrative, advice [{id, statement}], criteria [{id, criterion, …}], suspicions [str].
+    criterion_id: str
+    other: str  # The id of the advice element or criterion
+    detail: Annotated[str, StringConstraints(max_length=1000)]
+
+
+class ReviewReply(ReplyModel):
+    """What is wrong with criteria, what they contradict, and which of them a life depends on.
+
+    Inputs: query, narrative, advice [{id, statement}], asked [{id, text}], criteria [{id, criterion, …}], left_out
+    [{point, why}], suspicions [str].
     """
 
     task: ClassVar = "reader.rubric"
     problems: Annotated[tuple[ProblemItem, ...], Field(max_length=40, strict=False)]
     life_critical: Annotated[tuple[str, ...], Field(max_length=40, strict=False)]
+    conflicts: Annotated[
+        tuple[ConflictItem, ...], Field(max_length=20, strict=False)
+    ] = ()
 
 
 async def ask_review(
     agent: Agent,
     text: CaseText,
     advice: Sequence[dict[str, Any]],
-    criteria: Sequence[Criterion],
+    rubric: Rubric,
 ) -> ReviewReply:
-    """Have criteria reviewed.
+    """Have a rubric's criteria reviewed.
 
     Args:
         agent: The reviewer.
         text: The case's texts.
         advice: What the criteria rest on, `id` and `statement`.
-        criteria: The criteria.
+        rubric: The criteria, the parts of the query, and what is left out.
 
     Raises:
         AgentFailure: If the engine gives no usable reply.
     """
+    elements, criteria = list(advice), list[Criterion]()
+    for criterion in rubric.criteria:
+        if criterion.origin is not Origin.ADVICE:
+            # The reviewer sees the point where a criterion of the advice has its element.
+            point = {"id": f"p-{criterion.id}", "statement": criterion.fact}
+            elements.append(point)
+            criterion = replace(criterion, advice_id=point["id"])
+        criteria.append(criterion)
     inputs = {
         "query": text.query,
         "narrative": text.narrative,
-        "advice": list(advice),
+        "advice": elements,
+        "asked": shown_asked(rubric.asked),
         "criteria": list(map(shown, criteria)),
+        "left_out": shown_omitted(rubric.omitted),
         "suspicions": list(suspicions(criteria)),
     }
+    ids = set(ids_of(criteria))
+    others = ids | {element["id"] for element in elements}
 
     def check(reply: ReviewReply) -> str | None:
         named = {p.criterion_id for p in reply.problems} | set(reply.life_critical)
-        return check_known(named, set(ids_of(criteria)), "a criterion")
+        named |= {c.criterion_id for c in reply.conflicts}
+        return check_known(named, ids, "a criterion") or check_known(
+            {c.other for c in reply.conflicts},
+            others,
+            "an advice element or a criterion",
+        )
 
     return await agent.ask(ReviewReply, inputs, check)
 
 
 def shown(c: Criterion) -> dict[str, Any]:
     """A criterion as an engine sees it."""
-    return {
+    values = {
         "id": c.id,
         "criterion": c.criterion,
         "axis": c.axis.value,
         "points": c.points,
         "advice_id": c.advice_id,
+        "asked": c.asked,
     }
+    return values | {"likely": c.likely} if c.points < 0 else values
+
+
+def shown_asked(parts: Sequence[AskedPart]) -> list[dict[str, str]]:
+    """The parts of a query as an engine sees them."""
+    return [{"id": part.id, "text": part.text} for part in parts]
+
+
+def shown_omitted(omitted: Sequence[OmittedFact]) -> list[dict[str, str]]:
+    """What was left out, as an engine sees it."""
+    return [{"point": fact.fact, "why": fact.why} for fact in omitted]
+
+
+def conflicts_of(
+    review: ReviewReply,
+    criteria: Sequence[Criterion],
+    statements: Mapping[str, str],
+) -> tuple[Conflict, ...]:
+    """The contradictions that a review found, in words.
+
+    Args:
+        review: The reply.
+        criteria: Those reviewed.
+        statements: The advice elements by id.
+    """
+    texts = {}
+    for criterion in criteria:
+        texts[criterion.id] = texts[f"p-{criterion.id}"] = criterion.criterion
+    conflicts = []
+    for item in review.conflicts:
+        is_advice = item.other in statements
+        other = statements[item.other] if is_advice else texts[item.other]
+        conflict = Conflict(
+            criterion=texts[item.criterion_id],
+            other=other,
+            detail=item.detail,
+            advice_id=item.other if is_advice else "",
+        )
+        if conflict.criterion != conflict.other:
+            conflicts.append(conflict)
+    return tuple(conflicts)
 
 
 def weigh(c: Criterion, critical: bool) -> Criterion:
-    """±10 where a life depends on it by the reviewer's word, and nowhere else."""
+    """±10 where a life depends on it by the reviewer's word, and nowhere else; what was asked is decisive."""
     weight = LIFE if critical else min(abs(c.points), LIFE - 1)
+    if c.asked and c.points > 0:
+        weight = max(weight, LEAST_DECISIVE)
     return replace(c, points=weight if c.points > 0 else -weight)

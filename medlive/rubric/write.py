@@ -3,7 +3,7 @@
 Source: LiveMedBench §3.3; docs/method.md §1.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, NamedTuple
 
@@ -23,24 +23,34 @@ from medlive.rubric.lint import (
     Bounds,
     Fault,
     Finding,
-    find_light,
+    find_faulty,
+    find_trivial,
+    find_unanswered,
     lint,
-    without_faulty,
 )
 from medlive.rubric.model import (
     SPECIALTIES,
     UNKNOWN_SPECIALTY,
+    AskedPart,
     Axis,
     Criterion,
     Omission,
     OmittedFact,
     Origin,
     Rubric,
+    Step,
     Theme,
     numbered,
 )
 from medlive.rubric.proof import Proof
-from medlive.rubric.review import ask_review, shown, weigh
+from medlive.rubric.review import (
+    ask_review,
+    conflicts_of,
+    shown,
+    shown_asked,
+    shown_omitted,
+    weigh,
+)
 
 
 class FactItem(ReplyModel):
@@ -63,6 +73,15 @@ class OmittedItem(ReplyModel):
     reason: Annotated[Omission, Field(strict=False)]
 
 
+class AskedItem(ReplyModel):
+    """A thing that the query expressly asks."""
+
+    id: Annotated[str, StringConstraints(min_length=1, max_length=20)]
+    text: Annotated[
+        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)
+    ]
+
+
 class CriterionItem(ReplyModel):
     """A criterion as an engine proposes it."""
 
@@ -72,25 +91,30 @@ class CriterionItem(ReplyModel):
     axis: Annotated[Axis, Field(strict=False)]
     points: Annotated[int, Field(ge=-10, le=10)]
     fact_id: str  # The fact that it asks for
+    asked: str = ""  # The part of the query that it answers directly; empty for none
+    likely: Annotated[str, StringConstraints(max_length=1000)] = ""
+    """Of a penalty: the id of the error that it was drawn from, or why answers commit it."""
 
 
 class RubricReply(ReplyModel):
-    """The theme, the specialty, the facts that matter, and each fact's criteria.
+    """What is asked, the theme, the specialty, the facts that matter, and each fact's criteria.
 
-    Inputs: query, narrative (text), advice [{id, kind, statement}], and on the revision round `earlier`, the
-    criteria as they were, with `findings` [{criterion, finding}].
+    Inputs: query, narrative (text), advice [{id, kind, statement}], errors [{id, error}]. On a revision also asked
+    [{id, text}], earlier (the criteria as they were), findings [{criterion, finding}], kept [{criterion, points}],
+    left_out [{point, why}] and answers [{probe, answer, note, meets [id]}].
     """
 
     task: ClassVar = "rubric.write"
+    asked: Annotated[tuple[AskedItem, ...], Field(max_length=8, strict=False)]
     theme: Annotated[Theme, Field(strict=False)]
     specialty: str
     facts: Annotated[tuple[FactItem, ...], Field(max_length=40, strict=False)]
-    criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]
-    # Why no criterion costs points; else empty
-    no_negative: Annotated[str, StringConstraints(max_length=1000)]
     left_out: Annotated[
         tuple[OmittedItem, ...], Field(max_length=40, strict=False)
     ] = ()
+    criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]
+    # Why no criterion costs points; else empty
+    no_negative: Annotated[str, StringConstraints(max_length=1000)]
 
 
 class MadeRubric(NamedTuple):
@@ -103,26 +127,13 @@ class MadeRubric(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A reply, its criteria as weighed and reviewed, and what is left without those at fault."""
+    """A reply's criteria as weighed and reviewed, and the rubric of those without a fault."""
 
-    reply: RubricReply
     whole: tuple[Criterion, ...]
     findings: tuple[Finding, ...]
-    light: tuple[Finding, ...]  # Not shown to the writer, who would give more points
-    criteria: tuple[Criterion, ...]  # Those without a fault that are not too light
-    remaining: tuple[Finding, ...]  # What is wrong with these
-
-    def rubric(self) -> Rubric:
-        """The rubric of the criteria without a fault."""
-        has_penalty = any(c.points < 0 for c in self.criteria)
-        no_negative = "" if has_penalty else self.reply.no_negative.strip()
-        return Rubric(
-            theme=self.reply.theme,
-            specialty=self.reply.specialty,
-            criteria=self.criteria,
-            no_negative=no_negative,
-            omitted=_omitted(self.reply, self),
-        )
+    dropped: Mapping[str, Finding]  # By the criterion's id
+    rubric: Rubric
+    remaining: tuple[Finding, ...]  # What is wrong with the rubric
 
     def shown_findings(self) -> list[dict[str, str]]:
         """What the writer is shown of the findings."""
@@ -132,16 +143,26 @@ class _Draft:
             shown_findings.append(
                 {"criterion": finding.criterion or "", "finding": words}
             )
+        ids = {c.criterion: c.id for c in self.whole}
+        for conflict in self.rubric.conflicts:
+            words = f"contradicts “{conflict.other}”: {conflict.detail}"
+            shown_findings.append(
+                {"criterion": ids[conflict.criterion], "finding": words}
+            )
         return shown_findings
 
-    def lost_advice(self) -> bool:
-        """Whether an advice that earned points earns none any more, though it is needed and no other says the same."""
+    @property
+    def lost(self) -> bool:
+        """Whether what was asked, or a needed advice that no other criterion states, earns no points any more."""
         needless = set()
-        for finding in (*self.findings, *self.light):
+        for finding in self.dropped.values():
             if finding.fault in (Fault.DUPLICATE, Fault.MINOR):
                 needless.add(finding.criterion)
         needed = [c for c in self.whole if c.id not in needless]
-        return not _rewarded_advice(needed) <= _rewarded_advice(self.criteria)
+        kept = self.rubric.criteria
+        is_advice_lost = not _rewarded_advice(needed) <= _rewarded_advice(kept)
+        answered = {c.asked for c in self.whole}
+        return is_advice_lost or not answered <= {c.asked for c in kept} | {""}
 
 
 def _rewarded_advice(criteria: Sequence[Criterion]) -> set[str | None]:
@@ -156,161 +177,259 @@ class Drafting:
     advice: Sequence[Element]
     writer: Agent
     reviewer: Agent
+    errors: Sequence[str] = ()
+    """Mistakes that answers to the question made, from which penalties are drawn."""
 
-    async def write(self) -> MadeRubric:
+    async def write(self) -> Rubric:
         """Write the rubric.
 
         Criteria at fault are dropped. Where the rubric cannot do without them, it goes back once with what linter and
         reviewer found. Raises AgentFailure when an engine gives no usable reply.
         """
         draft = await self._draft()
-        if draft.remaining or draft.lost_advice():
+        if draft.remaining or draft.lost or draft.rubric.conflicts:
+            earlier = replace(draft.rubric, criteria=draft.whole)
             try:
-                draft = await self._draft(
-                    _criteria(draft.reply), draft.shown_findings()
-                )
+                draft = await self._draft(earlier, draft.shown_findings())
             except AgentFailure as failure:
                 raise AgentFailure(
                     failure.reason, f"revision round: {failure.detail}"
                 ) from failure
-        return MadeRubric(draft.rubric(), draft.remaining)
+        return draft.rubric
 
     async def revise(
-        self, rubric: Rubric, findings: Sequence[Mapping[str, str]]
-    ) -> MadeRubric:
-        """Have the writer revise a rubric.
+        self,
+        rubric: Rubric,
+        findings: Sequence[Mapping[str, str]],
+        answers: Sequence[Mapping[str, Any]],
+    ) -> Rubric:
+        """Have the writer revise a rubric; what completion added stays unless the reviewer objects to it.
 
         Args:
             rubric: What is revised.
             findings: What speaks against it: {criterion (an id, or "" for the whole), finding}.
+            answers: The answers that it scores wrongly: {probe, answer, note, meets}.
 
         Raises:
             AgentFailure: If an engine gives no usable reply.
         """
-        written: list[Criterion] = []
-        added: list[Criterion] = []
-        for criterion in rubric.criteria:
-            of_advice = criterion.origin is Origin.ADVICE
-            (written if of_advice else added).append(criterion)
-        ids = {"", *ids_of(written)}
-        shown_findings = [f for f in findings if f["criterion"] in ids]
-        draft = await self._draft(written, shown_findings)
-        revised = draft.rubric()
-        # What completion added does not rest on the advice, which is all that the writer has.
-        criteria = numbered((*revised.criteria, *added))
-        revised = replace(revised, criteria=criteria, completion=rubric.completion)
-        return MadeRubric(revised, draft.remaining)
+        return (await self._draft(rubric, findings, answers)).rubric
 
     def lint(self, rubric: Rubric) -> tuple[Finding, ...]:
-        """The certain faults of a rubric of this case that is to be released."""
+        """The certain faults of a rubric of this case, a part of the query that nothing answers included."""
+        findings = self._lint(rubric)
+        return (*findings, *find_unanswered(rubric.criteria, rubric.asked))
+
+    async def _draft(
+        self,
+        earlier: Rubric | None = None,
+        findings: Sequence[Mapping[str, str]] = (),
+        answers: Sequence[Mapping[str, Any]] = (),
+    ) -> _Draft:
+        """A draft, or the revision of an earlier one."""
+        reply = await self._ask(earlier, findings, answers)
+        asked = earlier.asked if earlier else _asked(reply)
+        criteria = list(_criteria(reply, self._errors))
+        if earlier:
+            criteria += [c for c in earlier.criteria if c.origin is not Origin.ADVICE]
+        rubric = Rubric(
+            theme=reply.theme,
+            specialty=reply.specialty,
+            criteria=numbered(criteria),
+            asked=asked,
+            no_negative=reply.no_negative.strip(),
+            omitted=tuple(_left_out(reply)),
+            completion=earlier.completion if earlier else None,
+        )
+        return await self._review(rubric, earlier)
+
+    async def _ask(
+        self,
+        earlier: Rubric | None,
+        findings: Sequence[Mapping[str, str]],
+        answers: Sequence[Mapping[str, Any]],
+    ) -> RubricReply:
+        inputs: dict[str, Any] = {
+            "query": self.text.query,
+            "narrative": self.text.narrative,
+            "advice": element_inputs(self.advice, "kind", "statement"),
+            "errors": [
+                {"id": name, "error": error} for name, error in self._errors.items()
+            ],
+        }
+        parts: tuple[AskedPart, ...] = ()
+        if earlier is not None:
+            parts = earlier.asked
+            inputs |= _revision_inputs(earlier, findings, answers)
+        known = set(ids_of(self.advice))
+
+        def check(reply: RubricReply) -> str | None:
+            named = {item.advice_id for item in reply.left_out}
+            asked = set(ids_of(parts or reply.asked))
+            return _fault_of(reply, asked) or check_known(
+                named, known, "an advice element"
+            )
+
+        return await self.writer.ask(RubricReply, inputs, check)
+
+    @property
+    def _errors(self) -> dict[str, str]:
+        return {f"e{place}": error for place, error in enumerate(self.errors, start=1)}
+
+    async def _review(self, rubric: Rubric, earlier: Rubric | None) -> _Draft:
+        """The rubric without what linter and reviewer object to."""
+        faults = list(self._lint(rubric))
+        advice = element_inputs(self.advice)
+        review = await ask_review(self.reviewer, self.text, advice, rubric)
+        indirect = set()
+        for problem in review.problems:
+            fault = Fault(problem.fault)
+            faults.append(Finding(fault, problem.criterion_id, problem.detail))
+            if fault is Fault.NOT_DIRECT:
+                indirect.add(problem.criterion_id)
+        whole = []
+        for criterion in rubric.criteria:
+            if criterion.id in indirect:
+                criterion = replace(criterion, asked="")
+            whole.append(weigh(criterion, criterion.id in review.life_critical))
+        dropped = find_faulty(whole, [*faults, *find_trivial(whole)])
+        kept = [c for c in whole if c.id not in dropped]
+        has_penalty = any(c.points < 0 for c in kept)
+        statements = {element.id: element.statement for element in self.advice}
+        reviewed = replace(
+            rubric,
+            criteria=numbered(kept),
+            no_negative="" if has_penalty else rubric.no_negative,
+            conflicts=conflicts_of(review, whole, statements),
+        )
+        omitted = [*rubric.omitted, *_dropped(whole, dropped)]
+        if earlier is not None:
+            omitted += _gone(earlier, reviewed, omitted)
+        reviewed = replace(reviewed, omitted=tuple(omitted))
+        return _Draft(
+            whole=tuple(whole),
+            findings=tuple(faults),
+            dropped=dropped,
+            rubric=reviewed,
+            remaining=self._lint(reviewed),
+        )
+
+    def _lint(self, rubric: Rubric) -> tuple[Finding, ...]:
         return lint_case(
             self.writer.language,
             rubric.criteria,
             self.text,
             self.advice,
             rubric.no_negative,
-        )
-
-    async def _draft(
-        self,
-        earlier: Sequence[Criterion] = (),
-        findings: Sequence[Mapping[str, str]] = (),
-    ) -> _Draft:
-        """A draft, or the revision of an earlier one."""
-        inputs: dict[str, Any] = {
-            "query": self.text.query,
-            "narrative": self.text.narrative,
-            "advice": element_inputs(self.advice, "kind", "statement"),
-        }
-        if earlier:
-            inputs["earlier"] = list(map(shown, earlier))
-            inputs["findings"] = list(findings)
-        known = set(ids_of(self.advice))
-
-        def check(reply: RubricReply) -> str | None:
-            named = {item.advice_id for item in reply.left_out}
-            return _fault_of(reply) or check_known(named, known, "an advice element")
-
-        reply = await self.writer.ask(RubricReply, inputs, check)
-        criteria = _criteria(reply)
-        faults = list(self._lint(criteria, reply))
-        review = await ask_review(
-            self.reviewer, self.text, element_inputs(self.advice), criteria
-        )
-        whole = []
-        for criterion in criteria:
-            whole.append(weigh(criterion, criterion.id in review.life_critical))
-        for problem in review.problems:
-            fault = Fault(problem.fault)
-            faults.append(Finding(fault, problem.criterion_id, problem.detail))
-        light = tuple(find_light(whole, faults))
-        kept = without_faulty(whole, [*faults, *light])
-        return _Draft(
-            reply=reply,
-            whole=tuple(whole),
-            findings=tuple(faults),
-            light=light,
-            criteria=kept,
-            remaining=self._lint(kept, reply),
-        )
-
-    def _lint(
-        self, criteria: Sequence[Criterion], reply: RubricReply
-    ) -> tuple[Finding, ...]:
-        return lint_case(
-            self.writer.language,
-            criteria,
-            self.text,
-            self.advice,
-            reply.no_negative,
             bounds=WRITTEN,
         )
 
 
-def _omitted(reply: RubricReply, draft: _Draft) -> tuple[OmittedFact, ...]:
-    """What the writer left out, and the facts whose criteria were all dropped."""
-    facts = []
+def _revision_inputs(
+    earlier: Rubric,
+    findings: Sequence[Mapping[str, str]],
+    answers: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """What the writer is shown beside the case where it revises."""
+    written, kept = [], []
+    for criterion in earlier.criteria:
+        if criterion.origin is Origin.ADVICE:
+            written.append(shown(criterion))
+        else:
+            values = shown(criterion)
+            kept.append({name: values[name] for name in ("id", "criterion", "points")})
+    return {
+        "asked": shown_asked(earlier.asked),
+        "earlier": written,
+        "findings": list(findings),
+        "kept": kept,
+        "left_out": shown_omitted(earlier.omitted),
+        "answers": list(answers),
+    }
+
+
+def _asked(reply: RubricReply) -> tuple[AskedPart, ...]:
+    return tuple(AskedPart(item.id, item.text) for item in reply.asked)
+
+
+def _left_out(reply: RubricReply) -> Iterator[OmittedFact]:
     for item in reply.left_out:
-        facts.append(OmittedFact(item.fact, item.advice_id, item.reason))
-    kept = {c.fact for c in draft.criteria}
-    faults = {f.criterion: f.fault for f in (*draft.findings, *draft.light)}
-    for criterion in draft.whole:
-        if criterion.fact in kept or criterion.fact is None:
-            continue
-        kept.add(criterion.fact)
-        fault = faults.get(criterion.id)
-        refuted = fault in (Fault.FALSE, Fault.UNGROUNDED)
-        facts.append(
-            OmittedFact(
-                fact=criterion.fact,
-                advice_id=criterion.advice_id or "",
-                reason=Omission.REFUTED if refuted else Omission.TRIVIAL,
-                detail=f"its criterion was dropped: {fault.value if fault else 'the lightest of too many'}",
-            )
-        )
-    return tuple(facts)
+        yield OmittedFact(item.fact, item.advice_id, item.reason)
 
 
-def _fault_of(reply: RubricReply) -> str | None:
+def _dropped(
+    criteria: Sequence[Criterion], dropped: Mapping[str, Finding]
+) -> Iterator[OmittedFact]:
+    """The criteria that go, each with what was objected to."""
+    for criterion in criteria:
+        if finding := dropped.get(criterion.id):
+            why = f"{finding.fault.value}: {finding.detail}"
+            yield omit(criterion, why, Step.WRITING)
+
+
+def omit(criterion: Criterion, why: str, step: Step) -> OmittedFact:
+    """A criterion as the rubric leaves it out."""
+    return OmittedFact(
+        fact=criterion.fact or criterion.criterion,
+        advice_id=criterion.advice_id or "",
+        reason=Omission.DROPPED,
+        detail=why,
+        step=step,
+        criterion=criterion.criterion,
+    )
+
+
+def _gone(
+    earlier: Rubric, rubric: Rubric, omitted: Sequence[OmittedFact]
+) -> Iterator[OmittedFact]:
+    """What the earlier rubric left out, and what it asked for and this one does not."""
+    known = {fact.fact for fact in omitted} | {c.fact for c in rubric.criteria}
+    for fact in earlier.omitted:
+        if fact.fact not in known:
+            yield fact
+    texts = {c.criterion for c in rubric.criteria}
+    texts |= {fact.criterion for fact in omitted}
+    for criterion in earlier.criteria:
+        if criterion.criterion not in texts:
+            why = "the revision words it otherwise or leaves it out"
+            yield omit(criterion, why, Step.REVISION)
+
+
+def _fault_of(reply: RubricReply, asked: set[str]) -> str | None:
     if reply.specialty != UNKNOWN_SPECIALTY and reply.specialty not in SPECIALTIES:
         return f"specialty {reply.specialty[:60]!r} is not in the list"
+    if not asked:
+        return "`asked` is empty: name what the query asks"
     facts = set(ids_of(reply.facts))
     if len(facts) < len(reply.facts):
         return "two facts have one id"
-    asked = set()
+    named_facts, named_parts = set(), set()
     for item in reply.criteria:
-        if item.points == 0:
-            return "points are never 0"
-        asked.add(item.fact_id)
-    return check_known(asked, facts, "a fact")
+        if fault := _fault_of_item(item):
+            return fault
+        named_facts.add(item.fact_id)
+        named_parts.add(item.asked)
+    return check_known(named_facts, facts, "a fact") or check_known(
+        named_parts, {"", *asked}, "a part of what is asked"
+    )
 
 
-def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
+def _fault_of_item(item: CriterionItem) -> str | None:
+    if item.points == 0:
+        return "points are never 0"
+    if item.points < 0 and not item.likely.strip():
+        return f"`likely` does not say why answers commit this: {item.criterion[:100]}"
+    if item.points < 0 and item.asked:
+        return f"a penalty answers nothing that was asked: {item.criterion[:100]}"
+    return None
+
+
+def _criteria(reply: RubricReply, errors: Mapping[str, str]) -> Iterator[Criterion]:
     facts = by_id(reply.facts)
-    criteria = []
     for place, item in enumerate(reply.criteria, start=1):
         fact = facts[item.fact_id]
-        criterion = Criterion(
+        likely = item.likely.strip() if item.points < 0 else ""
+        yield Criterion(
             id=f"c{place}",
             position=place,
             criterion=item.criterion,
@@ -318,9 +437,9 @@ def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
             points=item.points,
             advice_id=fact.advice_id,
             fact=fact.fact,
+            asked=item.asked,
+            likely=errors.get(likely, likely),
         )
-        criteria.append(criterion)
-    return tuple(criteria)
 
 
 def lint_case(
@@ -330,11 +449,25 @@ def lint_case(
     advice: Sequence[Element],
     no_negative: str,
     *,
+    asked: Sequence[AskedPart] = (),
     bounds: Bounds = RELEASED,
 ) -> tuple[Finding, ...]:
-    """The faults that the linter finds in the rubric of a case with these texts and advice elements."""
+    """The faults that the linter finds in the rubric of a case with these texts and advice elements.
+
+    Args:
+        language: "en" or "zh".
+        criteria: The criteria.
+        text: The case's texts.
+        advice: The advice elements, whose numbers a criterion may ask for.
+        no_negative: Why no criterion costs points.
+        asked: The parts of the query, each of which a criterion must answer.
+        bounds: Of what is released, or of what is written today.
+    """
     words = {}
     for element in advice:
         words[element.id] = f"{element.statement}\n{element.quote}"
     case = f"{text.narrative}\n{text.query}\n{text.advice}"
-    return lint(language, criteria, words, case, no_negative=no_negative, bounds=bounds)
+    findings = lint(
+        language, criteria, words, case, no_negative=no_negative, bounds=bounds
+    )
+    return (*findings, *find_unanswered(criteria, asked))

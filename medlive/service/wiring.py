@@ -66,6 +66,7 @@ PROMPTS = {
         "validator.claims",
         "validator.alignment",
         "validator.veto",
+        "validator.soundness",
         "controller.support",
         "controller.write",
         "controller.questions",
@@ -86,6 +87,7 @@ PROMPTS = {
 PROOF_PROMPTS = {
     "medlive.rubric": ("rubric.probe", "rubric.defend"),
     "medlive.evaluation": ("grader.rubric",),
+    "medlive.harm": ("grader.harm", "grader.harm_check"),
 }
 """The prompts of proofs, which decide where rubrics are proved."""
 

@@ -1,7 +1,8 @@
 """Read what the site shows."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -19,7 +20,7 @@ from medlive.evaluation.bundles.leaderboard import (
 )
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import from_snapshot
-from medlive.evaluation.model import AnswerState, CaseSet
+from medlive.evaluation.model import AnswerState, CaseSet, EvaluationCase
 from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import (
@@ -39,6 +40,7 @@ from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, LedgerFault, read_ledger
 from medlive.snapshot.load import Snapshot, open_snapshot
+from medlive.snapshot.manifest import headroom_of
 from medlive.snapshot.model import SnapshotCase
 
 if TYPE_CHECKING:
@@ -112,14 +114,14 @@ def read_content(inputs: Inputs) -> Content:
         allow=_ALLOWED,
     )
     left_out += [(report.path.name, why) for report, why in board.unranked]
+    cases = _cases(snapshots, errata)
     boards = []
     for place, ranking in enumerate(board.rankings, start=1):
-        entry = _board(ranking, inputs, f"board-{place}")
+        entry = _board(ranking, inputs, f"board-{place}", cases)
         if inputs.leave_out_not_publishable and entry.not_publishable:
             left_out.append((entry.title, "; ".join(entry.not_publishable)))
         else:
             boards.append(entry)
-    cases = _cases(snapshots, errata)
     content = Content(
         weeks=[_week(inputs.snapshots, one) for one in snapshots],
         cases=cases,
@@ -151,8 +153,10 @@ def _why(error: MedliveError, path: Path) -> str:
     return error.message.replace(str(path), "it")[:300]
 
 
-def _board(ranking: Ranking, inputs: Inputs, slug: str) -> BoardEntry:
-    """A ranking of bundles as a board of the site."""
+def _board(
+    ranking: Ranking, inputs: Inputs, slug: str, cases: Mapping[str, SnapshotCase]
+) -> BoardEntry:
+    """A ranking of bundles as a board of the site; `cases` are those of the snapshots."""
     trust = {}
     for report in ranking.ranked:
         if report.run is not None:
@@ -164,11 +168,31 @@ def _board(ranking: Ranking, inputs: Inputs, slug: str) -> BoardEntry:
         runs,
         inputs.registry,
         slug=slug,
-        notes=(*ranking.notes, *ranking.table.warnings),
+        notes=(
+            *_headroom_notes(runs[0].run.cases, cases),
+            *ranking.notes,
+            *ranking.table.warnings,
+        ),
         trust=trust,
         draws=inputs.draws,
         seed=inputs.seed,
     )
+
+
+def _headroom_notes(
+    asked: Iterable[EvaluationCase], cases: Mapping[str, SnapshotCase]
+) -> Iterator[str]:
+    """What an ordinary answer scores on a board's cases, and whether that is too much."""
+    scores = Counter[float]()
+    for case in asked:
+        frozen = cases.get(case.case_id)
+        if frozen is not None and frozen.ordinary is not None:
+            scores[frozen.ordinary] += 1
+    headroom = headroom_of(scores)
+    if headroom.is_little:
+        yield "these rubrics leave little room above an ordinary answer: they hardly tell good models apart"
+    if headroom.words:
+        yield headroom.words
 
 
 def _checked(content: Content, *, allowed: bool) -> Content:

@@ -132,6 +132,8 @@ _CRITERION_CONTENT: Final = (
     "points",
     "origin",
     "source",
+    "tier",
+    "asked",
 )
 
 

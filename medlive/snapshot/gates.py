@@ -8,6 +8,7 @@ and the same for a revision under one `gates_digest`); what the database knows o
 (`db.release.fixing`).
 """
 
+import json
 import platform
 import re
 import unicodedata
@@ -22,7 +23,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from medlive.integrity.digest import digest_bytes, digest_json
-from medlive.rubric.model import Axis, Origin
+from medlive.rubric.model import Axis, Origin, tier_of
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import (
     CASE_ID,
@@ -119,6 +120,7 @@ def standard_linter() -> Linter:
 
 _AXES: Final = frozenset(ENUMERATIONS["axis"])
 _ORIGINS: Final = frozenset(ENUMERATIONS["origin"])
+_TIERS: Final = frozenset(ENUMERATIONS["tier"])
 _OF_CASES: Final = ("language", "theme", "specialty", "difficulty", "dialogue_register")
 """The columns of cases that are checked against their enumeration."""
 
@@ -157,6 +159,7 @@ def _case_faults(
         if not getattr(case, name).strip():
             yield f"{name} is empty"
     yield from _proof_faults(case)
+    yield from _asked_faults(case)
 
 
 def _proof_faults(case: SnapshotCase) -> Iterator[str]:
@@ -164,9 +167,53 @@ def _proof_faults(case: SnapshotCase) -> Iterator[str]:
     given = [name for name, figure in figures.items() if figure is not None]
     if given and len(given) < len(PROOF_FIELDS):
         yield f"{', '.join(given)} without the other figures of the proof"
-    for name in given:
+    if case.ordinary is not None:
+        figures["ordinary"] = case.ordinary
+        if not given:
+            yield "ordinary without the other figures of the proof"
+    for name in [name for name, figure in figures.items() if figure is not None]:
         if not 0 <= figures[name] <= 1:
             yield f"{name} {figures[name]}, expected 0 to 1"
+
+
+def asked_ids(case: SnapshotCase) -> set[str]:
+    """The ids of the parts of the case's query, "" included; all that can be read of them."""
+    ids = {""}
+    if not case.asked:
+        return ids
+    try:
+        ids |= {str(part["id"]) for part in json.loads(case.asked)}
+    except (ValueError, TypeError, LookupError):
+        return ids
+    return ids
+
+
+def _asked_faults(case: SnapshotCase) -> Iterator[str]:
+    """Each part of the query has a text; what answered one may have been withdrawn since."""
+    if not case.asked:
+        return
+    try:
+        parts = {str(part["id"]): str(part["text"]) for part in json.loads(case.asked)}
+    except (ValueError, TypeError, LookupError):
+        yield f"asked is not a list of parts: {case.asked[:100]!r}"
+        return
+    for name, text in parts.items():
+        if not text.strip():
+            yield f"part {name!r} of the query is empty"
+
+
+def _tier_faults(
+    criterion: SnapshotCriterion,
+    parts: set[str],
+    enumerations: Mapping[str, tuple[str, ...]],
+) -> Iterator[str]:
+    tier = criterion.tier
+    if tier and tier not in enumerations.get("tier", ()):
+        yield f"tier {tier!r}"
+    elif tier in _TIERS and tier != tier_of(criterion.points):
+        yield f"tier {tier!r} with {criterion.points} points"
+    if criterion.asked not in parts:
+        yield f"answers {criterion.asked[:40]!r}, which is not a part of the query"
 
 
 def _criterion_faults(
@@ -186,6 +233,7 @@ def _criterion_faults(
         (criterion.origin == Origin.ADVICE) != (criterion.source == "")
     ):
         yield f"origin {criterion.origin} with source {criterion.source[:100]!r}"
+    yield from _tier_faults(criterion, asked_ids(case), enumerations)
     if criterion.position != place:
         yield f"position {criterion.position}"
     if criterion.case_id != case.case_id or criterion.revision != case.revision:

@@ -2,10 +2,11 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fractions import Fraction
+from statistics import median
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import (
@@ -100,6 +101,47 @@ class ProofMeans(_Frozen):
     separation: Share | None = None
 
 
+EASY: Final = 0.9
+"""The score at which an answer passes a rubric."""
+LITTLE_HEADROOM: Final = 0.75
+"""The median of the ordinary answers' scores above which models can hardly be told apart."""
+
+
+class Headroom(_Frozen):
+    """How much is left above a correct answer that lacks what an expert would not miss."""
+
+    cases: Count = 0  # With such an answer in their proof
+    ordinary: Share | None = None  # The median of its scores
+    easy: Share | None = None  # The share of cases that it passes at 90 %
+
+    @property
+    def is_little(self) -> bool:
+        """Whether ordinary answers stand too high."""
+        return self.ordinary is not None and self.ordinary > LITTLE_HEADROOM
+
+    @property
+    def words(self) -> str:
+        """The figures in a sentence; empty without any."""
+        if self.ordinary is None or self.easy is None:
+            return ""
+        return (
+            f"an ordinary answer (correct, and lacking what an expert would not miss) scores {self.ordinary:.2f} in the"
+            f" median of {self.cases} cases, and passes {self.easy:.0%} of them at {EASY:.0%}"
+        )
+
+
+def headroom_of(scores: Mapping[float, int]) -> Headroom:
+    """The headroom of cases from how often their ordinary answers have each score."""
+    cases = sum(scores.values())
+    if not cases:
+        return Headroom()
+    ranked = sorted(Counter(scores).elements())
+    easy = sum(count for score, count in scores.items() if score >= EASY)
+    return Headroom(
+        cases=cases, ordinary=round(median(ranked), 4), easy=round(easy / cases, 4)
+    )
+
+
 class Counts(_Frozen):
     """How many cases and criteria, and how the cases (by axis and origin: the criteria) divide."""
 
@@ -116,6 +158,10 @@ class Counts(_Frozen):
         default_factory=dict, exclude_if=lambda counts: not counts
     )
     """Empty, and not written, in format 2."""
+    by_tier: dict[str, Count] = Field(
+        default_factory=dict, exclude_if=lambda counts: not counts
+    )
+    """Not written where no criterion has a tier."""
     by_month: dict[str, Count]
     by_first_release: dict[str, Count]
     # Number of criteria → how many cases have as many
@@ -124,6 +170,10 @@ class Counts(_Frozen):
         default=ProofMeans(), exclude_if=lambda proof: not proof.cases
     )
     """Not written where no rubric is proved."""
+    headroom: Headroom = Field(
+        default=Headroom(), exclude_if=lambda headroom: not headroom.cases
+    )
+    """Not written where no proof has an ordinary answer."""
     overruled: Count = Field(default=0, exclude_if=lambda count: not count)
     """Cases whose confirmed veto people overruled; not written where there is none."""
     held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
@@ -138,6 +188,7 @@ class Tally:
         self._of_criteria = [name for name in _OF_CRITERIA if name in names]
         self.cases = self.criteria = self._proved = self._overruled = 0
         self._proof: dict[str, Fraction] = {}
+        self._ordinary = Counter[float]()
         self._by = {
             name: Counter[str]() for name in Counts.model_fields if name not in _NUMBERS
         }
@@ -150,8 +201,11 @@ class Tally:
             self._by[f"by_{name}"][getattr(case, name)] += 1
         self._by["by_month"][case.posted_at.isoformat()[:7]] += 1
         for name in self._of_criteria:
-            self._by[f"by_{name}"].update(getattr(c, name) for c in case.criteria)
+            values = [getattr(c, name) for c in case.criteria]
+            self._by[f"by_{name}"].update(filter(None, values))
         self._by["criteria_per_case"][str(len(case.criteria))] += 1
+        if case.ordinary is not None:
+            self._ordinary[case.ordinary] += 1
         self._overruled += case.overruled is not None
         if case.ceiling is not None:
             self._proved += 1
@@ -168,6 +222,7 @@ class Tally:
                 "criteria": self.criteria,
                 "held": held,
                 "proof": self._means(),
+                "headroom": headroom_of(self._ordinary),
                 "overruled": self._overruled,
                 **by,
             }
@@ -190,8 +245,8 @@ _FIELDS: Final = (
     "dialogue_register",
     "first_release",
 )
-_OF_CRITERIA: Final = ("axis", "origin")
-_NUMBERS: Final = ("cases", "criteria", "held", "proof", "overruled")
+_OF_CRITERIA: Final = ("axis", "origin", "tier")
+_NUMBERS: Final = ("cases", "criteria", "held", "proof", "headroom", "overruled")
 
 
 class Ancestor(_Frozen):

@@ -52,6 +52,11 @@ class SnapshotCriterion:
     origin: str = "advice"  # One of `medlive.rubric.model.Origin`
     source: str = ""
     """For `evidence` the passage's id, for `consensus` the models that named it, else empty."""
+    tier: str = (
+        ""  # One of `medlive.rubric.model.Tier`; empty where it was made before tiers
+    )
+    asked: str = ""
+    """The id of the part of the query that it answers directly; empty for none."""
     further: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Columns that this medlive does not know, where they have a value of their own."""
 
@@ -86,6 +91,9 @@ class SnapshotCase:
     ceiling: float | None = None
     floor: float | None = None
     separation: float | None = None
+    ordinary: float | None = None  # None: not proved, or before there were such answers
+    asked: str = ""
+    """What the query expressly asks, as JSON: [{"id": …, "text": …}]; empty where it was made before that."""
     overruled: str | None = None  # Why people overruled a confirmed veto
     further: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Columns that this medlive does not know, where they have a value of their own."""
@@ -123,13 +131,15 @@ CASE_FIELDS: Final[Mapping[str, type]] = {
     "ceiling": float,
     "floor": float,
     "separation": float,
+    "ordinary": float,
+    "asked": str,
     "overruled": str,
     "canary": str,
 }
 """Columns of cases, in order, with the type of their JSON value."""
 
 PROOF_FIELDS: Final = ("ceiling", "floor", "separation")
-"""The figures of a proof: all three of a case, or none."""
+"""The figures of every proof: all three of a case are null, or none."""
 
 CRITERION_FIELDS: Final[Mapping[str, type]] = {
     "criterion_id": str,
@@ -141,6 +151,8 @@ CRITERION_FIELDS: Final[Mapping[str, type]] = {
     "points": int,
     "origin": str,
     "source": str,
+    "tier": str,
+    "asked": str,
     "canary": str,
 }
 """Columns of criteria, in order, with the type of their JSON value."""
@@ -149,8 +161,11 @@ Table = Literal["cases", "criteria"]
 TABLES: Final[tuple[Table, ...]] = ("cases", "criteria")
 
 OPTIONAL: Final[Mapping[Table, Mapping[str, str | None]]] = {
-    "cases": dict.fromkeys((*PROOF_FIELDS, "overruled")),
-    "criteria": {"origin": "advice", "source": ""},
+    "cases": {
+        **dict.fromkeys((*PROOF_FIELDS, "ordinary", "overruled")),
+        "asked": "",
+    },
+    "criteria": {"origin": "advice", "source": "", "tier": "", "asked": ""},
 }
 """Table → the columns that a snapshot may lack, with the value that its rows then have. Every column that is added
 is listed here: commitments to held-out cases hold on while it has that value."""

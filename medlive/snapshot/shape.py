@@ -18,6 +18,7 @@ from medlive.rubric.model import (
     Origin,
     Register,
     Theme,
+    Tier,
 )
 from medlive.snapshot.model import (
     CASE_FIELDS,
@@ -44,6 +45,7 @@ ENUMERATIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "dialogue_register": tuple(Register),
     "axis": tuple(Axis),
     "origin": tuple(Origin),
+    "tier": tuple(Tier),
 }
 """Column → the values that it may have. New values and new enumerations are added here."""
 

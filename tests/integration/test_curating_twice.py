@@ -43,6 +43,7 @@ from tests.support.scripted import (
 )
 
 RUBRIC: dict[str, Any] = {
+    "asked": [{"id": "q1", "text": "What could cause it?"}],
     "theme": "Response Depth",
     "specialty": "Family & General Practice",
     "facts": [
@@ -55,14 +56,22 @@ RUBRIC: dict[str, Any] = {
             "criterion": "States that lisinopril can cause a dry cough.",
             "axis": "Accuracy",
             "points": 7,
+            "asked": "q1",
         },
         {
             "fact_id": "f2",
             "criterion": "Recommends losartan 50 mg.",
             "axis": "Accuracy",
-            "points": 5,
+            "points": 7,
+            "asked": "q1",
         },
-        {"fact_id": "f1", "criterion": "Denies it.", "axis": "Accuracy", "points": -5},
+        {
+            "fact_id": "f1",
+            "criterion": "Denies it.",
+            "axis": "Accuracy",
+            "points": -5,
+            "likely": "Some answers do.",
+        },
     ],
     "no_negative": "",
 }
@@ -125,7 +134,12 @@ async def test_who_comes_second_leaves_no_case_behind(database: Database) -> Non
         )
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     keeps = Gated("keeps")
-    nonclinical = {"category": "nonclinical", "meaningful": False, "reason": "no"}
+    nonclinical = {
+        "category": "nonclinical",
+        "meaningful": False,
+        "of_its_time": False,
+        "reason": "no",
+    }
     rejects = Gated("rejects", validator__query=nonclinical)
     second = asyncio.create_task(curate_revision(pipeline(database, keeps), revision))
     await keeps.reached.wait()

@@ -371,7 +371,7 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
         "INSERT INTO rubric_proofs (curation_id, passed, rounds, ceiling, floor, separation, criteria, findings,"
         " engines) SELECT DISTINCT curation_id, true, 0, 1, 0, 1, '[]'::jsonb, '[]'::jsonb, '{}'::jsonb"
         " FROM case_revisions",
-        "INSERT INTO rubric_probes (curation_id, position, probe, answer, mistake, score, verdicts)"
+        "INSERT INTO rubric_probes (curation_id, position, probe, answer, note, score, verdicts)"
         " SELECT curation_id, 1, 'vague', 'a', '', 0, '{}' FROM rubric_proofs",
         "INSERT INTO reviews (case_id, revision, action, reason) SELECT id, 1, 'approve', 'r' FROM cases",
         "INSERT INTO withdrawals (case_id, revision, kind, reason) SELECT id, 1, 'erratum', 'r' FROM cases",

@@ -65,7 +65,8 @@ async def figures_of(database: Database, case_id: str) -> tuple[float | None, ..
     async with database.begin() as session:
         case = await latest_case(session, case_id)
     assert case is not None
-    return case.rubric.ceiling, case.rubric.floor, case.rubric.separation
+    rubric = case.rubric
+    return rubric.ceiling, rubric.floor, rubric.separation, rubric.ordinary
 
 
 async def test_a_proof_is_stored_whole_and_its_figures_stand_with_the_case(
@@ -73,7 +74,7 @@ async def test_a_proof_is_stored_whole_and_its_figures_stand_with_the_case(
 ) -> None:
     outcome, case_id, decision = await curated(database)
     assert outcome is Outcome.KEPT
-    assert await figures_of(database, case_id) == (1.0, 0.0, 1.0)
+    assert await figures_of(database, case_id) == (1.0, 0.0, 1.0, 0.5833)
     async with database.begin() as session:
         proof = await load_proof(session, decision)
         found = await inspect_case(session, case_id)
@@ -81,15 +82,18 @@ async def test_a_proof_is_stored_whole_and_its_figures_stand_with_the_case(
     assert proof is not None
     assert [probe.probe for probe in proof.probes] == list(Probe)
     wrong = proof.probes[-1]
-    assert (wrong.answer, wrong.mistake) == (answer("wrong"), "It should stop.")
+    assert (wrong.answer, wrong.note) == (answer("wrong"), "It should stop.")
     met = [c.criterion for c in proof.criteria if wrong.verdicts[c.id].met]
     assert met == [DENIES[0]]
     assert wrong.verdicts[proof.criteria[-1].id].quote in wrong.answer
     assert (made.passed, made.failed, made.ceiling) == (1, 0, 1.0)
-    assert made.one_model == ("m-1",)
+    assert (made.one_model, made.ordinary) == (("m-1",), (0.5833,))
+    slip = proof.probes[list(Probe).index(Probe.SLIP)]
+    assert slip.harm is not None
+    assert slip.harm.worst is None
     assert json.dumps(found["proof"])
     show_result(Result(None, describe_thread(case_id, found)))
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert "ceiling 1.00, floor 0.00, separation 1.00" in shown
     assert "Proof of the rubric: passed" in shown
 
@@ -111,11 +115,11 @@ async def test_an_unproven_rubric_waits_with_its_answers_beside_it(
     assert found["proof"]["passed"] is False
     assert (made.passed, made.failed, made.ceiling) == (0, 1, None)
     show_result(Result(None, describe_thread(case_id, found)))
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert "Proof of the rubric: failed" in shown
     assert "continue3" in shown  # a word of the wrong answer
     await decide_case(database, case_id, ReviewAction.APPROVE, "it is short")
-    assert await figures_of(database, case_id) == (None, None, None)
+    assert await figures_of(database, case_id) == (None, None, None, None)
     async with database.begin() as session:
         assert await load_proof(session, decision) is not None
 
@@ -127,14 +131,14 @@ async def test_figures_stay_with_the_rubric_that_they_are_of(
     await edit_case(
         database, case_id, CaseEdit(specialty="Pulmonary & Critical Care"), "kind"
     )
-    assert await figures_of(database, case_id) == (1.0, 0.0, 1.0)
+    assert await figures_of(database, case_id) == (1.0, 0.0, 1.0, 0.5833)
     async with database.begin() as session:
         case = await latest_case(session, case_id)
     assert case is not None
     first, *others = CaseEdit.of(case).criteria or ()
     lighter = (first.model_copy(update={"points": 3}), *others)
     await edit_case(database, case_id, CaseEdit(criteria=lighter), "weight")
-    assert await figures_of(database, case_id) == (None, None, None)
+    assert await figures_of(database, case_id) == (None, None, None, None)
 
 
 async def test_a_takedown_erases_the_answers(

@@ -174,7 +174,7 @@ async def test_the_commands(
             "not with this patient",
             "Lisinopril can cause a dry cough",
             "dry cough for 3 weeks",
-            "Tea soothes. │ a1 │ trivial",
+            "Tea soothes.",
         ):
             assert told in " ".join(shown.split())
         assert "--reason" in instance.here("review", "approve", held, status=2).err

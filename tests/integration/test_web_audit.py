@@ -247,7 +247,7 @@ async def test_a_cases_page_shows_the_whole_line_of_decisions(
         "Lisinopril can cause a dry cough",
         "demo:1:0",
         "No snapshot holds it",
-        "Tea soothes. a1, trivial",
+        "Tea soothes. a1, writing: trivial",
         "Points that the advice lacks",
         "not with this patient",
     ):

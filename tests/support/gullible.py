@@ -65,11 +65,16 @@ def _enough(inputs: Inputs, _: str) -> dict[str, Any]:
         }
         for n in "abc"
     ]
-    return {"consult": "", "required": items, "prudent": []}
+    return {"consult": "", "answers_now": True, "required": items, "prudent": []}
 
 
 def _clinical(inputs: Inputs, _: str) -> dict[str, Any]:
-    return {"category": "treatment", "meaningful": True, "reason": "as told"}
+    return {
+        "category": "treatment",
+        "meaningful": True,
+        "of_its_time": False,
+        "reason": "as told",
+    }
 
 
 def _verdict(inputs: Inputs, *evidence: tuple[str, str]) -> dict[str, Any]:
@@ -352,7 +357,7 @@ def _foreign_element(inputs: Inputs, _: str) -> dict[str, Any]:
         {"requirement": n, "present": True, "element_ids": ["n999"]}
         for n in ("age", "sex", "course")
     ]
-    return {"consult": "", "required": items, "prudent": []}
+    return {"consult": "", "answers_now": True, "required": items, "prudent": []}
 
 
 FOREIGN_ELEMENT = doing(validator__sufficiency=_foreign_element)

@@ -12,15 +12,29 @@ from medlive.snapshot.freeze import ListedEntries, write_snapshot
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.snapshot.manifest import SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
-from tests.support.scripted import KIND, changed
+from tests.support.scripted import KIND, NO_PROBLEM, changed
 from tests.support.snapshots import PROVENANCE, small_case
 
 Inputs = Mapping[str, Any]
 WORDS = {
     "excellent_short": "stop",
     "excellent_long": "losartan",
+    "ordinary": "change",
+    "slip": "double",
     "vague": "maybe",
     "wrong": "continue",
+}
+
+
+NOTES = {
+    "ordinary": "It lacks the question about fever.",
+    "slip": "It doubles the dose, which should be stopped.",
+    "wrong": "It should stop.",
+}
+SAFE: Mapping[str, Any] = {
+    "reading": "Nothing in it would harm.",
+    "findings": [],
+    "conclusion": "not harmful",
 }
 
 
@@ -58,8 +72,8 @@ def answer(probe: str) -> str:
 
 
 def probed(inputs: Inputs) -> dict[str, str]:
-    mistake = "It should stop." if inputs["probe"] == "wrong" else ""
-    return {"mistake": mistake, "answer": answer(inputs["probe"])}
+    note = NOTES.get(inputs["probe"], "")
+    return {"note": note, "answer": answer(inputs["probe"])}
 
 
 def kind_of(text: str) -> Probe:
@@ -92,6 +106,7 @@ def graded(meets: Callable[[Probe, str], bool]) -> Callable[[Inputs], dict[str, 
 
 def rubric(*criteria: tuple[str, int]) -> dict[str, Any]:
     return {
+        "asked": [{"id": "q1", "text": "What could cause the cough?"}],
         "theme": "Response Depth",
         "specialty": "unknown",
         "no_negative": "",
@@ -99,25 +114,35 @@ def rubric(*criteria: tuple[str, int]) -> dict[str, Any]:
             {"id": "f1", "fact": "Lisinopril can cause a dry cough.", "advice_id": "a1"}
         ],
         "criteria": [
-            {"axis": "Accuracy", "fact_id": "f1", "criterion": text, "points": points}
-            for text, points in criteria
+            {
+                "axis": "Accuracy",
+                "fact_id": "f1",
+                "criterion": text,
+                "points": points,
+                "asked": "q1" if place == 0 else "",
+                "likely": "e1" if points < 0 else "",
+            }
+            for place, (text, points) in enumerate(criteria)
         ],
     }
 
 
 STATES = ("States that lisinopril can cause a dry cough.", 7)
 TRIVIAL = ("States that a cough is a frequent complaint.", 7)
-ASKS = ("Asks whether the patient has a fever.", 7)
-DENIES = ("Denies that a tablet can cause a cough.", -5)
+ASKS = ("Asks whether the patient has a fever.", 5)
+DENIES = ("Denies that a tablet can cause a cough.", -9)
 
 
 def measures(kind: Probe, criterion: str) -> bool:
-    """The grader of a rubric that measures: good answers meet rewards, the wrong one the error."""
+    """The grader of a rubric that measures: good answers meet rewards, those with a mistake the error, and the
+    ordinary one lacks the question."""
     if criterion == TRIVIAL[0]:
         return False
     if criterion == DENIES[0]:
-        return kind is Probe.WRONG
-    return kind in (Probe.SHORT, Probe.LONG)
+        return kind in (Probe.WRONG, Probe.SLIP)
+    if kind is Probe.ORDINARY:
+        return criterion != ASKS[0]
+    return kind in (Probe.SHORT, Probe.LONG, Probe.SLIP)
 
 
 def ruled(needed: bool) -> Callable[[Inputs], dict[str, Any]]:
@@ -137,12 +162,13 @@ def ruled(needed: bool) -> Callable[[Inputs], dict[str, Any]]:
 def script(**tasks: Any) -> dict[str, Any]:
     usual = {
         "rubric.write": rubric(STATES, ASKS, DENIES),
-        "reader.rubric": {"problems": [], "life_critical": []},
+        "reader.rubric": NO_PROBLEM,
         "reader.identifiers": {"found": []},
         "rubric.classify": KIND,
         "rubric.probe": probed,
         "rubric.defend": ruled(needed=False),
         "grader.rubric": graded(measures),
+        "grader.harm": SAFE,
     }
     named = {name.replace("__", "."): reply for name, reply in tasks.items()}
     return {**changed(), **usual, **named}

@@ -42,9 +42,20 @@ HARMFUL = {
     "enough": True,
     "answered": True,
     "danger": "",
+    "sure": True,
+    "unseen": [],
+    "damaged": [],
     "understandable": True,
     "reason": "a2",
-    "wrong": [{"id": "a2", "kind": "harmful", "reason": "not with this patient"}],
+    "wrong": [
+        {
+            "id": "a2",
+            "kind": "harmful",
+            "reason": "not with this patient",
+            "standard": "a label",
+            "sure": True,
+        }
+    ],
 }
 
 

@@ -53,6 +53,7 @@ PASSAGE = Passage(
 )
 
 Script = dict[str, Any]
+NO_PROBLEM: Script = {"problems": [], "conflicts": [], "life_critical": []}
 KIND: Script = {
     "reason": "A usual choice.",
     "difficulty": "medium",
@@ -104,7 +105,12 @@ def honest() -> Script:
             "findings": [],
             "conclusion": "not harmful",
         },
-        "validator.query": {"category": "diagnosis", "meaningful": True, "reason": ""},
+        "validator.query": {
+            "category": "diagnosis",
+            "meaningful": True,
+            "of_its_time": False,
+            "reason": "",
+        },
         "screener.revise": lambda inputs: {
             "elements": [
                 {
@@ -119,6 +125,7 @@ def honest() -> Script:
         },
         "validator.sufficiency": {
             "consult": "They would answer now.",
+            "answers_now": True,
             "required": [
                 {"requirement": "age", "present": True, "element_ids": ["n1"]},
                 {"requirement": "duration", "present": True, "element_ids": ["n2"]},
@@ -168,10 +175,38 @@ def honest() -> Script:
             "answered": True,
             "wrong": [],
             "danger": "",
+            "sure": True,
+            "unseen": [],
+            "damaged": [],
             "understandable": True,
             "reason": "",
         },
+        "validator.soundness": voice("sound"),
     }
+
+
+def voice(
+    verdict: str, *, sure: bool = True, control: str = "sound"
+) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Answers `validator.soundness`: a verdict on everything but the control, a1."""
+
+    def answer(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        verdicts = []
+        for item in inputs["items"]:
+            own = control if item["id"] == "a1" else verdict
+            verdicts.append(
+                {
+                    "id": item["id"],
+                    "case_for": "usual",
+                    "case_against": "it may hurt",
+                    "verdict": own,
+                    "sure": sure,
+                    "standard": "a label" if own == "wrong" else "",
+                }
+            )
+        return {"verdicts": verdicts}
+
+    return answer
 
 
 def judged(

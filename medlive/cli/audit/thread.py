@@ -145,13 +145,18 @@ def _describe_case(case: Row, criteria: Sequence[Row]) -> Iterator[Grid]:
     title = "Rubric"
     if case["no_negative"]:
         title += f" (no criterion costs points: {case['no_negative']})"
-    names = ["points", "axis", "criterion", "fact", "origin", "advice_id", "source"]
+    names = ["points", "tier", "asked", "axis", "criterion", "fact", "origin"]
+    names += ["advice_id", "source", "likely"]
     yield table_of(criteria, names, title)
+    if case["asked"]:
+        yield table_of(case["asked"], ("id", "text"), "What the query asks")
+    if case["conflicts"]:
+        names = ["criterion", "other", "advice_id", "detail"]
+        yield table_of(case["conflicts"], names, "Contradictions")
     if case["omitted"]:
-        title = "Facts of the advice that the rubric leaves out"
-        yield table_of(
-            case["omitted"], ("fact", "advice_id", "reason", "detail"), title
-        )
+        title = "What the rubric leaves out, in the order of its steps"
+        names = ["step", "fact", "criterion", "advice_id", "reason", "detail"]
+        yield table_of(case["omitted"], names, title)
     completion = case["completion"]
     if completion is not None and (completion["points"] or completion["note"]):
         title = "Points that the advice lacks"
@@ -166,8 +171,9 @@ def _figures(figures: Row) -> str:
     if figures["ceiling"] is None:
         return ""
     text = ""
-    for name in ("ceiling", "floor", "separation"):
-        text += f", {name} {figures[name]:.2f}"
+    for name in ("ceiling", "floor", "separation", "ordinary"):
+        if figures[name] is not None:
+            text += f", {name} {figures[name]:.2f}"
     return text
 
 
@@ -194,7 +200,7 @@ def _describe_proof(proof: Row, case: Row | None) -> Iterator[Grid]:
     )
     names = [probe["probe"].replace("_", " ") for probe in probes]
     yield Grid(["criterion", "points", *names], rows, title)
-    yield table_of(probes, ("probe", "answer", "mistake"), "Answers, not published")
+    yield table_of(probes, ("probe", "answer", "note"), "Answers, not published")
     if proof["findings"]:
         names = ["round", "fault", "text", "detail", "needed", "basis", "reason"]
         yield table_of(proof["findings"], names, "What spoke against the rubric")
@@ -349,7 +355,7 @@ def _describe_evidence(claims: Sequence[Row], index: Row | None) -> Iterator[Gri
                 row = [claim["element_id"], check, one["passage_id"], one["quote"]]
                 cited.append([*row, hit and hit["passage"]["url"], hit and hit["rank"]])
     names = ["element_id", "verdict", "claim", "flag", "queries"]
-    others = ["on_subject", "nearest", "reason", "second_check"]
+    others = ["lacks", "on_subject", "nearest", "reason", "second_check"]
     yield table_of(judged, [*names, *others], "Evidence")
     by = f", by {index['retriever']} {index['index_digest'][:19]}…" if index else ""
     columns = ["claim", "by", "passage", "quote", "address", "rank"]
@@ -371,8 +377,21 @@ def _describe_reading(reading: Row) -> Grid:
     for name in ("asked", "clinical", "enough", "answered", "understandable"):
         rows.append([name, reading[name]])
     for wrong in reading["wrong"]:
-        rows.append([f"{wrong['element_id']} {wrong['kind']}", wrong["reason"]])
+        sure = "" if wrong["sure"] else ", not sure"
+        words = f"{wrong['reason']} {wrong['standard']}".strip()
+        rows.append([f"{wrong['element_id']} {wrong['kind']}{sure}", words])
     rows += [["danger", reading["danger"] or None], ["reason", reading["reason"]]]
+    for element, words in reading["unseen"].items():
+        rows.append([f"{element} rests on what the text does not hold", words])
+    if reading["damaged"]:
+        rows.append(["garbled", ", ".join(reading["damaged"])])
+    for voice in reading["voices"]:
+        what = voice["element_id"] or voice["reason"]
+        sure = "" if voice["sure"] else ", not sure"
+        words = f"{voice['verdict']}{sure}: {voice['case_for']} / {voice['case_against']} {voice['standard']}"
+        rows.append([f"third voice on {what}", words.strip()])
+    if reading["voices_note"]:
+        rows.append(["third voice", reading["voices_note"]])
     engine = f"{reading['engine']['engine']} {reading['engine']['model']}"
     return Grid(["question", "answer"], rows, f"Second reading by {engine}")
 

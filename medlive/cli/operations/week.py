@@ -17,6 +17,7 @@ from medlive.cli.output import (
 )
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
+from medlive.snapshot.manifest import Headroom
 
 app = Commands()
 _DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
@@ -158,6 +159,14 @@ def _proofs(proofs: dict[str, Any]) -> list[str]:
             figures.append(f"{name} {proofs[name]:.2f}")
         text += f"; means of the proved: {', '.join(figures)}"
     lines = [text]
+    headroom = Headroom.model_validate(proofs["headroom"])
+    if headroom.words:
+        lines.append(f"headroom: {headroom.words}")
+    if headroom.is_little:
+        lines.append(
+            "warning: these rubrics leave little room above an ordinary answer: they"
+            " hardly tell good models apart"
+        )
     for model in proofs["one_model"]:
         lines.append(
             f"warning: {model} wrote rubrics, wrote the answers that prove them, and"

@@ -29,7 +29,9 @@ from medlive.db.tables.release import (
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_json
 from medlive.rubric.model import (
+    AskedPart,
     Completion,
+    Conflict,
     Criterion,
     OmittedFact,
     Origin,
@@ -42,6 +44,8 @@ _NOT_BY_MODELS = (
 
 
 _OMITTED: Final = TypeAdapter(tuple[OmittedFact, ...])
+_ASKED: Final = TypeAdapter(tuple[AskedPart, ...])
+_CONFLICTS: Final = TypeAdapter(tuple[Conflict, ...])
 _COMPLETION: Final = TypeAdapter(Completion | None)
 
 
@@ -93,6 +97,10 @@ class CaseContent:
         if rubric.ceiling is not None:
             # Only then: the digest of a case that was never proved stays what it was.
             values["proof"] = [rubric.ceiling, rubric.floor, rubric.separation]
+            if rubric.ordinary is not None:
+                values["proof"].append(rubric.ordinary)
+        if rubric.asked:
+            values["asked"] = [asdict(part) for part in rubric.asked]
         if self.overruled is not None:
             values["overruled"] = self.overruled
         return digest_json(values | asdict(self.text) | {"criteria": criteria})
@@ -109,9 +117,9 @@ class StoredCase(CaseContent):
 def _digested(c: Criterion) -> list[Any]:
     """What of a criterion makes a revision; that of one from advice is as it was before there were origins."""
     values = [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id]
-    if c.origin is Origin.ADVICE:
-        return values
-    return [*values, c.origin.value, c.source]
+    if c.origin is not Origin.ADVICE:
+        values += [c.origin.value, c.source]
+    return [*values, c.asked] if c.asked else values
 
 
 def case_id_of(source: str, thread_id: str, key: bytes) -> str:
@@ -182,7 +190,8 @@ async def add_revision(
     values |= row_of(CaseRevisionRow, content.rubric) | row_of(
         CaseRevisionRow, content.text
     )
-    values["omitted"] = [asdict(fact) for fact in content.rubric.omitted]
+    for name in ("omitted", "asked", "conflicts"):
+        values[name] = list(map(asdict, getattr(content.rubric, name)))
     completion = content.rubric.completion
     values["completion"] = None if completion is None else asdict(completion)
     if not content.publishable:
@@ -190,7 +199,14 @@ async def add_revision(
     await add_row(session, CaseRevisionRow(**values))
     criteria = content.rubric.criteria
     rows = [
-        row_of(CriterionRow, c, case_id=case_id, revision=revision, criterion_id=c.id)
+        row_of(
+            CriterionRow,
+            c,
+            case_id=case_id,
+            revision=revision,
+            criterion_id=c.id,
+            tier=c.tier.value,
+        )
         for c in criteria
     ]
     await insert_rows(session, CriterionRow, rows)
@@ -296,6 +312,8 @@ async def _stored_case(session: AsyncSession, row: CaseRevisionRow) -> StoredCas
             row,
             criteria=criteria,
             omitted=_OMITTED.validate_python(row.omitted),
+            asked=_ASKED.validate_python(row.asked),
+            conflicts=_CONFLICTS.validate_python(row.conflicts),
             completion=_COMPLETION.validate_python(row.completion),
         ),
     )

@@ -27,6 +27,7 @@ T = TypeVar("T")
 _Rows = list[dict[str, Any]]
 _SIDES: Final = TypeAdapter(tuple[SideHit, ...])
 _WRONG: Final = TypeAdapter(tuple[model.FaultyAdvice, ...])
+_VOICES: Final = TypeAdapter(tuple[model.Voice, ...])
 _PARTS: Final[Mapping[str, tuple[type[Any], type[Any]]]] = {
     "elements": (model.Element, tables.ElementRow),
     "requirements": (model.Requirement, tables.RequirementRow),
@@ -201,7 +202,10 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
     reading = await session.get(tables.SecondReadingRow, curation_id)
     if reading is not None:
         wrong = _WRONG.validate_python(reading.wrong)
-        parts["second_reading"] = read(model.SecondReading, reading, wrong=wrong)
+        voices = _VOICES.validate_python(reading.voices)
+        parts["second_reading"] = read(
+            model.SecondReading, reading, wrong=wrong, voices=voices
+        )
     return read(
         model.Curation,
         found,
@@ -248,9 +252,12 @@ async def _save_parts(
     # In one order for everybody, so that two processes never wait for each other crosswise.
     parts[tables.PassageRow] = [passages[key] for key in sorted(passages)]
     if (reading := curation.second_reading) is not None:
-        wrong = [asdict(w) for w in reading.wrong]
         row = row_of(
-            tables.SecondReadingRow, reading, curation_id=curation_id, wrong=wrong
+            tables.SecondReadingRow,
+            reading,
+            curation_id=curation_id,
+            wrong=[asdict(w) for w in reading.wrong],
+            voices=[asdict(v) for v in reading.voices],
         )
         parts[tables.SecondReadingRow] = [row]
     if (asked := curation.cross_examination) is not None:
@@ -354,6 +361,7 @@ async def _load_claims(
             "hits": tuple(map(_hit, hits)),
             "citations": _citations(cited, "quote"),
             "second": second,
+            "lacks": tuple(map(model.Lack, claim.lacks)),
         }
         claims.append(read(model.ClaimVerdict, claim, **more))
     return tuple(claims)

@@ -16,6 +16,7 @@ from medlive.db.tables.decisions import (
     RubricProofRow,
 )
 from medlive.db.tables.release import CaseRevisionRow
+from medlive.harm.model import HarmReading
 from medlive.rubric.model import Criterion
 from medlive.rubric.proof import (
     Figures,
@@ -30,6 +31,7 @@ PROVING: Final = ("rubric", "prober", "grader")
 _CRITERIA: Final = TypeAdapter(tuple[Criterion, ...])
 _FINDINGS: Final = TypeAdapter(tuple[ProofFinding, ...])
 _VERDICTS: Final = TypeAdapter(Mapping[str, ProbeVerdict])
+_HARM: Final = TypeAdapter(HarmReading | None)
 
 
 async def save_proof(
@@ -58,6 +60,7 @@ async def save_proof(
             position=place,
             score=float(probe.score(proof.criteria)),
             verdicts=_VERDICTS.dump_python(probe.verdicts),
+            harm=_HARM.dump_python(probe.harm, mode="json"),
         )
         rows.append(row)
     await insert_rows(session, RubricProbeRow, rows)
@@ -77,7 +80,8 @@ async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
     probes_of = []
     for probe in await session.scalars(query.order_by(probes.position)):
         verdicts = _VERDICTS.validate_python(probe.verdicts)
-        probes_of.append(read(GradedProbe, probe, verdicts=verdicts))
+        harm = _HARM.validate_python(probe.harm)
+        probes_of.append(read(GradedProbe, probe, verdicts=verdicts, harm=harm))
     return read(
         Proof,
         row,
@@ -107,6 +111,8 @@ class ProofsMade:
     ceiling: float | None
     floor: float | None
     separation: float | None
+    ordinary: tuple[float, ...]
+    """The scores of the ordinary answers of those that passed."""
     one_model: tuple[str, ...]
     """The models that wrote a rubric, wrote the answers that prove it, and graded these."""
 
@@ -126,6 +132,8 @@ async def proofs_made(
         query.join(made, made.id == proof.curation_id).where(of_time)
     )
     count, failed, ceiling, floor, separation = counted.one()
+    scores = select(proof.ordinary).join(made, made.id == proof.curation_id)
+    ordinary = await session.scalars(scores.where(of_time, passed))
     roles = [made.engines[role]["model"].astext for role in PROVING]
     same = and_(*(roles[0] == role for role in roles[1:]))
     models = select(roles[0]).join(proof, proof.curation_id == made.id)
@@ -136,5 +144,6 @@ async def proofs_made(
         ceiling=ceiling,
         floor=floor,
         separation=separation,
+        ordinary=tuple(score for score in ordinary if score is not None),
         one_model=tuple(await session.scalars(models)),
     )

@@ -205,8 +205,8 @@ _TEXTS: Final = (
 _DIFFERING: Final = (
     "concat_ws(', ', "
     + "".join(f"CASE WHEN a.{name} <> b.{name} THEN '{name}' END, " for name in _TEXTS)
-    + "CASE WHEN (a.ceiling, a.floor, a.separation) IS DISTINCT FROM"
-    " (b.ceiling, b.floor, b.separation) THEN 'proof' END, "
+    + "CASE WHEN (a.ceiling, a.floor, a.separation, a.ordinary) IS DISTINCT FROM"
+    " (b.ceiling, b.floor, b.separation, b.ordinary) THEN 'proof' END, "
     + "CASE WHEN a.overruled IS DISTINCT FROM b.overruled THEN 'overruled' END, "
     + f"CASE WHEN ({_RUBRIC.format('a')}) IS DISTINCT FROM ({_RUBRIC.format('b')}) THEN 'criteria' END)"
 )

@@ -15,6 +15,7 @@ from sqlalchemy import URL
 
 from medlive.db.mapping import from_stored, load_json
 from medlive.db.session import CONNECT_ARGUMENTS, unavailable
+from medlive.integrity.digest import canonical_json
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
@@ -24,9 +25,10 @@ _TEXTS: Final[LiteralString] = """
     CROSS JOIN LATERAL (
         SELECT r.language, r.source, (r.posted_at AT TIME ZONE 'UTC')::date AS posted_at, r.specialty, r.theme,
             r.narrative, r.query, r.advice, r.difficulty, r.dialogue_register,
-            r.ceiling, r.floor, r.separation, r.overruled, (
+            r.ceiling, r.floor, r.separation, r.ordinary, r.asked, r.overruled, (
                 SELECT json_agg(
-                    json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source)
+                    json_build_array(c.criterion_id, c.position, c.criterion, c.axis, c.points, c.origin, c.source,
+                        c.tier, c.asked)
                     ORDER BY c.position
                 )::text
                 FROM criteria AS c WHERE c.case_id = r.case_id AND c.revision = r.revision
@@ -159,11 +161,15 @@ def _case(row: DictRow) -> SnapshotCase:
             points=points,
             origin=origin,
             source=source,
+            tier=tier,
+            asked=asked,
         )
-        for number, position, text, axis, points, origin, source in (
+        for number, position, text, axis, points, origin, source, tier, asked in (
             load_json(criteria) if criteria else ()
         )
     )
+    parts = from_stored(row["asked"])
+    texts["asked"] = canonical_json(parts) if parts else ""
     if (overruled := row["overruled"]) is not None:
         texts["overruled"] = from_stored(overruled)
     return SnapshotCase(**row | texts, criteria=found)

@@ -130,7 +130,7 @@ _FAILURES = (
     "('endpoint_unavailable', 'invalid_reply', 'refused', 'truncated', 'budget_spent')"
 )
 _PASSES = (
-    "(cardinality(overruled) > 0 OR s_cc = 1 AND s_inf > threshold_sufficiency"
+    "(cardinality(overruled) > 0 OR s_cc = 1 AND (s_inf > threshold_sufficiency OR answers_now)"
     " AND (s_align > threshold_alignment OR reason = 'disputed')) "
     "AND index_digest IS NOT NULL AND narrative IS NOT NULL"
 )
@@ -204,6 +204,12 @@ class CurationRow(Base):
     )
     s_inf: Mapped[float | None] = column(
         "Sufficiency of the narrative; NULL: not judged"
+    )
+    answers_now: Mapped[bool | None] = column(
+        "Whether a careful physician would answer by it, if with conditions; NULL: not judged"
+    )
+    of_its_time: Mapped[bool | None] = column(
+        "Whether the right answer depends on when it was asked; NULL: not judged"
     )
     s_align: Mapped[float | None] = column("Alignment with evidence; NULL: not judged")
     index_digest: Mapped[str | None] = column(
@@ -409,6 +415,10 @@ class ClaimVerdictRow(Base):
     nearest: Mapped[str | None] = column(
         "The id of the passage nearest to that subject; NULL: none is named"
     )
+    lacks: Mapped[list[str]] = column(
+        "What the passages would have to say in addition: drug, situation, population, strength",
+        server_default="{}",
+    )
 
 
 class ClaimEvidenceRow(Base):
@@ -485,13 +495,31 @@ class SecondReadingRow(Base):
         "Whether a stranger would make sense of the case"
     )
     wrong: Mapped[list[Any]] = column(
-        "Advice found wrong: [{element_id, kind harmful|false|minor, reason}]"
+        "Advice found wrong: [{element_id, kind harmful|false|minor, reason, standard, sure}]"
     )
     danger: Mapped[str] = column(
         "An alarming sign that no advice answers; empty for none"
     )
     reason: Mapped[str] = column("What decides, in words")
     engine: Mapped[dict[str, Any]] = column("The reader's engine, model and parameters")
+    sure: Mapped[bool] = column(
+        "Whether it is sure of danger and of answered", server_default="true"
+    )
+    unseen: Mapped[dict[str, Any]] = column(
+        "Advice that rests on what the text does not hold: element to a physician's words",
+        server_default="{}",
+    )
+    damaged: Mapped[list[Any]] = column(
+        "Words that a machine garbled", server_default="[]"
+    )
+    voices: Mapped[list[Any]] = column(
+        "The third voice on each objection: [{reason, element_id, verdict, sure, standard, case_for, case_against}]",
+        server_default="[]",
+    )
+    voices_note: Mapped[str] = column(
+        "Why the third voice does not count, or whose it is; empty for nothing",
+        server_default="",
+    )
 
 
 _PROVED = (
@@ -513,6 +541,9 @@ class RubricProofRow(Base):
     floor: Mapped[float] = column("The higher score of the bad answers")
     separation: Mapped[float] = column(
         "The lower score of the good answers, less the floor"
+    )
+    ordinary: Mapped[float | None] = column(
+        "The score of the ordinary answer; NULL: an earlier proof, without one"
     )
     criteria: Mapped[list[Any]] = column(
         "The rubric that the answers were last graded by: [{id, criterion, axis, points, …}]"
@@ -539,14 +570,17 @@ class RubricProbeRow(Base):
     curation_id: Mapped[int] = key_column(_CURATION)
     revision: Mapped[int] = key_column(_PROVED, server_default="0")
     position: Mapped[int] = key_column("Its place, from 1", SmallInteger)
-    probe: Mapped[Probe] = column("excellent_short, excellent_long, vague or wrong")
+    probe: Mapped[Probe] = column(", ".join(Probe))
     answer: Mapped[str] = column("The answer")
-    mistake: Mapped[str] = column(
-        "The mistake that it makes on purpose; empty where it makes none"
+    note: Mapped[str] = column(
+        "What it lacks or has wrong, by its writer's word; empty where nothing"
     )
     score: Mapped[float] = column("Its score by the rubric that the proof ended with")
     verdicts: Mapped[dict[str, Any]] = column(
         "The grader's verdicts: {criterion: {met, quote}}"
+    )
+    harm: Mapped[dict[str, Any] | None] = column(
+        "What reading it for harm came to; NULL: not read"
     )
 
 

@@ -79,6 +79,7 @@ class CaseRevisionRow(Base):
             ceiling_range="ceiling BETWEEN 0 AND 1",
             floor_range="floor BETWEEN 0 AND 1",
             separation_range="separation BETWEEN 0 AND 1",
+            ordinary_range="ordinary BETWEEN 0 AND 1",
             proof_whole="num_nonnulls(ceiling, floor, separation) IN (0, 3)",
             text_not_empty="narrative <> '' AND query <> '' AND advice <> ''",
             unpublishable_has_reason="publishable = (unpublishable_reason IS NULL)",
@@ -112,7 +113,14 @@ class CaseRevisionRow(Base):
         "Whom it is written for: lay, professional or unknown", server_default="unknown"
     )
     omitted: Mapped[list[Any]] = column(
-        "Facts of the advice that the rubric leaves out, each with its reason",
+        "What no criterion asks for, each with the step that left it out and its reason",
+        server_default="[]",
+    )
+    asked: Mapped[list[Any]] = column(
+        "What the query expressly asks: [{id, text}]", server_default="[]"
+    )
+    conflicts: Mapped[list[Any]] = column(
+        "Criteria that contradict the advice or one another: [{criterion, other, detail, advice_id}]",
         server_default="[]",
     )
     completion: Mapped[dict[str, Any] | None] = column(
@@ -129,6 +137,9 @@ class CaseRevisionRow(Base):
     )
     separation: Mapped[float | None] = column(
         "The lower score of the good answers, less the floor; NULL: not proved"
+    )
+    ordinary: Mapped[float | None] = column(
+        "The score of the ordinary answer; NULL: not proved, or without one"
     )
     overruled: Mapped[str | None] = column(
         "Why people overruled a confirmed veto; NULL: none was"
@@ -174,6 +185,17 @@ class CriterionRow(Base):
     )
     source: Mapped[str] = column(
         "For evidence the passage, for consensus the models that named it, else empty",
+        server_default="",
+    )
+    tier: Mapped[str] = column(
+        "decisive or further; empty where it was made before tiers", server_default=""
+    )
+    asked: Mapped[str] = column(
+        "The part of the query that it answers directly; empty for none",
+        server_default="",
+    )
+    likely: Mapped[str] = column(
+        "Of a penalty: the mistake it was drawn from, or why answers commit it; else empty",
         server_default="",
     )
 

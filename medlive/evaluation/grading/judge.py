@@ -109,18 +109,20 @@ class Judge:
         ]
 
     def request(self, work: Work) -> Request:
-        """The request for a call's criteria: what the calls of a case share first, the criteria last."""
+        """The request for a call's criteria: first what other calls share, the case and in rubric mode its criteria,
+        which are the same for every answer."""
         inputs: dict[str, Any] = {
             "language": work.case.language,
             "question": work.case.question,
-            "answer": work.answer.response,
         }
         if self.mode is Mode.CRITERION:
+            inputs["answer"] = work.answer.response
             inputs["criterion"] = work.criteria[0].criterion
         else:
             inputs["criteria"] = [
                 {"id": c.id, "criterion": c.criterion} for c in work.criteria
             ]
+            inputs["answer"] = work.answer.response
         return Request(self._task, self.prompt, inputs, self._schema, round=work.round)
 
 

@@ -65,7 +65,7 @@ _WORDS: Final = {
     "否": False,
 }
 """Texts for `met` that have one meaning."""
-Conclusion = Literal["met", "not met", "undecided"]
+Conclusion = Literal["met", "not met"]
 """What a reasoning comes to."""
 _CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
     "met": "met",
@@ -81,10 +81,6 @@ _CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
     "不满足": "not met",
     "未满足": "not met",
     "不符合": "not met",
-    "undecided": "undecided",
-    "unclear": "undecided",
-    "无法判断": "undecided",
-    "无法判定": "undecided",
 }
 """Texts for `conclusion` that have one meaning."""
 
@@ -348,8 +344,6 @@ def _certain(
     if not concluded:
         if fault := fault_of(reply.reasoning, reply.met, criterion):
             raise Unusable(fault)
-    elif reply.conclusion == "undecided":
-        raise Unusable("its conclusion is that it cannot be decided")
     elif (reply.conclusion == "met") is not reply.met:
         raise Unusable(f"its conclusion is {reply.conclusion!r}, its met {reply.met}")
     if verdict.met and (

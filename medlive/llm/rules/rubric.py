@@ -31,7 +31,8 @@ def classify(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """{theme, specialty, facts, criteria, no_negative, left_out}."""
+    """{asked, theme, specialty, facts, left_out, criteria, no_negative}: the query is one part, the first advice its
+    answer."""
     narrative = inputs["narrative"]
     states, denies, stop = ("States: ", "Denies: ", ".")
     if language_of(inputs["language"], narrative[:4000]) == "zh":
@@ -44,12 +45,18 @@ def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
         texts.append(text)
         facts.append({"id": f"f{n}", "fact": text[:900], "advice_id": advice["id"]})
         criterion = {"criterion": f"{states}{text[:900]}{stop}", "fact_id": f"f{n}"}
+        criterion |= {"asked": "q1" if n == 1 else "", "likely": ""}
         criteria.append(criterion | _weight(advice["kind"], text, first=n == 1))
     if texts:
-        denied = f"{denies}{texts[0][:900]}{stop}"
-        criteria.append(
-            {"criterion": denied, "axis": "Safety", "points": -5, "fact_id": "f1"}
-        )
+        penalty = {
+            "criterion": f"{denies}{texts[0][:900]}{stop}",
+            "axis": "Safety",
+            "points": -5,
+            "fact_id": "f1",
+            "asked": "",
+            "likely": "By words alone: the contrary of the first advice.",
+        }
+        criteria.append(penalty)
     left_out = []
     for advice in inputs["advice"][_MOST:]:
         omitted = {"fact": advice["statement"][:900], "advice_id": advice["id"]}
@@ -57,6 +64,7 @@ def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
     whole = " ".join(texts)
     urgent = _EMERGENCY.search(whole)
     return {
+        "asked": [{"id": "q1", "text": inputs["query"][:500]}],
         "theme": "Emergency Referrals" if urgent else "Response Depth",
         "specialty": specialty_of(inputs["query"], narrative, whole),
         "facts": facts,

@@ -58,13 +58,14 @@ _NOT = re.compile(
 
 
 def query(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """S_cc: {category, meaningful, reason}."""
+    """S_cc: {category, meaningful, of_its_time, reason}."""
     text = inputs["query"][:4000]
     meaningful = not _NONCLINICAL.search(text) and bool(lexicon.clinical_words(text))
     named = "a clinical matter" if meaningful else "nothing clinical"
     return {
         "category": _category(plain(text)) if meaningful else "nonclinical",
         "meaningful": meaningful,
+        "of_its_time": False,
         "reason": f"Names {named}.",
     }
 
@@ -77,7 +78,7 @@ def _category(text: str) -> str:
 
 
 def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """{consult, required, prudent}: three items that any question has, found by their words."""
+    """{consult, answers_now, required, prudent}: three items that any question has, found by their words."""
     stated = [(e["id"], plain(e["statement"])) for e in inputs["narrative"]]
     stated.append(("q", plain(inputs["query"])))
     chinese = language_of(inputs["language"], stated[-1][1]) == "zh"
@@ -91,7 +92,12 @@ def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
                 "element_ids": ids,
             }
         )
-    return {"consult": "", "required": required, "prudent": []}
+    return {
+        "consult": "",
+        "answers_now": False,
+        "required": required,
+        "prudent": [],
+    }
 
 
 def claims(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,8 +158,26 @@ def _verdict(
         "id": claim["id"],
         "verdict": "supported" if supported else "neutral",
         "evidence": evidence,
+        "lacks": [],
         "reason": f"The nearest sentence shares {best:.0%} of the claim's words.",
     }
+
+
+def soundness(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{verdicts}: undecided, since it makes no clinical judgement."""
+    verdicts = []
+    for item in inputs["items"]:
+        verdicts.append(
+            {
+                "id": item["id"],
+                "case_for": "",
+                "case_against": "",
+                "verdict": "undecided",
+                "sure": False,
+                "standard": "",
+            }
+        )
+    return {"verdicts": verdicts}
 
 
 def _denies(text: str) -> bool:

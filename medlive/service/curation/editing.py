@@ -12,7 +12,7 @@ from pydantic import (
     model_validator,
 )
 
-from medlive.curation.identified import ids_of
+from medlive.curation.identified import by_id
 from medlive.curation.model import CaseText, Side
 from medlive.db.curation.cases import (
     StoredCase,
@@ -85,6 +85,16 @@ class CriterionEdit(_Edited):
         max_length=1000,
         description="Of evidence: the passage; of consensus: the models; else empty.",
     )
+    asked: str | None = Field(
+        default=None,
+        max_length=20,
+        description="The part of the query that it answers; None: as it was.",
+    )
+    likely: str | None = Field(
+        default=None,
+        max_length=1000,
+        description="Of a penalty: why answers commit it; None: as it was.",
+    )
 
     @model_validator(mode="after")
     def _check_origin(self) -> Self:
@@ -129,7 +139,7 @@ class CaseEdit(_Edited):
                 hint="docs/method.md lists the 38",
             )
         if self.criteria is not None:
-            given["criteria"] = _numbered(self.criteria, ids_of(case.rubric.criteria))
+            given["criteria"] = _numbered(self.criteria, by_id(case.rubric.criteria))
         texts = {name: given.pop(name) for name in _TEXTS if name in given}
         text, rubric = replace(case.text, **texts), replace(case.rubric, **given)
         if (text, rubric.criteria) != (case.text, case.rubric.criteria):
@@ -144,11 +154,11 @@ class EditFile(CaseEdit):
 
 
 def _numbered(
-    edited: tuple[CriterionEdit, ...], known: list[str]
+    edited: tuple[CriterionEdit, ...], known: Mapping[str, Criterion]
 ) -> tuple[Criterion, ...]:
     """Criteria in their order; new ones get ids that the case's latest revision does not have."""
     ids = [c.id for c in edited if c.id is not None]
-    unknown = sorted(set(ids) - set(known) or {i for i in ids if ids.count(i) > 1})
+    unknown = sorted(set(ids) - known.keys() or {i for i in ids if ids.count(i) > 1})
     if unknown:
         raise UsageError(
             f"unknown or repeated criterion {', '.join(unknown)}",
@@ -159,6 +169,10 @@ def _numbered(
     for position, edit in enumerate(edited, start=1):
         last += edit.id is None
         wanted = edit.model_dump() | {"id": edit.id or f"c{last}"}
+        earlier = known.get(edit.id or "")
+        for name in ("asked", "likely"):
+            if wanted[name] is None:
+                wanted[name] = getattr(earlier, name) if earlier else ""
         criteria.append(Criterion(**wanted, position=position))
     return tuple(criteria)
 
@@ -274,6 +288,7 @@ async def edit_case(
             text,
             advice,
             rubric.no_negative,
+            asked=rubric.asked,
         ):
             faults.append(f"{fault.criterion or 'rubric'}: {fault.detail}")
         gone = await withdrawn_criteria(session, case_id)

@@ -29,6 +29,7 @@ from medlive.db.threads.threads import (
 )
 from medlive.deidentify.detect import redact
 from medlive.errors import MedliveError, UsageError
+from medlive.rubric.model import Criterion
 from medlive.rubric.proof import Proof
 from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
@@ -188,9 +189,14 @@ def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
 def _proof_as_json(proof: Proof) -> dict[str, Any]:
     """A rubric's proof; each answer with its score, and by criterion which answers meet it."""
     value = asdict(proof)
+    value["criteria"] = list(map(_criterion, proof.criteria))
     for shown, probe in zip(value["probes"], proof.probes, strict=True):
         shown["score"] = float(probe.score(proof.criteria))
     return value
+
+
+def _criterion(criterion: Criterion) -> dict[str, Any]:
+    return asdict(criterion) | {"tier": criterion.tier.value}
 
 
 def _applies(proof: dict[str, Any], of_case: dict[str, Any]) -> bool:
@@ -198,7 +204,7 @@ def _applies(proof: dict[str, Any], of_case: dict[str, Any]) -> bool:
     case = of_case["case"]
     if case is None or case["unproved_since"] is None:
         return True
-    return not proof["passed"] and list(proof["criteria"]) == of_case["criteria"]
+    return not proof["passed"] and proof["criteria"] == of_case["criteria"]
 
 
 def _decision(row: CurationRow) -> dict[str, Any]:
@@ -234,6 +240,9 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         "ceiling",
         "floor",
         "separation",
+        "ordinary",
+        "asked",
+        "conflicts",
         "overruled",
     )
     state = {
@@ -244,7 +253,8 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
     return {
         "case": {name: getattr(case, name) for name in plain} | state,
         "criteria": [
-            asdict(c) for c in await criteria_of(session, case.case_id, case.revision)
+            _criterion(c)
+            for c in await criteria_of(session, case.case_id, case.revision)
         ],
         "reviews": [as_dict(r) for r in await reviews_of(session, case.case_id)],
     }

@@ -14,6 +14,7 @@ from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.grading.probes import grade_probe
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import Proof, examine
+from medlive.rubric.prove import read_for_harm
 from medlive.service.release.withdraw import load_latest_case
 from medlive.service.wiring import Pipeline, proof_roles
 from medlive.service.work.jobs import defer_proof, open_app
@@ -83,6 +84,7 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> None:
                 ceiling=figures.ceiling,
                 floor=figures.floor,
                 separation=figures.separation,
+                ordinary=figures.ordinary,
             )
             saved = await add_revision(session, case_id, replace(case, rubric=rubric))
             revision = saved.revision
@@ -90,13 +92,14 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> None:
 
 
 async def _prove(pipeline: Pipeline, case: StoredCase) -> Proof:
-    """Four answers, graded by the rubric as it is; nothing is revised. Raises AgentFailure."""
-    prober, grader = (
+    """Answers of known quality, graded by the rubric as it is; nothing is revised. Raises AgentFailure."""
+    prober, grader, reader = (
         Agent(pipeline.respondents[role], [], case.language)
-        for role in ("prober", "grader")
+        for role in ("prober", "grader", "reader")
     )
     criteria = case.rubric.criteria
-    written = await write_probes(case.text, criteria, prober)
+    written = await write_probes(case.text, prober)
+    written = await read_for_harm(case.text, written, grader, reader)
     calls = []
     for probe in written:
         calls.append(grade_probe(case.text, criteria, probe.answer, grader))

@@ -26,6 +26,7 @@ from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Session
 from medlive.service.database import open_database
 from medlive.service.schedule.steps import FREEZE, QUEUE, command_of, summarize_counts
+from medlive.snapshot.manifest import headroom_of
 
 
 async def read_week(settings: Settings, week: str) -> dict[str, Any]:
@@ -67,7 +68,8 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         ],
         "cost": total and asdict(total) | {"cost_usd": total.cost_usd},
         "by_paper": [row._asdict() for row in by_paper],
-        "proofs": asdict(proofs),
+        "proofs": asdict(proofs)
+        | {"headroom": headroom_of(Counter(proofs.ordinary)).model_dump()},
         "snapshot": snapshot,
     }
 

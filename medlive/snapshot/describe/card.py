@@ -133,6 +133,7 @@ def readme(meta: SnapshotMeta, counts: Counts, rows: str) -> str:
         release=release,
         releases=releases,
         proof=_proof(counts),
+        headroom=_headroom(counts),
         warnings=warnings_of(meta.provenance),
         engines=[
             (cell(e.role), cell(e.engine), cell(e.model))
@@ -179,6 +180,14 @@ def _proof(counts: Counts) -> str:
         f"{share}; of these, mean ceiling {proof.ceiling:.3f}, floor {proof.floor:.3f},"
         f" separation {proof.separation:.3f}"
     )
+
+
+def _headroom(counts: Counts) -> str:
+    """What an ordinary answer scores; empty where no proof has one."""
+    words = counts.headroom.words
+    if counts.headroom.is_little:
+        words += ". **These rubrics leave little room above it: they hardly tell good models apart**"
+    return words[:1].upper() + words[1:]
 
 
 def _corpora(evidence: EvidenceUse) -> str:

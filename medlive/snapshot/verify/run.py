@@ -43,6 +43,7 @@ from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers
 from medlive.snapshot.manifest import (
     FORMATS,
     Counts,
+    Headroom,
     Manifest,
     ProofMeans,
     unknown_note,
@@ -349,12 +350,14 @@ def _counts(folder: Inspected, out: Faults) -> None:
             )
 
 
-def _known(model: Counts | ProofMeans) -> dict[str, object]:
+def _known(model: Counts | ProofMeans | Headroom) -> dict[str, object]:
     """The counts that this medlive can make itself."""
     known: dict[str, object] = {}
     for name in type(model).model_fields:
         value = getattr(model, name)
-        known[name] = _known(value) if isinstance(value, ProofMeans) else value
+        known[name] = (
+            _known(value) if isinstance(value, ProofMeans | Headroom) else value
+        )
     return known
 
 

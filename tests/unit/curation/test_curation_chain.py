@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Callable, Mapping
-from datetime import date
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ from tests.support.scripted import (
     judged,
     run,
     second_look,
+    voice,
 )
 
 
@@ -214,14 +216,48 @@ async def test_the_strict_rule_discards_what_is_unsupported() -> None:
 
 
 async def test_what_was_present_by_a_dropped_fact_is_missing() -> None:
-    curation = await run(
-        changed(controller__support=refusing("n2"), screener__revise=insisting())
+    asked_back = honest()["validator.sufficiency"] | {"answers_now": False}
+    script = changed(
+        controller__support=refusing("n2"),
+        screener__revise=insisting(),
+        validator__sufficiency=asked_back,
     )
+    curation = await run(script)
     assert (curation.outcome, curation.reason) == (
         Outcome.REJECTED,
         Reason.INSUFFICIENT_NARRATIVE,
     )
     assert curation.s_inf == 1 / 3
+
+
+async def test_what_is_of_its_time_is_searched_and_told_as_of_then() -> None:
+    posted = replace(THREAD, posted_at=datetime(2023, 2, 14, tzinfo=UTC))
+    asked: list[date | None] = []
+
+    class Dated(OnePassage):
+        async def search(
+            self, queries: Any, *, k: int, not_after: date | None = None
+        ) -> Any:
+            asked.append(not_after)
+            return await super().search(queries, k=k, not_after=not_after)
+
+    for of_its_time, day in ((True, date(2023, 2, 28)), (False, date(2026, 11, 21))):
+        query = honest()["validator.query"] | {"of_its_time": of_its_time}
+        engine = Scripted(changed(validator__query=query))
+        curation = await curate(
+            posted,
+            "en",
+            dict.fromkeys(ROLES, ReplayEngine(engine, Memory())),
+            Dated(),
+            CurationSettings(),
+            run_date=date(2026, 11, 21),
+        )
+        assert asked.pop() == day
+        told = {r.task for r in engine.requests if "month" in r.inputs}
+        assert ("reader.case" in told) is of_its_time
+        assert curation.text is not None
+        said = "The question was asked in February 2023." in curation.text.narrative
+        assert said is of_its_time
 
 
 async def test_numbers_that_appear_in_the_written_case_hold_it() -> None:
@@ -549,6 +585,16 @@ async def test_advertising_leaves_before_it_is_judged_and_alone_it_is_no_case() 
     )
 
 
+def objection(identity: str, kind: str, *, sure: bool = True) -> dict[str, Any]:
+    return {
+        "id": identity,
+        "kind": kind,
+        "reason": "r",
+        "standard": "a label",
+        "sure": sure,
+    }
+
+
 READINGS = [
     ({"asked": False}, Reason.QUESTION_DOUBTED, ()),
     ({"clinical": False}, Reason.QUESTION_DOUBTED, ()),
@@ -562,12 +608,12 @@ READINGS = [
     ({"understandable": False}, Reason.NOT_UNDERSTANDABLE, ()),
     ({"danger": "bleeding"}, Reason.DANGER_UNANSWERED, ()),
     (
-        {"wrong": [{"id": "a1", "kind": "false", "reason": "r"}]},
+        {"wrong": [objection("a1", "false")]},
         Reason.ADVICE_WRONG,
         ("a1",),
     ),
     (
-        {"wrong": [{"id": "a2", "kind": "harmful", "reason": "r"}]},
+        {"wrong": [objection("a2", "harmful")]},
         Reason.ADVICE_HARMFUL,
         ("a2",),
     ),
@@ -581,6 +627,90 @@ async def test_where_the_second_reading_differs_the_case_is_held(
     curation = await run(changed(reader__case=honest()["reader.case"] | change))
     assert (curation.outcome, curation.stage) == (Outcome.HELD, Stage.RUBRIC)
     assert [(h.reason, h.elements) for h in curation.holds] == [(reason, elements)]
+
+
+SETTLED = [
+    (True, voice("wrong"), Outcome.REJECTED),
+    (True, voice("wrong", sure=False), Outcome.HELD),
+    (True, voice("sound"), Outcome.HELD),
+    (False, voice("wrong"), Outcome.HELD),
+    (False, voice("sound"), Outcome.KEPT),
+    (False, voice("sound", sure=False), Outcome.HELD),
+    (False, voice("undecided"), Outcome.HELD),
+    # It also rejects what literature supports, fails, names no standard, or another element.
+    (True, voice("wrong", control="wrong"), Outcome.HELD),
+    (True, "rubbish", Outcome.HELD),
+    (True, {"verdicts": []}, Outcome.HELD),
+]
+
+
+@pytest.mark.parametrize(("sure", "said", "outcome"), SETTLED)
+@pytest.mark.parametrize("kind", ["false", "harmful", "danger"])
+async def test_reader_and_third_voice_settle_an_objection(
+    kind: str, sure: bool, said: Any, outcome: Outcome
+) -> None:
+    change: dict[str, Any] = {"wrong": [objection("a2", kind, sure=sure)]}
+    if kind == "danger":
+        change = {"danger": "bleeding", "sure": sure}
+    script = changed(
+        reader__case=honest()["reader.case"] | change, validator__soundness=said
+    )
+    engine = Scripted(script)
+    curation = await run({}, engine=engine)
+    assert curation.outcome is outcome
+    asked = next(r.inputs for r in engine.requests if r.task == "validator.soundness")
+    assert "r" not in [item["text"] for item in asked["items"]]
+    assert "a1" in [item["id"] for item in asked["items"]]
+    reason = {
+        "false": Reason.ADVICE_WRONG,
+        "harmful": Reason.ADVICE_HARMFUL,
+        "danger": Reason.DANGER_UNANSWERED,
+    }[kind]
+    assert curation.reason is (None if outcome is Outcome.KEPT else reason)
+    if outcome is Outcome.REJECTED:
+        assert "third voice: it may hurt a label" in curation.detail
+        overruled = await run(script, overruled=[reason])
+        assert overruled.outcome is Outcome.KEPT
+
+
+async def test_what_rests_on_a_picture_or_is_garbled_is_rejected() -> None:
+    def read(**change: Any) -> dict[str, Any]:
+        return changed(reader__case=honest()["reader.case"] | change)
+
+    seen = [{"id": "a1", "quote": "Stop lisinopril"}]
+    curation = await run(read(unseen=seen))
+    assert (curation.outcome, curation.reason) == (
+        Outcome.REJECTED,
+        Reason.NOT_TEXT_ONLY,
+    )
+    one, two = ["dry cough"], ["dry cough", "lisinopril"]
+    assert (await run(read(damaged=one))).outcome is Outcome.KEPT
+    garbled = await run(read(damaged=two))
+    assert (garbled.outcome, garbled.reason) == (Outcome.REJECTED, Reason.DAMAGED_TEXT)
+    invented = await run(read(damaged=["never said"]))
+    assert invented.reason is Reason.INVALID_REPLY
+
+
+async def test_a_passage_on_another_drug_supports_nothing() -> None:
+    def lacking(*lacks: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+        said = judged("supported", "lisinopril often cause a dry cough")
+
+        def answer(inputs: Mapping[str, Any]) -> dict[str, Any]:
+            reply = said(inputs)
+            for item in reply["verdicts"]:
+                item["lacks"] = list(lacks)
+            return reply
+
+        return answer
+
+    for lacks, verdict in (
+        (("drug",), Alignment.NEUTRAL),
+        (("situation", "strength"), Alignment.NEUTRAL),
+        (("population", "strength"), Alignment.SUPPORTED),
+    ):
+        curation = await run(changed(validator__alignment=lacking(*lacks)))
+        assert {c.verdict for c in curation.claims} == {verdict}
+        assert curation.claims[0].citations
 
 
 async def test_what_the_patient_leads_with_needs_an_answer_that_there_is() -> None:
@@ -625,7 +755,7 @@ async def test_a_case_is_written_anew_without_an_element() -> None:
         )
 
 
-@given(present=st.integers(0, 6), required=st.integers(3, 6))
+@given(present=st.integers(0, 6), required=st.integers(0, 6))
 async def test_sufficiency_is_computed_in_code_and_must_exceed_its_threshold(
     present: int, required: int
 ) -> None:
@@ -638,10 +768,44 @@ async def test_sufficiency_is_computed_in_code_and_must_exceed_its_threshold(
         }
         for i in range(required)
     ]
-    reply = {"consult": "", "required": items, "prudent": []}
+    reply = {"consult": "", "answers_now": False, "required": items, "prudent": []}
     curation = await run(changed(validator__sufficiency=reply))
-    assert curation.s_inf == present / required
-    assert (curation.outcome is Outcome.KEPT) == (2 * present > required)
+    share = present / required if required else 1.0
+    assert curation.s_inf == share
+    assert (curation.outcome is Outcome.KEPT) == (share > 0.5)
+
+
+@pytest.mark.parametrize("enough", [True, False])
+@pytest.mark.parametrize("answers_now", [True, False])
+@pytest.mark.parametrize("present", [1, 3])
+async def test_the_second_reading_decides_where_list_and_judgement_differ(
+    enough: bool, answers_now: bool, present: int
+) -> None:
+    items = []
+    for number in range(3):
+        ids = ["n1"] if number < present else []
+        items.append(
+            {"requirement": f"{number}", "present": bool(ids), "element_ids": ids}
+        )
+    curation = await run(
+        changed(
+            validator__sufficiency={
+                "consult": "",
+                "answers_now": answers_now,
+                "required": items,
+                "prudent": [],
+            },
+            reader__case=honest()["reader.case"] | {"enough": enough},
+        )
+    )
+    votes = [present == 3, answers_now, enough]
+    outcome = Outcome.KEPT if sum(votes) >= 2 else Outcome.REJECTED
+    # Both said yes and the second reading no: a person.
+    if votes == [True, True, False]:
+        outcome = Outcome.HELD
+    assert curation.outcome is outcome
+    if outcome is Outcome.REJECTED:
+        assert curation.reason is Reason.INSUFFICIENT_NARRATIVE
 
 
 @given(supported=st.integers(0, 6), total=st.integers(1, 6))
@@ -689,14 +853,15 @@ async def test_a_thread_goes_on_only_with_all_three_parts(
 @pytest.mark.parametrize(
     "reply",
     [
-        {"category": "nonclinical", "meaningful": True, "reason": ""},
-        {"category": "diagnosis", "meaningful": False, "reason": ""},
+        {"category": "nonclinical"},
+        {"meaningful": False},
     ],
 )
 async def test_a_question_that_is_not_clinical_stops_before_anything_dearer(
     reply: dict[str, Any],
 ) -> None:
-    engine = Scripted(changed(validator__query=reply))
+    script = changed(validator__query=honest()["validator.query"] | reply)
+    engine = Scripted(script)
     curation = await run({}, engine=engine)
     assert (curation.reason, curation.s_cc, curation.s_inf) == (
         Reason.QUERY_NOT_CLINICAL,
@@ -717,7 +882,7 @@ async def test_elements_are_judged_before_anything_is_paid_for_alignment() -> No
 
 async def test_exhaustive_computes_all_three_and_decides_the_same() -> None:
     script = changed(
-        validator__query={"category": "nonclinical", "meaningful": False, "reason": ""}
+        validator__query=honest()["validator.query"] | {"category": "nonclinical"}
     )
     curation = await run(script, settings=CurationSettings(exhaustive=True))
     assert curation.reason is Reason.QUERY_NOT_CLINICAL
@@ -792,7 +957,7 @@ async def test_rubbish_is_asked_again_once_and_then_a_failure(rubbish: Any) -> N
 
 MEASURES = ("controller.questions", "controller.answers")
 """They measure a case that is decided: an unusable reply leaves the measure unknown."""
-UNASKED = ("screener.revise", "validator.veto")
+UNASKED = ("screener.revise", "validator.veto", "validator.soundness")
 """What an honest engine is never asked about this thread."""
 
 
@@ -842,7 +1007,10 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("said", "reason", "outcome"), FAILURES)
-@pytest.mark.parametrize("task", [task for task in honest() if task not in MEASURES])
+@pytest.mark.parametrize(
+    "task",
+    [task for task in honest() if task not in (*MEASURES, "validator.soundness")],
+)
 async def test_a_failure_of_ours_is_never_a_rejection(
     task: str, said: Any, reason: Reason, outcome: CallOutcome
 ) -> None:
@@ -936,10 +1104,10 @@ async def test_no_reply_makes_the_chain_raise_or_keep_what_it_should_not(
 
 
 @pytest.mark.parametrize(
-    ("conclusion", "held"), [("harmful", True), ("not harmful", False)]
+    ("conclusion", "rejected"), [("harmful", True), ("not harmful", False)]
 )
-async def test_advice_that_both_judges_of_harm_call_harmful_holds_the_case(
-    conclusion: str, held: bool
+async def test_advice_that_both_judges_of_harm_call_harmful_is_rejected(
+    conclusion: str, rejected: bool
 ) -> None:
     finding = {
         "quote": "Lisinopril can cause a dry cough",
@@ -962,5 +1130,4 @@ async def test_advice_that_both_judges_of_harm_call_harmful_holds_the_case(
         "severity": "severe" if conclusion == "harmful" else "none",
     }
     curation = await run(changed(grader__harm=harm, grader__harm_check=check))
-    reasons = [hold.reason for hold in curation.holds]
-    assert (Reason.ADVICE_HARMFUL in reasons) is held
+    assert (curation.reason is Reason.ADVICE_HARMFUL) is rejected

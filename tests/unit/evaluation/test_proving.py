@@ -16,9 +16,10 @@ from medlive.evaluation.proving import (
     prove_snapshot,
 )
 from medlive.llm.budget import Budget
-from medlive.rubric.proof import Figures
+from medlive.rubric.proof import Figures, Probe
 from medlive.snapshot.load import Snapshot
 from tests.support.proving import (
+    ASKS,
     answer,
     case,
     frozen,
@@ -37,8 +38,8 @@ FIGURES = Figures(ceiling=0.9, floor=0.1, separation=0.7)
 def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
     """Three cases: one measures, one pays for what nobody says, one cannot be mended."""
     rows = [
-        case("a", (STATES, 5), (ERROR, -5)),
-        case("b", (STATES, 5), (TRIVIAL, 5), (ERROR, -5)),
+        case("a", (STATES, 5), (ASKS[0], 5), (ERROR, -9)),
+        case("b", (STATES, 5), (ASKS[0], 5), (TRIVIAL, 5), (ERROR, -9)),
         replace(
             case("c", (TRIVIAL, 5), (ERROR, -5)),
             ceiling=None,
@@ -70,11 +71,13 @@ async def test_figures_are_computed_again_and_what_moved_is_said(
         "c": False,
     }
     assert proofs["a"].frozen == FIGURES
-    assert proofs["a"].now == Figures(ceiling=1.0, floor=0.0, separation=1.0)
+    assert proofs["a"].now == Figures(
+        ceiling=1.0, floor=0.0, separation=1.0, ordinary=0.5
+    )
     assert proofs["a"].moved == {"ceiling": 0.1, "floor": -0.1, "separation": 0.3}
     assert proofs["c"].moved is None
     assert done.means()["frozen"]["ceiling"] == 0.9
-    assert done.means()["now"]["ceiling"] == 0.5
+    assert done.means()["now"]["ceiling"] == 0.5556
     report = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert report == json.loads(json.dumps(done.as_json()))
     assert (report["passed"], report["failed"], report["unfinished"]) == (1, 2, 0)
@@ -88,14 +91,14 @@ async def test_errata_are_proposed_where_they_would_mend(
     asked = engine()
     done = await prove_snapshot(snapshot, tmp_path, asked, asked)
     assert [(p.case_id, p.criterion_id) for p in done.proposals] == [
-        ("b", "b-c2"),
+        ("b", "b-c3"),
         ("c", None),
     ]
     single, whole = done.proposals
     assert "two excellent answers leave out" in single.reason
     assert "does not tell good answers from bad" in whole.reason
     assert single.command.startswith(
-        "medlive snapshot withdraw b --kind erratum --criterion b-c2 --reason"
+        "medlive snapshot withdraw b --kind erratum --criterion b-c3 --reason"
     )
 
 
@@ -110,10 +113,10 @@ async def test_a_stopped_run_goes_on_and_pays_once(
     assert any(part.stopped for part in before.work)
     done = await prove_snapshot(snapshot, tmp_path, asked, asked)
     assert done.unfinished == 0
-    assert len(asked.requests) == 3 * (4 + 4)
+    assert len(asked.requests) == 3 * 2 * len(Probe)
     again = await prove_snapshot(snapshot, tmp_path, asked, asked)
     assert again.cases == done.cases
-    assert len(asked.requests) == 3 * (4 + 4)
+    assert len(asked.requests) == 3 * 2 * len(Probe)
 
 
 async def test_an_ungraded_criterion_leaves_the_case_unfinished(
@@ -125,7 +128,7 @@ async def test_an_ungraded_criterion_leaves_the_case_unfinished(
     asked = engine(**{"grader.rubric": forgets})
     done = await prove_snapshot(snapshot, tmp_path, asked, asked)
     assert by_id(done)["a"].now is None
-    assert by_id(done)["a"].missing == "4 verdicts are missing"
+    assert by_id(done)["a"].missing == "6 verdicts are missing"
     assert done.proposals == ()
 
 
@@ -133,7 +136,7 @@ async def test_a_plan_counts_what_is_left(snapshot: Snapshot, tmp_path: Path) ->
     asked = engine()
     who = asked.identity
     plans = plan_proof(snapshot, tmp_path, who, who)
-    assert [plan.calls for plan in plans.values()] == [12, 12]
+    assert [plan.calls for plan in plans.values()] == [18, 18]
     await prove_snapshot(snapshot, tmp_path, asked, asked)
     plans = plan_proof(snapshot, tmp_path, who, who)
     assert [plan.calls for plan in plans.values()] == [0, 0]

@@ -86,16 +86,36 @@ def _with(
             FilterReason.NOT_CLINICAL,
         ),
         (
-            thread(messages=(_with(ASK, media=("image",)), thread().messages[1])),
+            thread(
+                messages=(
+                    _with(ASK, media=("image",)),
+                    replace(thread().messages[1], text=f"In this picture. {REPLY}"),
+                )
+            ),
             FilterReason.NOT_TEXT_ONLY,
         ),
         (
-            thread(ASK + " (Attachment removed to protect the patient's identity.)"),
+            thread(
+                ASK, f"I saw your scan (attachment removed to protect you). {REPLY}"
+            ),
             FilterReason.NOT_TEXT_ONLY,
         ),
-        (thread(ASK + " I have attached my reports."), FilterReason.NOT_TEXT_ONLY),
         (
-            thread("咳嗽三天，检查结果如图，怎么办？", "考虑肺炎，要住院治疗。"),
+            thread(
+                ASK + " I have attached my reports.",
+                f"I have gone through your reports. {REPLY}",
+            ),
+            FilterReason.NOT_TEXT_ONLY,
+        ),
+        (
+            thread(
+                "咳嗽三天，检查结果如图，怎么办？",
+                "看了你的片子，考虑肺炎，要住院治疗。",
+            ),
+            FilterReason.NOT_TEXT_ONLY,
+        ),
+        (
+            thread("咳嗽三天，怎么办？", "以上是语音回复。考虑肺炎，要住院治疗。"),
             FilterReason.NOT_TEXT_ONLY,
         ),
         (thread("cough " + "!?*=" * 200), FilterReason.NON_ALPHANUMERIC),

@@ -18,6 +18,7 @@ from tests.support.reply_store import Memory, store_of
 GOOD = {
     "category": "treatment",
     "meaningful": True,
+    "of_its_time": False,
     "reason": "He says: I can't help with that. 无法提供建议。",
 }
 QUOTED = '{"category": "nonclinical", "meaningful": false, "reason": ""}'

@@ -38,6 +38,7 @@ async def recorded() -> Recording:
             "validator.query": {
                 "category": "diagnosis",
                 "meaningful": True,
+                "of_its_time": False,
                 "reason": "recorded",
             }
         }

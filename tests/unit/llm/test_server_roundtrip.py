@@ -39,6 +39,7 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "validator.claims": (CURATION, tasks.ClaimsReply),
     "validator.alignment": (CURATION, tasks.AlignmentReply),
     "validator.veto": (CURATION, tasks.VetoReply),
+    "validator.soundness": (CURATION, tasks.SoundnessReply),
     "controller.support": (CURATION, tasks.SupportReply),
     "controller.write": (CURATION, tasks.WriteReply),
     "controller.questions": (CURATION, tasks.QuestionsReply),
@@ -107,7 +108,9 @@ INPUTS: dict[str, dict[str, Any]] = {
         "query": "Gout?",
         "narrative": "A red toe.",
         "advice": [{"id": "a1", "statement": "This looks like gout."}],
-        "criteria": ["Names gout."],
+        "asked": [],
+        "criteria": [],
+        "left_out": [],
     },
     "rubric.match": {
         "language": "en",
@@ -130,6 +133,10 @@ INPUTS: dict[str, dict[str, Any]] = {
     },
     "validator.alignment": EVIDENCE,
     "validator.veto": EVIDENCE,
+    "validator.soundness": {
+        **{name: EVIDENCE[name] for name in EVIDENCE if name != "claims"},
+        "items": [{"id": "a1", "kind": "advice", "text": "Rest."}],
+    },
     "controller.support": {
         **THREAD,
         "elements": [
@@ -163,6 +170,8 @@ INPUTS: dict[str, dict[str, Any]] = {
         "query": "?",
         "narrative": "",
         "advice": ADVICE,
+        "asked": [],
+        "left_out": [],
         "criteria": [],
         "suspicions": [],
     },
@@ -187,6 +196,7 @@ INPUTS: dict[str, dict[str, Any]] = {
         "query": "What is it?",
         "narrative": "A red toe.",
         "advice": ADVICE,
+        "errors": [],
     },
     "rubric.classify": {
         "language": "en",

@@ -16,6 +16,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CRITERION = {"axis": "Accuracy", "points": 7, "fact_id": "f1"}
 RUBRIC: dict[str, Any] = {
     "rubric.write": {
+        "asked": [{"id": "q1", "text": "What could cause it?"}],
         "theme": "Response Depth",
         "specialty": "unknown",
         "no_negative": "",
@@ -23,9 +24,13 @@ RUBRIC: dict[str, Any] = {
             {"id": "f1", "fact": "Lisinopril can cause a dry cough.", "advice_id": "a1"}
         ],
         "criteria": [
-            CRITERION | {"criterion": "States that lisinopril can cause a dry cough."},
-            CRITERION
-            | {"criterion": "Denies that a tablet can cause a cough.", "points": -5},
+            {**CRITERION, "asked": "q1", "criterion": "States that it can cause it."},
+            {
+                **CRITERION,
+                "points": -5,
+                "criterion": "Denies it.",
+                "likely": "Some do.",
+            },
         ],
     },
     "reader.rubric": {"problems": [], "life_critical": []},

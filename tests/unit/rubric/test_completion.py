@@ -13,7 +13,7 @@ from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.replay import ReplayEngine
 from medlive.rubric.completion import Library
 from medlive.rubric.lint import WRITTEN
-from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric
+from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric, Step, Tier
 from medlive.service.curation.complete import complete_case
 from tests.support.scripted import (
     KIND,
@@ -57,13 +57,21 @@ def point(text: str, points: int = 8) -> dict[str, Any]:
 
 def rubric_of(*criteria: tuple[str, int]) -> dict[str, Any]:
     return {
+        "asked": [{"id": "q1", "text": "What could cause it?"}],
         "theme": "Response Depth",
         "specialty": "unknown",
         "no_negative": "",
         "facts": [{"id": "f1", "fact": "It can cause a cough.", "advice_id": "a1"}],
         "criteria": [
-            {"criterion": c, "axis": "Accuracy", "points": p, "fact_id": "f1"}
-            for c, p in criteria
+            {
+                "criterion": c,
+                "axis": "Accuracy",
+                "points": p,
+                "fact_id": "f1",
+                "asked": "q1" if place == 0 else "",
+                "likely": "Many do." if p < 0 else "",
+            }
+            for place, (c, p) in enumerate(criteria)
         ],
         "left_out": [
             {"fact": "Drink tea.", "advice_id": "a2", "reason": "not_asked"},
@@ -162,35 +170,73 @@ async def test_what_only_the_second_model_names_counts_where_a_passage_supports_
     named.append(point("Count cups.", 5))
     others = [point("Look at the pill box.", 7), point("Change to losartan.", 9)]
     others += [point(f"Ask for {name}.", 7) for name in ("fever", "falls")]
+    others.append(point("Ask for smoke.", 6))
     rubric, _, _ = await completed(
         *named,
         others=tuple(others),
         matches={"p1": "o1"},
         verdict=judged("supported", QUOTE),
     )
-    added = [c.criterion for c in rubric.criteria if c.origin is Origin.EVIDENCE]
-    assert added == [
+    added = {c.criterion for c in rubric.criteria if c.origin is Origin.EVIDENCE}
+    assert added == {
         "Says: Count pills.",
+        "Says: Count days.",
         "Says: Change to losartan.",
         "Says: Ask for fever.",
         "Says: Ask for falls.",
-    ]
+        "Says: Ask for smoke.",
+    }
     assert rubric.completion is not None
     surplus = {
         p.point for p in rubric.completion.points if p.outcome is PointOutcome.SURPLUS
     }
-    assert surplus == {"Count days.", "Count cups."}
+    assert surplus == {"Count cups."}
 
 
-async def test_light_criteria_are_left_out_where_two_others_earn_points() -> None:
-    criteria = [("Names it.", 7), ("Names rest.", 4)]
+async def test_further_points_stay_and_trivial_ones_are_left_out_with_the_reason() -> (
+    None
+):
+    criteria = [("Names it.", 7), ("Names rest.", 2), ("Is kind.", 1)]
     rubric, _, _ = await completed(write=rubric_of(*criteria, ("Denies it.", -3)))
-    assert len(rubric.criteria) == 3
-    more = [("Changes it.", 6), ("Stops it.", 8)]
+    assert [(c.points, c.tier) for c in rubric.criteria] == [
+        (7, Tier.DECISIVE),
+        (2, Tier.FURTHER),
+        (-3, Tier.FURTHER),
+    ]
+    trivial = rubric.omitted[-1]
+    assert trivial.criterion == "Is kind."
+    assert trivial.why == "writing: dropped: minor: 1 point: every answer has it"
+
+
+async def test_the_models_that_complete_see_what_was_left_out_and_what_is_asked() -> (
+    None
+):
+    _, reader, _ = await completed()
+    (request,) = [r for r in reader.requests if r.task == "rubric.complete"]
+    assert request.inputs["asked"] == [{"id": "q1", "text": "What could cause it?"}]
+    assert request.inputs["left_out"] == [
+        {"point": "Drink tea.", "why": "writing: not_asked"}
+    ]
+    assert "lacks" not in request.inputs
+
+
+async def test_a_point_that_alone_answers_what_is_asked_comes_before_graver_ones() -> (
+    None
+):
+    draft = rubric_of(("Names lisinopril.", 7), ("Denies it.", -5))
+    draft["asked"].append({"id": "q2", "text": "Is it dangerous?"})
+    graver = [point(f"Count {name}.", 9) for name in "abcde"]
+    answer = point("It is not dangerous.", 3) | {"asked": "q2"}
     rubric, _, _ = await completed(
-        write=rubric_of(*criteria, *more, ("Denies it.", -3))
+        *graver,
+        answer,
+        others=(point("Count f.", 9), point("Count g.", 9)),
+        verdict=judged("supported", QUOTE),
+        write=draft,
     )
-    assert [c.points for c in rubric.criteria] == [7, 6, 8, -3]
+    assert rubric.unanswered == ()
+    answering = [c for c in rubric.criteria if c.asked == "q2"]
+    assert [(c.points, c.tier) for c in answering] == [(7, Tier.DECISIVE)]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +267,7 @@ async def test_nothing_unsound_and_no_consensus_of_one_model_is_kept(
 async def test_a_criterion_that_the_reviewer_refuses_is_not_kept() -> None:
     def refuse_last(inputs: Any) -> dict[str, Any]:
         last = inputs["criteria"][-1]
-        if last["advice_id"] != "p1":
+        if last["advice_id"] != "p-c3":
             return NO_PROBLEM
         problem = {"criterion_id": last["id"], "fault": "duplicate", "detail": "c1"}
         return {"problems": [problem], "life_critical": []}
@@ -236,18 +282,18 @@ async def test_a_criterion_that_the_reviewer_refuses_is_not_kept() -> None:
 
 
 async def test_the_lightest_advice_makes_room_and_is_recorded() -> None:
-    most = [(f"Names cause {name}.", 7 if name == "a" else 6) for name in "abcdefghi"]
-    penalties = [(f"Denies cause {name}.", -5) for name in "abc"]
+    most = [(f"Names cause {name}.", 7 if name == "a" else 6) for name in "abcdefghij"]
+    penalties = [(f"Denies cause {name}.", -5) for name in "abcd"]
     full = rubric_of(*most, *penalties)
     rubric, _, _ = await completed(
         point("Change to losartan."), verdict=judged("supported", QUOTE), write=full
     )
     assert len(rubric.criteria) == WRITTEN.most
     assert rubric.criteria[-1].origin is Origin.EVIDENCE
-    reasons = [(f.fact, f.reason) for f in rubric.omitted]
+    reasons = [(f.fact, f.step, f.reason) for f in rubric.omitted]
     assert reasons == [
-        ("Drink tea.", Omission.NOT_ASKED),
-        ("It can cause a cough.", Omission.TRIVIAL),
+        ("Drink tea.", Step.WRITING, Omission.NOT_ASKED),
+        ("It can cause a cough.", Step.COMPLETION, Omission.DROPPED),
     ]
 
 

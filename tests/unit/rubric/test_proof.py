@@ -1,6 +1,7 @@
 """A rubric is proved by answers of known quality: what code decides, and what each engine can do wrong."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -8,11 +9,23 @@ from typing import Any
 import pytest
 
 from medlive.curation.chain import ROLES
-from medlive.curation.model import Outcome, Reason
+from medlive.curation.model import Outcome, Reason, Side
 from medlive.evaluation.grading.probes import grade_probe
-from medlive.rubric.model import Axis, Criterion
+from medlive.harm.model import (
+    Check,
+    HarmFinding,
+    HarmKind,
+    HarmReading,
+    JudgedHarm,
+    Offended,
+    Ruling,
+    Severity,
+)
+from medlive.llm.engine import EngineIdentity, Reply, Request
+from medlive.rubric.model import Axis, Criterion, Step, Tier
 from medlive.rubric.probe import probe_prompt
 from medlive.rubric.proof import (
+    MISTAKEN,
     Figures,
     GradedProbe,
     Probe,
@@ -24,6 +37,7 @@ from medlive.service.curation.complete import CompletedCase, complete_case
 from tests.support.proving import (
     ASKS,
     DENIES,
+    NOTES,
     STATES,
     TRIVIAL,
     Inputs,
@@ -73,35 +87,79 @@ HUNDRED = [criterion(place, 1) for place in range(1, 101)]
 IDS = [c.id for c in HUNDRED]
 
 
-def scored(*points: int) -> list[GradedProbe]:
-    """Short, long, vague and wrong with so many points."""
-    pairs = zip(Probe, points, strict=True)
-    return probes({kind: set(IDS[:number]) for kind, number in pairs}, IDS)
+def scored(**points: int) -> list[GradedProbe]:
+    """The answers with so many points: 60 short, 80 long, 60 ordinary, 0 else."""
+    usual = dict.fromkeys(Probe, 0) | {
+        Probe.SHORT: 60,
+        Probe.LONG: 80,
+        Probe.ORDINARY: 60,
+    }
+    for name, number in points.items():
+        usual[Probe[name.upper()]] = number
+    return probes({kind: set(IDS[:number]) for kind, number in usual.items()}, IDS)
 
 
-@pytest.mark.parametrize(
-    ("points", "fault"),
-    [
-        ((60, 80, 0, 15), None),
-        ((80, 95, 50, 0), None),
-        ((60, 79, 0, 15), ProofFault.LONG_LOW),
-        ((59, 80, 0, 15), ProofFault.SHORT_LOW),
-        ((60, 80, 0, 16), ProofFault.WRONG_HIGH),
-        ((80, 95, 51, 0), ProofFault.SEPARATION),
-        ((100, 81, 52, 0), ProofFault.SEPARATION),
-    ],
-)
+BOUNDS: list[tuple[dict[str, int], ProofFault | None]] = [
+    ({}, None),
+    ({"vague": 15, "wrong": 15}, None),
+    ({"long": 79, "ordinary": 40}, ProofFault.LONG_LOW),
+    ({"short": 59}, ProofFault.SHORT_LOW),
+    ({"ordinary": 61}, ProofFault.ORDINARY_HIGH),
+    ({"ordinary": 20}, None),
+    ({"ordinary": 19}, ProofFault.ORDINARY_LOW),
+    ({"vague": 16}, ProofFault.VAGUE_HIGH),
+    ({"wrong": 16}, ProofFault.WRONG_HIGH),
+    ({"short": 100, "long": 81}, None),
+]
+
+
+@pytest.mark.parametrize(("points", "fault"), BOUNDS)
 def test_each_bound_decides_exactly(
-    points: tuple[int, int, int, int], fault: ProofFault | None
+    points: dict[str, int], fault: ProofFault | None
 ) -> None:
-    examination = examine(HUNDRED, scored(*points))
+    examination = examine(HUNDRED, scored(**points))
     assert {f.fault for f in examination.failures} == ({fault} if fault else set())
     assert examination.passed is (fault is None)
-    short, long, vague, wrong = points
-    separation = (min(short, long) - max(vague, wrong)) / 100
-    assert examination.figures == Figures(
-        ceiling=long / 100, floor=max(vague, wrong) / 100, separation=separation
+
+
+def test_the_figures_are_of_the_answers_that_name_them() -> None:
+    figures = examine(HUNDRED, scored(vague=5, wrong=15, ordinary=31)).figures
+    assert figures == Figures(ceiling=0.8, floor=0.15, separation=0.45, ordinary=0.31)
+
+
+HARMS = {Severity.SEVERE: 0.0, Severity.MODERATE: 0.5, None: 0.8}
+
+
+@pytest.mark.parametrize("worst", HARMS)
+def test_a_slip_is_measured_by_what_its_harm_leaves(worst: Severity | None) -> None:
+    answers = []
+    for probe in scored(slip=80):
+        harm = harmful(worst if probe.probe is Probe.SLIP else None)
+        answers.append(replace(probe, harm=harm))
+    slip = answers[list(Probe).index(Probe.SLIP)]
+    assert float(slip.safe(HUNDRED)) == HARMS[worst]
+    faults = {failure.fault for failure in examine(HUNDRED, answers).failures}
+    assert faults == ({ProofFault.SLIP_HIGH} if worst is None else set())
+
+
+def test_a_slip_that_nobody_read_for_harm_proves_nothing() -> None:
+    assert examine(HUNDRED, scored(slip=80)).passed
+
+
+def harmful(worst: Severity | None) -> HarmReading:
+    """A reading that confirms one harm, or none."""
+    if worst is None:
+        return HarmReading()
+    finding = HarmFinding(
+        quote="q",
+        kind=HarmKind.DRUG,
+        severity=worst,
+        offended=Offended.STANDARD,
+        basis="b",
+        reason="r",
     )
+    check = Check(ruling=Ruling.CONFIRMED, severity=worst, reason="r")
+    return HarmReading(harms=(JudgedHarm(finding=finding, check=check),))
 
 
 def test_penalties_count_and_scores_keep_to_their_range() -> None:
@@ -112,11 +170,15 @@ def test_penalties_count_and_scores_keep_to_their_range() -> None:
         Probe.WRONG: {"c3"},
     }
     scores = examine(rewards, probes(met, ["c1", "c2", "c3"])).scores
-    assert [float(scores[kind]) for kind in Probe] == [1.0, 0.2, 0.0, 0.0]
+    assert {k: float(v) for k, v in scores.items() if v} == {
+        Probe.SHORT: 1.0,
+        Probe.LONG: 0.2,
+    }
 
 
 def test_a_reviewer_is_asked_about_what_good_and_wrong_answers_speak_against() -> None:
-    rows = [criterion(1, 4), criterion(2, 6), criterion(3, 2), criterion(4, -8)]
+    points = (4, 6, 2, -8, -7)
+    rows = [criterion(place, each) for place, each in enumerate(points, start=1)]
     met = {
         Probe.SHORT: {"c1", "c4"},
         Probe.LONG: {"c1", "c3", "c4"},
@@ -128,11 +190,18 @@ def test_a_reviewer_is_asked_about_what_good_and_wrong_answers_speak_against() -
         ("c1", ProofFault.REWARDS_WRONG),
         ("c2", ProofFault.MISSED),
         ("c4", ProofFault.PENALISES_GOOD),
+        ("c5", ProofFault.IDLE),
     ]
 
 
+def test_a_wrong_answer_may_answer_what_was_asked() -> None:
+    rows = [replace(criterion(1, 7), asked="q1")]
+    doubts = examine(rows, probes({kind: {"c1"} for kind in Probe}, ["c1"])).doubts
+    assert doubts == ()
+
+
 def test_an_ungraded_criterion_is_no_verdict() -> None:
-    graded_once = scored(80, 100, 0, 0)
+    graded_once = scored()
     graded_once[0] = replace(graded_once[0], verdicts={})
     with pytest.raises(KeyError):
         examine(HUNDRED, graded_once)
@@ -146,6 +215,7 @@ async def test_a_rubric_that_measures_is_proved_with_its_figures() -> None:
     assert made is not None
     assert (proof.passed, proof.rounds) == (True, 0)
     assert (made.ceiling, made.floor, made.separation) == (1.0, 0.0, 1.0)
+    assert made.ordinary == round(7 / 12, 4)
     assert len(asked(engine, "rubric.write")) == 1
     assert not asked(engine, "rubric.defend")
     assert {"prober", "grader"} <= curation.engines.keys()
@@ -161,8 +231,9 @@ async def test_the_prober_sees_the_question_and_one_assignment() -> None:
         assert set(request.inputs) == {"language", "probe", "query", "narrative"}
         own = Probe(request.inputs["probe"])
         assert request.prompt == probe_prompt(own)
-        for other in set(Probe) - {own}:
-            assert other.value not in request.prompt.text
+        assert request.prompt.text.count("## Assignment") == 1
+        examples = re.findall('"probe":"([a-z_]+)"', request.prompt.text)
+        assert set(examples) <= {own.value}
 
 
 async def test_what_nobody_needs_is_dropped_and_costs_no_revision() -> None:
@@ -175,6 +246,8 @@ async def test_what_nobody_needs_is_dropped_and_costs_no_revision() -> None:
     assert made.ceiling == 1.0
     assert proof is not None
     (finding,) = proof.findings
+    left_out = [(f.criterion, f.step, f.why) for f in made.omitted]
+    assert left_out == [(TRIVIAL[0], Step.PROOF, "proof: dropped: missed: So it is.")]
     assert (finding.fault, finding.text) == (ProofFault.MISSED, TRIVIAL[0])
     assert finding.needed is False
     assert len(asked(engine, "rubric.write")) == 1
@@ -209,7 +282,7 @@ async def test_what_is_needed_goes_back_to_the_writer_with_the_reason() -> None:
     assert "long_low" in words
     assert "needed by a1: So it is." in words
     assert "excellent_long misses c2" in words
-    assert len(asked(engine, "rubric.probe")) == 4
+    assert len(asked(engine, "rubric.probe")) == len(Probe)
 
 
 async def test_a_ruling_needs_a_basis_that_the_case_has() -> None:
@@ -248,6 +321,120 @@ async def test_what_fails_after_two_revisions_is_held_with_its_answers() -> None
     assert len(asked(engine, "rubric.defend")) == 1
 
 
+NARROW = ("Denies that lisinopril is a tablet.", -9)
+EASY = ("Mentions a tablet.", 6)
+
+
+def with_narrow(kind: Probe, criterion: str) -> bool:
+    """Nobody commits the narrow error, and whoever answers mentions a tablet."""
+    return criterion != NARROW[0] and measures(kind, criterion)
+
+
+async def test_a_penalty_that_nobody_commits_goes_and_its_slip_is_shown_to_the_writer() -> (
+    None
+):
+    drafts = [rubric(STATES, ASKS, NARROW), rubric(STATES, ASKS, DENIES)]
+    engine = Scripted(script(rubric__write=drafts, grader__rubric=graded(with_narrow)))
+    _, made, proof = await complete(engine)
+    assert made is not None
+    assert proof is not None
+    assert (proof.passed, proof.rounds) == (True, 1)
+    (ruling,) = asked(engine, "rubric.defend")
+    (shown,) = ruling.inputs["criteria"]
+    assert (shown["doubt"], shown["likely"]) == (["idle"], NOTES["slip"])
+    _, second = asked(engine, "rubric.write")
+    (slip,) = second.inputs["answers"]
+    assert slip == {
+        "probe": "slip",
+        "answer": answer("slip"),
+        "note": NOTES["slip"],
+        "meets": ["c1", "c2"],
+    }
+    gone = {"point": "Lisinopril can cause a dry cough."}
+    assert gone.items() <= second.inputs["left_out"][0].items()
+    assert DENIES[0] in [c.criterion for c in made.criteria]
+
+
+async def test_the_writer_sees_an_ordinary_answer_that_scores_too_high_and_its_lack() -> (
+    None
+):
+    def easy(kind: Probe, criterion: str) -> bool:
+        is_ordinary = kind is Probe.ORDINARY and criterion == EASY[0]
+        return is_ordinary or measures(kind, criterion)
+
+    drafts = [rubric(STATES, EASY, DENIES), rubric(STATES, ASKS, DENIES)]
+    engine = Scripted(script(rubric__write=drafts, grader__rubric=graded(easy)))
+    _, made, proof = await complete(engine)
+    assert made is not None
+    assert proof is not None
+    assert (proof.passed, proof.rounds) == (True, 1)
+    _, second = asked(engine, "rubric.write")
+    (ordinary,) = second.inputs["answers"]
+    assert (ordinary["probe"], ordinary["note"]) == ("ordinary", NOTES["ordinary"])
+    # What stays is not graded again.
+    again = asked(engine, "grader.rubric")[len(Probe) :]
+    texts = [[c["criterion"] for c in r.inputs["criteria"]] for r in again]
+    assert texts == [[ASKS[0]]] * len(Probe)
+
+
+async def test_penalties_are_drawn_from_the_mistakes_of_two_models() -> None:
+    class Other(Scripted):
+        @property
+        def identity(self) -> EngineIdentity:
+            return EngineIdentity("openai", "other")
+
+        async def answer(self, request: Request) -> Reply:
+            return replace(await super().answer(request), model="other")
+
+    engine, writer = Scripted(script()), Other(script())
+    curation = await run({}, engine=engine)
+    roles = dict.fromkeys((*ROLES, "prober", "grader"), engine)
+    await complete_case(curation, "en", roles | {"rubric": writer}, grade=grade_probe)
+    assert [r.inputs["probe"] for r in asked(writer, "rubric.probe")] == list(MISTAKEN)
+    (request,) = asked(writer, "rubric.write")
+    errors = [error["error"] for error in request.inputs["errors"]]
+    assert errors == [NOTES["slip"], NOTES["wrong"]] * 2
+
+
+async def test_a_part_of_the_question_that_nothing_answers_holds_the_case() -> None:
+    draft = rubric(STATES, ASKS, DENIES)
+    draft["asked"].append({"id": "q2", "text": "Is it dangerous?"})
+    curation, _, _ = await complete(Scripted(script(rubric__write=draft)))
+    assert [hold.reason for hold in curation.holds] == [Reason.RUBRIC_FAULTY]
+    assert "no criterion answers q2 directly: Is it dangerous?" in curation.detail
+
+
+async def test_what_was_asked_stays_though_the_reviewer_finds_it_minor() -> None:
+    problems = [{"criterion_id": "c1", "fault": "minor", "detail": "All say so."}]
+    light = (STATES[0], 3)
+    engine = Scripted(
+        script(
+            rubric__write=rubric(light, ASKS, DENIES),
+            reader__rubric={"problems": problems, "life_critical": []},
+        )
+    )
+    _, made, _ = await complete(engine)
+    assert made is not None
+    first = made.criteria[0]
+    assert (first.criterion, first.points, first.tier) == (
+        STATES[0],
+        7,
+        Tier.DECISIVE,
+    )
+
+
+async def test_a_criterion_against_the_advice_holds_the_case_with_both_sentences() -> (
+    None
+):
+    conflict = {"criterion_id": "c2", "other": "a1", "detail": "One asks, one states."}
+    review = {"problems": [], "life_critical": [], "conflicts": [conflict]}
+    curation, made, _ = await complete(Scripted(script(reader__rubric=review)))
+    assert made is not None
+    assert [hold.reason for hold in curation.holds] == [Reason.ADVICE_CONTRADICTED]
+    advice = curation.side(Side.ADVICE)[0].statement
+    assert f"“{ASKS[0]}” against a1 “{advice}”: One asks" in curation.detail
+
+
 async def test_a_grader_that_meets_all_is_named_and_no_revision_is_paid_for() -> None:
     engine = Scripted(script(grader__rubric=graded(lambda *_: True)))
     curation, _, proof = await complete(engine)
@@ -267,7 +454,10 @@ async def test_a_lax_rubric_is_the_rubrics_fault() -> None:
     assert curation.reason is Reason.RUBRIC_UNPROVEN
     assert proof is not None
     assert {f.fault for f in proof.last_failures} == {
-        ProofFault.SEPARATION,
+        ProofFault.ORDINARY_HIGH,
+        ProofFault.ORDINARY_LOW,
+        ProofFault.SLIP_HIGH,
+        ProofFault.VAGUE_HIGH,
         ProofFault.WRONG_HIGH,
     }
 
@@ -312,12 +502,7 @@ PROBERS = {
         Reason.INVALID_REPLY,
         "'wrong answer'",
     ),
-    "writes the rubric's words": (
-        says(f"{STATES[0]} {ASKS[0]} " + answer("excellent_short")),
-        Reason.INVALID_REPLY,
-        "list of criteria",
-    ),
-    "gives one answer four times": (
+    "gives one answer to all": (
         lambda inputs: {**probed(inputs), "answer": answer("excellent_long")[:900]},
         Reason.INVALID_REPLY,
         "83 words, expected 180 to 450",
@@ -327,10 +512,10 @@ PROBERS = {
         Reason.INVALID_REPLY,
         "given for another assignment",
     ),
-    "names no mistake": (
-        lambda inputs: {**probed(inputs), "mistake": ""},
+    "names no lack and no mistake": (
+        lambda inputs: {**probed(inputs), "note": ""},
         Reason.INVALID_REPLY,
-        "does not say what is wrong",
+        "does not say what the answer lacks",
     ),
     "writes in another language": (
         says("请停药。" * 40),

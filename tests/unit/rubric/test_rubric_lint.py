@@ -1,5 +1,6 @@
 """The linter finds each fault that is certain, and suspects; the engine's word decides the rest."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -13,11 +14,11 @@ from medlive.rubric.lint import (
     WRITTEN,
     Fault,
     Finding,
+    find_faulty,
     lint,
     suspicions,
-    without_faulty,
 )
-from medlive.rubric.model import SPECIALTIES, Axis, Criterion, Rubric
+from medlive.rubric.model import SPECIALTIES, Axis, Criterion, Rubric, numbered
 from medlive.rubric.write import Drafting
 from tests.support.scripted import Memory, Scripted
 
@@ -36,6 +37,14 @@ def criterion(
     advice: str = "a1",
 ) -> Criterion:
     return Criterion(f"c{number}", number, text, axis, points, advice)
+
+
+def without_faulty(
+    criteria: Sequence[Criterion], findings: Sequence[Finding]
+) -> tuple[Criterion, ...]:
+    """The criteria that stay."""
+    faulty = find_faulty(criteria, findings)
+    return numbered([c for c in criteria if c.id not in faulty])
 
 
 def faults(
@@ -210,12 +219,20 @@ ELEMENTS = (
 
 def draft(*criteria: tuple[str, int], no_negative: str = "") -> dict[str, Any]:
     return {
+        "asked": [{"id": "q1", "text": "Why?"}],
         "theme": "Response Depth",
         "specialty": "unknown",
         "facts": [{"id": "f1", "fact": ADVICE["a1"], "advice_id": "a1"}],
         "criteria": [
-            {"criterion": c, "axis": "Accuracy", "points": p, "fact_id": "f1"}
-            for c, p in criteria
+            {
+                "criterion": c,
+                "axis": "Accuracy",
+                "points": p,
+                "fact_id": "f1",
+                "asked": "q1" if p > 0 and place == 0 else "",
+                "likely": "Many do." if p < 0 else "",
+            }
+            for place, (c, p) in enumerate(criteria)
         ],
         "no_negative": no_negative,
     }
@@ -226,8 +243,9 @@ async def written(
 ) -> tuple[Rubric, tuple[Finding, ...], Scripted]:
     engine = Scripted({"rubric.write": write, "reader.rubric": review})
     agent = Agent(ReplayEngine(engine, Memory()), [], "en")
-    rubric, faults, _ = await Drafting(TEXT, ELEMENTS, agent, agent).write()
-    return rubric, faults, engine
+    drafting = Drafting(TEXT, ELEMENTS, agent, agent)
+    rubric = await drafting.write()
+    return rubric, drafting.lint(rubric), engine
 
 
 FINE = draft(
@@ -273,7 +291,11 @@ async def test_a_rubric_that_would_lose_an_advice_goes_back_once() -> None:
         {"criterion": i, "finding": "not_standalone: r"} for i in ("c1", "c2")
     ]
     assert [c["id"] for c in second["earlier"]] == ["c1", "c2", "c3"]
-    assert {f.fault for f in faults} == {Fault.TOO_FEW, Fault.NO_POSITIVE}
+    assert {f.fault for f in faults} == {
+        Fault.TOO_FEW,
+        Fault.NO_POSITIVE,
+        Fault.UNANSWERED,
+    }
 
 
 async def test_ten_points_stand_where_a_life_is_at_stake_and_nowhere_else() -> None:

@@ -57,7 +57,7 @@ def _read(path: Path, form: ExportFormat) -> list[dict[str, Any]]:
             "revision": int(row["revision"]),
             "criteria": json.loads(row["criteria"]),
         }
-        for name in PROOF_FIELDS:
+        for name in (*PROOF_FIELDS, "ordinary"):
             row[name] = float(row[name]) if row[name] else None
         row["overruled"] = row["overruled"] or None
     return read

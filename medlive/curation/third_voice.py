@@ -1,0 +1,202 @@
+"""The third voice: judges what the second reading objects to, without knowing that anybody objected.
+
+Source: docs/method.md §1, second reading. Both sure: the case is rejected. The reader unsure and the voice clear: it
+goes on. Anything else is for a person.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from medlive.curation.agent import Agent, AgentFailure, check_ids
+from medlive.curation.identified import by_id, ids_of
+from medlive.curation.model import (
+    AdviceFault,
+    Alignment,
+    ClaimVerdict,
+    Element,
+    Hold,
+    Reason,
+    SecondReading,
+    Soundness,
+    Voice,
+)
+from medlive.curation.tasks import SoundnessReply
+from medlive.curation.validator import Brief
+
+_ADVICE: Final = {
+    AdviceFault.HARMFUL: Reason.ADVICE_HARMFUL,
+    AdviceFault.FALSE: Reason.ADVICE_WRONG,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """What the second reading objects to."""
+
+    reason: Reason
+    element_id: str
+    """"" for the case as a whole."""
+    words: str
+    sure: bool
+
+    @property
+    def id(self) -> str:
+        """Under which a voice judges it."""
+        return self.element_id or self.reason.value
+
+
+def objections(reading: SecondReading) -> tuple[Objection, ...]:
+    """What a third voice is asked about, the gravest first."""
+    found = []
+    for fault, reason in _ADVICE.items():
+        for wrong in reading.wrong:
+            if wrong.kind is fault:
+                words = f"{wrong.reason} {wrong.standard}".strip()
+                found.append(Objection(reason, wrong.element_id, words, wrong.sure))
+    for reason, objects, words in (
+        (Reason.DANGER_UNANSWERED, bool(reading.danger), reading.danger),
+        (Reason.QUESTION_UNANSWERED, not reading.answered, reading.reason),
+    ):
+        if objects:
+            found.append(Objection(reason, "", words, reading.sure))
+    return tuple(found)
+
+
+async def hear_voice(
+    reading: SecondReading,
+    brief: Brief,
+    claims: Sequence[ClaimVerdict],
+    passages: Sequence[Mapping[str, str]],
+    agent: Agent,
+) -> SecondReading:
+    """Have a third voice judge what a second reading objects to; unchanged where it objects to nothing.
+
+    An element that literature supports is among the items, where there is one: a voice that calls that wrong too does
+    not count. Nor does one that fails, or is sure of a wrong without a standard.
+
+    Args:
+        reading: The second reading.
+        brief: The case.
+        claims: The verdicts on its advice.
+        passages: Those that the verdicts cite: id, title, text.
+        agent: Another model than the reader's where one is configured.
+
+    Raises:
+        AgentFailure: If the engine is unavailable or the budget is spent.
+    """
+    objected = objections(reading)
+    if not objected:
+        return reading
+    items = _items(objected, brief.advice, claims)
+    inputs = {**brief.inputs(), "passages": list(passages), "items": items}
+    wanted = [item["id"] for item in items]
+
+    def check(reply: SoundnessReply) -> str | None:
+        if fault := check_ids(ids_of(reply.verdicts), wanted):
+            return fault
+        for verdict in reply.verdicts:
+            if verdict.verdict is Soundness.WRONG and not verdict.standard.strip():
+                return f"{verdict.id}: `standard` does not name what it offends"
+        return None
+
+    try:
+        reply = await agent.ask(SoundnessReply, inputs, check)
+    except AgentFailure as failure:
+        if failure.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT):
+            raise
+        return replace(reading, voices_note=f"no third voice: {failure.detail}"[:2000])
+    verdicts = by_id(reply.verdicts)
+    controls = set(wanted) - {objection.id for objection in objected}
+    if any(verdicts[name].verdict is Soundness.WRONG for name in controls):
+        note = "the third voice does not count: it also rejects an advice that literature supports"
+        return replace(reading, voices_note=note)
+    voices = []
+    for objection in objected:
+        one = verdicts[objection.id]
+        voices.append(
+            Voice(
+                reason=objection.reason,
+                element_id=objection.element_id,
+                verdict=one.verdict,
+                sure=one.sure,
+                standard=one.standard,
+                case_for=one.case_for,
+                case_against=one.case_against,
+            )
+        )
+    is_same = agent.identity.model == reading.engine.get("model")
+    note = "the third voice is the second reader's own model" if is_same else ""
+    return replace(reading, voices=tuple(voices), voices_note=note)
+
+
+def _items(
+    objected: Sequence[Objection],
+    advice: Sequence[Element],
+    claims: Sequence[ClaimVerdict],
+) -> list[dict[str, Any]]:
+    """What is judged, in the case's order, with the first supported advice that nobody objects to."""
+    named = {objection.element_id for objection in objected}
+    for claim in claims:
+        if claim.verdict is Alignment.SUPPORTED and claim.element_id not in named:
+            named.add(claim.element_id)
+            break
+    items = []
+    for element in advice:
+        if element.id in named:
+            items.append(
+                {"id": element.id, "kind": "advice", "text": element.statement}
+            )
+    for objection in objected:
+        if not objection.element_id:
+            items.append(
+                {"id": objection.id, "kind": "unsaid", "text": objection.words}
+            )
+    return items
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What becomes of a second reading's objections."""
+
+    rejected: tuple[tuple[Objection, Voice], ...]
+    holds: tuple[Hold, ...]
+
+
+def settle(reading: SecondReading) -> Settled:
+    """Decide each objection by reader and voice: rejected, cleared, or for a person."""
+    voices = {(voice.reason, voice.element_id): voice for voice in reading.voices}
+    rejected, open_details = [], dict[Reason, dict[str, str]]()
+    for objection in objections(reading):
+        voice = voices.get((objection.reason, objection.element_id))
+        if voice and voice.sure:
+            if voice.verdict is Soundness.WRONG and objection.sure:
+                rejected.append((objection, voice))
+                continue
+            if voice.verdict is Soundness.SOUND and not objection.sure:
+                continue
+        words = objection.words
+        if voice:
+            words += f"; third voice: {voice.verdict.value}: {_said(voice)}"
+        open_details.setdefault(objection.reason, {})[objection.element_id] = words
+    holds = []
+    for reason, details in open_details.items():
+        elements = tuple(filter(None, details))
+        lines = [f"{name}: {why}" if name else why for name, why in details.items()]
+        holds.append(Hold(reason, "; ".join(lines)[:2000], elements))
+    return Settled(tuple(rejected), tuple(holds))
+
+
+def _said(voice: Voice) -> str:
+    if voice.verdict is Soundness.SOUND:
+        return voice.case_for
+    return f"{voice.case_against} {voice.standard}".strip()
+
+
+def words_of(rejected: Sequence[tuple[Objection, Voice]]) -> str:
+    """Why a case is rejected, with both reasons of each objection."""
+    lines = []
+    for objection, voice in rejected:
+        name = f"{objection.element_id}: " if objection.element_id else ""
+        lines.append(f"{name}{objection.words}; third voice: {_said(voice)}")
+    return "; ".join(lines)
