@@ -180,7 +180,7 @@ class Completing:
             "advice": element_inputs(self.curation.side(Side.ADVICE)),
             "asked": shown_asked(rubric.asked),
             "criteria": criteria,
-            "left_out": [*shown_omitted(rubric.omitted), *_refused(rubric)],
+            "left_out": [*shown_omitted(rubric.omitted), *self._refused()],
         }
         if self.lacks:
             inputs["lacks"] = list(self.lacks)
@@ -191,6 +191,18 @@ class Completing:
             return check_known(named, known, "a part of what is asked")
 
         return (await agent.ask(CompleteReply, inputs, check)).points
+
+    def _refused(self) -> Iterator[dict[str, str]]:
+        """The points that were named before and not added.
+
+        What one model alone named may be named again where it is what an ordinary answer lacks.
+        """
+        alone = (PointOutcome.ONE_MODEL, PointOutcome.NOT_NAMED) if self.lacks else ()
+        earlier = self.rubric.completion or Completion()
+        for point in earlier.points:
+            if not point.outcome.kept and point.outcome not in alone:
+                why = f"{Step.COMPLETION.value}: {point.outcome.value}: {point.detail}"
+                yield {"point": point.point, "why": why}
 
     async def _judge(self, items: Mapping[str, PointItem]) -> dict[str, ClaimVerdict]:
         """Judge the points as claims, by passages found as for advice."""
@@ -340,14 +352,6 @@ class Completing:
             surplus = PointOutcome.SURPLUS
             decided[name] = replace(points[name], outcome=surplus, source="", detail="")
         return decided
-
-
-def _refused(rubric: Rubric) -> Iterator[dict[str, str]]:
-    """The points that were named before and not added."""
-    for point in rubric.completion.points if rubric.completion else ():
-        if not point.outcome.kept:
-            why = f"{Step.COMPLETION.value}: {point.outcome.value}: {point.detail}"
-            yield {"point": point.point, "why": why}
 
 
 def _pairs(reply: MatchReply) -> dict[str, str]:

@@ -167,8 +167,10 @@ def conflicts_of(
 
 
 def weigh(c: Criterion, critical: bool) -> Criterion:
-    """±10 where a life depends on it by the reviewer's word, and nowhere else; what was asked is decisive."""
-    weight = LIFE if critical else min(abs(c.points), LIFE - 1)
+    """±10 where a decisive criterion is one of life by the reviewer's word, and nowhere else; what was asked is decisive."""
+    weight = min(abs(c.points), LIFE - 1)
     if c.asked and c.points > 0:
         weight = max(weight, LEAST_DECISIVE)
+    if critical and weight >= LEAST_DECISIVE:
+        weight = LIFE
     return replace(c, points=weight if c.points > 0 else -weight)

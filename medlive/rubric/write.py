@@ -153,12 +153,16 @@ class _Draft:
 
     @property
     def lost(self) -> bool:
-        """Whether what was asked, or a needed advice that no other criterion states, earns no points any more."""
-        needless = set()
-        for finding in self.dropped.values():
-            if finding.fault in (Fault.DUPLICATE, Fault.MINOR):
-                needless.add(finding.criterion)
-        needed = [c for c in self.whole if c.id not in needless]
+        """Whether what was asked, or a needed advice that no other criterion states, earns no points any more, or a
+        penalty went that is right but joins two errors."""
+        needed = []
+        for criterion in self.whole:
+            finding = self.dropped.get(criterion.id)
+            fault = finding.fault if finding else None
+            if fault is Fault.TWO_FACTS and criterion.points < 0:
+                return True
+            if fault not in (Fault.DUPLICATE, Fault.MINOR):
+                needed.append(criterion)
         kept = self.rubric.criteria
         is_advice_lost = not _rewarded_advice(needed) <= _rewarded_advice(kept)
         answered = {c.asked for c in self.whole}

@@ -53,6 +53,7 @@ _UNUSUAL = re.compile(
 _LATIN_WORD = re.compile(r"[A-Za-z\u00c0-\u024f\u1e00-\u1eff]+(?:['’][A-Za-z]+)?")
 _ASCII_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _MARKED = re.compile(r"[\u00c0-\u024f\u1e00-\u1eff]")
+_THOUSANDS = re.compile(r",[0-9]{3}(?![0-9])")
 _SAMPLE = 20_000
 _MAX_TRIES = 1_000
 # Longest source whose folded text is cached for the next quote
@@ -155,25 +156,23 @@ def _at_boundaries(hay: str, start: int, end: int) -> bool:
 
     if start and joins(hay[start - 1], hay[start]):
         return False
-    if (
-        start > 1
-        and hay[start].isdigit()
-        and hay[start - 1] in ".,"
-        and hay[start - 2].isdigit()
-    ):
+    if start > 1 and hay[start].isdigit() and _is_within_number(hay, start - 1):
         return False
     if end < len(hay):
         if joins(hay[end - 1], hay[end]):
             return False
-        if (
-            hay[end - 1].isdigit()
-            and hay[end] in ".,^²³"
-            and hay[end + 1 : end + 2].isdigit()
-        ):
+        if hay[end - 1].isdigit() and _is_within_number(hay, end):
             return False
         if hay[end - 1].isdigit() and hay[end] in "⁰¹²³⁴⁵⁶⁷⁸⁹½¼¾":
             return False
     return True
+
+
+def _is_within_number(hay: str, at: int) -> bool:
+    """Whether a sign joins the digits around it into one number: a comma does before three digits alone."""
+    if hay[at] == ",":
+        return _THOUSANDS.match(hay, at) is not None and hay[at - 1].isdigit()
+    return hay[at] in ".^²³" and hay[at - 1].isdigit() and hay[at + 1 : at + 2].isdigit()
 
 
 def dominant_language(text: str) -> Language:

@@ -70,7 +70,7 @@ _PER_MYRIAD = re.compile(r"(万|千|百)分之([一二三四五六七八九十\d
 _SHORT_FORMS = [
     (re.compile(form["pattern"]), form["value"]) for form in _TABLE["short_forms"]
 ]
-_NAME = re.compile(r"[a-z]+-?\d+(?:[a-z]\w*)?(?![\d.])|\d+[a-z]+\d+")
+_NAME = re.compile(r"(?:[a-z]+-?\d+(?:[a-z]\w*)?|\d+[a-z]+\d+)(?!\.?\d)")
 """A name with digits (B12, HbA1c, COVID-19), which is not a quantity."""
 _LIST_MARKER = re.compile(
     r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)）](?!\d)|[,，](?=[一-鿿]))"
