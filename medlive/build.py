@@ -39,14 +39,14 @@ def _checked_out(git: Path) -> str | None:
     if shared := _text(own / "commondir"):
         common = own / shared
     # HEAD names a branch, and a branch may be a symbolic name for another.
-    found = _text(own / "HEAD")
+    revision = _text(own / "HEAD")
     for _ in range(_MOST_LINKS):
-        if not found.startswith("ref:"):
+        if not revision.startswith("ref:"):
             break
-        name = found.removeprefix("ref:").strip()
+        name = revision.removeprefix("ref:").strip()
         loose = _text(own / name) or _text(common / name)
-        found = loose or _packed(common, name)
-    return _hash(found)
+        revision = loose or _packed(common, name)
+    return _hash(revision)
 
 
 def _packed(common: Path, name: str) -> str:

@@ -59,11 +59,11 @@ def cases(source: Run | CaseSet | Snapshot, library: Library = "pandas") -> Fram
         source = from_snapshot(source)
     if not isinstance(source, CaseSet):
         source = source if isinstance(source, GradedRun) else load_run(source)
-        found = source.run.cases
+        case_set = source.run.cases
     else:
-        found = source.cases
+        case_set = source.cases
     rows = []
-    for case in found:
+    for case in case_set:
         row = {
             "posted": case.post_time or None,
             "criteria": len(case.criteria),
@@ -124,9 +124,9 @@ def scores(table: ScoreTable, library: Library = "pandas") -> Frame:
     figures = ("state", "score", "low", "high")
     rows = []
     for model in table.models:
-        for found in model.cases:
-            row = {"model": model.label} | _values(found.case, of_case)
-            rows.append(row | _values(found, figures))
+        for case_score in model.cases:
+            row = {"model": model.label} | _values(case_score.case, of_case)
+            rows.append(row | _values(case_score, figures))
     return _frame(rows, ("model", *of_case, *figures), library)
 
 

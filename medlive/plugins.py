@@ -38,11 +38,11 @@ def load_plugins(group: Group) -> tuple[Any, ...]:
 
     Raises ConfigError for what cannot be loaded, and for a folder that others may write to.
     """
-    found = list(_entry_points(group))
+    loaded = list(_entry_points(group))
     for module in () if _folder is None else _modules(_folder):
         if hasattr(module, NAMES[group]):
-            found.append(getattr(module, NAMES[group]))
-    return tuple(found)
+            loaded.append(getattr(module, NAMES[group]))
+    return tuple(loaded)
 
 
 @cache

@@ -85,20 +85,22 @@ def list_() -> Result:
 
     value: list[dict[str, object]] = []
     rows: list[list[object]] = []
-    for path, found in list_indexes(index_path(read_settings()).parent):
-        if isinstance(found, str):
-            value.append({"path": path, "problem": found, "manifest": None})
-            rows.append([path, *[None] * 5, found])
+    for path, manifest_or_problem in list_indexes(index_path(read_settings()).parent):
+        if isinstance(manifest_or_problem, str):
+            value.append(
+                {"path": path, "problem": manifest_or_problem, "manifest": None}
+            )
+            rows.append([path, *[None] * 5, manifest_or_problem])
             continue
-        manifest = found.model_dump(mode="json", exclude={"files"})
+        manifest = manifest_or_problem.model_dump(mode="json", exclude={"files"})
         value.append({"path": path, "problem": None, "manifest": manifest})
         row: list[object] = [
             path,
-            found.retriever,
-            list(map(describe_side, found.dense)),
-            found.passages,
-            list(found.corpus_digests),
-            found.built_at,
+            manifest_or_problem.retriever,
+            list(map(describe_side, manifest_or_problem.dense)),
+            manifest_or_problem.passages,
+            list(manifest_or_problem.corpus_digests),
+            manifest_or_problem.built_at,
             None,
         ]
         rows.append(row)

@@ -173,11 +173,11 @@ def _corpora(folder: Path) -> dict[str, tuple[str, int]]:
     """Corpus name → its digest and passages in the index as it is; nothing where it cannot be read."""
     from medlive.evidence.manifest import read_manifest
 
-    found = {}
+    corpora = {}
     with suppress(EvidenceUnavailable):
         for entry in read_manifest(folder).corpora:
-            found[entry.name] = (entry.digest, entry.passages)
-    return found
+            corpora[entry.name] = (entry.digest, entry.passages)
+    return corpora
 
 
 def described(manifest: "IndexManifest", retriever: str | None = None) -> str:
@@ -208,16 +208,16 @@ def describe_side(entry: "DenseEntry") -> str:
     )
 
 
-def index_folder(given: Path | None) -> Path:
+def index_folder(folder: Path | None) -> Path:
     """The folder that was given, or the one under MEDLIVE_HOME."""
     from medlive.service.paths import index_path
 
-    return given or index_path(read_settings())
+    return folder or index_path(read_settings())
 
 
 def encoder_settings(models: Path | None) -> "EncoderSettings":
     """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
     from medlive.service.paths import encoder_settings as configured
 
-    found = configured(read_settings())
-    return found if models is None else replace(found, models=models)
+    encoders = configured(read_settings())
+    return encoders if models is None else replace(encoders, models=models)

@@ -112,12 +112,12 @@ def _given_up(harvests: "Sequence[HarvestResult]") -> list[str]:
     return lines
 
 
-def _moment(option: str, given: str | None) -> datetime | None:
+def _moment(option: str, value: str | None) -> datetime | None:
     try:
-        return parse_moment(given) if given else None
+        return parse_moment(value) if value else None
     except ValueError as exc:
         raise UsageError(
-            f"{option} {given}: not an ISO date such as 2026-11-01"
+            f"{option} {value}: not an ISO date such as 2026-11-01"
         ) from exc
 
 
@@ -170,12 +170,12 @@ async def _harvest(
         ]
         ended = await asyncio.gather(*work, return_exceptions=True)
     done, broken = [], []
-    for name, one in zip(wanted, ended, strict=True):
-        if isinstance(one, BaseException):
-            broken.append(one)
-            done.append(HarvestResult(name, iso_week(now()), failed=describe(one)))
+    for name, result in zip(wanted, ended, strict=True):
+        if isinstance(result, BaseException):
+            broken.append(result)
+            done.append(HarvestResult(name, iso_week(now()), failed=describe(result)))
         else:
-            done.append(one)
+            done.append(result)
     return done, sorted(
         broken, key=lambda e: e.exit_status if isinstance(e, MedliveError) else 100
     )
@@ -314,44 +314,48 @@ def _check_health(source: str | None) -> Result:
     settings = load_settings().settings
     names = list(select_sources(settings, [source] if source else []))
     health = with_database(source_health, source)
-    found = [one for one in health if one.info.name in names]
+    checked = [
+        checked_source for checked_source in health if checked_source.info.name in names
+    ]
     notes = []
-    if not found:
+    if not checked:
         notes.append("no community was harvested yet; `medlive harvest` does")
     elif source is None:
-        never = set(names) - {one.info.name for one in found}
+        never = set(names) - {checked_source.info.name for checked_source in checked}
         notes += [f"never harvested: {name}" for name in sorted(never)]
     value, faults = [], []
-    for one in found:
-        value.append({**asdict(one), "faults": one.faults})
-        faults += [f"{one.info.name}: {fault}" for fault in one.faults]
+    for checked_source in checked:
+        value.append({**asdict(checked_source), "faults": checked_source.faults})
+        faults += [
+            f"{checked_source.info.name}: {fault}" for fault in checked_source.faults
+        ]
     failure = None
     if faults:
         hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
         failure = CheckFailed("; ".join(faults), hint=hint)
-    return Result(value, _health_tables(found), notes, failure)
+    return Result(value, _health_tables(checked), notes, failure)
 
 
-def _health_tables(found: "Sequence[SourceHealth]") -> Iterator[Grid]:
+def _health_tables(sources: "Sequence[SourceHealth]") -> Iterator[Grid]:
     rows = []
-    for one in found:
-        info = one.info
-        read_at = one.last_done_at or "never"
-        faults = len(one.faults)
+    for source in sources:
+        info = source.info
+        read_at = source.last_done_at or "never"
+        faults = len(source.faults)
         rows.append([info.name, info.last_run, info.last_outcome, read_at, faults])
     if rows:
         columns = ["source", "last week", "outcome", "read to its end", "faults"]
         yield Grid(columns, rows)
-    for one in found:
+    for source in sources:
         figures = []
-        for figure in one.figures:
+        for figure in source.figures:
             if figure.collapsed or figure.value or not figure.name.startswith("end:"):
                 state = "collapsed" if figure.collapsed else ""
                 row = [figure.name, figure.value, figure.median, figure.n, state]
                 figures.append(row)
         if figures:
             head = ["figure", "now", "median before", "threads", ""]
-            yield Grid(head, figures, f"{one.info.name}, {one.week}")
+            yield Grid(head, figures, f"{source.info.name}, {source.week}")
 
 
 @app.command()
@@ -391,24 +395,24 @@ def _check_page(source: str, url: str, file: Path | None) -> Result:
             f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
         ) from exc
     try:
-        found = wait_for(check_page(settings, source, url, body))
+        page = wait_for(check_page(settings, source, url, body))
     except (LayoutError, NotAThread) as exc:
         reason = "layout_error" if isinstance(exc, LayoutError) else "not_a_thread"
         value = {"thread": None, "reason": reason, "message": exc.message}
         return Result(value, failure=CheckFailed(f"{reason}: {exc.message}"))
     notes = []
-    if following := found["fields"]["next page"]:
+    if following := page["fields"]["next page"]:
         notes.append(f"this is its first page: a harvest goes on at {following}")
-    return Result(found, _page_tables(found), notes)
+    return Result(page, _page_tables(page), notes)
 
 
-def _page_tables(found: Mapping[str, Any]) -> Iterator[Grid]:
+def _page_tables(page: Mapping[str, Any]) -> Iterator[Grid]:
     fields = []
-    for name, value in found["fields"].items():
+    for name, value in page["fields"].items():
         fields.append([name, str(value)[:300]])
     yield Grid(["field", "found"], fields)
     rows = []
-    for number, message in enumerate(found["thread"]["messages"]):
+    for number, message in enumerate(page["thread"]["messages"]):
         verified = message.get("verified_by") or message["verified"]
         rows.append([number, message["role"], verified, message["text"][:200]])
     yield Grid(["message", "role", "verified", "text"], rows)

@@ -155,14 +155,14 @@ def build(arguments: Sequence[str]) -> typer.Typer:
             app.command(name, help=text)(_elsewhere)
             continue
         place, _, function = module.partition(":")
-        found = importlib.import_module(place)
-        if function or not hasattr(found, "app"):
+        imported = importlib.import_module(place)
+        if function or not hasattr(imported, "app"):
             from medlive.cli.options import grouped
 
-            command = grouped(getattr(found, function or "command"))
+            command = grouped(getattr(imported, function or "command"))
             app.command(name, help=command.__doc__)(command)
         else:
-            app.add_typer(found.app, name=name, help=text)
+            app.add_typer(imported.app, name=name, help=text)
     return app
 
 

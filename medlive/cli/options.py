@@ -130,12 +130,12 @@ def grouped(command: Callable[..., object]) -> Callable[..., None]:
     if prints:
         flat.append(_option("as_json", JsonOption, False, None))
 
-    def run(**given: Any) -> None:
-        as_json = prints and given.pop("as_json")
+    def run(**arguments: Any) -> None:
+        as_json = prints and arguments.pop("as_json")
         for name, kind in groups.items():
-            own = {field.name: given.pop(field.name) for field in fields(kind)}
-            given[name] = kind(**own)
-        result = command(**given)
+            own = {field.name: arguments.pop(field.name) for field in fields(kind)}
+            arguments[name] = kind(**own)
+        result = command(**arguments)
         if isinstance(result, Result):
             show_result(result, as_json)
 
@@ -170,10 +170,10 @@ def _option(
     return inspect.Parameter(name, keyword, default=default, annotation=kind)
 
 
-def _read_docstring(of: object) -> tuple[str, dict[str, str]]:
+def _read_docstring(described: object) -> tuple[str, dict[str, str]]:
     """What a command or a group of options is, and the meaning of each parameter or field."""
     text, *sections = re.split(
-        r"\n\n(?:Args|Attributes):\n", inspect.getdoc(of) or "", maxsplit=1
+        r"\n\n(?:Args|Attributes):\n", inspect.getdoc(described) or "", maxsplit=1
     )
     meanings: dict[str, str] = {}
     name = ""

@@ -148,11 +148,11 @@ def _schema(reply_type: type[ReplyModel]) -> Mapping[str, Any]:
     return strict_schema(reply_type.model_json_schema())
 
 
-def check_ids(given: Sequence[str], wanted: Sequence[str]) -> str | None:
+def check_ids(ids: Sequence[str], wanted: Sequence[str]) -> str | None:
     """The fault of a reply that lacks, repeats or adds ids; None if there is one item for each."""
     return (
         None
-        if sorted(given) == sorted(wanted)
+        if sorted(ids) == sorted(wanted)
         else "one item for each id that was given, no more, no fewer"
     )
 

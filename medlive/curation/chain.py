@@ -566,9 +566,11 @@ class _Chain:
         for claim in self.state.claims:
             cited = {citation.passage_id for citation in claim.citations}
             for hit in claim.hits:
-                found = hit.passage
-                if found.id in cited:
-                    passages[found.id] = CasePassage(found.id, found.title, found.text)
+                passage = hit.passage
+                if passage.id in cited:
+                    passages[passage.id] = CasePassage(
+                        passage.id, passage.title, passage.text
+                    )
         return Material(
             language=self._agent("reader").language,
             question=f"{text.narrative}\n\n{text.query}",

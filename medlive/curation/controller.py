@@ -257,7 +257,7 @@ class _TextControl:
 def dated(text: CaseText, month: str, language: str) -> CaseText:
     """A case whose narrative says when it was asked (`month`: YYYY-MM)."""
     year, number = month.split("-")
-    said = f" The question was asked in {month_name[int(number)]} {year}."
+    month_words = f" The question was asked in {month_name[int(number)]} {year}."
     if language == "zh":
-        said = f"提问时间为{year}年{int(number)}月。"
-    return replace(text, narrative=text.narrative + said)
+        month_words = f"提问时间为{year}年{int(number)}月。"
+    return replace(text, narrative=text.narrative + month_words)

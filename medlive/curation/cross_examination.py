@@ -51,12 +51,12 @@ async def cross_examine(
     try:
         made = await asyncio.gather(*map(question, texts))
         asked = number_questions(made)
-        said = await asyncio.gather(*map(answer, texts))
+        replies = await asyncio.gather(*map(answer, texts))
     except AgentFailure as failure:
         if failure.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT):
             raise
         return None
-    return compare(made, said, thread, case)
+    return compare(made, replies, thread, case)
 
 
 def texts_of(thread: Thread, case: CaseText) -> tuple[str, str]:
@@ -90,7 +90,7 @@ def check_answers(reply: AnswersReply, asked: Sequence[dict[str, Any]]) -> str |
 
 def compare(
     made: Sequence[QuestionsReply],
-    said: Sequence[AnswersReply],
+    replies: Sequence[AnswersReply],
     document: str,
     other: str,
 ) -> CrossExamination:
@@ -98,11 +98,11 @@ def compare(
 
     Args:
         made: The questions made of each text, the document's first.
-        said: Each text's answers to all of them.
+        replies: Each text's answers to all of them.
         document: The text that may be longer.
         other: The text that is measured.
     """
-    by_document, by_other = (by_id(reply.answers) for reply in said)
+    by_document, by_other = (by_id(reply.answers) for reply in replies)
     of_document = len(made[0].questions)
     questions = []
     for place, asked in enumerate(number_questions(made)):

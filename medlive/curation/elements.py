@@ -56,7 +56,7 @@ def element_inputs(elements: Iterable[Element], *fields: str) -> list[dict[str, 
     return inputs
 
 
-def check_message_ids(thread: Thread, side: Side, given: Iterable[str]) -> str | None:
+def check_message_ids(thread: Thread, side: Side, ids: Iterable[str]) -> str | None:
     """What is wrong with the message ids that elements of a side cite; None if nothing."""
     if side is Side.ADVICE:
         allowed = set(ids_of(thread.advice_messages()))
@@ -65,7 +65,7 @@ def check_message_ids(thread: Thread, side: Side, given: Iterable[str]) -> str |
         patients = [m for m in thread.messages if m.role is Role.PATIENT]
         allowed = {*ids_of(patients), TITLE}
         what = 'a patient\'s message or "title"'
-    invalid = sorted(set(given) - allowed)
+    invalid = sorted(set(ids) - allowed)
     return (
         f"{side.value}: message_id {invalid[0][:40]!r} is not {what}"
         if invalid

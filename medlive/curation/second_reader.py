@@ -107,8 +107,8 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
 def words_of_harm(harm: HarmReading) -> str:
     """What both judges of harm find harmful in the advice; empty for nothing."""
     details = []
-    for one in harm.confirmed:
-        details.append(f"“{one.finding.quote}” {one.finding.reason}")
+    for judged in harm.confirmed:
+        details.append(f"“{judged.finding.quote}” {judged.finding.reason}")
     return "; ".join(details)
 
 
@@ -162,8 +162,8 @@ async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
             remaining += map(_place_of, items)
         sign = f"[{items[0].kind.replace('_', ' ')}]"
         clean = {identity: whole.sub(sign, text) for identity, text in clean.items()}
-    found = tuple(map(_place_of, reply.found))
-    return Redacted(clean, found, tuple(remaining))
+    places = tuple(map(_place_of, reply.found))
+    return Redacted(clean, places, tuple(remaining))
 
 
 def _place_of(item: IdentifierItem) -> str:

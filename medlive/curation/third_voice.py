@@ -48,19 +48,19 @@ class Objection:
 
 def objections(reading: SecondReading) -> tuple[Objection, ...]:
     """What a third voice is asked about, the gravest first."""
-    found = []
+    objected = []
     for fault, reason in _ADVICE.items():
         for wrong in reading.wrong:
             if wrong.kind is fault:
                 words = f"{wrong.reason} {wrong.standard}".strip()
-                found.append(Objection(reason, wrong.element_id, words, wrong.sure))
+                objected.append(Objection(reason, wrong.element_id, words, wrong.sure))
     for reason, objects, words in (
         (Reason.DANGER_UNANSWERED, bool(reading.danger), reading.danger),
         (Reason.QUESTION_UNANSWERED, not reading.answered, reading.reason),
     ):
         if objects:
-            found.append(Objection(reason, "", words, reading.sure))
-    return tuple(found)
+            objected.append(Objection(reason, "", words, reading.sure))
+    return tuple(objected)
 
 
 async def hear_voice(
@@ -113,16 +113,16 @@ async def hear_voice(
         return replace(reading, voices_note=note)
     voices = []
     for objection in objected:
-        one = verdicts[objection.id]
+        judged = verdicts[objection.id]
         voices.append(
             Voice(
                 reason=objection.reason,
                 element_id=objection.element_id,
-                verdict=one.verdict,
-                sure=one.sure,
-                standard=one.standard,
-                case_for=one.case_for,
-                case_against=one.case_against,
+                verdict=judged.verdict,
+                sure=judged.sure,
+                standard=judged.standard,
+                case_for=judged.case_for,
+                case_against=judged.case_against,
             )
         )
     is_same = agent.identity.model == reading.engine.get("model")

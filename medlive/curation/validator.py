@@ -237,11 +237,11 @@ async def judge_alignment(
     Raises:
         AgentFailure: If there is no usable reply.
     """
-    found = _Evidence.of(claims, hits, limits)
+    evidence = _Evidence.of(claims, hits, limits)
     inputs = {
         **brief.inputs(),
         "claims": [{"id": c.element_id, "statement": c.statement} for c in claims],
-        "passages": [found.shown(name) for name in found.passages],
+        "passages": [evidence.shown(name) for name in evidence.passages],
     }
     wanted = [c.element_id for c in claims]
 
@@ -250,9 +250,9 @@ async def judge_alignment(
             return fault
         for item in reply.verdicts:
             needed = item.verdict in _DECIDED
-            if fault := found.fault_of(item.id, item.evidence, needed=needed):
+            if fault := evidence.fault_of(item.id, item.evidence, needed=needed):
                 return fault
-            if item.nearest is not None and item.nearest not in found.passages:
+            if item.nearest is not None and item.nearest not in evidence.passages:
                 return f"{item.id}: passage {item.nearest[:80]!r} was not given"
         return None
 
@@ -264,10 +264,10 @@ async def judge_alignment(
             against.append(first[identity])
     second: dict[str, VetoItem] = {}
     if against and confirm_veto:
-        second = await _confirm(inputs, found, against, agent)
+        second = await _confirm(inputs, evidence, against, agent)
     verdicts = []
-    for claim, own in found.claims:
-        verdicts.append(_verdict(found, claim, own, first[claim.element_id], second))
+    for claim, own in evidence.claims:
+        verdicts.append(_verdict(evidence, claim, own, first[claim.element_id], second))
     return mean_alignment(verdicts), tuple(verdicts)
 
 
@@ -366,13 +366,13 @@ class _Evidence:
 
 async def _confirm(
     inputs: Mapping[str, Any],
-    found: _Evidence,
+    evidence: _Evidence,
     against: Sequence[AlignmentItem],
     agent: Agent,
 ) -> dict[str, VetoItem]:
     """Check contradicted claims a second time, on the passages cited against them and their best hits."""
     wanted = ids_of(against)
-    seen = found.against(against)
+    seen = evidence.against(against)
 
     def check(reply: VetoReply) -> str | None:
         if fault := check_ids(ids_of(reply.verdicts), wanted):
@@ -405,14 +405,14 @@ def _passages_of(citations: Iterable[Citation | CitationItem]) -> set[str]:
 
 
 def _verdict(
-    found: _Evidence,
+    evidence: _Evidence,
     claim: Claim,
     hits: Sequence[Hit],
     first: AlignmentItem,
     seconds: Mapping[str, VetoItem],
 ) -> ClaimVerdict:
     again = seconds.get(claim.element_id)
-    second = _second_check(found, again) if again else None
+    second = _second_check(evidence, again) if again else None
     verdict: Alignment = first.verdict
     if second is not None and not second.goes_against:
         verdict = Alignment.DISPUTED
@@ -420,17 +420,17 @@ def _verdict(
         lack.bars_support for lack in first.lacks
     ):
         verdict = Alignment.NEUTRAL
-    citations = found.cited(first.evidence)
+    citations = evidence.cited(first.evidence)
     named = _passages_of(citations)
     nearest = None
     if first.nearest is not None:
-        nearest = found.passages[first.nearest].hits[0].passage.id
+        nearest = evidence.passages[first.nearest].hits[0].passage.id
         named.add(nearest)
     if second is not None:
         named |= _passages_of((*second.citations, *second.harm_citations))
     ranked = list(hits)
     # Passages of other claims that this verdict names follow the claim's own.
-    for hit in found.hits_of(named - {hit.passage.id for hit in hits}):
+    for hit in evidence.hits_of(named - {hit.passage.id for hit in hits}):
         ranked.append(replace(hit, rank=len(ranked) + 1, sides=()))
     return ClaimVerdict(
         element_id=claim.element_id,
@@ -449,12 +449,12 @@ def _verdict(
     )
 
 
-def _second_check(found: _Evidence, item: VetoItem) -> SecondCheck:
+def _second_check(evidence: _Evidence, item: VetoItem) -> SecondCheck:
     return SecondCheck(
         false_by_passage=item.false_by_passage,
         could_hurt=item.could_hurt,
-        citations=found.cited(item.evidence),
-        harm_citations=found.cited(item.harm_evidence),
+        citations=evidence.cited(item.evidence),
+        harm_citations=evidence.cited(item.harm_evidence),
         reason=item.reason,
     )
 

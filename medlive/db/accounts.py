@@ -227,18 +227,18 @@ async def start_session(session: Session, account: Account) -> str:
 
 async def find_session(session: Session, token: str) -> Account | None:
     """Whose session it is; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
-    found = SessionRow.digest == digest_text(token)
+    is_session = SessionRow.digest == digest_text(token)
     query = (
         select(AccountRow, SessionRow.used_at < func.now() - _TOUCHED_EVERY)
         .join(SessionRow, SessionRow.account_id == AccountRow.id)
-        .where(found, _is_current(), AccountRow.disabled_at.is_(None))
+        .where(is_session, _is_current(), AccountRow.disabled_at.is_(None))
     )
     if (row := (await session.execute(query)).one_or_none()) is None:
         return None
     account, is_old = row
     if is_old:
         await session.execute(
-            update(SessionRow).where(found).values(used_at=func.now())
+            update(SessionRow).where(is_session).values(used_at=func.now())
         )
     return read(Account, account)
 

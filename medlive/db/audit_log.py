@@ -124,7 +124,9 @@ async def list_entries(
         query = query.where(row.number < before)
     if subject is not None:
         query = query.where(row.subject == subject)
-    return [AuditLogRow(**found) for found in (await session.execute(query)).mappings()]
+    return [
+        AuditLogRow(**values) for values in (await session.execute(query)).mappings()
+    ]
 
 
 async def latest_act(session: Session, action: Act) -> int:

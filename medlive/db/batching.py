@@ -45,8 +45,8 @@ class Batcher(Generic[Item]):
             await self._work([item for item, _ in batch])
         except Exception as error:
             if len(batch) > 1 and not isinstance(error, ServiceUnavailable):
-                for one in batch:  # one bad item must not fail its neighbours
-                    await self._do([one])
+                for single in batch:  # one bad item must not fail its neighbours
+                    await self._do([single])
                 return
             failure = error
         for _, future in batch:

@@ -260,8 +260,8 @@ def _locked(home: Path, place: _Place) -> Iterator[None]:
 def _wheel() -> Path | None:
     """The wheel's folder; None where it is not installed."""
     spec = importlib.util.find_spec(_WHEEL)
-    found = spec and spec.submodule_search_locations
-    return Path(found[0]) if found else None
+    folders = spec and spec.submodule_search_locations
+    return Path(folders[0]) if folders else None
 
 
 def _versions(package: Path) -> dict[int, Path]:

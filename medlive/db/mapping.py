@@ -67,11 +67,11 @@ async def read_all(
     values: Mapping[str, Any] | None = None,
 ) -> list[T]:
     """Dataclasses from a query's rows, which have its fields as columns; its texts are as they came."""
-    found = []
+    rows_read = []
     for row in await session.execute(query, values):
         texts = SimpleNamespace(**_walk(row._asdict(), from_stored))
-        found.append(read(kind, texts))
-    return found
+        rows_read.append(read(kind, texts))
+    return rows_read
 
 
 @cache

@@ -80,10 +80,10 @@ class Slots:
             free = [slot for slot in range(most) if slot not in taken][
                 : share - len(self.held)
             ]
-            found = await self.connection.scalars(
+            numbers = await self.connection.scalars(
                 _TAKE, {"place": self._place, "slots": free}
             )
-            self.held += list(found)
+            self.held += list(numbers)
         elif excess := self.held[max(share, under_way) :]:
             await self.connection.execute(
                 _RETURN, {"place": self._place, "slots": excess}

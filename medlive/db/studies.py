@@ -106,7 +106,7 @@ async def list_candidates(session: Session, version: str | None) -> list[Candida
         query = query.where(CaseRow.status == CaseStatus.READY, is_latest_case())
     else:
         query = query.where(is_member(version, shown=True))
-    return [read(Candidate, found) for found in await session.scalars(query)]
+    return [read(Candidate, stored) for stored in await session.scalars(query)]
 
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:
@@ -193,15 +193,15 @@ async def items_of(session: Session, study: str) -> list[StudyItem]:
     """A study's items in their order; those of a thread that was taken down are gone."""
     row = StudyItemRow
     query = select(row).where(row.study == study).order_by(row.position)
-    return [read(StudyItem, found) for found in await session.scalars(query)]
+    return [read(StudyItem, stored) for stored in await session.scalars(query)]
 
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:
     """Everybody's ratings in a study, of each item the latest by each rater."""
     row = StudyRatingRow
     query = select(row).where(row.study == study).ext(distinct_on(row.item, row.rater))
-    found = await session.scalars(query.order_by(row.item, row.rater, row.id.desc()))
-    return [read(Rating, one) for one in found]
+    rows = await session.scalars(query.order_by(row.item, row.rater, row.id.desc()))
+    return [read(Rating, values) for values in rows]
 
 
 async def save_rating(session: Session, study: str, rating: Rating) -> None:
@@ -220,8 +220,10 @@ async def read_revisions(
     query = select(criterion).where(
         tuple_(criterion.case_id, criterion.revision).in_(wanted)
     )
-    for found in await session.scalars(query.order_by(criterion.position)):
-        criteria[found.case_id, found.revision][found.criterion_id] = found.criterion
+    for stored in await session.scalars(query.order_by(criterion.position)):
+        criteria[stored.case_id, stored.revision][stored.criterion_id] = (
+            stored.criterion
+        )
     cases = select(row).where(tuple_(row.case_id, row.revision).in_(wanted))
     return {
         (r.case_id, r.revision): RatedCase(

@@ -201,14 +201,14 @@ def _is_full_name(name: str) -> bool:
     """Whether these two to four characters can be a full name: a surname first, no function word after it."""
     if name in _NOT_NAMES or name[:2] in _NOT_NAMES or "人" in name[2:]:
         return False
-    given = name.replace("·", "")
-    if given[:2] in _COMPOUND_SURNAMES:
-        return 3 <= len(given) <= 4 and not set(given[2:]) & _NOT_IN_NAMES
-    if len(given) > 3:
+    letters = name.replace("·", "")
+    if letters[:2] in _COMPOUND_SURNAMES:
+        return 3 <= len(letters) <= 4 and not set(letters[2:]) & _NOT_IN_NAMES
+    if len(letters) > 3:
         return False
-    if given[0] in _SURNAMES:
-        return not set(given[1:]) & _NOT_IN_NAMES
-    return given[0] in _AMBIGUOUS_SURNAMES and not set(given[1:]) & _NOT_AFTER_RARE
+    if letters[0] in _SURNAMES:
+        return not set(letters[1:]) & _NOT_IN_NAMES
+    return letters[0] in _AMBIGUOUS_SURNAMES and not set(letters[1:]) & _NOT_AFTER_RARE
 
 
 def _is_pet_name(name: str) -> bool:

@@ -90,32 +90,32 @@ def _without_overlaps(candidates: Candidates) -> list[Candidate]:
     """Return the candidates in order; places that overlap are merged, else the longer of two is kept."""
     merged: list[Candidate] = []
     others: list[Candidate] = []
-    for found in sorted(candidates, key=lambda c: c[1]):
-        if found[0] not in _WHERE:
-            others.append(found)
-        elif merged and found[1] < merged[-1][2]:
+    for candidate in sorted(candidates, key=lambda c: c[1]):
+        if candidate[0] not in _WHERE:
+            others.append(candidate)
+        elif merged and candidate[1] < merged[-1][2]:
             before, begin, stop = merged[-1]
             kind = (
                 IdentifierKind.ADDRESS
-                if IdentifierKind.ADDRESS in (found[0], before)
+                if IdentifierKind.ADDRESS in (candidate[0], before)
                 else before
             )
-            merged[-1] = (kind, begin, max(found[2], stop))
+            merged[-1] = (kind, begin, max(candidate[2], stop))
         else:
-            merged.append(found)
+            merged.append(candidate)
     kept: list[Candidate] = []
-    for found in sorted(others + merged, key=lambda c: (c[1] - c[2], c[1])):
-        _, start, end = found
+    for candidate in sorted(others + merged, key=lambda c: (c[1] - c[2], c[1])):
+        _, start, end = candidate
         at = bisect_left(kept, end, key=lambda c: c[1])
         if end > start and (at == 0 or kept[at - 1][2] <= start):
-            kept.insert(at, found)
+            kept.insert(at, candidate)
     return kept
 
 
-def _join_addresses(found: list[Candidate], text: str) -> list[Candidate]:
+def _join_addresses(candidates: list[Candidate], text: str) -> list[Candidate]:
     """Join the parts of an address that follow each other, and add its postcode."""
     joined: list[Candidate] = []
-    for kind, start, end in found:
+    for kind, start, end in candidates:
         before, begin, stop = joined[-1] if joined else (kind, start, start)
         together = {kind, before} in ({IdentifierKind.ADDRESS}, set(_WHERE))
         if joined and together and _BETWEEN.fullmatch(text, stop, start):
@@ -145,8 +145,10 @@ def find_identifiers(text: str, language: str | None) -> list[Identifier]:
         language: "en", "zh" or None: which telephone plans numbers without a country code are tried in.
     """
     view = View(text)
-    found = _join_addresses(_without_overlaps(_candidates(view, language)), view.text)
-    spans = ((kind, *view.span(start, end)) for kind, start, end in found)
+    candidates = _join_addresses(
+        _without_overlaps(_candidates(view, language)), view.text
+    )
+    spans = ((kind, *view.span(start, end)) for kind, start, end in candidates)
     return [Identifier(kind, start, end, text[start:end]) for kind, start, end in spans]
 
 
@@ -161,17 +163,17 @@ def redact(text: str, language: str | None) -> str:
 def redact_part(text: str, language: str | None, start: int, end: int) -> str:
     """Redact `text[start:end]` as it reads in the whole text: an identifier over an end is replaced as a whole."""
     for _ in range(_ROUNDS):
-        found = [
+        identifiers = [
             i
             for i in find_identifiers(text, language)
             if i.end > start and i.start < end
         ]
-        if not found:
+        if not identifiers:
             break
         parts: list[str] = []
-        at = start = min(start, found[0].start)
-        end = max(end, found[-1].end)
-        for identifier in found:
+        at = start = min(start, identifiers[0].start)
+        end = max(end, identifiers[-1].end)
+        for identifier in identifiers:
             parts += [text[at : identifier.start], f"[{identifier.kind.value}]"]
             at = identifier.end
         part = "".join([*parts, text[at:end]])

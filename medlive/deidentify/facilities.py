@@ -127,8 +127,8 @@ def _is_name(text: str, at: int, plain: str) -> bool:
     written = text[at : at + len(plain)]
     if not _may_be_name(plain) or not written[0].isupper() or written.isupper():
         return False
-    odd = not written[1:].islower()
-    return odd or not _SENTENCE_START.search(text, max(0, at - 4), at)
+    is_capitalised = not written[1:].islower()
+    return is_capitalised or not _SENTENCE_START.search(text, max(0, at - 4), at)
 
 
 def _may_be_name(plain: str) -> bool:

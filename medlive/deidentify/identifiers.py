@@ -136,8 +136,8 @@ def one_of(language: Literal["english", "chinese"], name: str) -> str:
 
 @cache
 def _lists(language: str) -> dict[str, frozenset[str]]:
-    found = {}
+    lists = {}
     for name, lines in read_lists("medlive.deidentify", f"{language}.txt").items():
         words = " ".join(lines).split()
-        found[name] = frozenset(word.replace("_", " ") for word in words)
-    return found
+        lists[name] = frozenset(word.replace("_", " ") for word in words)
+    return lists

@@ -54,8 +54,8 @@ def containing(
     listed = tuple(names)
     for place in places:
         for name in listed:
-            before, found, after = name.partition(place)
-            if found:
+            before, separator, after = name.partition(place)
+            if separator:
                 exact = len(before) + len(after) <= longest_exact
                 surroundings[place].append(Surroundings(before, after, exact))
     return dict(surroundings)

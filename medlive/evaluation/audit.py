@@ -355,7 +355,9 @@ def load_audit(
     record = last
     if auditor is None and last.others:
         record = last.fullest(questions)
-        names = [one.identity.model for one in (last, *last.others)]
+        names = [
+            auditor_findings.identity.model for auditor_findings in (last, *last.others)
+        ]
         notes.append(
             f"audited by {', '.join(names)}; shown is {record.identity.model}, with the most causes, of equals the "
             "last"

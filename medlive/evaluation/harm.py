@@ -132,9 +132,9 @@ def choose_readings(
                 current[case.case_id] = by_key[key]
         controls = tuple(row for row in own if row.control is not None)
         last = own[-1]
-        found = RunHarm(current, controls, judge, last.reader, last.checker)
-        if current and (best is None or found.read >= best.read):
-            best = found
+        run_harm = RunHarm(current, controls, judge, last.reader, last.checker)
+        if current and (best is None or run_harm.read >= best.read):
+            best = run_harm
     return best
 
 

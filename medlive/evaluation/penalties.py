@@ -240,7 +240,7 @@ def find_candidates(
             )
         answers.add(run)
     least = LEAST_MODELS if len(runs) > 1 else 1
-    if not any(_models(said) >= least for said in answers.by_case.values()):
+    if not any(_models(quotes) >= least for quotes in answers.by_case.values()):
         raise UsageError(
             f"no case of the snapshot has answers of {least} models",
             hint="give runs of other models, or one run alone",
@@ -268,15 +268,15 @@ class _Answers:
 
     def add(self, run: RunFolder) -> None:
         """Take a run's answers."""
-        given, _ = run.answers()
-        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, given)
+        answers, _ = run.answers()
+        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, answers)
         self.are_read = self.are_read and harm is not None
-        for answer in given.values():
+        for answer in answers.values():
             if answer.gradable:
-                said = ModelQuote(run.info.model, answer.response)
-                self.by_case.setdefault(answer.case_id, set()).add(said)
+                quote = ModelQuote(run.info.model, answer.response)
+                self.by_case.setdefault(answer.case_id, set()).add(quote)
                 row = harm.rows.get(answer.case_id) if harm else None
-                self.harms[answer.case_id, said] = _confirmed(row)
+                self.harms[answer.case_id, quote] = _confirmed(row)
 
     def of(self, case_id: str) -> list[ModelQuote]:
         """A case's answers that count, sorted, so that the order of the runs asks nothing anew."""
@@ -289,10 +289,12 @@ class _Answers:
         self, case: SnapshotCase, answers: Sequence[ModelQuote], least: int
     ) -> Candidate:
         """A case with these answers under names that hide their models."""
-        named = {f"a{place}": said for place, said in enumerate(answers, start=1)}
+        named = {f"a{place}": quote for place, quote in enumerate(answers, start=1)}
         if not self.are_read:
             return Candidate(case, named, least)
-        quotes = {name: self.harms[case.case_id, said] for name, said in named.items()}
+        quotes = {
+            name: self.harms[case.case_id, quote] for name, quote in named.items()
+        }
         return Candidate(case, named, least, quotes)
 
 

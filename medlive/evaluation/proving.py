@@ -269,11 +269,11 @@ async def prove_snapshot(
             candidates, out, prober.identity, allow_unpinned=allow_unpinned
         )
     record = read_record(out / GRADES, judge.digest)
-    found, proposals = [], list[Proposal]()
+    proofs, proposals = [], list[Proposal]()
     for case, known in zip(cases, evaluated, strict=True):
         own = _graded(judge, known, probes.get(case.case_id, {}), answers, record)
         proof, proposed = _prove(case, own, grader.identity.model)
-        found.append(proof)
+        proofs.append(proof)
         proposals += proposed
     done = SnapshotProof(
         path=out,
@@ -281,7 +281,7 @@ async def prove_snapshot(
         digest=snapshot.digest,
         prober=prober.identity,
         grader=grader.identity,
-        cases=tuple(found),
+        cases=tuple(proofs),
         proposals=tuple(proposals),
         penalties=penalties,
         work=tuple(work),
@@ -539,8 +539,8 @@ def _criterion(criterion_id: str, frozen: Any) -> Criterion:
 def _findings(examination: Examination) -> tuple[str, ...]:
     findings = []
     for finding in (*examination.failures, *examination.doubts):
-        of = f" {finding.criterion}" if finding.criterion else ""
-        findings.append(f"{finding.fault.value}{of}: {finding.detail}")
+        about = f" {finding.criterion}" if finding.criterion else ""
+        findings.append(f"{finding.fault.value}{about}: {finding.detail}")
     return tuple(findings)
 
 

@@ -124,15 +124,15 @@ def read_table(
         listed = inner if isinstance(inner, list) else [value]
         unit = "entry" if len(listed) != 1 or "\n" in text.strip() else "line"
         values = [
-            (f"{unit} {number}", one) for number, one in enumerate(listed, start=1)
+            (f"{unit} {number}", entry) for number, entry in enumerate(listed, start=1)
         ]
-    for place, one in values:
+    for place, entry in values:
         fault = (
-            str(one)
-            if isinstance(one, ValueError)
-            else f"expected an object, found a {type(one).__name__}"
+            str(entry)
+            if isinstance(entry, ValueError)
+            else f"expected an object, found a {type(entry).__name__}"
         )
-        yield place, one if isinstance(one, dict) else fault
+        yield place, entry if isinstance(entry, dict) else fault
 
 
 def _json(text: str) -> Any:
@@ -144,13 +144,13 @@ def _json(text: str) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         raise ValueError(
             f"the key {next(name for name in names if names.count(name) > 1)!r} is given twice"
         )
-    return found
+    return fields
 
 
 def csv_rows(
@@ -205,9 +205,11 @@ def _check_columns(
     columns: Sequence[str], needed: Sequence[str], where: str, hint: str
 ) -> None:
     if absent := [
-        one.split("|")[0] for one in needed if not set(one.split("|")) & set(columns)
+        column.split("|")[0]
+        for column in needed
+        if not set(column.split("|")) & set(columns)
     ]:
-        given = f"the columns are {', '.join(columns)[:200]}; {hint}"
-        raise BadInput(f"{where}: no column {', '.join(absent)}", hint=given)
+        hint_text = f"the columns are {', '.join(columns)[:200]}; {hint}"
+        raise BadInput(f"{where}: no column {', '.join(absent)}", hint=hint_text)
     if len(set(columns) - {""}) < sum(map(bool, columns)):
         raise BadInput(f"{where}: two columns have the same name")

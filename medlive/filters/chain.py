@@ -50,7 +50,7 @@ class FilterChain:
         subject = Subject(thread, self.settings, self.codebook, duplicate_of, now)
         outcomes = [(rule.__name__, *rule(subject)) for rule in RULES]
         verdicts = tuple(
-            FilterVerdict(name, reason is None, reason, found)
-            for name, reason, found in outcomes
+            FilterVerdict(name, reason is None, reason, evidence)
+            for name, reason, evidence in outcomes
         )
         return ChainResult(verdicts, next((v for v in verdicts if not v.passed), None))

@@ -97,12 +97,12 @@ def read_terms(path: Path) -> Iterator[Term]:
         )
     text = _decoded(raw, path)
     pairs = _json_pairs(text, path) if text.lstrip()[:1] in "[{" else _table_pairs(text)
-    system, found = _system(path), False
+    system, has_term = _system(path), False
     for code, title in pairs:
         if _usable(term := clean_term(title)):
-            found = True
+            has_term = True
             yield Term(system, code, term)
-    if not found:
+    if not has_term:
         raise BadInput(
             f"{path.name} has no column of titles that is known",
             hint="see docs/codebooks.md",
@@ -311,11 +311,11 @@ def stop_words() -> frozenset[str]:
 @cache
 def shipped_terms() -> tuple[Term, ...]:
     """The terms that medlive ships, English and Chinese."""
-    found = []
+    terms = []
     for line in [*read_lines("terms_en.txt"), *read_lines("terms_zh.txt")]:
         system, code, term = line.split("\t")
-        found.append(Term(system, code, clean_term(term)))
-    return tuple(found)
+        terms.append(Term(system, code, clean_term(term)))
+    return tuple(terms)
 
 
 def load_codebook(paths: Sequence[Path] = ()) -> Codebook:

@@ -57,8 +57,8 @@ class Subject:
     def language(self) -> Language:
         """The language of the patient's text, else of the title, else as the source declares it."""
         for text in (self.patient_text, f"{self.thread.title} {self.patient_text}"):
-            if (found := dominant_language(text)) != "unknown":
-                return found
+            if (language := dominant_language(text)) != "unknown":
+                return language
         declared = self.thread.language
         return "en" if declared == "en" else "zh" if declared == "zh" else "unknown"
 
@@ -387,13 +387,13 @@ def reidentification_risk(subject: Subject) -> Outcome:
     plans = subject.language if subject.language in ("en", "zh") else None
     kinds: set[str] = set()
     places = False
-    for found in find_identifiers(text, plans):
-        if found.kind is IdentifierKind.PLACE:
+    for identifier in find_identifiers(text, plans):
+        if identifier.kind is IdentifierKind.PLACE:
             places = True
-        elif found.kind is not IdentifierKind.NAME:
-            kinds |= {found.kind.value} if found.kind in _PERSONAL else set()
-        elif _INTRODUCED.search(text[max(0, found.start - 16) : found.start]):
-            kinds.add(found.kind.value)
+        elif identifier.kind is not IdentifierKind.NAME:
+            kinds |= {identifier.kind.value} if identifier.kind in _PERSONAL else set()
+        elif _INTRODUCED.search(text[max(0, identifier.start - 16) : identifier.start]):
+            kinds.add(identifier.kind.value)
     if kinds and places:
         kinds.add(IdentifierKind.PLACE.value)
     evidence = ", ".join(sorted(kinds))

@@ -29,8 +29,8 @@ class AddressRefused(ServiceUnavailable):
 
 def resolve_name(host: str, port: int) -> list[str]:
     """Return the addresses of a host's name; blocking. Raises OSError, or UnicodeError."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 def public_addresses(
@@ -42,13 +42,13 @@ def public_addresses(
         AddressRefused: If one is not.
         OSError: If the name cannot be resolved; UnicodeError if it is not a name.
     """
-    found = resolve_name(host, port)
-    for address in found:
+    addresses = resolve_name(host, port)
+    for address in addresses:
         if not may_connect(address, allow_loopback=allow_loopback):
             raise AddressRefused(
                 f"{host} resolves to {address}, which is not a public address"
             )
-    return found
+    return addresses
 
 
 def guarded_client(
@@ -97,10 +97,10 @@ class _Backend(httpcore2.AnyIOBackend):
     ) -> httpcore2.AsyncNetworkStream:
         """Connect to the first address that answers."""
         try:
-            found = await self._addresses(host, port)
+            addresses = await self._addresses(host, port)
         except (OSError, UnicodeError) as error:
             raise httpcore2.ConnectError(f"no connection to {host}: {error}") from error
-        for address in found[:-1]:
+        for address in addresses[:-1]:
             try:
                 return await super().connect_tcp(
                     address, port, timeout, local_address, socket_options
@@ -108,7 +108,7 @@ class _Backend(httpcore2.AnyIOBackend):
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 continue
         return await super().connect_tcp(
-            found[-1], port, timeout, local_address, socket_options
+            addresses[-1], port, timeout, local_address, socket_options
         )
 
 

@@ -45,8 +45,8 @@ def import_log(log: Path, cases: CaseSet, out: Path) -> RunResult:
     Raises:
         BadInput: If the log cannot be read, has no samples, or was run on another snapshot.
     """
-    found = _read(log)
-    about = found.eval.metadata or {}
+    eval_log = _read(log)
+    about = eval_log.eval.metadata or {}
     if about.get("snapshot_digest") not in (None, cases.digest):
         raise BadInput(
             f"{log} was run on the snapshot {about.get('snapshot')}, not on {cases.name}"
@@ -54,7 +54,7 @@ def import_log(log: Path, cases: CaseSet, out: Path) -> RunResult:
     by_id = {case.case_id: case for case in cases.cases}
     answers: list[Answer] = []
     grades: list[Grade] = []
-    for sample in found.samples or ():
+    for sample in eval_log.samples or ():
         case = by_id.get(str(sample.id))
         if case is None:
             continue
@@ -66,7 +66,7 @@ def import_log(log: Path, cases: CaseSet, out: Path) -> RunResult:
         out,
         cases,
         answers,
-        found.eval.model,
+        eval_log.eval.model,
         datetime.now(UTC),
         template=_template(about),
     )

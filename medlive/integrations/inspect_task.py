@@ -134,9 +134,9 @@ def ungraded_rate() -> Metric:
 
     def share(scores: list[SampleScore]) -> float:
         ungraded, criteria = 0.0, 0
-        for one in scores:
-            ungraded += one.score.as_float()
-            criteria += len((one.sample_metadata or {})["case"]["criteria"])
+        for score in scores:
+            ungraded += score.score.as_float()
+            criteria += len((score.sample_metadata or {})["case"]["criteria"])
         return ungraded / criteria if criteria else 0.0
 
     return share
@@ -172,11 +172,11 @@ def rubric(
             cache=shared,
         )
         verdicts, lines, rows = {}, [], []
-        for one in grades:
-            verdicts[one.criterion_id] = one.met
-            said = one.quote or one.reason
-            lines.append(f"{one.criterion_id}: {_VERDICT[one.met]} {said}")
-            rows.append(one.row())
+        for grade in grades:
+            verdicts[grade.criterion_id] = grade.met
+            words = grade.quote or grade.reason
+            lines.append(f"{grade.criterion_id}: {_VERDICT[grade.met]} {words}")
+            rows.append(grade.row())
         result = case_score(case, answer, verdicts, CaseMetric.COMPLETE)
         reason = None if answer.gradable else "no_response"
         if result.ungraded:

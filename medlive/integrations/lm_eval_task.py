@@ -155,6 +155,6 @@ def standard_error(items: Sequence[float | None]) -> float:
 def share(items: Sequence[Sequence[int]]) -> float:
     """Of (how many, of how many) by case, the share of all; 0 where there is nothing to count."""
     part = whole = 0
-    for n, of in items:
-        part, whole = part + n, whole + of
+    for n, size in items:
+        part, whole = part + n, whole + size
     return part / whole if whole else 0.0

@@ -122,11 +122,11 @@ def _list_folder(
 ) -> None:
     # Cut before sorting, since a folder may have a million entries.
     with os.scandir(root / prefix) as entries:
-        found = sorted(
+        listed = sorted(
             (e.name, e.stat(follow_symlinks=False))
             for e in islice(entries, SNAPSHOT_FILES + 1)
         )
-    for entry, status in found:
+    for entry, status in listed:
         name, mode = prefix + entry, status.st_mode
         if stat.S_ISREG(mode) and status.st_size > SNAPSHOT_FILE_BYTES:
             faults.append(
@@ -143,7 +143,7 @@ def _list_folder(
             faults.append(
                 Finding(printable(name), "nothing but the files of a snapshot", got)
             )
-    if len(found) > SNAPSHOT_FILES:
+    if len(listed) > SNAPSHOT_FILES:
         faults.append(
             Finding(prefix or ".", f"at most {SNAPSHOT_FILES} entries", "more")
         )

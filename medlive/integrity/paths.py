@@ -159,8 +159,8 @@ def walk(root: Path) -> Iterator[Entry]:
 
 
 def _walk(root: Path, prefix: str) -> Iterator[Entry]:
-    with os.scandir(root / prefix) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    with os.scandir(root / prefix) as scan:
+        entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
         item = Entry(prefix + entry.name, entry.stat(follow_symlinks=False))
         yield item

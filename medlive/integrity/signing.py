@@ -247,24 +247,24 @@ def check_signature(
     return trusted
 
 
-def public_key_of(given: PublicKey | str | Path | None) -> PublicKey | None:
+def public_key_of(key: PublicKey | str | Path | None) -> PublicKey | None:
     """Return the public key that a user gave.
 
-    `given` is a parsed key, a path, or a text: the path of an existing file, or a key itself. None gives None.
+    `key` is a parsed key, a path, or a text: the path of an existing file, or a key itself. None gives None.
 
     Raises:
         BadInput: If the file cannot be read.
         BadKey: If it is not a key.
     """
-    if given is None or isinstance(given, PublicKey):
-        return given
+    if key is None or isinstance(key, PublicKey):
+        return key
     try:
-        is_file = isinstance(given, Path) or Path(given).is_file()
-        text = Path(given).read_text("utf-8", "replace") if is_file else str(given)
+        is_file = isinstance(key, Path) or Path(key).is_file()
+        text = Path(key).read_text("utf-8", "replace") if is_file else str(key)
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or exc
         raise BadInput(
-            f"the public key {str(given)[:200]!r} cannot be read: {reason}",
+            f"the public key {str(key)[:200]!r} cannot be read: {reason}",
             hint="give the publisher's key, or the file that holds it",
         ) from exc
     try:

@@ -134,12 +134,12 @@ class Budget:
     def _fits(self, estimate: Usage) -> bool:
         ahead = [*self._under_way, estimate]
         if self.max_tokens is not None:
-            tokens = sum(one.input_tokens + one.output_tokens for one in ahead)
+            tokens = sum(call.input_tokens + call.output_tokens for call in ahead)
             if self.tokens + tokens > self.max_tokens:
                 return False
         return (
             self.max_usd is None
-            or self.usd_before + self.usd + sum(one.cost_usd or 0.0 for one in ahead)
+            or self.usd_before + self.usd + sum(call.cost_usd or 0.0 for call in ahead)
             <= self.max_usd
         )
 

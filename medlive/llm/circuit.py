@@ -228,5 +228,5 @@ def circuit_name(base_url: str, model: str) -> str:
 
 def circuit_of(engine: object) -> Circuit | None:
     """The circuit that an engine asks through; None for one that asks no endpoint."""
-    found: Circuit | None = getattr(engine, "circuit", None)
-    return found
+    circuit: Circuit | None = getattr(engine, "circuit", None)
+    return circuit

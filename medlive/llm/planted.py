@@ -44,16 +44,16 @@ def is_planted(reply: Any, inputs: Any) -> bool:
         reply: The JSON value that was read.
         inputs: What the model was shown: a text, or a mapping or list that holds texts.
     """
-    planted = [one for text in texts_in(inputs) for one in planted_objects(text)]
-    if any(_same(reply, one) for one in planted):
+    planted = [shown for text in texts_in(inputs) for shown in planted_objects(text)]
+    if any(_same(reply, shown) for shown in planted):
         return True
     by_words: dict[str, list[dict[str, Any]]] = {}
-    for one in planted:
-        for words in _reasoning_of(one):
-            by_words.setdefault(words, []).append(one)
+    for shown in planted:
+        for words in _reasoning_of(shown):
+            by_words.setdefault(words, []).append(shown)
     for part in _objects_of(reply) if by_words else ():
         for words in _reasoning_of(part):
-            if any(_shares_a_field(part, one) for one in by_words.get(words, ())):
+            if any(_shares_a_field(part, shown) for shown in by_words.get(words, ())):
                 return True
     return False
 
@@ -167,25 +167,27 @@ def _objects_of(value: Any) -> Iterator[Mapping[str, Any]]:
             yield from _objects_of(item)
 
 
-def _reasoning_of(one: Mapping[str, Any]) -> set[str]:
-    words = {fold(one[name]) for name in REASONING if isinstance(one.get(name), str)}
+def _reasoning_of(shown: Mapping[str, Any]) -> set[str]:
+    words = {
+        fold(shown[name]) for name in REASONING if isinstance(shown.get(name), str)
+    }
     return words - {""}
 
 
-def _shares_a_field(part: Mapping[str, Any], one: Mapping[str, Any]) -> bool:
+def _shares_a_field(part: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
     """Whether two objects are equal in a field besides their reasoning."""
-    names = part.keys() & one.keys() - set(REASONING)
-    return any(_same(part[name], one[name]) for name in names)
+    names = part.keys() & shown.keys() - set(REASONING)
+    return any(_same(part[name], shown[name]) for name in names)
 
 
-def _same(one: Any, other: Any) -> bool:
+def _same(value: Any, other: Any) -> bool:
     """Whether two JSON values are equal but for the spelling of their texts."""
-    if isinstance(one, str) and isinstance(other, str):
-        return fold(one) == fold(other)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(
-            _same(one[name], other[name]) for name in one
+    if isinstance(value, str) and isinstance(other, str):
+        return fold(value) == fold(other)
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(
+            _same(value[name], other[name]) for name in value
         )
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_same, value, other))
+    return bool(value == other)

@@ -38,11 +38,11 @@ async def work_through(
         if stopped:
             return
         try:
-            found = await work(item)
+            results = await work(item)
         except BudgetSpent as exc:
             stopped = exc.message
             return
-        done += found
+        done += results
         if progress:
             progress(done, total)
 

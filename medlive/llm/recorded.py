@@ -99,10 +99,12 @@ class RecordedEngine:
 
     async def answer(self, request: Request) -> Reply:
         """The recorded reply, at no cost, or the other engine's."""
-        found = self._recording.replies.get(reply_key(request.task, request.inputs))
-        if found is None or request.repair is not None:
+        recorded = self._recording.replies.get(reply_key(request.task, request.inputs))
+        if recorded is None or request.repair is not None:
             return await self._otherwise.answer(request)
-        return Reply(found[1], Finish.STOP, Usage(cost_usd=0.0), self._recording.model)
+        return Reply(
+            recorded[1], Finish.STOP, Usage(cost_usd=0.0), self._recording.model
+        )
 
     async def aclose(self) -> None:
         """Let go of the other engine."""

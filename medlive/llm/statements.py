@@ -209,19 +209,21 @@ def fault_of(reasoning: str, met: bool, criterion: str) -> str | None:
         if rest is None or said_in(reasoning[rest.end() :]) is None:
             return "its reasoning comes to no verdict"
     clauses = _clauses(reasoning[-_LOOKED_AT:])
-    said = _last_said(clauses)
+    statement = _last_said(clauses)
     if (
-        said is None
+        statement is None
         and met
         and _only_lack(clauses)
         and not denies(criterion)
         and not _REFRAINS.search(criterion)
     ):
-        said = False
-    if said is None and not met and _repeats(reasoning, criterion):
-        said = True
+        statement = False
+    if statement is None and not met and _repeats(reasoning, criterion):
+        statement = True
     return (
-        "its reasoning says the contrary of the verdict" if said is (not met) else None
+        "its reasoning says the contrary of the verdict"
+        if statement is (not met)
+        else None
     )
 
 
@@ -259,12 +261,12 @@ def _stems(text: str) -> set[str]:
 def _clauses(text: str) -> list[str]:
     """The clauses of a text, without those that ask."""
     text = unicodedata.normalize("NFKC", text).translate(_SIMPLE)
-    found, start = list[str](), 0
+    clauses, start = list[str](), 0
     for end in _BREAK.finditer(text):
         if end.group() != "?":
-            found.append(text[start : end.start()].strip())
+            clauses.append(text[start : end.start()].strip())
         start = end.end()
-    return [one for one in (*found, text[start:].strip()) if one]
+    return [clause for clause in (*clauses, text[start:].strip()) if clause]
 
 
 def _odd(clause: str) -> bool:
@@ -274,7 +276,7 @@ def _odd(clause: str) -> bool:
 
 
 def _last_said(clauses: Sequence[str]) -> bool | None:
-    said: bool | None = None
+    statement: bool | None = None
     for place, clause in enumerate(clauses):
         labelled = place in (0, len(clauses) - 1) or _LABEL.fullmatch(
             clauses[place - 1]
@@ -286,5 +288,5 @@ def _last_said(clauses: Sequence[str]) -> bool | None:
         if bare or stated:
             denied = _odd(clause)
             if denied or not _INFINITIVE.search(clause):
-                said = not denied
-    return said
+                statement = not denied
+    return statement

@@ -171,7 +171,7 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
         )
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
     thinking = next(
-        (found for name in _THINKING_FIELDS if (found := _text(message.get(name)))),
+        (thought for name in _THINKING_FIELDS if (thought := _text(message.get(name)))),
         thinking,
     )
     return Reply(text, finish, usage, choice["model"], thinking=thinking)
@@ -198,8 +198,8 @@ def _usage(usage: object, price: Price | None, latency_ms: float) -> Usage:
     if not isinstance(usage, dict):
         return Usage(latency_ms=latency_ms)
 
-    def detail(of: str, name: str) -> int:
-        details = usage.get(of)
+    def detail(field: str, name: str) -> int:
+        details = usage.get(field)
         return count(details.get(name)) if isinstance(details, dict) else 0
 
     asked, answered = (
@@ -275,22 +275,22 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """The schema without what strict mode has no room for; objects are closed and require all they hold."""
     if "$ref" in schema:
         return {"$ref": schema["$ref"]}
-    found: dict[str, Any] = {}
+    strict: dict[str, Any] = {}
     for key, value in schema.items():
         if key in _LEFT_OUT:
             continue
         if key in _BY_NAME and isinstance(value, Mapping):
-            found[key] = {name: strict_schema(part) for name, part in value.items()}
+            strict[key] = {name: strict_schema(part) for name, part in value.items()}
         elif isinstance(value, Mapping):
-            found[key] = strict_schema(value)
+            strict[key] = strict_schema(value)
         elif isinstance(value, list):
-            found[key] = [
+            strict[key] = [
                 strict_schema(part) if isinstance(part, Mapping) else part
                 for part in value
             ]
         else:
-            found[key] = value
-    if found.get("type") == "object":
-        found["additionalProperties"] = False
-        found["required"] = list(found.get("properties", {}))
-    return found
+            strict[key] = value
+    if strict.get("type") == "object":
+        strict["additionalProperties"] = False
+        strict["required"] = list(strict.get("properties", {}))
+    return strict

@@ -297,9 +297,9 @@ def _exists(out: Path, name: str, sums: bytes) -> bool:
 def _parse_sums(sums: bytes) -> dict[str, str]:
     """Return name → digest. Raises CheckFailed unless the names are those of a snapshot's files, each once."""
     rows = sums.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    found = [match for match in map(_SUM_LINE.fullmatch, rows) if match]
-    digests = {match[2]: f"sha256:{match[1]}" for match in found}
-    if not len(found) == len(rows) == len(digests) or digests.keys() != set(REQUIRED):
+    matches = [match for match in map(_SUM_LINE.fullmatch, rows) if match]
+    digests = {match[2]: f"sha256:{match[1]}" for match in matches}
+    if not len(matches) == len(rows) == len(digests) or digests.keys() != set(REQUIRED):
         raise CheckFailed(
             f"{SUMS} names other files than a snapshot's", hint="nothing was fetched"
         )

@@ -53,11 +53,11 @@ def update_errata(
         CheckFailed: If what is offered is not signed as it must be.
         OSError: If the folder cannot be written.
     """
-    found = read_errata(offered.data, offered.signature, offered.name, key)
+    errata = read_errata(offered.data, offered.signature, offered.name, key)
     data, signature = _read(folder, ERRATA), _read(folder, SIGNATURE)
     if data is None:
         put_errata(folder, offered.data, offered.signature)
-        return ErrataUpdate(found, None)
+        return ErrataUpdate(errata, None)
     try:
         existing = parse_errata(data, str(folder / ERRATA))
     except BadInput as exc:
@@ -78,12 +78,12 @@ def update_errata(
         if key is None:
             _check_same_signer(offered, signer, folder)
         comparable = signer is not None
-    if comparable and (lost := found.find_lost(existing)) is not None:
+    if comparable and (lost := errata.find_lost(existing)) is not None:
         return ErrataUpdate(
             existing, f"{offered.name} is older than the errata here: it lacks {lost}"
         )
     put_errata(folder, offered.data, offered.signature)
-    return ErrataUpdate(found, None)
+    return ErrataUpdate(errata, None)
 
 
 def _check_same_signer(

@@ -221,11 +221,11 @@ def _check_line(
     prepared: PreparedRelease, target: Target, releases: Sequence[Release]
 ) -> None:
     """Raise CheckFailed if the snapshot and a published version disagree about an ancestor."""
-    mine = prepared.ancestry
+    own = prepared.ancestry
     for release in releases:
         theirs = release.manifest.ancestry | {release.version: release.digest}
         if conflicting := sorted(
-            v for v in mine.keys() & theirs.keys() if mine[v] != theirs[v]
+            v for v in own.keys() & theirs.keys() if own[v] != theirs[v]
         ):
             raise CheckFailed(
                 f"medlive {prepared.manifest.version} and {release.version} in {target.where} descend from "
@@ -235,7 +235,7 @@ def _check_line(
     signed = sorted(
         r.version
         for r in releases
-        if r.manifest.signing is not None and r.version in mine
+        if r.manifest.signing is not None and r.version in own
     )
     if signed and not prepared.signed:
         raise CheckFailed(
@@ -247,17 +247,17 @@ def _check_line(
 
 def _releases(target: Target, done: Published) -> list[Release]:
     """Return the complete versions on the target, and note the others in `done`."""
-    found: list[Release] = []
+    releases: list[Release] = []
     done.unfinished.clear()
     for name in sorted(target.folders()):
         match = _FOLDER.fullmatch(name)
         if match is None or week_end(match[1]) is None:
             continue
         if (sums := target.read(f"{name}/{SUMS}")) is not None:
-            found.append(read_release(target, match[1], sums))
+            releases.append(read_release(target, match[1], sums))
         elif match[1] != done.version:
             done.unfinished.append(match[1])
-    return found
+    return releases
 
 
 def read_release(target: Target, version: str, sums: bytes) -> Release:

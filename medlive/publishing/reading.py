@@ -175,21 +175,23 @@ class _Gate:
         """Return the addresses of a host that may be asked. Raises OSError, and _Refused."""
         if ":" in host or host.replace(".", "").isdigit():
             try:
-                found = [str(ipaddress.ip_address(host.partition("%")[0]))]
+                addresses = [str(ipaddress.ip_address(host.partition("%")[0]))]
             except ValueError as exc:
                 raise _Refused(
                     f"{printable(host)} is not an address as it is usually written"
                 ) from exc
         else:
-            found = await self.network.resolve(host)
-        inner = [address for address in found if not self.network.is_public(address)]
+            addresses = await self.network.resolve(host)
+        inner = [
+            address for address in addresses if not self.network.is_public(address)
+        ]
         if self.public_only is None:
-            self.public_only = len(inner) < len(found)
+            self.public_only = len(inner) < len(addresses)
         if inner and (self.public_only or (host, port) != self.own):
             raise _Refused(
                 f"{printable(host)} leads to {inner[0]}, which is not a public address"
             )
-        return found
+        return addresses
 
 
 @dataclass(slots=True)

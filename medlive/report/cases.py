@@ -65,7 +65,7 @@ class Entry:
 
 def entries(report: Report) -> list[Entry]:
     """The cases of all models by id."""
-    found: dict[str, list[CaseScore | None]] = {}
+    scores: dict[str, list[CaseScore | None]] = {}
     cases: dict[str, EvaluationCase] = {}
     for place, model in enumerate(report.models):
         for case in model.run.run.cases:
@@ -73,10 +73,10 @@ def entries(report: Report) -> list[Entry]:
             cases.setdefault(case.case_id, case)
         for score in model.cases:
             cases.setdefault(score.case.case_id, score.case)
-            found.setdefault(score.case.case_id, [None] * len(report.models))[place] = (
-                score
-            )
-    return [Entry(cases[cid], tuple(found[cid])) for cid in sorted(found)]
+            scores.setdefault(score.case.case_id, [None] * len(report.models))[
+                place
+            ] = score
+    return [Entry(cases[cid], tuple(scores[cid])) for cid in sorted(scores)]
 
 
 def list_name(number: int) -> str:
@@ -85,12 +85,12 @@ def list_name(number: int) -> str:
 
 
 def case_lists(
-    report: Report, found: Sequence[Entry], *, linked: bool
+    report: Report, case_entries: Sequence[Entry], *, linked: bool
 ) -> Iterator[tuple[str, str]]:
     """(file name, page) of each list; `linked`: whether each case has a page of its own."""
-    parts = list(_lists(found))
+    parts = list(_lists(case_entries))
     for number, part in parts:
-        text = _list(report, part, number, len(parts), len(found), linked)
+        text = _list(report, part, number, len(parts), len(case_entries), linked)
         yield list_name(number), text
 
 
@@ -151,26 +151,28 @@ def _mark(score: CaseScore | None) -> float | list[Any]:
     return [_STATES[score.state], value]
 
 
-def _lists(found: Sequence[Entry]) -> Iterator[tuple[int, Sequence[Entry]]]:
-    starts = range(0, len(found), CASES_A_LIST)
+def _lists(case_entries: Sequence[Entry]) -> Iterator[tuple[int, Sequence[Entry]]]:
+    starts = range(0, len(case_entries), CASES_A_LIST)
     return (
-        (number, found[start : start + CASES_A_LIST])
+        (number, case_entries[start : start + CASES_A_LIST])
         for number, start in enumerate(starts, start=1)
     )
 
 
-def write_case_pages(report: Report, found: Sequence[Entry], folder: Path) -> None:
+def write_case_pages(
+    report: Report, case_entries: Sequence[Entry], folder: Path
+) -> None:
     """A page for each case in `folder`, which is empty.
 
     Models are added one after the other, so that the texts of one run alone are held at a time.
     """
     foot = ""
-    for place, entry in enumerate(found):
+    for place, entry in enumerate(case_entries):
         # What is the reader's text was escaped: the last end of this kind is the page's own.
         head, *ends = page(
             f"medlive: case {entry.case.case_id}",
             _head(report, entry),
-            _nav(found, place),
+            _nav(case_entries, place),
         ).rpartition(_MAIN_ENDS)
         foot = "".join(ends)
         _append(folder / file_name(entry.case.case_id), head)
@@ -180,7 +182,7 @@ def write_case_pages(report: Report, found: Sequence[Entry], folder: Path) -> No
         grades = _grades(model)
         answers = model.run.answers
         cases = {case.case_id: case for case in model.run.run.cases}
-        for entry in found:
+        for entry in case_entries:
             if (score := entry.scores[number]) is not None:
                 case = cases.get(score.case.case_id, score.case)
                 text = render(
@@ -195,7 +197,7 @@ def write_case_pages(report: Report, found: Sequence[Entry], folder: Path) -> No
                     harm=model.run.harm_of(case.case_id),
                 )
                 _append(folder / file_name(case.case_id), text)
-    for entry in found:
+    for entry in case_entries:
         _append(folder / file_name(entry.case.case_id), foot)
 
 
@@ -214,15 +216,15 @@ def _grades(model: ModelScore) -> Mapping[str, Mapping[str, Grade]]:
     return load_graded(run.run.path, judge=run.grader.judge).grades
 
 
-def _nav(found: Sequence[Entry], place: int) -> list[tuple[str, str]]:
+def _nav(case_entries: Sequence[Entry], place: int) -> list[tuple[str, str]]:
     nav = [
         ("../index.html", "Scores"),
         (f"../{list_name(place // CASES_A_LIST + 1)}", "Cases"),
     ]
     if place > 0:
-        nav.append((file_name(found[place - 1].case.case_id), "previous case"))
-    if place + 1 < len(found):
-        nav.append((file_name(found[place + 1].case.case_id), "next case"))
+        nav.append((file_name(case_entries[place - 1].case.case_id), "previous case"))
+    if place + 1 < len(case_entries):
+        nav.append((file_name(case_entries[place + 1].case.case_id), "next case"))
     return nav
 
 

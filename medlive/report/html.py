@@ -114,13 +114,13 @@ def whole(text: object) -> Markup:
         return text
     shown, end = Markup(), 0
     cleaned = str(clean(text))
-    for found in _NUMBER.finditer(cleaned):
-        if len(found[0]) > _MOST_WHOLE:
+    for match in _NUMBER.finditer(cleaned):
+        if len(match[0]) > _MOST_WHOLE:
             continue
-        shown += escape(cleaned[end : found.start()]) + Markup(
+        shown += escape(cleaned[end : match.start()]) + Markup(
             '<span class="nb">{}</span>'
-        ).format(found[0])
-        end = found.end()
+        ).format(match[0])
+        end = match.end()
     return shown + escape(cleaned[end:])
 
 

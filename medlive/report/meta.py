@@ -75,11 +75,11 @@ def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:
         BadInput: If the file is not one.
         UsageError: If it is of a judge that graded none of the runs.
     """
-    found = read_json(path, MetaFile, "meta.json")
-    grader = found.grader
+    meta = read_json(path, MetaFile, "meta.json")
+    grader = meta.grader
     if judges is not None and grader.judge not in judges:
         raise UsageError(
             f"{path} is about {grader.name} ({grader.judge[:19]}), which graded none of the runs",
             hint=f"these runs were graded by {', '.join(sorted(j[:19] for j in judges)) or 'nobody'}",
         )
-    return found
+    return meta

@@ -114,8 +114,8 @@ class Report:
     @property
     def graders_named(self) -> str:
         """The graders, with their mode."""
-        found = sorted({judged(m) for m in self.models})
-        return ", ".join(found)
+        graders = sorted({judged(m) for m in self.models})
+        return ", ".join(graders)
 
     @property
     def metric_in_words(self) -> str:
@@ -139,7 +139,7 @@ class Report:
     @property
     def axes(self) -> list[str]:
         """The axes of all models' criteria."""
-        return sorted({one.axis for model in self.models for one in model.axes})
+        return sorted({figure.axis for model in self.models for figure in model.axes})
 
     def audited(self, labels: Sequence[str]) -> list[str]:
         """The heads of a table's columns for these models: each label and how many of its cases were audited."""
@@ -238,14 +238,14 @@ def _short(digest: str) -> str:
 
 
 def _looked_in(run: RunErrata) -> str:
-    found = run.found
-    if found.path is None:
+    errata = run.found
+    if errata.path is None:
         return f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
-    if found.problem:
-        return f"{found.path.name} of {run.version} could not be read"
+    if errata.problem:
+        return f"{errata.path.name} of {run.version} could not be read"
     checked = (
-        f"its signature checked with key {found.key}"
-        if found.key
+        f"its signature checked with key {errata.key}"
+        if errata.key
         else "its signature not checked"
     )
     what = (
@@ -253,7 +253,7 @@ def _looked_in(run: RunErrata) -> str:
         if run.concerned
         else "withdraws nothing that these runs hold"
     )
-    return f"{found.path.name} of {run.version} {what} ({found.digest}; {checked})"
+    return f"{errata.path.name} of {run.version} {what} ({errata.digest}; {checked})"
 
 
 def judged(model: ModelScore) -> str:

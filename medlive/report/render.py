@@ -134,11 +134,11 @@ def write_report(
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as temporary:
             made = Path(temporary)
-            found = entries(report)
+            case_entries = entries(report)
             if portfolio:
                 nav = (("index.html", "Scores"), (list_name(1), "Cases"))
                 _write(made / PROTOCOLS, portfolio_page(portfolio, nav))
-            _write_pages(report, found, made, portfolio is not None)
+            _write_pages(report, case_entries, made, portfolio is not None)
             _write(
                 made / "scores.json",
                 json.dumps(
@@ -153,7 +153,7 @@ def write_report(
             _replace(made, out)
     except OSError as exc:
         raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
-    return Written(out / "index.html", len(found), len(files), size)
+    return Written(out / "index.html", len(case_entries), len(files), size)
 
 
 def _write(path: Path, text: str) -> None:
@@ -197,14 +197,14 @@ def _replace(made: Path, out: Path) -> None:
 
 
 def _write_pages(
-    report: Report, found: list[Entry], made: Path, protocols: bool
+    report: Report, case_entries: list[Entry], made: Path, protocols: bool
 ) -> None:
-    _write(made / "index.html", index(report, len(found), protocols=protocols))
-    for name, text in case_lists(report, found, linked=report.case_pages):
+    _write(made / "index.html", index(report, len(case_entries), protocols=protocols))
+    for name, text in case_lists(report, case_entries, linked=report.case_pages):
         _write(made / name, text)
     if report.case_pages:
         (made / "cases").mkdir()
-        write_case_pages(report, found, made / "cases")
+        write_case_pages(report, case_entries, made / "cases")
 
 
 def index(report: Report, cases: int, *, protocols: bool = False) -> str:

@@ -74,21 +74,21 @@ def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
 
 
 def _missing(report: Report) -> str:
-    found = [*_unpublishable_models(report), *_early_drops(report)]
-    found += _uncounted([model.rates for model in report.models])
+    missing = [*_unpublishable_models(report), *_early_drops(report)]
+    missing += _uncounted([model.rates for model in report.models])
     unknown = [model.label for model in report.models if model.cutoff is None]
     if unknown:
-        found.append(
+        missing.append(
             f"no cutoff is known for {some(unknown)}, so nothing shows what was seen in training"
         )
     if not report.metas:
-        found.append("the grader was not compared with people")
+        missing.append("the grader was not compared with people")
     warnings = len(report.table.warnings)
     if warnings:
-        found.append(f"{warnings} warning{'s' * (warnings > 1)} below")
-    if not found:
+        missing.append(f"{warnings} warning{'s' * (warnings > 1)} below")
+    if not missing:
         return "Nothing: every answer is there and every criterion graded."
-    return "; ".join(found) + "."
+    return "; ".join(missing) + "."
 
 
 def _unpublishable_models(report: Report) -> list[str]:
@@ -97,13 +97,13 @@ def _unpublishable_models(report: Report) -> list[str]:
 
 
 def _early_drops(report: Report) -> list[str]:
-    found = []
+    drops = []
     for label, drop in report.table.drops.items():
         better = points(drop.difference)
-        found.append(
+        drops.append(
             f"{label} is {better} points better up to its cutoff than after it"
         )
-    return found
+    return drops
 
 
 def _uncounted(rates: Sequence[Rates]) -> list[str]:
@@ -114,13 +114,13 @@ def _uncounted(rates: Sequence[Rates]) -> list[str]:
         ungraded += rate.ungraded
         unanswered += rate.unanswered
         unscorable += rate.unscorable
-    found = []
+    uncounted = []
     if ungraded:
-        found.append(f"{ungraded:,} of {criteria:,} verdicts are ungraded")
+        uncounted.append(f"{ungraded:,} of {criteria:,} verdicts are ungraded")
     if unanswered:
-        found.append(f"{unanswered:,} of {cases:,} cases are unanswered")
+        uncounted.append(f"{unanswered:,} of {cases:,} cases are unanswered")
     if unscorable:
-        found.append(
+        uncounted.append(
             f"{unscorable:,} of {cases:,} cases have no positive criterion to score"
         )
-    return found
+    return uncounted

@@ -159,22 +159,22 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
 
 def scale_row(table: ScoreTable) -> dict[str, Any]:
     """The models on one scale (docs/scale.md): abilities, weeks, hard cases, and suspects."""
-    found = abilities_of(table)
+    abilities = abilities_of(table)
     return {
-        "why": found.scale.why,
-        "abilities": list(map(_row, found.scale.abilities)),
-        "standings": list(map(_row, found.scale.standings)),
-        "weeks": list(map(_row, found.weeks)),
-        "hard": list(map(_row, found.hard)),
-        "cases": len(found.cases),
-        "silent": found.silent,
+        "why": abilities.scale.why,
+        "abilities": list(map(_row, abilities.scale.abilities)),
+        "standings": list(map(_row, abilities.scale.standings)),
+        "weeks": list(map(_row, abilities.weeks)),
+        "hard": list(map(_row, abilities.hard)),
+        "cases": len(abilities.cases),
+        "silent": abilities.silent,
         "suspects": [
             {
                 "case_id": item.case.case_id,
                 "criterion_id": item.criterion.id if item.criterion else None,
                 **_row(item.figures),
             }
-            for item in found.suspects
+            for item in abilities.suspects
         ],
     }
 
@@ -244,15 +244,15 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
             "grader": model.run.grader.model if model.run.grader else None,
         }
         slices = [Slice("overall", "", model.overall)]
-        slices += [Slice(name, "", one) for name, one in beside_rows(table, model)]
+        slices += [Slice(name, "", part) for name, part in beside_rows(table, model)]
         for name, title in HARM_RATES.items():
             rate = getattr(model.harm, name)
             if rate.n:
                 slices.append(Slice(title, "", rate))
         slices += model.slices
-        for one in slices:
-            figures = estimate_row(one.estimate)
-            about = head | {"slice": one.kind, "value": one.value}
+        for part in slices:
+            figures = estimate_row(part.estimate)
+            about = head | {"slice": part.kind, "value": part.value}
             rows.append(about | {name: figures[name] for name in _FIGURES})
         for axis in model.axes:
             row: dict[str, Any] = head | {"slice": "errors by axis", "value": axis.axis}
@@ -271,7 +271,9 @@ def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
     writer = csv.writer(out, lineterminator="\n")
     names = ["model", "metric", "cases", "grader", "slice", "value", *_FIGURES]
     writer.writerow([*names, "overridden"])
-    overridden = " ".join(dict.fromkeys(one.allow for one in table.overridden))
+    overridden = " ".join(
+        dict.fromkeys(override.allow for override in table.overridden)
+    )
     for row in score_rows(table, kind):
         writer.writerow([*map(_plain, row.values()), overridden])
     return out.getvalue()

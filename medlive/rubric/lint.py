@@ -203,27 +203,27 @@ def _lint_one(
 
 def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
     """What the engine that reviews the rubric is asked to look at, a sentence each, in the criteria's order."""
-    found = []
+    suspected = []
     for place, c in enumerate(criteria):
         small = fold(c.criterion)
         if match := _LEANING.search(small):
-            found.append(f"{c.id}: {match.group()!r}: does it stand alone?")
+            suspected.append(f"{c.id}: {match.group()!r}: does it stand alone?")
         if match := _JOINING.search(small):
-            found.append(f"{c.id}: {match.group()!r}: is it two separate facts?")
+            suspected.append(f"{c.id}: {match.group()!r}: is it two separate facts?")
         if c.points > 0 and _ERROR.search(small):
-            found.append(f"{c.id}: earns points and seems to describe an error")
+            suspected.append(f"{c.id}: earns points and seems to describe an error")
         for earlier in criteria[:place]:
             same_sign = (earlier.points > 0) == (c.points > 0)
             if same_sign and alike(c.criterion, earlier.criterion):
-                found.append(
+                suspected.append(
                     f"{c.id}: much like {earlier.id}: would one sentence always meet both?"
                 )
-    return tuple(found)
+    return tuple(suspected)
 
 
-def alike(one: str, other: str) -> bool:
+def alike(text: str, other: str) -> bool:
     """Whether two criteria have nearly the same words."""
-    words, others = _shingles(fold(one)), _shingles(fold(other))
+    words, others = _shingles(fold(text)), _shingles(fold(other))
     if not words or not others:
         return False
     return len(words & others) >= SIMILAR * len(words | others)
@@ -302,8 +302,8 @@ def _in_language(text: str, language: str) -> bool:
 
 
 def _shingles(folded: str) -> frozenset[str]:
-    found = set(_WORDS.findall(folded))
+    shingles = set(_WORDS.findall(folded))
     for run in _HAN_RUN.findall(folded):
         for start in range(len(run) - 1):
-            found.add(run[start : start + 2])
-    return frozenset(found)
+            shingles.add(run[start : start + 2])
+    return frozenset(shingles)

@@ -192,9 +192,9 @@ def _repeats(answer: str, criteria: Sequence[str]) -> bool:
     return repeated >= max(LEAST_ECHO, len(criteria) / 3)
 
 
-def is_alike(one: str, other: str) -> bool:
+def is_alike(answer: str, other: str) -> bool:
     """Whether two folded answers have nearly the same words in the same order."""
-    words: list[str] = _WORD.findall(one)
+    words: list[str] = _WORD.findall(answer)
     others: list[str] = _WORD.findall(other)
     matcher = SequenceMatcher(None, words, others, autojunk=False)
     return matcher.quick_ratio() >= ALIKE and matcher.ratio() >= ALIKE

@@ -167,7 +167,7 @@ def conflicts_of(
 
 
 def weigh(c: Criterion, critical: bool) -> Criterion:
-    """±10 where a decisive criterion is one of life by the reviewer's word, and nowhere else; what was asked is decisive."""
+    """±10 where a life depends on a decisive criterion, by the reviewer's word; what was asked is decisive."""
     weight = min(abs(c.points), LIFE - 1)
     if c.asked and c.points > 0:
         weight = max(weight, LEAST_DECISIVE)

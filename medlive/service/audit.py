@@ -52,8 +52,8 @@ async def stream_csv(rows: AsyncIterator[Any], row: type[Any]) -> AsyncIterator[
     line = io.StringIO()
     writer = csv.writer(line, quoting=csv.QUOTE_ALL, lineterminator="\n")
     writer.writerow([field.name for field in fields(row)])
-    async for found in rows:
-        writer.writerow(cells(without_identifiers([found])[0]))
+    async for stored in rows:
+        writer.writerow(cells(without_identifiers([stored])[0]))
         yield line.getvalue()
         line.seek(0)
         line.truncate()
@@ -95,8 +95,12 @@ async def show_prompt(session: Session, name: str) -> dict[str, Any]:
             "messages": render(request),
             "reply": reply,
         }
-    if (found := await find_prompt(session, digest)) is not None:
-        return {"task": found.task, "digest": found.digest, "text": found.text}
+    if (prompt_row := await find_prompt(session, digest)) is not None:
+        return {
+            "task": prompt_row.task,
+            "digest": prompt_row.digest,
+            "text": prompt_row.text,
+        }
     raise UsageError(
         f"{name[:100]!r} names no task, and no one stored prompt or request",
         hint="name a task such as validator.query, or more of the digest",

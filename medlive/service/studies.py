@@ -130,12 +130,12 @@ async def start_study(
             _as_evaluated(c.case_id, cases[c.case_id, c.revision]) for c in drawn
         ]
         revisions = {c.case_id: c.revision for c in drawn}
-        found = (
+        chosen = (
             _case_items(study, evaluated, revisions)
             if run is None
             else _verdicts(run, other, evaluated, revisions)
         )
-        items = [replace(item, position=n) for n, item in enumerate(found, 1)]
+        items = [replace(item, position=n) for n, item in enumerate(chosen, 1)]
         if study.kind is StudyKind.GRADER_CHECK:
             versions = await studies.versions_of(session, revisions.keys())
             public = await asyncio.to_thread(_any_report, settings, versions)
@@ -331,23 +331,23 @@ async def rate(
             results is None or item not in [d.item for d in results.disagreements]
         ):
             raise CheckFailed(f"{rater} has nothing to rate here")
-        given = Rating(
+        new_rating = Rating(
             item.item, rater, int(rating) if rating else None, comment.strip()
         )
-        await studies.save_rating(session, study.name, given)
+        await studies.save_rating(session, study.name, new_rating)
 
 
 async def evaluate(session: Session, study: Study) -> Results:
     """Agreement so far with 95 % intervals over cases, and what the raters disagree on."""
     items = await studies.items_of(session, study.name)
-    given: dict[str, dict[str, Rating]] = defaultdict(dict)
+    by_item: dict[str, dict[str, Rating]] = defaultdict(dict)
     for rating in await studies.ratings_of(session, study.name):
-        given[rating.item][rating.rater] = rating
-    decided, settled = _decided(study, given)
-    compared = _compare_raters(study, items, given)
+        by_item[rating.item][rating.rater] = rating
+    decided, settled = _decided(study, by_item)
+    compared = _compare_raters(study, items, by_item)
     progress = {}
     for rater in study.raters:
-        progress[rater] = sum(rater in given[item.item] for item in items)
+        progress[rater] = sum(rater in by_item[item.item] for item in items)
     figures = aspect_figures(map(_as_rated, items), decided, study.raters)
     wanted = ASPECTS_OF[study.kind]
     answered = [i for i in items if i.item in decided and i.answer is not None]
@@ -390,12 +390,12 @@ def _compare_raters(
 
 
 def _decided(
-    study: Study, given: Mapping[str, Mapping[str, Rating]]
+    study: Study, by_item: Mapping[str, Mapping[str, Rating]]
 ) -> tuple[dict[str, dict[str, int]], dict[str, int | None]]:
     """Item → rater → what the rater decided; item → what the adjudicator decided."""
     decided: dict[str, dict[str, int]] = {}
     settled = {}
-    for item, by in given.items():
+    for item, by in by_item.items():
         for rater, rating in by.items():
             if rater == study.adjudicator:
                 settled[item] = rating.rating
@@ -487,5 +487,5 @@ def _as_rated(item: StudyItem) -> Item:
 
 def _criterion_id(item: Item) -> str | None:
     """The id within its case of the criterion that an item is about."""
-    found = (c.id for c in item.case.criteria if c.criterion == item.criterion)
-    return next(found).removeprefix(f"{item.case.case_id}-") if item.criterion else None
+    names = (c.id for c in item.case.criteria if c.criterion == item.criterion)
+    return next(names).removeprefix(f"{item.case.case_id}-") if item.criterion else None

@@ -171,23 +171,23 @@ def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
 
 def find_dependent_judges(settings: Settings) -> list[str]:
     """The roles that judge output of their own model, one sentence each."""
-    found = []
+    judges = []
     for judge, writers in JUDGED_ROLES.items():
         own: RoleSettings = getattr(settings.roles, judge)
         same = [w for w in writers if getattr(settings.roles, w).model == own.model]
         if own.engine == "openai" and same:
-            found.append(
+            judges.append(
                 f"{judge} judges what {', '.join(same)} wrote, and both are {own.model}:"
                 " a model is lenient with itself"
             )
     if roles := proof_roles(settings):
         models = {settings.roles.rubric.model, *(own.model for own in roles.values())}
         if len(models) == 1 and (model := models.pop()) is not None:
-            found.append(
+            judges.append(
                 f"rubrics are written, tried and graded by one model, {model}: a proof by who"
                 " wrote the rubric finds less; set [roles.prober] to another model"
             )
-    return found
+    return judges
 
 
 def proof_roles(settings: Settings) -> dict[str, RoleSettings]:
@@ -259,10 +259,12 @@ def choose_candidate(
     )
 
 
-def _merged(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
+def _merged(
+    own: Mapping[str, Any], overrides: Mapping[str, Any] | None
+) -> dict[str, Any]:
     return {
         key: value
-        for key, value in {**own, **(given or {})}.items()
+        for key, value in {**own, **(overrides or {})}.items()
         if value is not None
     }
 
@@ -339,13 +341,13 @@ async def serve_rules(
         (hits,) = await retriever.search([Query(question)], k=5)
         return [hit.passage.text for hit in hits]
 
-    found = search if retriever else None
+    retriever_search = search if retriever else None
     async with serve(
         RulesEngine,
         host=host,
         port=port,
         latency_ms=latency_ms,
-        search=found,
+        search=retriever_search,
     ) as url:
         yield url
 

@@ -89,7 +89,9 @@ class BoardEntry:
     @property
     def entered(self) -> list[ModelEntry]:
         """The models in the order in which their bundles were given."""
-        return sorted(self.models, key=lambda one: self.table.labels.index(one.name))
+        return sorted(
+            self.models, key=lambda model: self.table.labels.index(model.name)
+        )
 
     @property
     def not_publishable(self) -> tuple[str, ...]:

@@ -118,7 +118,7 @@ class _Site:
 
     def abilities(self, board: BoardEntry) -> dict[str, Ability]:
         """What each model of a board would score on all cases of all weeks."""
-        (shared,) = (one for one in self.scales if board.slug in one.boards)
+        (shared,) = (scale for scale in self.scales if board.slug in scale.boards)
         return {model.name: shared.ability(model.name) for model in board.models}
 
     def pages(self) -> Iterator[SiteFile]:
@@ -261,12 +261,12 @@ def _case_list(cases: Sequence[SnapshotCase]) -> bytes:
 
 def _case_texts(cases: Sequence[SnapshotCase]) -> bytes:
     """The texts in which words are searched beside the question, fetched when the first word is typed."""
-    found = []
+    case_texts = []
     for case in cases:
         texts = [case.narrative, case.advice]
         texts += map(attrgetter("criterion"), case.criteria)
-        found.append(" ".join(texts))
-    return canonical_json(found).encode("utf-8")
+        case_texts.append(" ".join(texts))
+    return canonical_json(case_texts).encode("utf-8")
 
 
 def _percent(share: float | None) -> str:

@@ -123,7 +123,7 @@ def read_content(inputs: Inputs) -> Content:
         else:
             boards.append(entry)
     content = Content(
-        weeks=[_week(inputs.snapshots, one) for one in snapshots],
+        weeks=[_week(inputs.snapshots, snapshot) for snapshot in snapshots],
         cases=cases,
         passages=_passages(inputs.evidence, cases.values(), snapshots, left_out),
         boards=boards,
@@ -215,7 +215,7 @@ def _checked(content: Content, *, allowed: bool) -> Content:
 
 def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot]:
     """The verified snapshots, the newest first."""
-    found = []
+    snapshots = []
     shown = inputs.versions and set(map(folder_name, inputs.versions))
     for manifest in sorted(inputs.snapshots.glob("*/manifest.json")):
         folder = manifest.parent
@@ -226,9 +226,9 @@ def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot
         except MedliveError as exc:
             left_out.append((folder.name, _why(exc, folder)))
             continue
-        found.append(snapshot)
-    found.sort(key=lambda one: one.version, reverse=True)
-    return found
+        snapshots.append(snapshot)
+    snapshots.sort(key=lambda release: release.version, reverse=True)
+    return snapshots
 
 
 def _reports(
@@ -239,7 +239,7 @@ def _reports(
 ) -> list[BundleReport]:
     if inputs.bundles is None or not inputs.bundles.is_dir():
         return []
-    by_version = {one.version: one for one in snapshots}
+    by_version = {release.version: release for release in snapshots}
     sets: dict[str, CaseSet] = {}
     reports = []
     for path in sorted(inputs.bundles.iterdir()):
@@ -366,12 +366,12 @@ def board_of(
 def _models(table: ScoreTable, trust: Mapping[str, str]) -> tuple[ModelEntry, ...]:
     # Ranked is what no model can have seen.
     ranked = table.models if table.fresh is None else table.fresh.models
-    standings = {one.label: one.standing for one in ranked}
+    standings = {scored.label: scored.standing for scored in ranked}
     models = []
     for place, model in enumerate(table.models, start=1):
         run = model.run
         worst = [case for case in model.cases if case.score is not None]
-        worst.sort(key=lambda one: (one.score, one.case.case_id))
+        worst.sort(key=lambda scored: (scored.score, scored.case.case_id))
         answered = {a.case_id for a in run.answers.values() if a.gradable}
         entry = ModelEntry(
             slug=f"m{place}",

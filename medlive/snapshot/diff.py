@@ -178,14 +178,16 @@ def _rows(root: Path, manifest: Manifest) -> Iterator[CaseRows]:
 
 
 def _diff_rows(old: Iterator[CaseRows], new: Iterator[CaseRows]) -> Iterator[CaseDiff]:
-    for one, other in pair_cases(old, new):
-        if one is not None and other is not None:
-            if (found := _revision(one, other)) is not None:
-                yield found
+    for old_case, other in pair_cases(old, new):
+        if old_case is not None and other is not None:
+            if (revised := _revision(old_case, other)) is not None:
+                yield revised
         elif other is not None:
             yield CaseDiff(ChangeKind.ADDED, other.case_id, None, other.row["revision"])
-        elif one is not None:
-            yield CaseDiff(ChangeKind.WITHDRAWN, one.case_id, one.row["revision"], None)
+        elif old_case is not None:
+            yield CaseDiff(
+                ChangeKind.WITHDRAWN, old_case.case_id, old_case.row["revision"], None
+            )
 
 
 def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
@@ -298,13 +300,13 @@ def _reasons(
         if now.parent_digest != "sha256:" + sha256(old / SUMS):
             other = f"{now.version} continues a {before.version} of other bytes"
             return {}, f"{other}: its reasons may be for other changes"
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for entry in chain.from_iterable(read_ledger(new, CHANGES)[1].values()):
             if entry["case_id"] in case_ids:
-                found[entry["case_id"]] = entry["reason"]
+                reasons[entry["case_id"]] = entry["reason"]
     except (OSError, TooLong, LedgerFault) as exc:
         raise BadInput(f"{new / CHANGES} cannot be read: {str(exc)[:300]}") from exc
-    return found, f"{CHANGES} of {now.version}"
+    return reasons, f"{CHANGES} of {now.version}"
 
 
 def _settings(before: Manifest, now: Manifest) -> Iterator[FieldEdit]:

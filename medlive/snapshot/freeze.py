@@ -283,20 +283,20 @@ def _write_rows(
     ):
         for case in _legal(rows, meta):
             row = stamped(case.row(), meta.canary, case_names)
-            mine = [
+            case_criteria = [
                 stamped(criterion.row(), meta.canary, criterion_names)
                 for criterion in case.criteria
             ]
             try:
                 case_lines.write(line(row))
-                criterion_lines.write(b"".join(map(line, mine)))
-                plain.write(livemedbench_piece(tally.cases, row, mine))
+                criterion_lines.write(b"".join(map(line, case_criteria)))
+                plain.write(livemedbench_piece(tally.cases, row, case_criteria))
             except ValueError as exc:
                 raise CheckFailed(
                     f"case {case.case_id!r} cannot be frozen: {exc}"
                 ) from exc
             cases.add(row)
-            for criterion_row in mine:
+            for criterion_row in case_criteria:
                 criteria.add(criterion_row)
             tally.add(case)
             if case.first_release == meta.version:
@@ -346,10 +346,10 @@ def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path) -> dict[str,
 
 def differences(built: Path, existing: Path) -> list[str]:
     """Return the names that differ between two folders, with everything that is not a snapshot's file."""
-    one, other = list_files(built), list_files(existing)
-    differing = {fault.file for fault in (*one.faults, *other.faults)}
-    differing |= one.files ^ other.files
-    for name in one.files & other.files:
+    first, other = list_files(built), list_files(existing)
+    differing = {fault.file for fault in (*first.faults, *other.faults)}
+    differing |= first.files ^ other.files
+    for name in first.files & other.files:
         if sha256(built / name) != sha256(existing / name):
             differing.add(name)
     return sorted(differing)

@@ -164,12 +164,12 @@ def _case_faults(
 
 def _proof_faults(case: SnapshotCase) -> Iterator[str]:
     figures = {name: getattr(case, name) for name in PROOF_FIELDS}
-    given = [name for name, figure in figures.items() if figure is not None]
-    if given and len(given) < len(PROOF_FIELDS):
-        yield f"{', '.join(given)} without the other figures of the proof"
+    stated = [name for name, figure in figures.items() if figure is not None]
+    if stated and len(stated) < len(PROOF_FIELDS):
+        yield f"{', '.join(stated)} without the other figures of the proof"
     if case.ordinary is not None:
         figures["ordinary"] = case.ordinary
-        if not given:
+        if not stated:
             yield "ordinary without the other figures of the proof"
     for name in [name for name, figure in figures.items() if figure is not None]:
         if not 0 <= figures[name] <= 1:

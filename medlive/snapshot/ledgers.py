@@ -92,7 +92,7 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
         TooLong, OSError: If it cannot be read.
     """
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    found: dict[str, list[Entry]] = {section: [] for section in keys}
+    sections: dict[str, list[Entry]] = {section: [] for section in keys}
     file = _Comparison(root / name)
     try:
         head = json.loads(file.line[:-1] + b"}")
@@ -100,7 +100,7 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
             file,
             head,
             (
-                (section, file.parse(section, key, found[section]))
+                (section, file.parse(section, key, sections[section]))
                 for section, key in keys.items()
             ),
         )
@@ -109,7 +109,7 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
         raise LedgerFault(f"line {file.number}: {first_fault(exc)}"[:300]) from exc
     except (ValueError, TypeError, RecursionError) as exc:
         raise LedgerFault(f"line {file.number}: {str(exc)[:250]}") from exc
-    return head, found
+    return head, sections
 
 
 class _Comparison:
@@ -126,14 +126,14 @@ class _Comparison:
         self.number, self.line = self.number + 1, next(self._lines, b"")
         return len(data)
 
-    def parse(self, section: str, key: str, found: list[Entry]) -> Iterator[Entry]:
-        """Yield the entries of a section and add them to `found`. Raises ValueError at the first wrong one."""
+    def parse(self, section: str, key: str, earlier: list[Entry]) -> Iterator[Entry]:
+        """Yield the entries of a section and add them to `earlier`. Raises ValueError at the first wrong one."""
         while self.line != b"]\n":
             entry = json.loads(self.line.removeprefix(b","))
             _MODELS[section].model_validate(entry)
-            if found and entry[key] <= found[-1][key]:
+            if earlier and entry[key] <= earlier[-1][key]:
                 raise ValueError(f"{section} is not in the order of {key}, each once")
-            found.append(entry)
+            earlier.append(entry)
             yield entry
 
 
@@ -199,10 +199,10 @@ class Ledgers:
 
     def commitments(self) -> dict[str, tuple[str, str]]:
         """Return commitment → its section and the version since which it is held."""
-        found = {}
+        commitments = {}
         for section, _, entry in _entries(self.holdouts):
-            found[entry["commitment"]] = (section, entry["held_since"])
-        return found
+            commitments[entry["commitment"]] = (section, entry["held_since"])
+        return commitments
 
 
 def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
@@ -219,10 +219,13 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
             changes.add("ledgers", "the fields of its format", name)
     for section, case_id, entry in _entries(ledgers.changes):
         where = f"{CHANGES}: {section} {case_id!r}"[:300]
-        given = (entry["from_revision"] is not None, entry["to_revision"] is not None)
-        if given != (section != "added", section != "withdrawn"):
+        has_revision = (
+            entry["from_revision"] is not None,
+            entry["to_revision"] is not None,
+        )
+        if has_revision != (section != "added", section != "withdrawn"):
             changes.add(
-                where, f"the revisions of a case that was {section}", f"{given}"
+                where, f"the revisions of a case that was {section}", f"{has_revision}"
             )
         if manifest.parent is None and section != "added":
             changes.add(where, "only added cases, since there is no parent", section)
@@ -262,18 +265,18 @@ def _read(
     if {key: head.get(key) for key in expected} != expected:
         faults.add(f"{name}:1", f"the head {expected}", f"{head}"[:300])
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    found: dict[str, dict[str, Entry]] = {}
+    by_section: dict[str, dict[str, Entry]] = {}
     for section, key in keys.items():
-        found[section] = {entry[key]: entry for entry in sections[section]}
+        by_section[section] = {entry[key]: entry for entry in sections[section]}
     ledgers.unknown |= _unknown_fields(name, head, expected)
-    for section, key, entry in _entries(found):
+    for section, key, entry in _entries(by_section):
         known = _MODELS[section].model_fields
         ledgers.unknown |= _unknown_fields(f"{section} of {name}", entry, known)
         own = {field: entry[field] for field in entry if field not in _CHECKED}
         _check_texts(f"{name}: {section} {key!r}"[:300], own, ledgers.leaks)
     own = {field: head[field] for field in head if field not in expected}
     _check_texts(f"{name}:1", own, ledgers.leaks)
-    return found
+    return by_section
 
 
 _CHECKED: Final = ("case_id", "commitment", "held_since", "salt")

@@ -84,9 +84,9 @@ class Snapshot:
         self._check_same(CRITERIA)
         shape = self.manifest.shape
         unknown = {table: shape.unknown(table) for table in TABLES}
-        for found in read_cases(self.path, shape, trusted=self.verified):
+        for rows in read_cases(self.path, shape, trusted=self.verified):
             with _readable(self.path):
-                case = case_from_rows(found.row, found.criteria, unknown)
+                case = case_from_rows(rows.row, rows.criteria, unknown)
             if all(keep(case) for keep in self.keep):
                 yield case
 
@@ -132,7 +132,7 @@ class Snapshot:
         Raises:
             UsageError: If a date or version is not valid.
         """
-        given = {
+        conditions = {
             "language": language,
             "source": source,
             "theme": theme,
@@ -142,7 +142,7 @@ class Snapshot:
             "dialogue_register": dialogue_register,
         }
         wanted = {}
-        for name, values in given.items():
+        for name, values in conditions.items():
             if values is not None:
                 wanted[name] = {values} if isinstance(values, str) else set(values)
         first, end = (
@@ -194,19 +194,19 @@ class Snapshot:
         try:
             if self.verified:
                 path = self.path / name
-                found = pq.read_table(path, columns=columns, filters=chosen)
+                table_read = pq.read_table(path, columns=columns, filters=chosen)
             else:
-                found = self._table_of_rows(table)
+                table_read = self._table_of_rows(table)
         except (pa.ArrowException, OSError, ValueError) as exc:
             raise BadInput(
                 f"{self.path / name} cannot be read: {str(exc)[:300]}"
             ) from exc
         for column, value in shape.absent(table).items():
             kind = pa.float64() if value is None else pa.string()
-            values = pa.array([value] * len(found), kind)
+            values = pa.array([value] * len(table_read), kind)
             field = pa.field(column, kind, nullable=value is None)
-            found = found.append_column(field, values)
-        return found
+            table_read = table_read.append_column(field, values)
+        return table_read
 
     def _table_of_rows(self, table: Table) -> "pa.Table":
         """The table as the JSON Lines have it: parquet that was not verified is never opened."""
@@ -342,15 +342,15 @@ def _readable(root: Path) -> Iterator[None]:
 
 def _state(path: Path) -> tuple[int, ...]:
     """Return the part of a file's status that changes when it is replaced or written to."""
-    found = path.stat()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _day(name: str, given: date | str | None, default: date) -> date:
+def _day(name: str, value: date | str | None, default: date) -> date:
     try:
-        day = date.fromisoformat(given) if isinstance(given, str) else given or default
+        day = date.fromisoformat(value) if isinstance(value, str) else value or default
     except ValueError as exc:
         raise UsageError(
-            f"{name}: expected a date as YYYY-MM-DD, got {given!r}"
+            f"{name}: expected a date as YYYY-MM-DD, got {value!r}"
         ) from exc
     return date(day.year, day.month, day.day)

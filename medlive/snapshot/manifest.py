@@ -213,14 +213,14 @@ class Tally:
                 figure = Fraction(getattr(case, name))
                 self._proof[name] = self._proof.get(name, Fraction(0)) + figure
 
-    def counts(self, held: int) -> Counts:
+    def counts(self, held_out: int) -> Counts:
         """Return the counts, with the number of held-out cases."""
         by = {name: dict(sorted(counter.items())) for name, counter in self._by.items()}
         return Counts.model_validate(
             {
                 "cases": self.cases,
                 "criteria": self.criteria,
-                "held": held,
+                "held": held_out,
                 "proof": self._means(),
                 "headroom": headroom_of(self._ordinary),
                 "overruled": self._overruled,

@@ -192,22 +192,22 @@ def _first_difference(column: Any, twin: Any) -> int | None:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found, expected = column.combine_chunks(), twin.combine_chunks()
-    if pa.types.is_dictionary(found.type):
+    actual, expected = column.combine_chunks(), twin.combine_chunks()
+    if pa.types.is_dictionary(actual.type):
         # A long entry repeated in every row would unpack to gigabytes, so lengths are compared first.
         lengths, allowed = (
-            pc.binary_length(found.dictionary).take(found.indices),
+            pc.binary_length(actual.dictionary).take(actual.indices),
             pc.binary_length(expected),
         )
-        found, expected = (
-            (found.dictionary_decode(), expected)
+        actual, expected = (
+            (actual.dictionary_decode(), expected)
             if lengths.equals(allowed)
             else (lengths, allowed)
         )
     return (
         None
-        if found.equals(expected)
-        else int(pc.index(pc.not_equal(found, expected), True).as_py())
+        if actual.equals(expected)
+        else int(pc.index(pc.not_equal(actual, expected), True).as_py())
     )
 
 
@@ -234,8 +234,8 @@ def _check_frame(file: "pq.ParquetFile", comparison: TwinComparison) -> None:
     typed = [field for field in file.schema_arrow if field.name in known.names]
     names = [column.name for column in columns]
     if file.schema_arrow.names != names or typed != list(known):
-        found = [(field.name, str(field.type)) for field in file.schema_arrow]
-        raise ParquetFault(f"unexpected columns: {found}"[:300])
+        fields = [(field.name, str(field.type)) for field in file.schema_arrow]
+        raise ParquetFault(f"unexpected columns: {fields}"[:300])
     _check_groups(file.metadata, known.names, comparison)
 
 

@@ -150,9 +150,9 @@ def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Fetched]
 def seal(path: Path, size: int) -> None:
     """Cut off what a kill left after the first `size` bytes. Raises ArchiveDamaged for a file that is shorter."""
     with _opened(path, "r+b") as file:
-        found = file.seek(0, os.SEEK_END)
-        if found < size:
-            raise ArchiveDamaged(path, f"has {found} bytes, expected {size}")
+        end = file.seek(0, os.SEEK_END)
+        if end < size:
+            raise ArchiveDamaged(path, f"has {end} bytes, expected {size}")
         file.truncate(size)
         _sync(file)
 

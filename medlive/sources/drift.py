@@ -100,24 +100,24 @@ def measures(
     `ends`: state or reason → threads that ended so, and "listed" → threads that its lists showed: what was asked
     for because no list shows it any more is none of them.
     """
-    found = {}
+    by_name = {}
     for name, (value, n) in fields.items():
         kind = "median" if name == "messages" else "field"
-        found[f"{kind}:{name}"] = Measure(value, n)
+        by_name[f"{kind}:{name}"] = Measure(value, n)
     listed = ends.get("listed", 0)
-    found["count:listed"] = Measure(float(listed), listed)
+    by_name["count:listed"] = Measure(float(listed), listed)
     requested = ends.get("read", 0)
     for end in _FAILURES:
         requested += ends.get(end, 0)
     present = requested + ends.get("not_modified", 0)
     if gone_threads := ends.get("gone", 0):
-        found["end:gone"] = Measure(
+        by_name["end:gone"] = Measure(
             gone_threads / (gone_threads + present), gone_threads + present
         )
     if requested:
         for end in _FAILURES:
-            found[f"end:{end}"] = Measure(ends.get(end, 0) / requested, requested)
-    return found
+            by_name[f"end:{end}"] = Measure(ends.get(end, 0) / requested, requested)
+    return by_name
 
 
 def compare(

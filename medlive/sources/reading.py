@@ -309,8 +309,8 @@ def required(
 ) -> LexborNode:
     """Return the first element that a selector finds. Raises LayoutError naming all selectors."""
     for selector in selectors:
-        if (found := scope.css_first(selector)) is not None:
-            return found
+        if (node := scope.css_first(selector)) is not None:
+            return node
     raise LayoutError(page.url, " or ".join(selectors))
 
 
@@ -339,8 +339,8 @@ def linked_threads(
     entries: dict[str, ListEntry] = {}
     for anchor in tree.css(selector):
         url = link(page, anchor.attributes.get("href")) or ""
-        if found := path.search(url):
-            entries.setdefault(found[1], ListEntry(url, found[1], title(anchor)))
+        if match := path.search(url):
+            entries.setdefault(match[1], ListEntry(url, match[1], title(anchor)))
     return tuple(entries.values())
 
 
@@ -429,8 +429,8 @@ def _dates(text: str) -> Iterator[re.Match[str]]:
     if begins:
         yield begins
     forms = (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)[bool(begins) :]
-    found = [pattern.search(text) for pattern in forms]
-    yield from sorted(filter(None, found), key=re.Match.start)
+    matches = [pattern.search(text) for pattern in forms]
+    yield from sorted(filter(None, matches), key=re.Match.start)
 
 
 def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
@@ -514,13 +514,13 @@ class Discussion(NamedTuple):
 
 def discussions(tree: LexborHTMLParser) -> list[Discussion]:
     """Every question and forum posting that a page's JSON-LD states, outermost first; invalid JSON is left out."""
-    found: list[Discussion] = []
+    discussions_read: list[Discussion] = []
     for script in tree.css('script[type*="ld+json"]'):
         with suppress(ValueError, RecursionError):
-            found += _discussions(
+            discussions_read += _discussions(
                 json.loads(_WRAPPER.sub("", script.text()), strict=False), 0
             )
-    return found
+    return discussions_read
 
 
 def _discussions(value: Any, depth: int) -> Iterator[Discussion]:

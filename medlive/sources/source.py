@@ -190,12 +190,12 @@ def _codec(name: str) -> str | None:
     if not _ENCODING_NAME.match(name):
         return None
     try:
-        found = codecs.lookup(name).name
+        codec = codecs.lookup(name).name
     except LookupError:
         return None
-    if found in ("gb2312", "gbk", "hz"):
+    if codec in ("gb2312", "gbk", "hz"):
         return "gb18030"
-    return "cp1252" if found in ("iso8859-1", "ascii") else found
+    return "cp1252" if codec in ("iso8859-1", "ascii") else codec
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,11 +265,15 @@ def compare(
         part = pairs[start : start + block]
         differences = np.stack([values[:, i] - values[:, j] for i, j in part], axis=1)
         known = ~np.isnan(differences)
-        found = compare_paired(differences, draws=draws, seed=seed, clusters=clusters)
+        compared = compare_paired(
+            differences, draws=draws, seed=seed, clusters=clusters
+        )
         reasons = pair_support(differences, clusters).reasons(LEAST_PAIRS)
         for k, (i, j) in enumerate(part):
-            mean, low, high = (None if np.isnan(x) else float(x) for x in found[:3, k])
-            n, p = int(known[:, k].sum()), float(found[3, k])
+            mean, low, high = (
+                None if np.isnan(x) else float(x) for x in compared[:3, k]
+            )
+            n, p = int(known[:, k].sum()), float(compared[3, k])
             raw.append(
                 Comparison(
                     first=names[i],

@@ -111,11 +111,11 @@ def ratings(
     drawn = np.full((0, len(played)), np.nan)
     if len({match.cluster for match in matches}) > 1:
         drawn = drawn_elo(among, len(played), draws=draws, seed=seed)
-    found: list[Rating | None] = [None] * models
+    by_model: list[Rating | None] = [None] * models
     for place, model in enumerate(played):
         low, high = interval(drawn[:, place]) or (None, None)
-        found[model] = Rating(float(values[place]), low, high)
-    return found
+        by_model[model] = Rating(float(values[place]), low, high)
+    return by_model
 
 
 def rank_agreement(
@@ -142,10 +142,10 @@ def rank_agreement(
         drawn_elo(side, models, draws=draws, seed=seed, clusters=clusters)
         for side in (first, second)
     )
-    found = []
+    resampled = []
     for a, b in zip(of_first, of_second, strict=True):
-        found.append(of(a[common].round(6), b[common].round(6)))
-    low, high = interval(np.array(found, dtype=np.float64)) or (None, None)
+        resampled.append(of(a[common].round(6), b[common].round(6)))
+    low, high = interval(np.array(resampled, dtype=np.float64)) or (None, None)
     return len(common), value, low, high
 
 

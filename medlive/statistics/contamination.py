@@ -127,8 +127,8 @@ def permutation_p(
     sides.
     """
     kept, side = values[sides >= 0], sides[sides >= 0]
-    of = np.arange(len(kept)) if clusters is None else clusters[sides >= 0]
-    parts, unit = np.unique(2 * of + side, return_inverse=True)
+    cluster_of = np.arange(len(kept)) if clusters is None else clusters[sides >= 0]
+    parts, unit = np.unique(2 * cluster_of + side, return_inverse=True)
     n, chosen = len(parts), int((parts % 2).sum())
     if not 0 < chosen < n:
         raise ValueError("a permutation needs items on both sides")
@@ -288,7 +288,7 @@ def placebos(
 
     No item changes its standing at a placebo date: what drops there is drift, and no memory.
     """
-    found = []
+    placebo_drops = []
     for side in (0, 1):
         rows = (sides == side) & ~np.isnan(values)
         own, when = values[rows], days[rows]
@@ -297,8 +297,8 @@ def placebos(
             n = int(before.sum())
             if n >= least and len(own) - n >= least:
                 gap = float(own[before].mean() - own[~before].mean())
-                found.append(Placebo(day, side, n, len(own) - n, gap))
-    return found
+                placebo_drops.append(Placebo(day, side, n, len(own) - n, gap))
+    return placebo_drops
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,9 +82,9 @@ def correlate(
     drawn = []
     for weights in weight_chunks(k, draws, seed):
         drawn.append(_DRAWN[kind](a, b, weights[:, place]))
-    found = with_interval(value, np.concatenate(drawn), n, k)
+    interval = with_interval(value, np.concatenate(drawn), n, k)
     p = None if kind is Kind.KENDALL else pearson_p(value, n)
-    return Correlation(kind, value, found.low, found.high, p, n, k, found.why)
+    return Correlation(kind, value, interval.low, interval.high, p, n, k, interval.why)
 
 
 def pearson_difference(

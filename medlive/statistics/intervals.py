@@ -293,8 +293,8 @@ def _fraction(a: float, b: float, x: float) -> float:
     value = d
     for m in range(1, 10_000):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        for term in (even, odd):
+        odd_term = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for term in (even, odd_term):
             d = 1.0 / (1 + term * d or tiny)
             c = 1 + term / c or tiny
             value *= c * d

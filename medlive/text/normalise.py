@@ -172,7 +172,9 @@ def _is_within_number(hay: str, at: int) -> bool:
     """Whether a sign joins the digits around it into one number: a comma does before three digits alone."""
     if hay[at] == ",":
         return _THOUSANDS.match(hay, at) is not None and hay[at - 1].isdigit()
-    return hay[at] in ".^²³" and hay[at - 1].isdigit() and hay[at + 1 : at + 2].isdigit()
+    return (
+        hay[at] in ".^²³" and hay[at - 1].isdigit() and hay[at + 1 : at + 2].isdigit()
+    )
 
 
 def dominant_language(text: str) -> Language:
@@ -186,17 +188,17 @@ def dominant_language(text: str) -> Language:
     if sample.isascii():
         words = _ASCII_WORD.findall(sample.lower())
         return _latin_language(words) if words else "unknown"
-    found = _LATIN_WORD.findall(sample)
+    latin = _LATIN_WORD.findall(sample)
     han = _characters(_HAN, sample)
     kana = other = 0
     if _UNUSUAL.search(sample):
         kana = _characters(_KANA, sample)
         other = _characters(_OTHER_SCRIPT, sample) + 2 * _characters(_HANGUL, sample)
-    if han + kana + other + len(found) == 0:
+    if han + kana + other + len(latin) == 0:
         return "unknown"
-    words = [w.lower().replace("’", "'") for w in found]
+    words = [w.lower().replace("’", "'") for w in latin]
     # Abbreviations such as ALT and CT belong to a Chinese text as much as to an English one.
-    western = float(sum(not w.isupper() for w in found) or (0 if han else len(found)))
+    western = float(sum(not w.isupper() for w in latin) or (0 if han else len(latin)))
     # A Chinese word is about 1.6 characters, a word of other scripts about 5 letters.
     chinese, foreign = han / 1.6, (other + kana * 2) / 5
     if kana > 0.15 * (han + kana):

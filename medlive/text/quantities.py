@@ -123,8 +123,8 @@ def numbers(text: str) -> tuple[Quantity, ...]:
     plain = _NAME.sub(
         lambda m: m.group() if _is_quantity(plain, m) else " " * len(m.group()), plain
     )
-    found = sorted(_statement_numbers(plain), key=lambda number: number[0])
-    return tuple(dict.fromkeys(quantity for _, quantity in found))
+    in_order = sorted(_statement_numbers(plain), key=lambda number: number[0])
+    return tuple(dict.fromkeys(quantity for _, quantity in in_order))
 
 
 def measured(quantity: Quantity) -> tuple[str | None, float]:
@@ -182,37 +182,37 @@ def _is_quantity(plain: str, name: re.Match[str]) -> bool:
 def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
     """Find (offset, number) in a statement, one reading each."""
     taken: list[tuple[int, int]] = []
-    for found in (*_DAMAGED.finditer(plain), *_DIGITS.finditer(plain)):
-        if any(start < found.end() and found.start() < end for start, end in taken):
+    for match in (*_DAMAGED.finditer(plain), *_DIGITS.finditer(plain)):
+        if any(start < match.end() and match.start() < end for start, end in taken):
             continue
-        if found.re is _DAMAGED:
-            value, end = float(f"{found[1]}.{found[2]}"), found.end()
+        if match.re is _DAMAGED:
+            value, end = float(f"{match[1]}.{match[2]}"), match.end()
         else:
-            value, end = _digit_value(plain, found)
-        taken.append((found.start(), max(end, found.end())))
-        yield found.start(), _with_unit(plain, found.start(), end, value)
-    for found in _HAN.finditer(plain):
-        if (quantity := _stated_han(plain, found)) is not None:
-            yield found.start(), quantity
-    for found in _WORD.finditer(plain):
-        quantity = _word_quantity(plain, found)
-        if quantity.unit and _STATED_WORDS.match(found.group()):
-            yield found.start(), quantity
+            value, end = _digit_value(plain, match)
+        taken.append((match.start(), max(end, match.end())))
+        yield match.start(), _with_unit(plain, match.start(), end, value)
+    for match in _HAN.finditer(plain):
+        if (quantity := _stated_han(plain, match)) is not None:
+            yield match.start(), quantity
+    for match in _WORD.finditer(plain):
+        quantity = _word_quantity(plain, match)
+        if quantity.unit and _STATED_WORDS.match(match.group()):
+            yield match.start(), quantity
 
 
-def _stated_han(plain: str, found: re.Match[str]) -> Quantity | None:
+def _stated_han(plain: str, match: re.Match[str]) -> Quantity | None:
     """A Chinese numeral of a statement; None for 一 without a unit, and for words that only hold a numeral."""
-    value, end = _han_value(found.group()), found.end()
-    if value is None or _NO_NUMBER.search(plain, max(0, found.start() - 1), end + 2):
+    value, end = _han_value(match.group()), match.end()
+    if value is None or _NO_NUMBER.search(plain, max(0, match.start() - 1), end + 2):
         return None
-    quantity = _han_quantity(plain, found, value)
-    counts = value > 1 and (quantity.unit is not None or len(found.group()) > 1)
+    quantity = _han_quantity(plain, match, value)
+    counts = value > 1 and (quantity.unit is not None or len(match.group()) > 1)
     return quantity if counts or quantity.value != value else None
 
 
-def _han_quantity(plain: str, found: re.Match[str], value: float) -> Quantity:
+def _han_quantity(plain: str, match: re.Match[str], value: float) -> Quantity:
     """Read a Chinese numeral with what may follow it: 一片半, 一个半月, 三十七度一, 三十多岁."""
-    start, end = found.span()
+    start, end = match.span()
     if half := _HALF_AFTER.match(plain, end):
         between = half.group() in ("半", "个半")
         unit = _with_unit(plain, start, half.end() if between else end, value).unit
@@ -229,67 +229,67 @@ def _han_quantity(plain: str, found: re.Match[str], value: float) -> Quantity:
 def _source_numbers(plain: str) -> Iterator[Quantity]:
     """Find every number in a source, in every reading."""
     yield from _source_digits(plain)
-    for found in _HAN.finditer(plain):
-        yield from _source_han_numbers(plain, found)
-    for found in _WORD.finditer(plain):
-        yield _word_quantity(plain, found)
-    for found in _HALF.finditer(plain):
-        yield _with_unit(plain, found.start(), found.end(), 0.5)
-    for found in _AND_A_HALF.finditer(plain):
+    for match in _HAN.finditer(plain):
+        yield from _source_han_numbers(plain, match)
+    for match in _WORD.finditer(plain):
+        yield _word_quantity(plain, match)
+    for match in _HALF.finditer(plain):
+        yield _with_unit(plain, match.start(), match.end(), 0.5)
+    for match in _AND_A_HALF.finditer(plain):
         whole = (
-            _number(found[1]) if found[1].isdigit() else _WORD_VALUES.get(found[1], 1)
+            _number(match[1]) if match[1].isdigit() else _WORD_VALUES.get(match[1], 1)
         )
-        yield Quantity(whole + 0.5, found[2], "")
-    for found in _JIN_LIANG.finditer(plain):
-        yield Quantity(_any_value(found[1]) + _any_value(found[2]) / 10, "jin", "")
-    for found in _PER_MYRIAD.finditer(plain):
+        yield Quantity(whole + 0.5, match[2], "")
+    for match in _JIN_LIANG.finditer(plain):
+        yield Quantity(_any_value(match[1]) + _any_value(match[2]) / 10, "jin", "")
+    for match in _PER_MYRIAD.finditer(plain):
         yield Quantity(
-            round(_any_value(found[2]) * 100 / _HAN_SCALES[found[1]], 6), "%", ""
+            round(_any_value(match[2]) * 100 / _HAN_SCALES[match[1]], 6), "%", ""
         )
     for pattern, value in _SHORT_FORMS:
-        for found in pattern.finditer(plain):
+        for match in pattern.finditer(plain):
             yield from (
-                _with_unit(plain, found.start(), found.end(), value),
+                _with_unit(plain, match.start(), match.end(), value),
                 Quantity(value, None, ""),
             )
 
 
 def _source_digits(plain: str) -> Iterator[Quantity]:
-    for found in _DIGITS.finditer(plain):
-        value, end = _digit_value(plain, found)
-        yield _with_unit(plain, found.start(), end, value)
+    for match in _DIGITS.finditer(plain):
+        value, end = _digit_value(plain, match)
+        yield _with_unit(plain, match.start(), end, value)
         if _UNIT.match(plain, end) is None:  # 5.12 may be the twelfth of May
-            for part in re.findall(r"[^.,]+", found.group()):
+            for part in re.findall(r"[^.,]+", match.group()):
                 yield Quantity(float(part), None, "")
-    for found in _DAMAGED.finditer(plain):
+    for match in _DAMAGED.finditer(plain):
         yield _with_unit(
-            plain, found.start(), found.end(), float(f"{found[1]}.{found[2]}")
+            plain, match.start(), match.end(), float(f"{match[1]}.{match[2]}")
         )
-    for found in _WIDE_GROUPS.finditer(plain):
-        value = _number(found.group().replace("，", ","))
-        yield _with_unit(plain, found.start(), found.end(), value)
-    for found in _OVER.finditer(plain):
-        yield Quantity(float(found[1]), _OVER_UNITS[found[2]], "")
-    for found in _FRACTION.finditer(plain):
-        if float(found[2]):
+    for match in _WIDE_GROUPS.finditer(plain):
+        value = _number(match.group().replace("，", ","))
+        yield _with_unit(plain, match.start(), match.end(), value)
+    for match in _OVER.finditer(plain):
+        yield Quantity(float(match[1]), _OVER_UNITS[match[2]], "")
+    for match in _FRACTION.finditer(plain):
+        if float(match[2]):
             yield _with_unit(
-                plain, found.start(), found.end(), float(found[1]) / float(found[2])
+                plain, match.start(), match.end(), float(match[1]) / float(match[2])
             )
 
 
-def _source_han_numbers(plain: str, found: re.Match[str]) -> Iterator[Quantity]:
-    numeral, end = found.group(), found.end()
+def _source_han_numbers(plain: str, match: re.Match[str]) -> Iterator[Quantity]:
+    numeral, end = match.group(), match.end()
     value = _han_value(numeral)
     readings = {float(_HAN_DIGITS[c]) for c in numeral if c in _HAN_DIGITS}
     for reading in readings if value is None else readings | {value}:
-        yield _with_unit(plain, found.start(), end, reading)
+        yield _with_unit(plain, match.start(), end, reading)
     if value is not None:
-        yield _han_quantity(plain, found, value)
+        yield _han_quantity(plain, match, value)
 
 
-def _digit_value(plain: str, found: re.Match[str]) -> tuple[float, int]:
+def _digit_value(plain: str, match: re.Match[str]) -> tuple[float, int]:
     """Read a number in digits, and where it ends: 60k, 1.8万, 38度5."""
-    value, end = _times_many(plain, _number(found.group()), found.end())
+    value, end = _times_many(plain, _number(match.group()), match.end())
     if tenth := _DEGREE_TENTH.match(plain, end):
         return value + _digit(tenth[1]) / 10, tenth.end()
     return value, end
@@ -318,12 +318,12 @@ def _any_value(numeral: str) -> float:
     )
 
 
-def _word_quantity(plain: str, found: re.Match[str]) -> Quantity:
-    words = (found["tens"], found["ones"]) if found["tens"] else (found["word"],)
+def _word_quantity(plain: str, match: re.Match[str]) -> Quantity:
+    words = (match["tens"], match["ones"]) if match["tens"] else (match["word"],)
     value, end = _times_many(
-        plain, float(sum(_WORD_VALUES[word] for word in words)), found.end()
+        plain, float(sum(_WORD_VALUES[word] for word in words)), match.end()
     )
-    return _with_unit(plain, found.start(), end, value)
+    return _with_unit(plain, match.start(), end, value)
 
 
 def _han_value(numeral: str) -> float | None:
@@ -367,11 +367,11 @@ def _with_unit(plain: str, start: int, end: int, value: float) -> Quantity:
 class _Source:
     """The numbers of a source, for lookup."""
 
-    def __init__(self, found: Set[Quantity]) -> None:
+    def __init__(self, quantities: Set[Quantity]) -> None:
         self._units: dict[float, set[str | None]] = {}
-        for value, unit, _ in found:
+        for value, unit, _ in quantities:
             self._units.setdefault(round(value, 6), set()).add(unit)
-        self._measures = {measured(quantity) for quantity in found}
+        self._measures = {measured(quantity) for quantity in quantities}
 
     def states(self, number: Quantity) -> bool:
         """Whether the source contains the number in some reading, not only with another unit of its kind."""

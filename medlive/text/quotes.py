@@ -50,10 +50,10 @@ def quoted(quote: str, answer: str) -> bool:
 
 
 def _stands(quote: str, answer: str) -> bool:
-    found = dict.fromkeys(
+    pieces = dict.fromkeys(
         part.strip().strip(_MARKS) for part in _ELLIPSIS.split(quote.strip(_MARKS))
     )
-    parts = [part for part in found if _tells(fold(part))]
+    parts = [part for part in pieces if _tells(fold(part))]
     return bool(parts) and all(_contains(part, answer) for part in parts)
 
 

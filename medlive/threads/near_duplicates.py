@@ -100,13 +100,13 @@ def sketches(texts: Sequence[str]) -> list[Sketch]:
     """Sketch each text; the result is the same on every machine with the same `scheme`."""
     grams = [shingles(text) for text in texts]
     made = []
-    for text, found, bands in zip(texts, grams, _bands(grams), strict=True):
+    for text, text_grams, bands in zip(texts, grams, _bands(grams), strict=True):
         digest = digest_text(fold(text))
         # The key of a whole text: the first 64 bits of its digest.
         key = int.from_bytes(
             bytes.fromhex(digest.removeprefix("sha256:")[:16]), signed=True
         )
-        made.append(Sketch(digest, found, (key, *bands) if bands else ()))
+        made.append(Sketch(digest, text_grams, (key, *bands) if bands else ()))
     return made
 
 
@@ -188,11 +188,11 @@ class DuplicateIndex:
         near: set[str] = set()
         for band in queried.bands:
             near.update(self._keys_of.get(band, ()))
-        found = []
+        matches = []
         for key in near - {ignore}:
             if (match := self._compare(queried, key)) is not None:
-                found.append(match)
-        return min(found, key=_rank, default=None)
+                matches.append(match)
+        return min(matches, key=_rank, default=None)
 
     def _compare(self, queried: Sketch, key: str) -> Match | None:
         sketch_held = self._sketches[key]

@@ -155,8 +155,8 @@ def _value(value: object, name: str = "") -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {n}" for key, n in value.items())
     return Markup("").join(
-        Markup("<div>%s</div>") % do_truncate(TEMPLATES, str(one), _LONGEST)
-        for one in value
+        Markup("<div>%s</div>") % do_truncate(TEMPLATES, str(item), _LONGEST)
+        for item in value
     )
 
 

@@ -57,8 +57,8 @@ class RequestChecks:
             )
         if scope["path"] in _FOR_MONITORS:
             return None
-        given = Headers(scope=scope).getlist("host")
-        name = _name(given[0]) if len(given) == 1 else ""
+        hosts = Headers(scope=scope).getlist("host")
+        name = _name(hosts[0]) if len(hosts) == 1 else ""
         if name not in self.hosts | _bound_to(scope):
             text = "This server has no site of that name. Whoever runs it can add the name to [web] hosts.\n"
             return PlainTextResponse(text, 421)
@@ -88,9 +88,11 @@ def _configured(settings: WebSection) -> frozenset[str]:
 
 
 def _bound_to(scope: Scope) -> frozenset[str]:
-    server, told = scope.get("server"), getattr(scope["app"].state, "listens_on", "")
+    server, address = scope.get("server"), getattr(scope["app"].state, "listens_on", "")
     return frozenset(
-        _bracketed(name.lower()) for name in (server[0] if server else "", told) if name
+        _bracketed(name.lower())
+        for name in (server[0] if server else "", address)
+        if name
     )
 
 

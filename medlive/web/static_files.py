@@ -15,14 +15,14 @@ router: Final = APIRouter(include_in_schema=False)
 @cache
 def _served() -> dict[str, tuple[str, bytes]]:
     """Name with digest → name and content."""
-    found = {}
+    served = {}
     for path in files("medlive.web").joinpath("static").iterdir():
         stem, _, suffix = path.name.rpartition(".")
         if suffix in ("svg", "css", "js"):
             data = path.read_bytes()
             digest = digest_bytes(data).removeprefix("sha256:")[:16]
-            found[f"{stem}.{digest}.{suffix}"] = path.name, data
-    return found
+            served[f"{stem}.{digest}.{suffix}"] = path.name, data
+    return served
 
 
 @cache

@@ -37,14 +37,14 @@ def cost(
         if chosen
         else (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
     )
-    found = with_session(spending, since, until)
+    spendings = with_session(spending, since, until)
     kept = with_session(count_ended, Outcome.KEPT, since, until)
     parked = with_session(count_ended, Outcome.PARKED, since, until)
-    total = next((s.cost_usd for s in found if s.by == "all"), 0.0)
+    total = next((s.cost_usd for s in spendings if s.by == "all"), 0.0)
     a_case = total / kept if kept and total is not None else None
     spent = []
-    for one in found:
-        spent.append(asdict(one) | {"cost_usd": one.cost_usd})
+    for spending_of in spendings:
+        spent.append(asdict(spending_of) | {"cost_usd": spending_of.cost_usd})
     value = {
         "week": chosen,
         "spent": spent,

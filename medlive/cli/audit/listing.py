@@ -105,10 +105,10 @@ def print_list(
     from medlive.db.audit.listing import Filter, count_rows, load_page
     from medlive.service.audit import parse_week
 
-    given = {name: tuple(values) for name, values in asdict(places).items() if values}
+    facets = {name: tuple(values) for name, values in asdict(places).items() if values}
     if window.week:
-        given["week"] = tuple(map(parse_week, window.week))
-    where = Filter(given, _moment(window.since), _moment(window.until), window.text)
+        facets["week"] = tuple(map(parse_week, window.week))
+    where = Filter(facets, _moment(window.since), _moment(window.until), window.text)
     if view.as_csv:
         with_session(_print_csv, listing, where, view)
         return

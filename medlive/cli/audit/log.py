@@ -32,9 +32,9 @@ def log(
         limit: Show the latest N entries.
         before: Those before this number.
     """
-    found = with_session(list_entries, before=before, limit=limit)
+    entries = with_session(list_entries, before=before, limit=limit)
     rows = []
-    for entry in found:
+    for entry in entries:
         rows.append(fields_of(entry, (*_SHOWN, "details", "digest")))
     return Result(rows, [table_of(rows, _SHOWN)])
 
@@ -56,13 +56,13 @@ def verify(
         head: A digest that an earlier check printed: the log must hold it.
         snapshots: Folder of snapshots, e.g. a mirror's; default: this instance's own.
     """
-    found, anchors = with_instance(verify_audit_log, head=head, snapshots=snapshots)
-    failure = CheckFailed("; ".join(found.faults)) if found.faults else None
+    log, anchors = with_instance(verify_audit_log, head=head, snapshots=snapshots)
+    failure = CheckFailed("; ".join(log.faults)) if log.faults else None
     value = {
-        "entries": found.entries,
-        "head": found.head,
-        "faults": found.faults,
+        "entries": log.entries,
+        "head": log.head,
+        "faults": log.faults,
         "anchors": anchors,
     }
-    summary = f"{found.entries} entries, head {found.head}; compared with {anchors} statements of snapshots"
+    summary = f"{log.entries} entries, head {log.head}; compared with {anchors} statements of snapshots"
     return Result(value, [summary], failure=failure)

@@ -27,15 +27,15 @@ def show(
     """
     from medlive.service.audit import show_prompt
 
-    found = with_session(show_prompt, name)
-    return Result(found, _lines(found))
+    prompt = with_session(show_prompt, name)
+    return Result(prompt, _lines(prompt))
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[Lines]:
-    yield Lines(f"{found['task']} {found['digest']}")
-    template = {"role": "system", "content": found.get("text")}
-    for message in found.get("messages", [template]):
+def _lines(prompt: Mapping[str, Any]) -> Iterator[Lines]:
+    yield Lines(f"{prompt['task']} {prompt['digest']}")
+    template = {"role": "system", "content": prompt.get("text")}
+    for message in prompt.get("messages", [template]):
         yield Lines(f"\n--- {message['role']}\n{message['content']}")
-    if reply := found.get("reply"):
+    if reply := prompt.get("reply"):
         sent = f"reply of {reply['model']} ({reply['finish']})"
         yield Lines(f"\n--- {sent}\n{reply['text']}")

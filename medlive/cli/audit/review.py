@@ -62,9 +62,9 @@ def list_(
     """
     from medlive.db.curation.reviews import list_held
 
-    found = with_session(list_held, reason=reason, language=language)
+    cases = with_session(list_held, reason=reason, language=language)
     rows = []
-    for case in found:
+    for case in cases:
         row = {
             "case_id": case.case_id,
             "revision": case.revision,
@@ -95,9 +95,9 @@ def show(
     """
     from medlive.service.curation.inspect import inspect_case
 
-    found = with_session(inspect_case, case_id, decision=decision)
-    name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
-    return Result(found, describe_thread(name, found))
+    case = with_session(inspect_case, case_id, decision=decision)
+    name = f"{case['thread']['source']}/{case['thread']['thread_id']}"
+    return Result(case, describe_thread(name, case))
 
 
 @app.command()
@@ -363,8 +363,8 @@ def disputes(
     """
     from medlive.db.curation.reviews import list_disputes
 
-    found = with_session(list_disputes, closed=everything)
-    rows = list(map(_row, found))
+    disputed = with_session(list_disputes, closed=everything)
+    rows = list(map(_row, disputed))
     names = ("number", "case_id", "criterion_id", "reason", "opened_at", "opened_by")
     return Result(rows, [table_of(rows, (*names, "resolution"))])
 

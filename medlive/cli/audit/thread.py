@@ -70,43 +70,43 @@ def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
 
     source, thread_id = split_name(thread)
     try:
-        found = with_session(inspect_thread, source, thread_id, decision=decision)
+        record = with_session(inspect_thread, source, thread_id, decision=decision)
     except ThreadTakenDown as gone:
         taken_down = {"at": gone.taken_down_at.isoformat(), "reason": gone.reason}
         return Result({"thread": None, "taken_down": taken_down}, failure=gone)
-    return Result(found, describe_thread(thread, found))
+    return Result(record, describe_thread(thread, record))
 
 
-def describe_thread(name: str, found: Row) -> Iterator[Grid | str]:
+def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
     """What people see of what `inspect_thread` returns."""
-    thread = found["thread"]
+    thread = record["thread"]
     messages = []
     for number, message in enumerate(thread["messages"]):
         verified = message.get("verified_by") or message["verified"]
         messages.append([f"m{number}", message["role"], verified, message["text"]])
     columns = ["id", "role", "verified", "text"]
     yield Grid(columns, messages, f"{name}: {thread['title']}")
-    yield _describe_origin(found["origin"])
-    yield _failed("Filters", found["filters"], ("rule", "reason", "evidence"))
-    if found["overruled"]:
+    yield _describe_origin(record["origin"])
+    yield _failed("Filters", record["filters"], ("rule", "reason", "evidence"))
+    if record["overruled"]:
         names = ["overruled", "reason", "decided_by"]
-        yield table_of(found["overruled"], names, "Overruled")
-    if parked := found["parked"]:
+        yield table_of(record["overruled"], names, "Overruled")
+    if parked := record["parked"]:
         searched = f"{parked['libraries']} libraries were searched since"
         yield f"Parked since {parked['since'][:10]}; {searched}"
-    if found["curation"]:
-        yield from _describe_curation(found["curation"], found["decided"])
-    if found["proof"]:
-        yield from _describe_proof(found["proof"], found["case"])
-    if len(found["decisions"]) > 1:
+    if record["curation"]:
+        yield from _describe_curation(record["curation"], record["decided"])
+    if record["proof"]:
+        yield from _describe_proof(record["proof"], record["case"])
+    if len(record["decisions"]) > 1:
         names = ["number", "at", "outcome", "stage", "reason", "attempt"]
         title = "Decisions, the latest first (--decision N shows one)"
-        yield table_of(found["decisions"], names, title)
-    if found["case"]:
-        yield from _describe_case(found["case"], found["criteria"])
-    if found["reviews"]:
+        yield table_of(record["decisions"], names, title)
+    if record["case"]:
+        yield from _describe_case(record["case"], record["criteria"])
+    if record["reviews"]:
         names = ["revision", "action", "element_id", "reason", "decided_by"]
-        yield table_of(found["reviews"], [*names, "decided_at"], "Reviews")
+        yield table_of(record["reviews"], [*names, "decided_at"], "Reviews")
 
 
 def _describe_origin(origin: Row) -> Grid:
@@ -350,9 +350,14 @@ def _describe_evidence(claims: Sequence[Row], index: Row | None) -> Iterator[Gri
         }
         hits = {hit["passage"]["id"]: hit for hit in claim["hits"]}
         for check, quoted in citations.items():
-            for one in quoted or ():
-                hit = hits.get(one["passage_id"])
-                row = [claim["element_id"], check, one["passage_id"], one["quote"]]
+            for citation in quoted or ():
+                hit = hits.get(citation["passage_id"])
+                row = [
+                    claim["element_id"],
+                    check,
+                    citation["passage_id"],
+                    citation["quote"],
+                ]
                 cited.append([*row, hit and hit["passage"]["url"], hit and hit["rank"]])
     names = ["element_id", "verdict", "claim", "flag", "queries"]
     others = ["lacks", "on_subject", "nearest", "reason", "second_check"]

@@ -96,11 +96,11 @@ def audit(
         return _Audited(engine.identity, done)
 
     by = Grader(grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned)
-    found = plan_or_ask(calls, by, budget, plan, ask)
-    if isinstance(found, dict):
-        return plans_result(found, budget)
-    tables = [load_audit(run, auditor=found.auditor, **which) for run in graded]
-    return _describe_audit(tables, found.work, budget, shown)
+    outcome = plan_or_ask(calls, by, budget, plan, ask)
+    if isinstance(outcome, dict):
+        return plans_result(outcome, budget)
+    tables = [load_audit(run, auditor=outcome.auditor, **which) for run in graded]
+    return _describe_audit(tables, outcome.work, budget, shown)
 
 
 class _Bottom(TypedDict):
@@ -261,8 +261,8 @@ def _name(table: "AuditTable", path: Path, tables: "list[AuditTable]") -> str:
     return table.run.label if alone else f"{table.run.label} ({path.name})"
 
 
-def _share(n: int, of: int) -> str:
-    return f"{n} ({100 * n / of:.1f} %)" if n else "0"
+def _share(n: int, total: int) -> str:
+    return f"{n} ({100 * n / total:.1f} %)" if n else "0"
 
 
 def _percent(score: float | None) -> str:

@@ -109,15 +109,15 @@ def bundle(
         say("Unsigned: its origin cannot be verified. --signing-key signs it.")
 
 
-def _left_out(run: "GradedRun", given: Errata) -> "RunErrata | None":
+def _left_out(run: "GradedRun", options: Errata) -> "RunErrata | None":
     """What the figures leave out; None: nothing."""
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.service.paths import snapshots_path
 
-    mode = one_of("--errata", ErrataMode, given.errata)
+    mode = one_of("--errata", ErrataMode, options.errata)
     home = snapshots_path(read_settings())
     lenient = mode is ErrataMode.IGNORE
-    search = ErrataSearch(given.errata_file, home, lenient=lenient)
+    search = ErrataSearch(options.errata_file, home, lenient=lenient)
     use = use_errata([run.run], mode, search)
     for note in use.warnings([run.label]):
         say(note)

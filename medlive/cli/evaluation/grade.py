@@ -126,10 +126,10 @@ def grade_answers(
         budget=budget,
         work=work,
     )
-    found = plan_or_ask(calls, by, budget, grading.plan, grading.ask)
-    if isinstance(found, _Done):
-        return _describe_done(found, budget)
-    judge, plans = found
+    outcome = plan_or_ask(calls, by, budget, grading.plan, grading.ask)
+    if isinstance(outcome, _Done):
+        return _describe_done(outcome, budget)
+    judge, plans = outcome
     if set(plans) != {"grades"}:
         return plans_result(plans, budget)
     planned = plans["grades"]
@@ -398,10 +398,10 @@ def judge_direct(
     def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> Plan:
         return plan_direct(run_dir, engine.identity, cache=cache.open(engine), **how)
 
-    found = plan_or_ask(calls, by, budget, plan, ask)
-    if isinstance(found, Plan):
-        return plan_result({"path": run_dir, **found.about}, found, budget)
-    return _describe_direct(found, budget)
+    outcome = plan_or_ask(calls, by, budget, plan, ask)
+    if isinstance(outcome, Plan):
+        return plan_result({"path": run_dir, **outcome.about}, outcome, budget)
+    return _describe_direct(outcome, budget)
 
 
 def _describe_direct(done: "QuestionsAsked", budget: "Budget") -> Result:

@@ -47,13 +47,13 @@ def compare(
     """
     from medlive.evaluation.agreement.judges import compare_judges
 
-    found = compare_judges(runs, judge or (), draws=draws, seed=seed)
-    return Result(found.as_json(), _tables(found), found.notes)
+    comparison = compare_judges(runs, judge or (), draws=draws, seed=seed)
+    return Result(comparison.as_json(), _tables(comparison), comparison.notes)
 
 
-def _tables(found: "Judges") -> Iterator[Grid | str]:
+def _tables(judges: "Judges") -> Iterator[Grid | str]:
     pairs: dict[tuple[str, str], list[GroupAgreement]] = {}
-    for group in found.criteria:
+    for group in judges.criteria:
         names = group.pair.first, group.pair.second
         pairs.setdefault(names, []).append(group)
     for (first, second), groups in pairs.items():
@@ -74,7 +74,7 @@ def _tables(found: "Judges") -> Iterator[Grid | str]:
         )
     yield records(
         "scores of a model's cases",
-        found.cases,
+        judges.cases,
         {
             "model": lambda c: c.model,
             "first": lambda c: c.first,
@@ -88,7 +88,7 @@ def _tables(found: "Judges") -> Iterator[Grid | str]:
     )
     yield records(
         "models under each judge, on common cases",
-        found.scores,
+        judges.scores,
         {
             "model": lambda s: s.model,
             "judge": lambda s: s.judge,
@@ -97,11 +97,11 @@ def _tables(found: "Judges") -> Iterator[Grid | str]:
             "rank": lambda s: s.rank,
         },
     )
-    if not found.rankings:
+    if not judges.rankings:
         return
     yield records(
         "the order of models",
-        found.rankings,
+        judges.rankings,
         {
             "first": lambda r: r.first,
             "second": lambda r: r.second,
@@ -134,15 +134,23 @@ def settle(
     """
     from medlive.evaluation.agreement.settle import settle as settle_run
 
-    found = settle_run(run_dir, judge or (), human=human or (), adjudicator=adjudicator)
+    settled = settle_run(
+        run_dir, judge or (), human=human or (), adjudicator=adjudicator
+    )
     names = ("name", "judge", "judges", "criteria", "agreed", "people", "overruled")
-    value = fields_of(found, (*names, "new")) | {"open": len(found.open)}
-    notes = list(found.notes)
-    if found.overruled:
+    value = fields_of(settled, (*names, "new")) | {"open": len(settled.open)}
+    notes = list(settled.notes)
+    if settled.overruled:
         notes.append(
-            f"on {found.overruled} criteria people decided against both judges; the judges' verdict stands"
+            f"on {settled.overruled} criteria people decided against both judges; the judges' verdict stands"
         )
     columns = ["criteria", "judges agree", "settled by people", "left", "new rows"]
-    row = [found.criteria, found.agreed, found.people, len(found.open), found.new]
-    option = f"--judge {found.judge.removeprefix('sha256:')[:12]}"
-    return Result(value, [Grid(columns, [row], found.name), option], notes)
+    row = [
+        settled.criteria,
+        settled.agreed,
+        settled.people,
+        len(settled.open),
+        settled.new,
+    ]
+    option = f"--judge {settled.judge.removeprefix('sha256:')[:12]}"
+    return Result(value, [Grid(columns, [row], settled.name), option], notes)

@@ -75,17 +75,17 @@ def meta(
     return result
 
 
-def _tables(found: "Meta") -> Iterator[Grid]:
+def _tables(meta: "Meta") -> Iterator[Grid]:
     from medlive.evaluation.scoring.refusals import marked
     from medlive.report.html import format_p
 
-    titled = partial(marked, overridden=found.overridden)
-    if found.coverage is not None and found.human is not None:
+    titled = partial(marked, overridden=meta.overridden)
+    if meta.coverage is not None and meta.human is not None:
         yield records(
             titled(
-                f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}"
+                f"{meta.run['model']} graded by {meta.grader['name']}, people: {meta.human['file']}"
             ),
-            [found.coverage],
+            [meta.coverage],
             {
                 "criteria": lambda c: c.criteria,
                 "rated": lambda c: c.rated,
@@ -99,12 +99,12 @@ def _tables(found: "Meta") -> Iterator[Grid]:
                 ),
             },
         )
-    if found.criteria is not None:
-        yield from _criteria_tables(found.criteria, titled)
-    if found.cases:
+    if meta.criteria is not None:
+        yield from _criteria_tables(meta.criteria, titled)
+    if meta.cases:
         yield records(
             titled("case scores against people's mean"),
-            found.cases,
+            meta.cases,
             {
                 "method": lambda c: c.method,
                 "judge": lambda c: c.judge,
@@ -117,10 +117,10 @@ def _tables(found: "Meta") -> Iterator[Grid]:
                 "rubric better by": lambda c: c.gain,
             },
         )
-    if found.repeated is not None:
+    if meta.repeated is not None:
         yield records(
             titled("the grader with itself"),
-            [found.repeated],
+            [meta.repeated],
             {
                 "rounds": lambda r: r.rounds,
                 "criteria": lambda r: r.criteria,
@@ -139,11 +139,11 @@ def _percent(share: float | None) -> str:
 
 
 def _criteria_tables(
-    found: "Reliability", titled: Callable[[str], str]
+    reliability: "Reliability", titled: Callable[[str], str]
 ) -> Iterator[Grid]:
-    pairs = [*found.people, *found.grader]
-    if found.majority is not None:
-        pairs.append(found.majority)
+    pairs = [*reliability.people, *reliability.grader]
+    if reliability.majority is not None:
+        pairs.append(reliability.majority)
     yield records(
         titled("criteria, with 95 % intervals over cases"),
         pairs,
@@ -173,15 +173,15 @@ def _criteria_tables(
         },
     )
     summary = {
-        "AC1, all people at once": found.people_ac1,
-        "macro-F1, mean over pairs of people": found.people_macro_f1,
-        "AC1, grader, mean over people": found.grader_ac1,
-        "macro-F1, grader, mean over people": found.grader_macro_f1,
+        "AC1, all people at once": reliability.people_ac1,
+        "macro-F1, mean over pairs of people": reliability.people_macro_f1,
+        "AC1, grader, mean over people": reliability.grader_ac1,
+        "macro-F1, grader, mean over people": reliability.grader_macro_f1,
     }
-    if (by := found.by_case) is not None:
+    if (by := reliability.by_case) is not None:
         summary["macro-F1 by case, mean"] = by.mean
         summary[f"share of cases under {by.threshold}"] = by.below
-    if (strict := found.strictness) is not None:
+    if (strict := reliability.strictness) is not None:
         summary["share met, grader"] = strict.grader
         summary["share met, people"] = strict.people
         summary["grader less people"] = strict.difference

@@ -427,8 +427,8 @@ def price_of(engine: "Engine") -> "Price | None":
     from medlive.llm.wire import Price
 
     # Only an endpoint's engine has a price.
-    found: Price | None = getattr(engine, "price", Price(0.0, 0.0))
-    return found
+    price: Price | None = getattr(engine, "price", Price(0.0, 0.0))
+    return price
 
 
 def find_incomplete(
@@ -539,8 +539,8 @@ def _warnings(plan: "Plan", budget: "Budget") -> Iterator[str]:
 
 def _sum(values: Iterable[float | None]) -> float | None:
     """None where one of them is unknown."""
-    found = list(values)
-    return None if None in found else sum(value or 0.0 for value in found)
+    known = list(values)
+    return None if None in known else sum(value or 0.0 for value in known)
 
 
 def _hours(seconds: float | None) -> str | None:

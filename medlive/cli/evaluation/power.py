@@ -53,12 +53,12 @@ def power(
     if runs and spread is not None:
         raise UsageError("--spread is for no runs")
     graded = load_runs(check_runs(runs), judge) if runs else []
-    found: list[CasesNeeded] = []
+    needed_cases: list[CasesNeeded] = []
     for difference in points or [2.0, 5.0, 10.0]:
         needed = api.power(
             difference,
-            () if found else graded,
-            spread=found[0].spread if found else spread or 30.0,
+            () if needed_cases else graded,
+            spread=needed_cases[0].spread if needed_cases else spread or 30.0,
             correlation=correlation,
             power=chance,
             alpha=alpha,
@@ -66,9 +66,9 @@ def power(
             before=before,
             allow=allow or (),
         )
-        found.append(needed)
-    seen, overridden = found[0].spread, found[0].overridden
-    rows = [_row(needed, per_week) for needed in found]
+        needed_cases.append(needed)
+    seen, overridden = needed_cases[0].spread, needed_cases[0].overridden
+    rows = [_row(needed, per_week) for needed in needed_cases]
     origin = f"seen in {len(graded)} runs" if graded else "assumed"
     value = {
         "power": chance,
@@ -86,7 +86,7 @@ def power(
         f"{100 * seen.score:.1f} points, of differences {100 * seen.difference:.1f}; {per_week:g} cases a week"
     )
     notes = []
-    if any(needed.after_the_cutoff is None for needed in found):
+    if any(needed.after_the_cutoff is None for needed in needed_cases):
         notes.append(
             f"{before} cases up to the cutoff are too few for the smallest drop, however many come after it"
         )

@@ -118,10 +118,10 @@ def run(
     graded, overridden = load_checked(runs, judge, allow)
     material = [Subject.of(run) for run in labelled(graded)]
     budget = _budget(calls, out)
-    found = _apply(protocol, material, out, by, cache, calls, budget)
-    if isinstance(found, Plan):
-        return plan_result(found.about, found, budget)
-    done, results = found
+    outcome = _apply(protocol, material, out, by, cache, calls, budget)
+    if isinstance(outcome, Plan):
+        return plan_result(outcome.about, outcome, budget)
+    done, results = outcome
     return _describe_results(protocol, results, done, budget, overridden)
 
 
@@ -207,11 +207,11 @@ def all_(
     asked: list[QuestionsAsked] = []
     budget = _budget(calls, out)
     for task, protocol, material in fitting(subjects):
-        found = _apply(protocol, material, out, by, cache, calls, budget)
-        if isinstance(found, Plan):
-            plans[task] = found
+        outcome = _apply(protocol, material, out, by, cache, calls, budget)
+        if isinstance(outcome, Plan):
+            plans[task] = outcome
             continue
-        done, results = found
+        done, results = outcome
         if done is not None:
             asked.append(done)
         tasks.append(TaskResults.of(task, protocol, results, done))
@@ -274,20 +274,20 @@ def errors(
     return Result(out, [str(out)], notes)
 
 
-def _options(given: list[str]) -> dict[str, object]:
+def _options(options: list[str]) -> dict[str, object]:
     """NAME=VALUE as a mapping; a value that begins with [ is a JSON list. Raises UsageError."""
-    found: dict[str, object] = {}
-    for one in given:
-        name, sign, value = one.partition("=")
+    values: dict[str, object] = {}
+    for option in options:
+        name, sign, value = option.partition("=")
         if not sign:
-            raise UsageError(f"--set takes NAME=VALUE, not {one!r}")
+            raise UsageError(f"--set takes NAME=VALUE, not {option!r}")
         try:
-            found[name.replace("-", "_")] = (
+            values[name.replace("-", "_")] = (
                 json.loads(value) if value.startswith("[") else value
             )
         except ValueError as exc:
             raise UsageError(f"--set {name} is not a JSON list: {exc}") from exc
-    return found
+    return values
 
 
 def _describe_results(

@@ -152,15 +152,15 @@ def run(
     )
     _check_batch(out, batch, replace_, calls.dry_run)
     budget = calls.budget(out)
-    found = wait_for(
+    outcome = wait_for(
         ask_model(case_set, out, asking, chosen, book, arm, calls, budget, batch)
     )
-    if isinstance(found, Plan):
-        result = plan_result(found.about, found, budget)
+    if isinstance(outcome, Plan):
+        result = plan_result(outcome.about, outcome, budget)
         return result._replace(notes=[*result.notes, *_some(_notes_on(case_set))])
-    if isinstance(found, BatchWritten):
-        return written_result(found, "every case has an answer: no file was written")
-    return answers_result(found, case_set, budget)
+    if isinstance(outcome, BatchWritten):
+        return written_result(outcome, "every case has an answer: no file was written")
+    return answers_result(outcome, case_set, budget)
 
 
 def _notes_on(cases: "CaseSet") -> list[str]:
@@ -172,9 +172,9 @@ def _notes_on(cases: "CaseSet") -> list[str]:
     return notes
 
 
-def answers_result(found: "RunResult", cases: "CaseSet", budget: "Budget") -> Result:
+def answers_result(outcome: "RunResult", cases: "CaseSet", budget: "Budget") -> Result:
     """The state of a run; its failure where answers are missing."""
-    done = replace(found, notes=(*_notes_on(cases), *found.notes))
+    done = replace(outcome, notes=(*_notes_on(cases), *outcome.notes))
     result = _describe_answers(done, budget)
     failure = find_incomplete(
         _unanswered(done),
@@ -196,14 +196,14 @@ def select_cases(
     from medlive.evaluation.cases.selection import Selection, select
     from medlive.evaluation.runs.folder import RAW
 
-    found = select(cases, Selection(**part.given(), limit=limit))
+    selected = select(cases, Selection(**part.given(), limit=limit))
     if not asking.raw:
-        return found, asking.arm
+        return selected, asking.arm
     from medlive.service.evaluations import raw_cases
 
     if asking.arm not in (None, RAW):
         raise UsageError(f"--raw is the arm {RAW}, and --arm says {asking.arm}")
-    return wait_for(raw_cases(settings, found)), RAW
+    return wait_for(raw_cases(settings, selected)), RAW
 
 
 def _check_batch(out: Path, batch: Path | None, replace: bool, dry_run: bool) -> None:
@@ -285,7 +285,7 @@ def load_set(
     from medlive.evaluation.cases.load import load_cases
 
     try:
-        found = load_cases(
+        case_set = load_cases(
             _place(settings, cases), verify=not unverified, format_=format_
         )
     except CheckFailed as exc:
@@ -293,9 +293,9 @@ def load_set(
             exc.message,
             hint="fetch it again, or say --unverified to take it all the same",
         ) from exc
-    if found.verified is False:
-        say(f"{found.name} was not verified; run.json says so")
-    return found
+    if case_set.verified is False:
+        say(f"{case_set.name} was not verified; run.json says so")
+    return case_set
 
 
 def _place(settings: "Settings", cases: str) -> Path:
@@ -436,12 +436,12 @@ def import_(
     return result._replace(notes=[*result.notes, note])
 
 
-def _check_in_log(given: Mapping[str, object]) -> None:
+def _check_in_log(options: Mapping[str, object]) -> None:
     """Raise UsageError for an option whose value is in Inspect's log."""
-    said = [name for name, value in given.items() if value is not None]
-    if said:
+    named = [name for name, value in options.items() if value is not None]
+    if named:
         raise UsageError(
-            f"{', '.join(said)}: --format {INSPECT} takes this from the log",
+            f"{', '.join(named)}: --format {INSPECT} takes this from the log",
             hint="leave it out",
         )
 

@@ -204,7 +204,7 @@ def describe_scores(table: "ScoreTable") -> Iterator[Grid | str]:
     yield from _few_reasons(reasons)
     yield from _describe_harm(table)
     yield from _describe_beside(table)
-    differing = [one for one in table.coverage if one.missing]
+    differing = [coverage for coverage in table.coverage if coverage.missing]
     if differing:
         title = f"models scored on differing cases; --cases common takes the {table.common} common ones"
         yield records(
@@ -386,9 +386,9 @@ def describe_slice(table: "ScoreTable", kind: str) -> Iterator[Grid | str]:
         return
     slices, reasons = [], []
     for model in table.models:
-        for one in model.slices:
-            if one.kind == kind:
-                slices.append((model.label, one))
+        for part in model.slices:
+            if part.kind == kind:
+                slices.append((model.label, part))
     # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
     slices.sort(key=lambda row: row[1].value, reverse=kind == CUTOFF)
     yield records(
@@ -408,8 +408,8 @@ def describe_slice(table: "ScoreTable", kind: str) -> Iterator[Grid | str]:
     )
     if kind == AXIS:
         yield AXES_DIFFER
-    for label, one in slices:
-        reasons.append((f"{one.value}, {label}", one.estimate.why))
+    for label, part in slices:
+        reasons.append((f"{part.value}, {label}", part.estimate.why))
     yield from _few_reasons(reasons)
     if kind == CUTOFF:
         for model in table.models:
@@ -549,13 +549,13 @@ def find_portfolio(path: Path | None, models: list[str]) -> "Portfolio | None":
 
     if path is None and not (PLACE / PORTFOLIO).exists():
         return None
-    found = read_portfolio(path or PLACE)
-    if path is None and not set(found.models) & set(models):
+    portfolio = read_portfolio(path or PLACE)
+    if path is None and not set(portfolio.models) & set(models):
         say(
             f"{PLACE} is about other models, so it is not in the report; --protocols names what is"
         )
         return None
-    return found
+    return portfolio
 
 
 def contamination(
@@ -588,33 +588,37 @@ def contamination(
         new_file(out, replace)
     registry = api.open_registry(how.models)
     table = scored(runs, how, errata)
-    found = api.contamination(table, models=registry, permutations=permutations)
+    contaminated = api.contamination(table, models=registry, permutations=permutations)
     arms = score_arms(table, registry)
-    plain = contamination_json(found) | {"open_book_against_closed": arms_rows(arms)}
-    notes = [*found.warnings]
+    plain = contamination_json(contaminated) | {
+        "open_book_against_closed": arms_rows(arms)
+    }
+    notes = [*contaminated.warnings]
     if out is not None:
         write_whole(out, json_bytes(plain))
         notes.append(f"written: {out}")
-    for model in found.models:
+    for model in contaminated.models:
         if model.cutoff:
             notes += [f"{model.label}: {note}" for note in model.notes]
     on = _marked(rests_on([model.run for model in table.models]), table)
-    return Result(plain, _describe_contamination(found, arms, on), notes)
+    return Result(plain, _describe_contamination(contaminated, arms, on), notes)
 
 
 def _describe_contamination(
-    found: "ContaminationTable", arms: "Sequence[BookArm]", cases_and_graders: str
+    contaminated: "ContaminationTable",
+    arms: "Sequence[BookArm]",
+    cases_and_graders: str,
 ) -> Iterator[Grid | str]:
-    metric = f"{found.metric.value} metric"
-    clipped = "" if found.metric.clips_cases else ", cases and means not clipped"
+    metric = f"{contaminated.metric.value} metric"
+    clipped = "" if contaminated.metric.clips_cases else ", cases and means not clipped"
     columns = ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop"]
     yield Grid(
         [*columns, "95 % interval", "p", "p (Holm)"],
-        map(_drop_cells, found.models),
+        map(_drop_cells, contaminated.models),
         f"drop past the cutoff ({metric}{clipped}, points of 100) on {cases_and_graders}; dim: under 30 "
         "cases on a side",
     )
-    known = [model for model in found.models if model.cutoff is not None]
+    known = [model for model in contaminated.models if model.cutoff is not None]
     if not known:
         return
     yield Grid(
@@ -633,10 +637,10 @@ def _describe_contamination(
         "beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; "
         f"on {cases_and_graders}",
     )
-    if (pooled := found.pooled) is not None:
+    if (pooled := contaminated.pooled) is not None:
         effect = f"{_points(pooled.effect)} {_rests(pooled)}"
         yield f"Having seen a case, over {pooled.models} models: {effect}"
-    for arm in found.arms:
+    for arm in contaminated.arms:
         beyond = f"{_points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
         yield f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}"
     if arms:
@@ -678,10 +682,10 @@ class _Sides(_Span, Protocol):
     def n_post(self) -> int: ...
 
 
-def _rests(of: _Sides) -> str:
+def _rests(sides: _Sides) -> str:
     """What a difference of two sides rests on."""
-    few = ", which is few" if _few(of) else ""
-    return f"({_span(of) or 'no interval'}; n {of.n_pre}/{of.n_post}{few})"
+    few = ", which is few" if _few(sides) else ""
+    return f"({_span(sides) or 'no interval'}; n {sides.n_pre}/{sides.n_post}{few})"
 
 
 def _drop_cells(m: "ModelContamination") -> Sequence[object]:
@@ -712,10 +716,10 @@ def _more_cells(m: "ModelContamination") -> Sequence[object]:
     adjusted: list[object] = [None, None, None]
     # The finest mix that leaves both sides anything.
     for mix in m.mixes:
-        if (one := mix.adjusted).difference is not None:
-            lost = f"{one.lost_pre}/{one.lost_post} ({mix.by})"
-            cells = [_points(one.difference), _span(one), lost]
-            adjusted = _faint_if_few(cells, one)
+        if (estimate := mix.adjusted).difference is not None:
+            lost = f"{estimate.lost_pre}/{estimate.lost_post} ({mix.by})"
+            cells = [_points(estimate.difference), _span(estimate), lost]
+            adjusted = _faint_if_few(cells, estimate)
     rest = [
         m.placebo and f"{m.placebo.at_least} of {len(m.placebo.drops)}",
         m.paper and _points(m.paper.difference),
@@ -724,22 +728,22 @@ def _more_cells(m: "ModelContamination") -> Sequence[object]:
     return dimmed(whole) if m.few else whole
 
 
-def _faint_if_few(cells: Sequence[object], of: _Sides) -> list[object]:
-    return [*dimmed(cells)] if _few(of) else [*cells]
+def _faint_if_few(cells: Sequence[object], sides: _Sides) -> list[object]:
+    return [*dimmed(cells)] if _few(sides) else [*cells]
 
 
-def _few(of: _Sides) -> bool:
+def _few(sides: _Sides) -> bool:
     from medlive.evaluation.scoring.estimates import FEW
 
-    return min(of.n_pre, of.n_post) < FEW
+    return min(sides.n_pre, sides.n_post) < FEW
 
 
 def _points(difference: float | None) -> str | None:
     return None if difference is None else f"{100 * difference:+z.1f}"
 
 
-def _span(of: _Span) -> str | None:
-    return None if of.low is None else f"{_points(of.low)} to {_points(of.high)}"
+def _span(span: _Span) -> str | None:
+    return None if span.low is None else f"{_points(span.low)} to {_points(span.high)}"
 
 
 def _p(p: float | None) -> str:

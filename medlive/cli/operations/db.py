@@ -76,8 +76,8 @@ def url(
     """
     from medlive.service.database import database_url
 
-    found = database_url(load_settings().settings)
-    echo(found if password else mask_url(found))
+    address = database_url(load_settings().settings)
+    echo(address if password else mask_url(address))
 
 
 @app.command()
@@ -173,14 +173,14 @@ def check() -> Result:
     from medlive.service.database import database_url
 
     url = database_url(load_settings().settings)
-    found = differences(url)
-    value = {"differences": found}
-    if not found:
+    faults = differences(url)
+    value = {"differences": faults}
+    if not faults:
         return Result(value, notes=["schema and model agree"])
     failure = CheckFailed(
-        f"{len(found)} differences between schema and model", hint=_find_remedy(url)
+        f"{len(faults)} differences between schema and model", hint=_find_remedy(url)
     )
-    return Result(value, map(str, found), failure=failure)
+    return Result(value, map(str, faults), failure=failure)
 
 
 def _find_remedy(url: str) -> str:

@@ -63,10 +63,8 @@ def list_(
 
     queue = None if queue is None else one_of("--queue", Queue, queue)
     counts = list(map(asdict, with_session(count_jobs)))
-    found = with_session(
-        list_jobs, queue=queue, status=status, after=after, limit=limit
-    )
-    jobs = list(map(asdict, found))
+    rows = with_session(list_jobs, queue=queue, status=status, after=after, limit=limit)
+    jobs = list(map(asdict, rows))
     shown = [
         table_of(counts, _QUEUES, "Queues"),
         table_of(jobs, (*_JOBS, "reason"), "Jobs"),

@@ -349,37 +349,37 @@ def diff(
     from medlive.snapshot.verify.run import verify_snapshot
 
     settings = load_settings().settings
-    folders = [snapshot_folder(settings, given) for given in (old, new)]
+    folders = [snapshot_folder(settings, version) for version in (old, new)]
     _check_exist(folders)
     for folder in folders if not unverified else ():
         if not (report := verify_snapshot(folder)).ok:
             raise CheckFailed(
                 report.summary(), hint="--unverified compares it as it is"
             )
-    found = diff_snapshots(*folders, limit=limit)
-    notes = [f"reasons: {found.reasons_from}"]
+    difference = diff_snapshots(*folders, limit=limit)
+    notes = [f"reasons: {difference.reasons_from}"]
     if unverified:
         notes.append("not verified: what the files say was taken as it stands")
-    return Result(_diff_rows(found), _describe_diff(found), notes)
+    return Result(_diff_rows(difference), _describe_diff(difference), notes)
 
 
-def _describe_diff(found: SnapshotDiff) -> Iterator[Grid | str]:
-    old, new = found.old.version, found.new.version
+def _describe_diff(difference: SnapshotDiff) -> Iterator[Grid | str]:
+    old, new = difference.old.version, difference.new.version
     yield f"{old} → {new}"
-    yield Grid(["cases", "count"], found.counts.items())
-    if found.touched:
-        yield Grid(["in revised cases", "cases"], found.touched.items())
-    if found.settings:
+    yield Grid(["cases", "count"], difference.counts.items())
+    if difference.touched:
+        yield Grid(["in revised cases", "cases"], difference.touched.items())
+    if difference.settings:
         shown = []
-        for edit in found.settings:
+        for edit in difference.settings:
             shown.append([edit.name, _short(edit.old), _short(edit.new)])
         yield Grid(["how it was made", old, new], shown)
     for kind in ChangeKind:
-        left = found.counts[kind]
-        for case in found.listed:
+        left = difference.counts[kind]
+        for case in difference.listed:
             if case.kind is kind:
                 left -= 1
-                yield from _lines(case, found.reasons.get(case.case_id))
+                yield from _lines(case, difference.reasons.get(case.case_id))
         if left:
             yield f"{left} more {kind.value}; --limit lists more"
 
@@ -420,20 +420,20 @@ def _short(value: object) -> str:
     return shortened(printable(text[: 4 * _CUT]), _CUT)
 
 
-def _diff_rows(found: SnapshotDiff) -> dict[str, object]:
+def _diff_rows(difference: SnapshotDiff) -> dict[str, object]:
     rows: dict[str, object] = {
-        "old": found.old.version,
-        "new": found.new.version,
-        "counts": found.counts,
-        "revised_cases_by_what_changed": found.touched,
-        "reasons_from": found.reasons_from,
-        "made_otherwise": list(map(asdict, found.settings)),
+        "old": difference.old.version,
+        "new": difference.new.version,
+        "counts": difference.counts,
+        "revised_cases_by_what_changed": difference.touched,
+        "reasons_from": difference.reasons_from,
+        "made_otherwise": list(map(asdict, difference.settings)),
     }
     for kind in ChangeKind:
         cases = []
-        for case in found.listed:
+        for case in difference.listed:
             if case.kind is kind:
-                row = asdict(case) | {"reason": found.reasons.get(case.case_id)}
+                row = asdict(case) | {"reason": difference.reasons.get(case.case_id)}
                 del row["kind"]
                 cases.append(row)
         rows[kind.value] = cases

@@ -68,14 +68,14 @@ def prove(
     budget = calls.budget(logs=[out / PROBES, out / GRADES, out / ERRORS])
     named = (prober, prober_url, prober_key_env)
     work = _prove(loaded, out, named, candidates, by, calls, budget)
-    found = wait_for(work)
-    if isinstance(found, dict):
-        return plans_result(found, budget)
-    value = found.as_json() | {"path": out, "spent": budget.as_json()}
+    outcome = wait_for(work)
+    if isinstance(outcome, dict):
+        return plans_result(outcome, budget)
+    value = outcome.as_json() | {"path": out, "spent": budget.as_json()}
     failure = find_incomplete(
-        found.unfinished, "cases are unfinished", list(found.work), always=True
+        outcome.unfinished, "cases are unfinished", list(outcome.work), always=True
     )
-    return Result(value, _tables(found), failure=failure)
+    return Result(value, _tables(outcome), failure=failure)
 
 
 async def _prove(
@@ -145,9 +145,9 @@ def _check_model(engine: "Engine", option: str) -> None:
         )
 
 
-def _tables(found: "SnapshotProof") -> Iterator[Grid]:
+def _tables(proof: "SnapshotProof") -> Iterator[Grid]:
     rows = []
-    for case in found.cases:
+    for case in proof.cases:
         now, moved = case.now, case.moved
         figures: list[float | None] = [None, None, None]
         if now is not None:
@@ -157,28 +157,28 @@ def _tables(found: "SnapshotProof") -> Iterator[Grid]:
         rows.append([case.case_id, *figures, change, state, case.findings])
     columns = ["case", "ceiling", "floor", "separation", "moved", "state", "findings"]
     title = (
-        f"medlive {found.version}: answers by {found.prober.model}, graded by"
-        f" {found.grader.model}"
+        f"medlive {proof.version}: answers by {proof.prober.model}, graded by"
+        f" {proof.grader.model}"
     )
     yield Grid(columns, rows, title)
-    means = [[name, *figures.values()] for name, figures in found.means().items()]
+    means = [[name, *figures.values()] for name, figures in proof.means().items()]
     yield Grid(["mean", "ceiling", "floor", "separation"], means)
-    if found.proposals:
-        commands = [[proposal.command] for proposal in found.proposals]
+    if proof.proposals:
+        commands = [[proposal.command] for proposal in proof.proposals]
         yield Grid(["proposed erratum, for a person to issue"], commands)
-    if found.penalties:
-        yield _penalties(found.penalties)
+    if proof.penalties:
+        yield _penalties(proof.penalties)
 
 
-def _penalties(found: "Penalties") -> Grid:
+def _penalties(penalties: "Penalties") -> Grid:
     rows = []
-    for proposal in found.proposals:
+    for proposal in penalties.proposals:
         quotes = [f"{quote.model}: {quote.text}" for quote in proposal.quotes]
         row = [proposal.criterion, proposal.points, proposal.axis, quotes]
         rows.append([proposal.case_id, *row, proposal.command])
     made_by = "the one model that was read"
-    if found.least > 1:
-        made_by = f"at least {found.least} models"
-    title = f"penalties proposed for errors of {made_by}, in {found.cases} cases"
+    if penalties.least > 1:
+        made_by = f"at least {penalties.least} models"
+    title = f"penalties proposed for errors of {made_by}, in {penalties.cases} cases"
     columns = ["case", "criterion", "points", "axis", "quotes", "to add it"]
     return Grid(columns, rows, title)

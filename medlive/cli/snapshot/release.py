@@ -233,8 +233,8 @@ def publish(
     settings = load_settings().settings
     folder = find_snapshot(settings, snapshot)
     key = public_key_of(public_key)
-    given = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
-    changed = {name: value for name, value in given.items() if value}
+    options = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
+    changed = {name: value for name, value in options.items() if value}
     section = settings.publish.model_copy(update=changed)
     with progress("bytes sent") as tick:
         done = publish_snapshot(section, folder, key, dry_run=dry_run, progress=tick)
@@ -311,11 +311,11 @@ def withdraw(
             say("an erratum with the reason is published, and stays")
             confirm_by_name(case_id)
     done = take(dry_run=dry_run)
-    found, named = done.withdrawal, _withdrawn_criterion(done)
+    withdrawal, named = done.withdrawal, _withdrawn_criterion(done)
     value = fields_of(
-        found, ("case_id", "kind", "reason", "revision", "new_revision")
+        withdrawal, ("case_id", "kind", "reason", "revision", "new_revision")
     ) | {
-        "number": None if dry_run and not done.already else found.number,
+        "number": None if dry_run and not done.already else withdrawal.number,
         "criterion_id": named,
         "dry_run": dry_run,
         "already": done.already,
@@ -365,18 +365,19 @@ def reinstate(
 
 def _withdrawn_criterion(done: "WithdrawResult") -> str | None:
     """The full id of the criterion that is withdrawn; None: the whole case."""
-    found = done.withdrawal
-    return found.criterion_id and f"{found.case_id}-{found.criterion_id}"
+    withdrawal = done.withdrawal
+    return withdrawal.criterion_id and f"{withdrawal.case_id}-{withdrawal.criterion_id}"
 
 
 def _describe_withdrawn(done: "WithdrawResult", *, dry_run: bool) -> Iterator[str]:
-    found = done.withdrawal
-    what = _withdrawn_criterion(done) or found.case_id
+    withdrawal = done.withdrawal
+    what = _withdrawn_criterion(done) or withdrawal.case_id
     if done.already:
-        yield f"{what} was already withdrawn on {found.withdrawn_at:%Y-%m-%d} ({found.kind}: {found.reason})"
+        day = f"{withdrawal.withdrawn_at:%Y-%m-%d}"
+        yield f"{what} was already withdrawn on {day} ({withdrawal.kind}: {withdrawal.reason})"
     else:
         verb = "would be" if dry_run else "is"
-        yield f"{what} {verb} withdrawn ({found.kind.value}: {found.reason})"
-    if found.new_revision is not None:
-        yield f"its case goes on as revision {found.new_revision}"
+        yield f"{what} {verb} withdrawn ({withdrawal.kind.value}: {withdrawal.reason})"
+    if withdrawal.new_revision is not None:
+        yield f"its case goes on as revision {withdrawal.new_revision}"
     yield f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}"

@@ -45,9 +45,9 @@ async def list_revisions(session: AsyncSession, case_id: str) -> list[CaseRevisi
     row = CaseRevisionRow
     query = select(row).where(row.case_id == case_id).order_by(row.revision)
     revisions = []
-    for found in (await session.scalars(query)).all():
-        criteria = await criteria_of(session, case_id, found.revision)
-        revisions.append(CaseRevision(found, criteria))
+    for revision_row in (await session.scalars(query)).all():
+        criteria = await criteria_of(session, case_id, revision_row.revision)
+        revisions.append(CaseRevision(revision_row, criteria))
     return revisions
 
 

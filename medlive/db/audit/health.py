@@ -174,8 +174,8 @@ async def missing_rights(session: AsyncSession) -> list[MissingRight]:
     existing = set(await session.scalars(_ROLES, {"roles": list(rights)}))
     wanted = []
     for role in sorted(existing):
-        for table, given in rights[role].items():
-            for privilege, column in _split_rights(given):
+        for table, privileges in rights[role].items():
+            for privilege, column in _split_rights(privileges):
                 wanted.append(
                     {"role": role, "tab": table, "privilege": privilege, "col": column}
                 )
@@ -187,9 +187,9 @@ async def missing_rights(session: AsyncSession) -> list[MissingRight]:
     return [right for right in missing if lacking[right.role] < asked[right.role]]
 
 
-def _split_rights(given: str) -> Iterator[tuple[str, str | None]]:
+def _split_rights(privileges: str) -> Iterator[tuple[str, str | None]]:
     """The privileges of a GRANT, each with a column where it is for columns only."""
-    for privilege, columns in re.findall(r"(\w+)(?: \(([^)]*)\))?", given):
+    for privilege, columns in re.findall(r"(\w+)(?: \(([^)]*)\))?", privileges):
         if not columns:
             yield privilege, None
             continue

@@ -122,21 +122,21 @@ class Listing(Generic[R]):
         self, where: Filter, matching: Matching | None = None, *, without: str = ""
     ) -> list[Any]:
         """The conditions of a filter, less those of one facet; `matching` stands for its words."""
-        given = {
+        facets = {
             name: values
             for name, values in where.facets.items()
             if name not in ("week", without)
         }
         weeks = where.facets.get("week", ()) if without != "week" else ()
-        found = _are_one_of(self.facets, given) + [
+        conditions = _are_one_of(self.facets, facets) + [
             self.facets[name] != _EMPTY for name in self.required
         ]
         if weeks and self.counts:
-            found += _are_one_of(self.facets, {"week": weeks})
+            conditions += _are_one_of(self.facets, {"week": weeks})
         elif weeks:
-            found.append(_in_weeks(self, weeks))
-        found += self.within(where)
-        return found if matching is None else [*found, matching.condition]
+            conditions.append(_in_weeks(self, weeks))
+        conditions += self.within(where)
+        return conditions if matching is None else [*conditions, matching.condition]
 
     def within(self, where: Filter) -> list[Any]:
         """The conditions of a filter's dates."""
@@ -219,8 +219,10 @@ def define_listing(
     def find(name: str) -> Any:
         if name in columns:
             return columns[name]
-        found = next(getattr(table, name) for table in tables if hasattr(table, name))
-        return type_coerce(found, Text) if isinstance(found.type, EnumText) else found
+        column = next(getattr(table, name) for table in tables if hasattr(table, name))
+        return (
+            type_coerce(column, Text) if isinstance(column.type, EnumText) else column
+        )
 
     week = func.to_char(moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
     named = {name: find(name) for name in facets}
@@ -263,8 +265,8 @@ def words_match(words: Any, text: str) -> ColumnElement[bool]:
     if pairs:
         chinese = " & ".join(f"'{pair}'" + ":*" * (len(pair) == 1) for pair in pairs)
         query = query.op("&&")(func.to_tsquery("simple", chinese))
-    found: ColumnElement[bool] = words.op("@@")(query)
-    return found
+    matches: ColumnElement[bool] = words.op("@@")(query)
+    return matches
 
 
 def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
@@ -341,13 +343,13 @@ async def load_page(
         beyond=_behind(before if backwards else after, order, down),
         size=size + 1,
     )
-    found = await _read_nearest(session, nearest)
-    more, found = len(found) > size, found[:size]
+    rows_read = await _read_nearest(session, nearest)
+    more, rows_read = len(rows_read) > size, rows_read[:size]
     if backwards:
-        found.reverse()
+        rows_read.reverse()
     has_before, has_after = (more, True) if backwards else (after is not None, more)
-    rows = tuple(read(listing.row, row) for row in found)
-    keys = tuple(_format_key(row, len(order)) for row in found)
+    rows = tuple(read(listing.row, row) for row in rows_read)
+    keys = tuple(_format_key(row, len(order)) for row in rows_read)
     first, last = (keys[0], keys[-1]) if keys else (None, None)
     return Page(rows, first if has_before else None, last if has_after else None, keys)
 
@@ -407,8 +409,8 @@ async def _find_with_words(
         if keys is not None:
             return keys
     rows = select(*(key.label(f"key_{n}") for n, key in enumerate(nearest.order)))
-    found = rows.where(*nearest.conditions).cte("found").prefix_with("MATERIALIZED")
-    columns = list(found.c)
+    matching = rows.where(*nearest.conditions).cte("found").prefix_with("MATERIALIZED")
+    columns = list(matching.c)
     first = select(columns[-1]).order_by(*_turn(columns, nearest.descending))
     return list(await session.scalars(first.limit(nearest.size)))
 
@@ -481,21 +483,21 @@ def _weeks(listing: Listing[Any], where: Filter) -> Rows:
 
 
 async def _are_few(
-    session: AsyncSession, listing: Listing[Any], given: Mapping[str, tuple[str, ...]]
+    session: AsyncSession, listing: Listing[Any], facets: Mapping[str, tuple[str, ...]]
 ) -> bool:
     n = select(func.sum(listing.count)).where(
-        listing.counts["week"] == "", *_are_one_of(listing.counts, given)
+        listing.counts["week"] == "", *_are_one_of(listing.counts, facets)
     )
     return (await session.scalar(n) or 0) <= _FEW
 
 
-def _places(listing: Listing[Any], given: Mapping[str, tuple[str, ...]]) -> Rows:
+def _places(listing: Listing[Any], facets: Mapping[str, tuple[str, ...]]) -> Rows:
     """The places where some threads of a filter stand now."""
     wanted = [
-        *_are_one_of(listing.counts, given),
+        *_are_one_of(listing.counts, facets),
         *(listing.counts[name] != "" for name in listing.required),
     ]
-    if "week" not in given:
+    if "week" not in facets:
         wanted.append(listing.counts["week"] == "")
     places = select(listing.counted_place.label("value")).where(*wanted)
     return places.group_by(listing.counted_place).having(func.sum(listing.count) != 0)
@@ -508,9 +510,11 @@ def _first_of_each(
     each = values.subquery()
     rows = select(*(key.label(f"key_{n}") for n, key in enumerate(nearest.order)))
     rows = rows.where(column == each.c.value, *where, *nearest.beyond)
-    found = rows.order_by(*nearest.turned).limit(nearest.size).lateral()
-    first = select(list(found.c)[-1]).select_from(each.join(found, true()))
-    turned = _turn(found.c, nearest.descending)
+    nearest_rows = rows.order_by(*nearest.turned).limit(nearest.size).lateral()
+    first = select(list(nearest_rows.c)[-1]).select_from(
+        each.join(nearest_rows, true())
+    )
+    turned = _turn(nearest_rows.c, nearest.descending)
     return first.order_by(*turned).limit(nearest.size)
 
 
@@ -581,17 +585,17 @@ def _kept_rows(listing: Listing[Any], where: Filter, without: str) -> Rows:
     """Sums of thread_counts: over all weeks, or those of the weeks asked for."""
     assert listing.count is not None
     week = listing.counts["week"]
-    given = {name: values for name, values in where.facets.items() if name != without}
+    facets = {name: values for name, values in where.facets.items() if name != without}
     query = select(
         *(c.label(name) for name, c in listing.counts.items()), listing.count.label("n")
     )
     query = query.where(
-        *_are_one_of(listing.counts, given),
+        *_are_one_of(listing.counts, facets),
         *(listing.counts[r] != "" for r in listing.required),
     )
     if without == "week":
         return query.where(week > iso_week(now() - timedelta(weeks=WEEKS_COUNTED)))
-    return query if "week" in given else query.where(week == "")
+    return query if "week" in facets else query.where(week == "")
 
 
 def _first_rows(
@@ -629,13 +633,13 @@ class _Sums(NamedTuple):
 
 async def _sum_by(session: AsyncSession, rows: Rows, names: list[str]) -> _Sums:
     """Count rows, and those of each value of some facets."""
-    of = rows.subquery()
-    columns = [of.c[name] for name in names]
+    source = rows.subquery()
+    columns = [source.c[name] for name in names]
     sets = func.grouping_sets(*(tuple_(column) for column in columns), tuple_())
     mask = (
         func.grouping(*columns).label("mask") if columns else literal(0).label("mask")
     )
-    n = func.coalesce(func.sum(of.c.n), 0).label("n")
+    n = func.coalesce(func.sum(source.c.n), 0).label("n")
     query = select(mask, n, *columns).group_by(sets).order_by(n.desc(), *columns)
     whole = (1 << len(names)) - 1
     total = 0
@@ -651,16 +655,16 @@ async def _sum_by(session: AsyncSession, rows: Rows, names: list[str]) -> _Sums:
 
 
 def _are_one_of(
-    columns: Columns, given: Mapping[str, tuple[str, ...]]
+    columns: Columns, facets: Mapping[str, tuple[str, ...]]
 ) -> list[ColumnElement[bool]]:
-    if unknown := sorted(given.keys() - columns.keys()):
+    if unknown := sorted(facets.keys() - columns.keys()):
         raise UsageError(f"this table has no {', '.join(unknown)}")
     # One value is compared as such: a list would keep an index from giving the order too.
     return [
         columns[name] == values[0]
         if len(values) == 1
         else columns[name] == any_(bindparam(None, list(values), type_=ARRAY(Text)))
-        for name, values in given.items()
+        for name, values in facets.items()
     ]
 
 

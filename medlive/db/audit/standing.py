@@ -44,5 +44,5 @@ async def list_standings(session: AsyncSession) -> list[Standing]:
     """Sums over all weeks, and of each of the last `WEEKS_COUNTED`; the newest week first."""
     row = ThreadCountRow
     sums = await sum_threads(session, row.week, row.source, row.outcome, week=None)
-    standings = [Standing(*found) for found in sums]
+    standings = [Standing(*values) for values in sums]
     return sorted(standings, key=attrgetter("week"), reverse=True)

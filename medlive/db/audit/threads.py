@@ -83,11 +83,11 @@ def cited_words(*which: Any, label: Any = "") -> Any:
     shown = ClaimEvidenceRow
     words = func.coalesce(shown.second_quote, shown.harm_quote, shown.quote)
     line = func.concat(label, PassageRow.id, ": ", words)
-    found = select(
+    cited = select(
         func.array_agg(aggregate_order_by(line, shown.element_id, shown.position))
     )
-    found = found.join_from(shown, PassageRow, PassageRow.key == shown.passage_key)
-    lines = found.where(words.is_not(None), *which).scalar_subquery()
+    cited = cited.join_from(shown, PassageRow, PassageRow.key == shown.passage_key)
+    lines = cited.where(words.is_not(None), *which).scalar_subquery()
     return func.coalesce(lines, cast([], ARRAY(Text)), type_=ARRAY(AnyText))
 
 

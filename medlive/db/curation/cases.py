@@ -270,14 +270,14 @@ async def find_case(
     session: AsyncSession, case_id: str, *, lock: bool = False
 ) -> CaseRow:
     """A case's row. Raises UsageError for an unknown id."""
-    found = await session.get(
+    row = await session.get(
         CaseRow, case_id, with_for_update=lock, populate_existing=True
     )
-    if found is None:
+    if row is None:
         raise UsageError(
             f"unknown case {case_id[:100]!r}", hint="medlive case list shows them"
         )
-    return found
+    return row
 
 
 async def _latest_revision(
@@ -348,12 +348,12 @@ async def case_of_thread(
     query = select(CaseRow, CaseRevisionRow).join(
         CaseRevisionRow, CaseRevisionRow.case_id == CaseRow.id
     )
-    found = (
+    row = (
         await session.execute(
             query.where(CaseRow.thread_id == thread_pk, is_latest_case())
         )
     ).first()
-    return None if found is None else (found[0], found[1])
+    return None if row is None else (row[0], row[1])
 
 
 def is_latest_case() -> ColumnElement[bool]:
@@ -368,12 +368,12 @@ def is_latest_case() -> ColumnElement[bool]:
 def is_member(version: str, *, shown: bool = False) -> ColumnElement[bool]:
     """The condition that a `CaseRevisionRow` is in a snapshot; with `shown` one that is not held out."""
     row, member = CaseRevisionRow, SnapshotMemberRow
-    found = exists().where(
+    membership = exists().where(
         member.version == version,
         member.case_id == row.case_id,
         member.revision == row.revision,
     )
-    return found.where(member.first_release.is_not(None)) if shown else found
+    return membership.where(member.first_release.is_not(None)) if shown else membership
 
 
 async def criteria_of(

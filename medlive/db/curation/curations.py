@@ -176,8 +176,8 @@ async def failed_revisions(
 
 async def load_curation(session: AsyncSession, curation_id: int) -> model.Curation:
     """A decision as it was stored. Raises MedliveError when there is none of that number."""
-    found = await session.get(tables.CurationRow, curation_id)
-    if found is None:
+    row = await session.get(tables.CurationRow, curation_id)
+    if row is None:
         raise MedliveError(f"there is no curation {curation_id}")
     parts: dict[str, Any] = {
         "index": None,
@@ -187,11 +187,11 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
     }
     for name, (kind, table) in _PARTS.items():
         parts[name] = await _parts(session, curation_id, kind, table)
-    if found.index_digest is not None:
-        used = await session.get_one(tables.EvidenceIndexRow, found.index_digest)
+    if row.index_digest is not None:
+        used = await session.get_one(tables.EvidenceIndexRow, row.index_digest)
         parts["index"] = read(IndexIdentity, used)
-    if found.narrative is not None:
-        parts["text"] = read(model.CaseText, found)
+    if row.narrative is not None:
+        parts["text"] = read(model.CaseText, row)
     asked = await session.get(tables.CrossExaminationRow, curation_id)
     if asked is not None:
         questions = await _parts(
@@ -208,11 +208,9 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
         )
     return read(
         model.Curation,
-        found,
-        thresholds=model.Thresholds(
-            found.threshold_sufficiency, found.threshold_alignment
-        ),
-        overruled=tuple(map(model.Reason, found.overruled)),
+        row,
+        thresholds=model.Thresholds(row.threshold_sufficiency, row.threshold_alignment),
+        overruled=tuple(map(model.Reason, row.overruled)),
         claims=await _load_claims(session, curation_id),
         **parts,
     )
@@ -340,13 +338,13 @@ async def _load_claims(
         .where(evidence.curation_id == curation_id)
         .order_by(evidence.position)
     )
-    found: dict[str, list[_Evidence]] = defaultdict(list)
+    by_element: dict[str, list[_Evidence]] = defaultdict(list)
     for row, passage in await session.execute(query):
-        found[row.element_id].append(_Evidence(row, passage))
+        by_element[row.element_id].append(_Evidence(row, passage))
     rows = select(verdict).where(verdict.curation_id == curation_id)
     claims = []
     for claim in await session.scalars(rows.order_by(verdict.position)):
-        hits = found[claim.element_id]
+        hits = by_element[claim.element_id]
         cited = sorted(hits, key=lambda hit: hit.row.cited_as or 0)
         second = None
         if claim.second_false_by_passage is not None:

@@ -122,8 +122,8 @@ async def list_parked(
 
 async def find_parked(session: AsyncSession, revision_id: int) -> ParkedThread | None:
     """Return what is known of a parked thread revision; None if it is not parked."""
-    found = await read_all(session, ParkedThread, _ONE, {"revision": revision_id})
-    return found[0] if found else None
+    parked = await read_all(session, ParkedThread, _ONE, {"revision": revision_id})
+    return parked[0] if parked else None
 
 
 async def list_due(

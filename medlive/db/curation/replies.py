@@ -79,12 +79,12 @@ class PostgresReplyStore:
 
     async def _find_all(self, searches: Sequence[_Search]) -> None:
         query = select(*_FOUND).where(
-            is_one_of(ReplyRow.request_digest, [one.digest for one in searches])
+            is_one_of(ReplyRow.request_digest, [search.digest for search in searches])
         )
         async with self._db.read() as session:
-            found = {row.request_digest: row for row in await session.execute(query)}
-        for one in searches:
-            one.row = found.get(one.digest)
+            stored = {row.request_digest: row for row in await session.execute(query)}
+        for search in searches:
+            search.row = stored.get(search.digest)
 
     async def keep(
         self,
@@ -112,8 +112,8 @@ class PostgresReplyStore:
         await self._keep(_Paid(request.prompt, row))
 
     async def _keep_all(self, replies: Sequence[_Paid]) -> None:
-        rows = {one.row["request_digest"]: one.row for one in replies}
-        new = {one.row["prompt_digest"]: one.prompt for one in replies}
+        rows = {reply.row["request_digest"]: reply.row for reply in replies}
+        new = {reply.row["prompt_digest"]: reply.prompt for reply in replies}
         new = {digest: new[digest] for digest in sorted(new.keys() - self._prompts)}
         prompts = [
             row_of(PromptRow, prompt, digest=digest) for digest, prompt in new.items()
@@ -138,8 +138,8 @@ async def _find_one(
 ) -> R | None:
     """The one row whose digest begins so; None when there is none or more."""
     beginning = column.startswith(digest, autoescape=True)
-    found = (await session.scalars(select(row).where(beginning).limit(2))).all()
-    return found[0] if len(found) == 1 else None
+    rows = (await session.scalars(select(row).where(beginning).limit(2))).all()
+    return rows[0] if len(rows) == 1 else None
 
 
 async def find_prompt(session: AsyncSession, digest: str) -> PromptRow | None:

@@ -79,16 +79,16 @@ async def list_held(
                 HoldRow.curation_id == row.curation_id, HoldRow.reason == reason
             )
         )
-    found = []
-    for held, why, names in await session.execute(query):
+    cases = []
+    for revision, why, names in await session.execute(query):
         reasons = tuple(Reason(name) for name in names or ())
         more = {
             "reasons": reasons,
             "status_reason": why or "",
-            "held_since": held.created_at,
+            "held_since": revision.created_at,
         }
-        found.append(read(HeldCase, held, **more))
-    return found
+        cases.append(read(HeldCase, revision, **more))
+    return cases
 
 
 async def add_review(

@@ -90,7 +90,9 @@ async def list_archives(
         query = query.where(row.unswept_at.is_not(None))
     if before is not None:
         query = query.where(row.created_at < before)
-    return [Archive(*found) for found in await session.execute(query.order_by(row.id))]
+    return [
+        Archive(*values) for values in await session.execute(query.order_by(row.id))
+    ]
 
 
 async def archived_sources(session: AsyncSession) -> list[str]:

@@ -160,8 +160,8 @@ async def latest_readings(
         ):
             rows[row.thread_id].append(row)
     readings = []
-    for thread_id, found in rows.items():
-        reading = Reading(thread_id, tuple(_latest_pages(found)))
+    for thread_id, pages in rows.items():
+        reading = Reading(thread_id, tuple(_latest_pages(pages)))
         if (state := known.get(thread_id)) is not None:
             reading = replace(
                 reading,

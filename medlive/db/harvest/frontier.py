@@ -147,13 +147,13 @@ async def look_up(
         row.source == source, is_one_of(row.thread_id, thread_ids)
     )
     known = {}
-    for found in await session.scalars(query.execution_options(populate_existing=True)):
-        handled = found.run_id == run_id and found.state not in _OPEN
-        known[found.thread_id] = read(
+    for entry in await session.scalars(query.execution_options(populate_existing=True)):
+        handled = entry.run_id == run_id and entry.state not in _OPEN
+        known[entry.thread_id] = read(
             KnownThread,
-            found,
+            entry,
             handled=handled,
-            met_by=found.first_run_id,
+            met_by=entry.first_run_id,
             taken_down=False,
         )
     return known | {
@@ -174,7 +174,7 @@ async def take_left_over(
     rows = (
         await session.execute(_LEFT_OVER, {"source": source, "run_id": run_id} | _RETRY)
     ).all()
-    return [_entry(found) for found in sorted(rows, key=lambda found: found.attempts)]
+    return [_entry(entry) for entry in sorted(rows, key=lambda entry: entry.attempts)]
 
 
 async def count_left_over(session: AsyncSession, source: str) -> int:
@@ -195,7 +195,7 @@ async def take_not_listed(
     was last read to its end.
     """
     named = {"source": source, "run_id": run_id, "overlap": overlap}
-    return [_entry(found) for found in await session.execute(_NOT_LISTED, named)]
+    return [_entry(entry) for entry in await session.execute(_NOT_LISTED, named)]
 
 
 async def reading_began(session: AsyncSession, source: str, thread_id: str) -> int:
@@ -222,5 +222,5 @@ async def unsettle(session: AsyncSession, run_id: int) -> None:
     )
 
 
-def _entry(found: Any) -> ListEntry:
-    return ListEntry(found.url, found.thread_id, "", found.posted_at, found.active_at)
+def _entry(entry: Any) -> ListEntry:
+    return ListEntry(entry.url, entry.thread_id, "", entry.posted_at, entry.active_at)

@@ -103,21 +103,21 @@ async def start_harvest(
             "starts": row.starts + 1,
         },
     )
-    found = (
+    started = (
         await session.execute(statement.returning(row.id, row.starts, row.started_at))
     ).one()
     if was_done:
         # What its lists show is counted anew, as they are read anew.
         await session.execute(
             update(row)
-            .where(row.id == found.id)
+            .where(row.id == started.id)
             .values(counts=text("counts - 'listed'"))
         )
         await session.execute(
-            delete(ListCursorRow).where(ListCursorRow.run_id == found.id)
+            delete(ListCursorRow).where(ListCursorRow.run_id == started.id)
         )
-        await unsettle(session, found.id)
-    return StartedRun(found.id, found.starts, found.started_at)
+        await unsettle(session, started.id)
+    return StartedRun(started.id, started.starts, started.started_at)
 
 
 async def add_counts(
@@ -209,15 +209,15 @@ async def save_robots(
 ) -> None:
     """The rules that a run went by."""
     rows = []
-    for found in robots:
-        body = found.body.decode("utf-8", "replace")
+    for fetched in robots:
+        body = fetched.body.decode("utf-8", "replace")
         rows.append(
             row_of(
                 HarvestRobotsRow,
-                found,
+                fetched,
                 run_id=run_id,
                 body=body,
-                detail=found.detail or None,
+                detail=fetched.detail or None,
             )
         )
     await insert_rows(session, HarvestRobotsRow, rows, skip_known=True)
@@ -275,13 +275,15 @@ async def past_measures(
         .order_by(run.iso_week.desc())
         .limit(runs)
     )
-    found: dict[int, dict[str, Measure]] = {
+    measures: dict[int, dict[str, Measure]] = {
         pk: {} for pk in await session.scalars(latest)
     }
-    query = select(row.run_id, row.name, row.value, row.n).where(row.run_id.in_(found))
+    query = select(row.run_id, row.name, row.value, row.n).where(
+        row.run_id.in_(measures)
+    )
     for run_id, name, value, n in await session.execute(query):
-        found[run_id][name] = Measure(value, n)
-    return list(found.values())
+        measures[run_id][name] = Measure(value, n)
+    return list(measures.values())
 
 
 async def latest_measures(
@@ -315,10 +317,10 @@ async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | N
     ended = select(row.id, measured).where(
         row.source == source, row.outcome != RunOutcome.RUNNING
     )
-    found = (
+    run = (
         await session.execute(ended.order_by(row.iso_week.desc()).limit(1))
     ).one_or_none()
-    return None if found is None else (found[0], found[1])
+    return None if run is None else (run[0], run[1])
 
 
 async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
@@ -369,8 +371,8 @@ async def list_sources(session: AsyncSession) -> list[SourceInfo]:
         .order_by(run.source, run.iso_week.desc())
     )
     latest = {
-        found.source: (found.iso_week, found.outcome)
-        for found in await session.scalars(newest)
+        newest_run.source: (newest_run.iso_week, newest_run.outcome)
+        for newest_run in await session.scalars(newest)
     }
     sources = []
     for row in await session.scalars(select(SourceRow).order_by(SourceRow.name)):

@@ -39,7 +39,7 @@ async def list_downloads(session: AsyncSession, since: date) -> list[DownloadCou
     """The counts from a day on, by snapshot, file and day."""
     row = DownloadRow
     query = select(row).where(row.day >= since).order_by(row.version, row.file, row.day)
-    return [read(DownloadCount, found) for found in await session.scalars(query)]
+    return [read(DownloadCount, count) for count in await session.scalars(query)]
 
 
 async def total_downloads(session: AsyncSession) -> dict[tuple[str, str], int]:

@@ -295,13 +295,13 @@ async def save_verdicts(
     case that was taken down meanwhile is let go."""
     rows = []
     for case_id, revision, hits in verdicts:
-        found = [[hit.gate.value, hit.detail] for hit in hits]
+        hit_rows = [[hit.gate.value, hit.detail] for hit in hits]
         rows.append(
             {
                 "case_id": case_id,
                 "revision": revision,
                 "gates_digest": digest,
-                "hits": found,
+                "hits": hit_rows,
             }
         )
     await no_takedown(session)
@@ -352,12 +352,12 @@ async def add_members(
     rows = [
         row_of(
             SnapshotMemberRow,
-            one,
+            case,
             version=version,
             first_release=None,
             held_since=version,
         )
-        for one in held_out
+        for case in held_out
     ]
     await insert_rows(session, SnapshotMemberRow, rows)
     await session.execute(text(_CARRY), {"version": version, "due": list(due)})

@@ -150,7 +150,7 @@ def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotRead
 def _case(row: DictRow) -> SnapshotCase:
     case_id, revision, criteria = row["case_id"], row["revision"], row.pop("criteria")
     texts = {name: from_stored(row[name]) for name in ("narrative", "query", "advice")}
-    found = tuple(
+    own_criteria = tuple(
         SnapshotCriterion(
             criterion_id=f"{case_id}-{number}",
             case_id=case_id,
@@ -172,4 +172,4 @@ def _case(row: DictRow) -> SnapshotCase:
     texts["asked"] = canonical_json(parts) if parts else ""
     if (overruled := row["overruled"]) is not None:
         texts["overruled"] = from_stored(overruled)
-    return SnapshotCase(**row | texts, criteria=found)
+    return SnapshotCase(**row | texts, criteria=own_criteria)

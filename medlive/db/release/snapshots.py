@@ -100,10 +100,10 @@ async def settle_snapshot(session: AsyncSession, version: str, meta: FixedMeta) 
 
 async def load_fixed(session: AsyncSession, version: str) -> FixedMeta | None:
     """What a snapshot was fixed with; None when there is no such snapshot, or one of before format 2."""
-    found = await session.scalar(
+    meta = await session.scalar(
         select(SnapshotRow.meta).where(SnapshotRow.version == version)
     )
-    return None if found is None else FixedMeta.model_validate(found)
+    return None if meta is None else FixedMeta.model_validate(meta)
 
 
 async def freeze_snapshot(
@@ -209,7 +209,7 @@ async def count_members(session: AsyncSession, version: str) -> Numbers:
     query = select(
         count.filter(shown), count.filter(~shown), count.filter(shown, is_revealed)
     )
-    cases, held, revealed = (
+    cases, held_out, revealed = (
         await session.execute(query.where(member.version == version))
     ).one()
     criteria = (
@@ -230,7 +230,7 @@ async def count_members(session: AsyncSession, version: str) -> Numbers:
     return Numbers(
         cases=cases,
         criteria=await session.scalar(criteria) or 0,
-        held=held,
+        held=held_out,
         revealed=revealed,
         dropped=await session.scalar(dropped) or 0,
     )
@@ -286,12 +286,12 @@ async def load_provenance(
     indexes = select(index).where(index.index_digest.in_(used_indexes))
     indexes = indexes.order_by(index.index_digest)
     evidence = []
-    for found in await session.scalars(indexes):
+    for index_row in await session.scalars(indexes):
         use = EvidenceUse(
-            retriever=found.retriever,
-            index_digest=found.index_digest,
-            corpora=dict(sorted(found.corpora.items())),
-            passages=found.passages,
+            retriever=index_row.retriever,
+            index_digest=index_row.index_digest,
+            corpora=dict(sorted(index_row.corpora.items())),
+            passages=index_row.passages,
         )
         evidence.append(use)
     return Provenance(

@@ -89,29 +89,29 @@ def _stands() -> ColumnElement[bool]:
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
     """Whether a snapshot's members hold what was withdrawn, or a case with an open dispute: since it was fixed,
     for nothing of that is fixed."""
-    member, there, row, withdrawn = (
+    member, other, row, withdrawn = (
         SnapshotMemberRow,
         aliased(CriterionRow),
         WithdrawalRow,
         aliased(CriterionRow),
     )
-    mine = member.version == version
+    in_version = member.version == version
     case = exists().where(
-        mine, member.case_id == row.case_id, row.criterion_id.is_(None), _stands()
+        in_version, member.case_id == row.case_id, row.criterion_id.is_(None), _stands()
     )
     criterion = exists().where(
-        mine,
+        in_version,
         member.case_id == row.case_id,
         withdrawn.case_id == row.case_id,
         withdrawn.revision == row.revision,
         withdrawn.criterion_id == row.criterion_id,
-        there.case_id == member.case_id,
-        there.revision == member.revision,
-        there.criterion == withdrawn.criterion,
+        other.case_id == member.case_id,
+        other.revision == member.revision,
+        other.criterion == withdrawn.criterion,
         _stands(),
     )
     disputed = exists().where(
-        mine, member.case_id == DisputeRow.case_id, DisputeRow.closed_at.is_(None)
+        in_version, member.case_id == DisputeRow.case_id, DisputeRow.closed_at.is_(None)
     )
     return bool(await session.scalar(select(case | criterion | disputed)))
 
@@ -131,10 +131,10 @@ async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
     query = query.where(
         row.case_id == case_id, row.criterion_digest.is_not(None), _stands()
     )
-    found = await session.execute(query)
+    rows = await session.execute(query)
     return {
         digest if criterion is None else text_digest(criterion)
-        for digest, criterion in found
+        for digest, criterion in rows
         if digest
     }
 
@@ -209,10 +209,10 @@ async def find_withdrawal(
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
     row = WithdrawalRow
     query = select(row).where(row.case_id == case_id, row.kind == kind, _stands())
-    found = await session.scalar(
+    stored = await session.scalar(
         query.where(row.criterion_digest.is_not_distinct_from(criterion_digest))
     )
-    return None if found is None else _read(found)
+    return None if stored is None else _read(stored)
 
 
 async def list_withdrawals(session: AsyncSession) -> list[Withdrawal]:
@@ -240,18 +240,21 @@ async def reinstate(
         row.criterion_id.is_not_distinct_from(criterion_id),
         _stands(),
     )
-    found = [_read(one) for one in await session.scalars(query.order_by(row.id))]
-    for one in found:
+    reinstated = [
+        _read(withdrawal)
+        for withdrawal in await session.scalars(query.order_by(row.id))
+    ]
+    for withdrawal in reinstated:
         await add_row(
-            session, ReinstatementRow(withdrawal_id=one.number, case_id=case_id)
+            session, ReinstatementRow(withdrawal_id=withdrawal.number, case_id=case_id)
         )
-    if found:
+    if reinstated:
         about = {
-            "withdrawals": [one.number for one in found],
+            "withdrawals": [withdrawal.number for withdrawal in reinstated],
             "criterion": criterion_id,
         }
         await record(session, Act.REINSTATE, f"case:{case_id}", reason, by=by, **about)
-    return found
+    return reinstated
 
 
 async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
@@ -270,12 +273,14 @@ async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
         .order_by(row.id)
     )
     reasons: dict[tuple[bool, str], dict[str, None]] = {}
-    for found in await session.scalars(query):
-        given = reasons.setdefault((found.criterion_id is None, found.case_id), {})
-        given[f"{found.kind.value}: {found.reason}"] = None
+    for withdrawal in await session.scalars(query):
+        texts = reasons.setdefault(
+            (withdrawal.criterion_id is None, withdrawal.case_id), {}
+        )
+        texts[f"{withdrawal.kind.value}: {withdrawal.reason}"] = None
     return {
-        case_id: "; ".join(given)
-        for (_, case_id), given in sorted(reasons.items(), key=lambda item: item[0])
+        case_id: "; ".join(texts)
+        for (_, case_id), texts in sorted(reasons.items(), key=lambda item: item[0])
     }
 
 
@@ -300,57 +305,59 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     members = await _members(session, frozen)
     criteria = await _criteria_of_withdrawn(session)
     entries: list[Erratum] = []
-    for found in withdrawals:
-        places = _find_places(found, members[found.case_id], criteria)
+    for withdrawal in withdrawals:
+        places = _find_places(withdrawal, members[withdrawal.case_id], criteria)
         for name in sorted(places, key=str):
-            last = criteria[found.case_id, max(places[name])[1]].get(name)
-            entries.append(_erratum(found, last, places[name], frozen))
+            last = criteria[withdrawal.case_id, max(places[name])[1]].get(name)
+            entries.append(_erratum(withdrawal, last, places[name], frozen))
     return Errata(entries=tuple(entries))
 
 
 def _find_places(
-    found: Withdrawal, members: Iterable[tuple[str, int]], criteria: _Criteria
+    withdrawal: Withdrawal, members: Iterable[tuple[str, int]], criteria: _Criteria
 ) -> dict[str | None, list[tuple[str, int]]]:
     """Criterion's id, None for the whole case → (version, revision) of the snapshots that hold what was withdrawn."""
-    if found.criterion_id is None:
+    if withdrawal.criterion_id is None:
         whole = list(members)
         return {None: whole} if whole else {}
-    wanted = found.criterion_digest
-    withdrawn = criteria[found.case_id, found.revision].get(found.criterion_id)
+    wanted = withdrawal.criterion_digest
+    withdrawn = criteria[withdrawal.case_id, withdrawal.revision].get(
+        withdrawal.criterion_id
+    )
     if withdrawn is not None:
         wanted = text_digest(withdrawn.criterion)
     places: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
     for version, revision in members:
-        for name, criterion in criteria[found.case_id, revision].items():
+        for name, criterion in criteria[withdrawal.case_id, revision].items():
             if text_digest(criterion.criterion) == wanted:
                 places[name].append((version, revision))
     return places
 
 
 def _erratum(
-    found: Withdrawal,
+    withdrawal: Withdrawal,
     criterion: CriterionRow | None,
-    held: list[tuple[str, int]],
+    places: list[tuple[str, int]],
     frozen: Iterable[str],
 ) -> Erratum:
     """The entry of a withdrawal, of a criterion as the last of the snapshots holds it."""
-    versions = sorted({version for version, _ in held})
+    versions = sorted({version for version, _ in places})
     part: dict[str, Any] = {"criterion_id": None, "revision": None}
     if criterion is not None:
-        part["criterion_id"] = f"{found.case_id}-{criterion.criterion_id}"
+        part["criterion_id"] = f"{withdrawal.case_id}-{criterion.criterion_id}"
         part["revision"] = criterion.revision
         if criterion.origin is not Origin.ADVICE:
             part["origin"] = criterion.origin.value
     return Erratum(
-        id=found.number,
-        issued_at=found.withdrawn_at.replace(microsecond=0),
-        kind=found.kind,
-        case_id=found.case_id,
-        reason=found.reason,
+        id=withdrawal.number,
+        issued_at=withdrawal.withdrawn_at.replace(microsecond=0),
+        kind=withdrawal.kind,
+        case_id=withdrawal.case_id,
+        reason=withdrawal.reason,
         snapshots=tuple(versions),
         fixed_in=next((version for version in frozen if version > versions[-1]), None),
-        reinstated_at=found.reinstated_at
-        and found.reinstated_at.replace(microsecond=0),
+        reinstated_at=withdrawal.reinstated_at
+        and withdrawal.reinstated_at.replace(microsecond=0),
         **part,
     )
 
@@ -369,10 +376,10 @@ async def _members(
         )
         .order_by(member.version)
     )
-    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    members: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for case_id, version, revision in await session.execute(query):
-        found[case_id].append((version, revision))
-    return found
+        members[case_id].append((version, revision))
+    return members
 
 
 async def _criteria_of_withdrawn(

@@ -70,9 +70,9 @@ def upgrade(url: str) -> bool:
         return _upgrade(url)
     except DatabaseForbidden as error:
         user = connection_url(url).username or ""
-        held = "has no tables" if revision is None else "has older tables"
+        state = "has no tables" if revision is None else "has older tables"
         raise SchemaUnsuitable(
-            f"the database {held}, and the user {user} may not make those of this version",
+            f"the database {state}, and the user {user} may not make those of this version",
             hint="run `medlive db roles` as the owner",
         ) from error
 
@@ -141,14 +141,14 @@ def check(url: str) -> list[str]:
                 "compare_server_default": True,
             },
         )
-        found = [
+        differing = [
             _describe(difference)
             for difference in compare_metadata(context, Base.metadata)
         ]
-        found += _compare_definitions(connection) + _missing_triggers(connection)
+        differing += _compare_definitions(connection) + _missing_triggers(connection)
         if _queue_revision(connection) != max(_queue_migrations()):
-            found.append("Procrastinate's tables are not at the installed version")
-        return found
+            differing.append("Procrastinate's tables are not at the installed version")
+        return differing
 
 
 def _compare_versions(revision: str | None) -> str:
@@ -206,14 +206,14 @@ def _is_newest(connection: Connection) -> bool:
 
 def _scalar(connection: Connection, table: str, query: str) -> str | None:
     """The one value that a query gives, or None if its table does not exist yet."""
-    found: str | None = None
+    value: str | None = None
     if (
         connection.scalar(text("SELECT to_regclass(:table)"), {"table": table})
         is not None
     ):
-        found = connection.scalar(text(query))
+        value = connection.scalar(text(query))
     connection.rollback()
-    return found
+    return value
 
 
 def read_revision(connection: Connection) -> str | None:
@@ -247,12 +247,12 @@ def _upgrade_schema(connection: Connection) -> None:
 
 def _queue_sql() -> Path:
     """Procrastinate's scripts, found without importing it."""
-    found = find_spec("procrastinate")
-    if found is None or found.origin is None:
+    spec = find_spec("procrastinate")
+    if spec is None or spec.origin is None:
         raise ModuleNotFoundError(
             "No module named 'procrastinate'", name="procrastinate"
         )
-    return Path(found.origin).parent / "sql"
+    return Path(spec.origin).parent / "sql"
 
 
 def _queue_migrations() -> dict[str, Path]:
@@ -319,17 +319,17 @@ def _compare_definitions(connection: Connection) -> list[str]:
             connection.execution_options(schema_translate_map={None: _ASIDE}),
             checkfirst=False,
         )
-        found = []
+        differing = []
         for query in (_CONSTRAINTS, _INDEXES):
             actual, expected = (
                 _definitions(connection, query, s) for s in (schema, _ASIDE)
             )
             for key in sorted(actual.keys() | expected.keys()):
                 if actual.get(key) != expected.get(key):
-                    found.append(
+                    differing.append(
                         f"{key[0]}: {key[1]} is {actual.get(key)}, the model says {expected.get(key)}"
                     )
-        return found
+        return differing
     finally:
         connection.rollback()
 

@@ -86,8 +86,8 @@ class Base(DeclarativeBase):
 
     @classmethod
     def _type_checks(cls, name: str, annotation: Any) -> Iterator[CheckConstraint]:
-        [held] = get_args(annotation)  # Of Mapped[…]
-        for kind in (held, *get_args(held)):
+        [kind_held] = get_args(annotation)  # Of Mapped[…]
+        for kind in (kind_held, *get_args(kind_held)):
             if kind == Digest:
                 digest = f"{name} ~ '^sha256:[0-9a-f]{{64}}$'"
                 yield CheckConstraint(digest, name=f"{name}_is_digest")

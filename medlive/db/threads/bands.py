@@ -96,10 +96,12 @@ async def find_candidates(
         "keys": int_array(keys),
         "chain": chain_digest,
     }
-    found = await session.execute(
+    pending = await session.execute(
         _CANDIDATES, asked | {"newest": NEWEST, "candidates": CANDIDATES}
     )
-    return [PendingRevision(thread_pk, revision_pk) for thread_pk, revision_pk in found]
+    return [
+        PendingRevision(thread_pk, revision_pk) for thread_pk, revision_pk in pending
+    ]
 
 
 async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
@@ -108,9 +110,9 @@ async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
     Bands of another scheme are removed: they are never found again. Call it in one's turn.
     """
     row = BandSchemeRow
-    found = await session.get(row, scheme, populate_existing=True)
-    if found is not None:
-        return found.filled_to if found.finished_at is None else None
+    state = await session.get(row, scheme, populate_existing=True)
+    if state is not None:
+        return state.filled_to if state.finished_at is None else None
     await session.execute(text("TRUNCATE bands"))
     await session.execute(delete(row))
     await add_row(session, row(scheme=scheme))

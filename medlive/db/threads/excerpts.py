@@ -93,11 +93,11 @@ async def load_excerpt(
         "start": window.start - before,
         "chars": before + window.chars + AROUND,
     }
-    found = await session.execute(_MESSAGES, part)
+    rows = await session.execute(_MESSAGES, part)
     return Excerpt(
         thread_pk=row.thread_pk,
         thread=read(Thread, row, messages=()),
-        messages=tuple(_part(one, window, before) for one in found),
+        messages=tuple(_part(message, window, before) for message in rows),
         total=row.total,
         opening=f"{row.title}\n{row.opening or ''}",
     )

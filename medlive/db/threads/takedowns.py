@@ -346,8 +346,8 @@ async def _erase(
 ) -> None:
     """Run each statement, and add its rows to the counts."""
     for name, sql in statements.items():
-        found = await session.execute(text(sql.format(name)), values)
-        counts[name] += found.rowcount  # type: ignore[attr-defined]
+        erased = await session.execute(text(sql.format(name)), values)
+        counts[name] += erased.rowcount  # type: ignore[attr-defined]
 
 
 async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[str]:
@@ -362,19 +362,23 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
         (digest, task, _long_texts(load_json(inputs)), reply)
         for digest, task, inputs, reply in rows
     ]
-    found: set[str] = set()
+    digests: set[str] = set()
     wanted = _long_texts(list(texts))
     while wanted:
-        met = [one for one in loose if one[0] not in found and _overlap(one[2], wanted)]
-        found |= {digest for digest, *_ in met}
+        met = [
+            loose_reply
+            for loose_reply in loose
+            if loose_reply[0] not in digests and _overlap(loose_reply[2], wanted)
+        ]
+        digests |= {digest for digest, *_ in met}
         wanted = _long_texts(
             [_parsed(reply) for _, task, _, reply in met if task.startswith("screener")]
         )
-    return found
+    return digests
 
 
 def _overlap(texts: Sequence[str], others: Sequence[str]) -> bool:
-    return any(one in other or other in one for one in texts for other in others)
+    return any(text in other or other in text for text in texts for other in others)
 
 
 def _long_texts(value: Any) -> list[str]:
@@ -388,7 +392,7 @@ def _long_texts(value: Any) -> list[str]:
         if isinstance(value, list)
         else ()
     )
-    return [leaf for one in below for leaf in _long_texts(one)]
+    return [leaf for part in below for leaf in _long_texts(part)]
 
 
 def _parsed(reply: str) -> Any:

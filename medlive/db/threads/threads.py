@@ -302,20 +302,22 @@ async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]
         .join(CaseRow, CaseRow.thread_id == ThreadRow.id)
         .where(CaseRow.id == case_id)
     )
-    found = (await session.scalars(query)).one()
-    return found.source, found.thread_id
+    thread = (await session.scalars(query)).one()
+    return thread.source, thread.thread_id
 
 
 async def save_identifiers(
     session: AsyncSession,
     saved: Sequence[SavedThread],
-    found: Sequence[Sequence["FoundIdentifier"]],
+    identifiers_of: Sequence[Sequence["FoundIdentifier"]],
 ) -> int:
     """Keep where the raw text of new and revised threads names people and places; return how many there are."""
     of_revision = {
-        one.revision_pk: identifiers
-        for one, identifiers in zip(reversed(saved), reversed(found), strict=True)
-        if one.status != "unchanged"
+        thread.revision_pk: identifiers
+        for thread, identifiers in zip(
+            reversed(saved), reversed(identifiers_of), strict=True
+        )
+        if thread.status != "unchanged"
     }
     rows = []
     for revision_pk, identifiers in of_revision.items():
@@ -369,7 +371,7 @@ def _find_same(
     before: list[tuple[int, str, int]], digest: str, *, latest: bool
 ) -> tuple[int, str, int] | None:
     candidates = before[-1:] if latest else reversed(before)
-    return next((one for one in candidates if one[1] == digest), None)
+    return next((candidate for candidate in candidates if candidate[1] == digest), None)
 
 
 async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> list[int]:
@@ -393,13 +395,13 @@ async def _revisions_of(
 ) -> dict[int, list[tuple[int, str, int]]]:
     """Thread → (revision, its digest, its number), in the order of revisions; a number of 0 is yet to be given."""
     row = ThreadRevisionRow
-    found = await session.execute(
+    rows = await session.execute(
         select(row.thread_id, row.revision, row.digest, row.id)
         .where(row.thread_id == any_(bindparam(None, list(pks), type_=ARRAY(Integer))))
         .order_by(row.thread_id, row.revision)
     )
     revisions: dict[int, list[tuple[int, str, int]]] = {}
-    for thread_pk, revision, digest, number in found:
+    for thread_pk, revision, digest, number in rows:
         revisions.setdefault(thread_pk, []).append((revision, digest, number))
     return revisions
 

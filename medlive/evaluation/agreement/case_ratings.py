@@ -70,7 +70,7 @@ class AspectQuality:
 
 def aspect_figures(
     items: Iterable[Item],
-    given: Ratings,
+    ratings: Ratings,
     raters: Sequence[str],
     *,
     draws: int = 1000,
@@ -78,23 +78,23 @@ def aspect_figures(
 ) -> tuple[AspectQuality, ...]:
     """The figures of each aspect of cases, whatever else was rated.
 
-    The draws depend on the order of the items, not on that of `given`.
+    The draws depend on the order of the items, not on that of `ratings`.
     """
     rated: dict[str, list[Item]] = {aspect: [] for aspect in ASPECTS}
     for item in items:
-        if item.aspect in rated and item.id in given:
+        if item.aspect in rated and item.id in ratings:
             rated[item.aspect].append(item)
     estimate_fn = partial(estimate, draws=draws, seed=seed)
     figures = []
     for aspect, of_aspect in rated.items():
-        figures.append(_aspect(aspect, of_aspect, given, raters, estimate_fn))
+        figures.append(_aspect(aspect, of_aspect, ratings, raters, estimate_fn))
     return tuple(figures)
 
 
 def _aspect(
     aspect: str,
     rated: Sequence[Item],
-    given: Ratings,
+    ratings: Ratings,
     raters: Sequence[str],
     estimate_fn: EstimateFn,
 ) -> AspectQuality:
@@ -102,7 +102,7 @@ def _aspect(
     clusters = np.empty(len(rated), dtype=np.int_)
     cases: dict[str, int] = {}
     for row, item in enumerate(rated):
-        codes[row] = [given[item.id].get(rater, -1) for rater in raters]
+        codes[row] = [ratings[item.id].get(rater, -1) for rater in raters]
         clusters[row] = cases.setdefault(item.case.case_id, len(cases))
     shares = []
     for rater, column in zip(raters, codes.T, strict=True):

@@ -209,32 +209,32 @@ def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> Human
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
-    found = RatingCollector([path.name for path in paths], items)
+    collector = RatingCollector([path.name for path in paths], items)
     for path in paths:
-        add_file(found, read_bytes(path), path.name)
-    return found.humans()
+        add_file(collector, read_bytes(path), path.name)
+    return collector.humans()
 
 
-def add_file(found: RatingCollector, data: bytes, name: str) -> None:
+def add_file(collector: RatingCollector, data: bytes, name: str) -> None:
     """Add the ratings of a file. Raises BadInput where it cannot be read at all."""
     text, chinese = decode_text(data, name)
-    found.digests.append(digest_bytes(data))
+    collector.digests.append(digest_bytes(data))
     if chinese:
-        found.notes.append("not valid UTF-8, read as GB18030")
+        collector.notes.append("not valid UTF-8, read as GB18030")
     head = text.split("\n", 1)[0]
     if all(column in head for column in (*KQA_COLUMNS, "label_0")):
-        _read_kqa(text, name, found)
+        _read_kqa(text, name, collector)
     else:
         for place, values in read_table(text, name, ("case_id|item", "rater")):
-            where = found.where(name, place)
+            where = collector.where(name, place)
             try:
-                _add_row(where, values, found)
+                _add_row(where, values, collector)
             except ValueError as exc:
-                found.faults.append(f"{where}: {exc}")
+                collector.faults.append(f"{where}: {exc}")
 
 
 def _add_row(
-    where: str, values: Mapping[str, Any] | str, found: RatingCollector
+    where: str, values: Mapping[str, Any] | str, collector: RatingCollector
 ) -> None:
     """Add the ratings of a row. Raises ValueError if it is invalid."""
     if isinstance(values, str):
@@ -246,13 +246,13 @@ def _add_row(
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
-        place = found.place(item, case_id, criterion)
-        found.verdict(where, place, rater, _met(values["met"]))
+        place = collector.place(item, case_id, criterion)
+        collector.verdict(where, place, rater, _met(values["met"]))
     score = values.get("score")
     # A column that is empty beside a verdict is not a score that could not be given.
     no_score = "score" not in values or (has_verdict and score in (None, ""))
     if case_id and not no_score:
-        found.score(where, case_id, rater, _score(score, values.get("out_of")))
+        collector.score(where, case_id, rater, _score(score, values.get("out_of")))
     elif not has_verdict:
         raise ValueError("expected criterion_id and met, or score")
 
@@ -305,20 +305,20 @@ def _number(value: object) -> float:
         return math.nan
 
 
-def _read_kqa(text: str, name: str, found: RatingCollector) -> None:
+def _read_kqa(text: str, name: str, collector: RatingCollector) -> None:
     """Add the ratings of physicians on whether an answer entails a statement.
 
     Entailment is met; Neutral and Contradiction are not met; an empty label is no decision. Raters are the columns
     `label_0`, `label_1` …; `majority_label` is not a rater.
     """
     for line, place, row in kqa_rows(text, name):
-        where = found.where(name, f"line {line}")
+        where = collector.where(name, f"line {line}")
         for column, label in row.items():
             if not column.startswith("label_"):
                 continue
             if label.strip() in _KQA_LABELS:
-                found.verdict(where, place, column, _KQA_LABELS[label.strip()])
+                collector.verdict(where, place, column, _KQA_LABELS[label.strip()])
             else:
-                found.faults.append(
+                collector.faults.append(
                     f"{where}: {column}: {label[:40]!r} is not a K-QA label"
                 )

@@ -495,7 +495,7 @@ def compare_ranks(
             if len(models) < LEAST:
                 why = f"{len(models)} models are too few"
             return no_estimate(why, len(models), k)
-        each = np.array([statistic(*one) for one in drawn], dtype=np.float64)
+        each = np.array([statistic(*pair) for pair in drawn], dtype=np.float64)
         return with_interval(value, each, len(models), k)
 
     differences = means[:, :, None] - means[:, None, :]

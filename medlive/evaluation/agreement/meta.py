@@ -406,9 +406,9 @@ def _people_scores(
     """
     by_case: dict[str, list[float]] = {case.case_id: [] for case in run.run.cases}
     for case_id, scores in by_case.items():
-        given = dict(people.scores.get(case_id, {}))
-        given.pop(adjudicator or "", None)
-        scores += given.values()
+        by_rater = dict(people.scores.get(case_id, {}))
+        by_rater.pop(adjudicator or "", None)
+        scores += by_rater.values()
     origin = "given"
     if not any(by_case.values()):
         origin = "derived"

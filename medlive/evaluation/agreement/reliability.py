@@ -255,7 +255,7 @@ def _mean_of(
 ) -> Estimate:
     """The mean of a figure over pairs with enough common items; with `width` 3 invalid replies count as items."""
     cells = [tables(a, b)[..., :width] for a, b in pairs]
-    kept = [one for one in cells if one.sum() >= LEAST_ITEMS]
+    kept = [cell for cell in cells if cell.sum() >= LEAST_ITEMS]
     if not kept:
         return no_estimate(f"no two raters have {LEAST_ITEMS} items in common")
     stacked = np.stack(kept, axis=1)
@@ -309,14 +309,14 @@ def _by_case(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> ByCase:
 
 
 def _strictness(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> Strictness:
-    given = (panel.people >= MET).sum(axis=1)
-    both = (grader >= MET) & (grader <= NOT_MET) & (given > 0)
+    rated = (panel.people >= MET).sum(axis=1)
+    both = (grader >= MET) & (grader <= NOT_MET) & (rated > 0)
     n = int(both.sum())
     if n < LEAST_ITEMS:
         none = no_estimate(f"{n} common items are too few", n)
         return Strictness(none, none, none)
     ours = (grader[both] == MET).astype(np.float64)
-    theirs = (panel.people[both] == MET).sum(axis=1) / given[both]
+    theirs = (panel.people[both] == MET).sum(axis=1) / rated[both]
 
     def mean(values: Floats) -> Estimate:
         cells = np.column_stack([values, np.ones(n)])
@@ -353,13 +353,17 @@ def scores_of(
     run: GradedRun, met: Mapping[str, Mapping[str, bool | None]] | None = None
 ) -> dict[str, float]:
     """Equation 1 for every fully graded case, from `met` if given, else from the run's verdicts."""
-    found: dict[str, float] = {}
+    scores: dict[str, float] = {}
     for case in run.run.cases:
-        given = run.verdicts(case.case_id) if met is None else met.get(case.case_id, {})
-        scored = case_score(case, run.answers.get(case.case_id), given, Metric.COMPLETE)
+        verdicts = (
+            run.verdicts(case.case_id) if met is None else met.get(case.case_id, {})
+        )
+        scored = case_score(
+            case, run.answers.get(case.case_id), verdicts, Metric.COMPLETE
+        )
         if scored.state is CaseState.SCORED and scored.score is not None:
-            found[case.case_id] = scored.score
-    return found
+            scores[case.case_id] = scored.score
+    return scores
 
 
 def mean_of(
@@ -413,8 +417,8 @@ def repeated(
     n = int(several.sum())
     shares: list[float | None] = []
     for column in codes.T:
-        given = column[column >= MET]
-        shares.append(float((given == MET).mean()) if len(given) else None)
+        graded = column[column >= MET]
+        shares.append(float((graded == MET).mean()) if len(graded) else None)
     equal = ac1 = no_estimate(f"{n} criteria with two rounds are too few", n)
     if n >= LEAST_ITEMS:
         sums, kept = rater_sums(codes[several], 2), clusters[several]

@@ -160,16 +160,16 @@ def _row(place: Place, key: str, decision: _Decision, name: str, judge: str) -> 
 
 def two_judges(run_dir: Path, judges: Sequence[str]) -> tuple[GradedRun, GradedRun]:
     """A run under its two judges, in the order of the log. Raises UsageError for more or fewer."""
-    found: dict[str, GradedRun] = {}
+    runs_by_judge: dict[str, GradedRun] = {}
     for by_judge in gradings([run_dir], judges).values():
-        found |= by_judge
-    if len(found) != 2:
-        named = ", ".join(found) or "none"
+        runs_by_judge |= by_judge
+    if len(runs_by_judge) != 2:
+        named = ", ".join(runs_by_judge) or "none"
         hint = (
             "medlive eval grade --grader asks another; --judge A --judge B chooses two"
         )
         raise UsageError(f"expected two judges of {run_dir}, found {named}", hint=hint)
-    first, second = found.values()
+    first, second = runs_by_judge.values()
     return first, second
 
 
@@ -177,9 +177,9 @@ def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, b
     """The criteria that people settled: by the adjudicator, else by two raters or more who agree."""
     places = list(ratings.verdicts)
     decisions = codes_of(ratings, places, [adjudicator or ""])[:, 0]
-    found = agreed_codes(codes_of(ratings, places, ratings.raters), decisions)
+    codes = agreed_codes(codes_of(ratings, places, ratings.raters), decisions)
     settled = {}
-    for place, code in zip(places, found.tolist(), strict=True):
+    for place, code in zip(places, codes.tolist(), strict=True):
         if code != ABSENT:
             settled[place] = bool(code == MET)
     return settled

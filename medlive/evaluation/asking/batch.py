@@ -150,12 +150,12 @@ class Result:
             raise NotACompletion("the result holds no response")
         status, body = response.get("status_code"), response.get("body")
         if status != 200:
-            said = (
+            message = (
                 _message(body["error"])
                 if isinstance(body, dict) and body.get("error")
                 else ""
             )
-            raise NotACompletion(f"status {status}{f': {said}' if said else ''}")
+            raise NotACompletion(f"status {status}{f': {message}' if message else ''}")
         return completion(body, price)
 
 

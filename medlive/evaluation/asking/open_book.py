@@ -73,9 +73,9 @@ async def look_up(
     by_case: dict[str, tuple[Snippet, ...]] = {}
     why: dict[str, str] = {}
     hits = await asyncio.gather(*map(one, chosen))
-    for case, found in zip(chosen, hits, strict=True):
+    for case, case_hits in zip(chosen, hits, strict=True):
         snippets = []
-        for rank, hit in enumerate(found, start=1):
+        for rank, hit in enumerate(case_hits, start=1):
             snippets.append(_snippet(case, rank, hit.passage))
         by_case[case.case_id] = tuple(snippets)
         if not snippets:

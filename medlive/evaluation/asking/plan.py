@@ -140,25 +140,25 @@ class _Measured:
 def _measure(record: Iterable[Sample]) -> dict[str, _Measured]:
     """What calls on record took, by language; a language with too few of them is left out."""
     by_language: dict[str, list[Sample]] = {}
-    for one in record:
+    for asked in record:
         # A call without tokens says nothing.
-        if one.usage.get("input_tokens") and one.usage.get("output_tokens"):
-            by_language.setdefault(one.call.language, []).append(one)
+        if asked.usage.get("input_tokens") and asked.usage.get("output_tokens"):
+            by_language.setdefault(asked.call.language, []).append(asked)
     measured = {}
-    for language, found in by_language.items():
-        if len(found) < ENOUGH:
+    for language, calls in by_language.items():
+        if len(calls) < ENOUGH:
             continue
         scales: list[float] = []
         latencies: list[float] = []
         output = 0.0
-        for one in found:
-            estimated = max(1, estimate_tokens(one.call.text))
-            scales.append(one.usage["input_tokens"] / estimated)
-            output += one.usage["output_tokens"] / one.call.replies
-            if latency := one.usage.get("latency_ms"):
+        for asked in calls:
+            estimated = max(1, estimate_tokens(asked.call.text))
+            scales.append(asked.usage["input_tokens"] / estimated)
+            output += asked.usage["output_tokens"] / asked.call.replies
+            if latency := asked.usage.get("latency_ms"):
                 latencies.append(latency)
         # A call that was repaired was charged twice: the median does not mind.
-        measured[language] = _Measured(median(scales), output / len(found), latencies)
+        measured[language] = _Measured(median(scales), output / len(calls), latencies)
     return measured
 
 

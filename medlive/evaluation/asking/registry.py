@@ -212,8 +212,8 @@ class Registry:
 
     def cutoff(self, model: str) -> Cutoff | None:
         """The known cutoff of a model; None is unknown."""
-        found = self.find(model)
-        return None if found is None else found.known_cutoff()
+        candidate = self.find(model)
+        return None if candidate is None else candidate.known_cutoff()
 
 
 EMPTY: Final = Registry({}, "no registry")
@@ -221,27 +221,27 @@ EMPTY: Final = Registry({}, "no registry")
 
 def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Registry:
     """The registry of `[candidates]`'s tables. Raises ConfigError, naming the candidate and the field."""
-    found = {}
+    candidates = {}
     for name, table in tables.items():
         if isinstance(table, Candidate):
-            found[name] = table
+            candidates[name] = table
             continue
         try:
-            found[name] = Candidate.model_validate(table)
+            candidates[name] = Candidate.model_validate(table)
         except ValidationError as exc:
             first = exc.errors(include_url=False, include_input=False)[0]
             place = ".".join(str(part) for part in first["loc"])
-            said = first["msg"].removeprefix("Value error, ")
+            message = first["msg"].removeprefix("Value error, ")
             if first["type"] == "extra_forbidden" and isinstance(
                 table.get(first["loc"][0]), dict
             ):
-                said += (
+                message += (
                     f'; a name with a dot needs quotes: [candidates."{name}.{place}"]'
                 )
             raise ConfigError(
-                f'{origin}: candidates."{name}"{"." if place else ""}{place}: {said}'
+                f'{origin}: candidates."{name}"{"." if place else ""}{place}: {message}'
             ) from exc
-    return Registry(found, origin)
+    return Registry(candidates, origin)
 
 
 def read_registry(path: Path) -> Registry:

@@ -214,7 +214,7 @@ async def plan_run(
         about={
             "cases": len(cases),
             "answered": len(cases) - len(calls),
-            "characters": sum(len(one.text) for one in calls),
+            "characters": sum(len(planned.text) for planned in calls),
         },
         price=price,
         concurrency=concurrency,
@@ -273,7 +273,7 @@ async def begin_run(
         top_k=open_book.top_k,
         undated=open_book.undated,
         rows=digest_bytes(data),
-        snippets=sum(len(found) for found in evidence.by_case.values()),
+        snippets=sum(len(snippets_of) for snippets_of in evidence.by_case.values()),
         closed=len(evidence.why),
     )
     return create_run(out, cases, use, pinned, created_at, (book, data))
@@ -283,7 +283,7 @@ def _turns(
     todo: Iterable[EvaluationCase], cases: Mapping[str, EvaluationCase]
 ) -> list[list[EvaluationCase]]:
     """Cases by how many come before them, those that begin by themselves first."""
-    found: dict[int, list[EvaluationCase]] = {0: []}
+    by_depth: dict[int, list[EvaluationCase]] = {0: []}
     for case in todo:
         depth, earlier = 0, case.after
         while earlier is not None and depth < len(cases):
@@ -291,8 +291,8 @@ def _turns(
                 depth + 1,
                 cases[earlier].after if earlier in cases else None,
             )
-        found.setdefault(depth, []).append(case)
-    return [found[depth] for depth in sorted(found)]
+        by_depth.setdefault(depth, []).append(case)
+    return [by_depth[depth] for depth in sorted(by_depth)]
 
 
 def unanswered(run: RunFolder) -> list[EvaluationCase]:

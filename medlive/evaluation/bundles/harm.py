@@ -56,10 +56,10 @@ def _fault(item: Item, row: HarmRow) -> str | None:
     if not row.raws:
         return "no reply"
     try:
-        found: tuple[JudgedHarm, ...] = item.reread(row.raws)
+        judged: tuple[JudgedHarm, ...] = item.reread(row.raws)
     except (Unusable, ValueError) as exc:
         return printable(str(exc))[:200]
-    return None if found == row.harms else "others"
+    return None if judged == row.harms else "others"
 
 
 def _hit(row: HarmRow) -> bool | None:

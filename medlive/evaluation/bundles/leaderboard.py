@@ -101,7 +101,7 @@ def rank_bundles(
             entries.append(entry)
             sets.setdefault(entry.conditions, []).append(entry)
     rankings = []
-    for conditions, together in sorted(sets.items(), key=lambda one: -len(one[1])):
+    for conditions, together in sorted(sets.items(), key=lambda item: -len(item[1])):
         left_out = _left_out(together, errata)
         runs = []
         for entry in together:
@@ -178,7 +178,11 @@ def _notes(
         Trust.INTEGRITY: "signed only with a key named in the bundle",
     }
     for trust, how in unproven.items():
-        names = [one.report.path.name for one in entries if one.report.trust is trust]
+        names = [
+            ranked.report.path.name
+            for ranked in entries
+            if ranked.report.trust is trust
+        ]
         if names:
             yield f"{how}, so the origin is not verified: {', '.join(names)}"
     for entry in entries:

@@ -96,7 +96,7 @@ def _readings(
     case: EvaluationCase, answer: Answer, grades: Iterable[Grade]
 ) -> Iterator[_Read]:
     """What the stored, whole replies about a case say of its criteria."""
-    echoes = {one.id: echo_of(case, one) for one in case.criteria}
+    echoes = {criterion.id: echo_of(case, criterion) for criterion in case.criteria}
     for grade in grades:
         if not 0 < len(grade.raw) < MOST_RAW:
             continue
@@ -114,22 +114,22 @@ def _readings(
 
 
 def _ids(raw: str) -> list[str]:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for match in _ID.finditer(raw):
         with suppress(ValueError):
-            found[json.loads(match[1], strict=False)] = None
-    return list(found)
+            names[json.loads(match[1], strict=False)] = None
+    return list(names)
 
 
 def _fault(
     grade: Grade, answer: Answer, read: Mapping[str, list[Verdict | str]]
 ) -> str | None:
     """How a grade differs from the grader's replies, by key: "" if it does not, None if nothing shows it."""
-    said = read.get(grade.key, [])
+    readings = read.get(grade.key, [])
     if grade.met is None:
         if not grade.reason:
             return "no verdict, and no reason"
-        decided = any(isinstance(one, Verdict) for one in said)
+        decided = any(isinstance(reading, Verdict) for reading in readings)
         excused = not grade.raw or grade.reason.startswith(PASSED_OVER)
         return "a verdict, though called ungraded" if decided and not excused else ""
     imported = grade.engine in (IMPORTED, SETTLED) or grade.origin is Origin.IMPORT
@@ -138,9 +138,9 @@ def _fault(
     own = Verdict(grade.met, grade.quote, grade.reasoning, grade.whole)
     # A cached verdict may have been asked for under another criterion's id.
     cached = grade.origin is Origin.CACHE and own in chain(*read.values())
-    if own in said or cached:
+    if own in readings or cached:
         return ""
-    return None if imported or not said else "another verdict, quote or reasoning"
+    return None if imported or not readings else "another verdict, quote or reasoning"
 
 
 def _quote_fault(grade: Grade, answer: Answer, imported: bool) -> str | None:

@@ -234,8 +234,8 @@ def _snapshot(state: Verification, out: Faults) -> None:
     """Check that the snapshot is the one named in the run, verifies, and holds the run's cases."""
     run = _require(state.run_info, RUN)
     use = run.cases
-    given = state.snapshot
-    cases = given if isinstance(given, CaseSet) else _load_cases(given, use, out)
+    source = state.snapshot
+    cases = source if isinstance(source, CaseSet) else _load_cases(source, use, out)
     if cases is None:
         return
     if cases.verified is False:
@@ -257,9 +257,9 @@ def _snapshot(state: Verification, out: Faults) -> None:
             return
     if len(cases) < total:
         state.add_note(f"{len(cases)} of its {total} cases, by {named}")
-    found = digest_bytes(cases_jsonl(cases.cases)), len(cases), cases.selection
-    if found != (use.rows, use.count, use.selection):
-        what = f"{found[1]} cases with the digest {found[0]}, by {found[2]}"
+    actual = digest_bytes(cases_jsonl(cases.cases)), len(cases), cases.selection
+    if actual != (use.rows, use.count, use.selection):
+        what = f"{actual[1]} cases with the digest {actual[0]}, by {actual[2]}"
         out.add(RUN, what, printable(f"{use.count}, {use.rows}, {named}")[:300])
         return
     rows = _require(state.rows, f"{RESPONSES} or {GRADES}")
@@ -333,7 +333,7 @@ def _check_snippets(
 ) -> None:
     for case in cases:
         day, snippets = day_of(case), book.by_case[case.case_id]
-        allowed = [_is_allowed(one.date, day, use.undated) for one in snippets]
+        allowed = [_is_allowed(snippet.date, day, use.undated) for snippet in snippets]
         if len(allowed) > use.top_k or not all(allowed):
             what = f"at most {use.top_k} snippets for case {case.case_id}, none dated after {day}"
             out.add(EVIDENCE, what, "others")

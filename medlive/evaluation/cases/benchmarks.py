@@ -213,7 +213,7 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         BadInput: If the file is not of the format, or has no case.
     """
     notes: list[str] = []
-    found: dict[str, tuple[str, EvaluationCase]] = {}
+    by_id: dict[str, tuple[str, EvaluationCase]] = {}
     unknown: dict[str, list[str]] = {}
     for where, raw in _case_rows(path, format_):
         try:
@@ -226,12 +226,12 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         for name in row.unknown():
             unknown.setdefault(name, []).append(where)
         case = row.case()
-        before, kept = found.setdefault(case.case_id, (where, case))
+        before, kept = by_id.setdefault(case.case_id, (where, case))
         if kept is not case:
             notes.append(
                 f"{path.name}, {where}: case {case.case_id!r} is in {before}; left out"
             )
-    if not found:
+    if not by_id:
         raise BadInput(
             f"{path} holds no {format_.value} case"
             + (f" ({notes[0]})" if notes else "")
@@ -239,8 +239,8 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
     for name, places in unknown.items():
         what = f"not read: {name!r} ({len(places)} rows, first {places[0]})"
         notes.append(f"{path.name}: {what}")
-    cases = tuple(case for _, case in found.values())
-    notes += _irregular(list(found.values()))
+    cases = tuple(case for _, case in by_id.values())
+    notes += _irregular(list(by_id.values()))
     return CaseSet(
         cases,
         format_.value,
@@ -263,14 +263,14 @@ def _cause(exc: ValueError) -> str:
     return f"{where}: {why}".removeprefix(": ").replace("Value error, ", "")
 
 
-def _irregular(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
+def _irregular(entries: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     """Notes on what is odd in cases that are asked all the same."""
-    yield from _repeated(found)
+    yield from _repeated(entries)
     unscored: list[str] = []
     unweighted: list[str] = []
     undated: list[str] = []
     alone: list[str] = []
-    for where, case in found:
+    for where, case in entries:
         if not case.criteria:
             unscored.append(where)
         elif not _has_weight(case):
@@ -284,17 +284,17 @@ def _irregular(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
         "positive points; they are asked and have no score": unweighted,
         "post_time that can be read; they are in no month": undated,
     }
-    if len(alone) < len(found):
+    if len(alone) < len(entries):
         lacks["cluster, as others have; each stands for itself"] = alone
     for what, without in lacks.items():
         if without:
-            yield f"{len(without)} of {len(found)} cases have no {what} (first: {without[0]})"
+            yield f"{len(without)} of {len(entries)} cases have no {what} (first: {without[0]})"
 
 
-def _repeated(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
+def _repeated(entries: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     """Notes on what is there twice in cases, each with its place: prompts, turns and criteria."""
     first: dict[str, tuple[str, str | None]] = {}
-    for place, case in found:
+    for place, case in entries:
         where = f"{place}: case {case.case_id!r}"
         prompt = " ".join(case.question.split())
         before, cluster = first.setdefault(prompt, (where, case.cluster))
@@ -335,11 +335,13 @@ def _livemedbench_case(raw: Mapping[str, Any]) -> Row:
     row = dict(raw)
     for theirs, ours in _LIVEMEDBENCH.items():
         row[ours] = row.pop(theirs, None) or ""
-    given = row.pop("rubric_items", None) or []
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
+    rubric_items = row.pop("rubric_items", None) or []
+    if not isinstance(rubric_items, list) or not all(
+        isinstance(entry, dict) for entry in rubric_items
+    ):
         raise ValueError("rubric_items: expected a list of objects")
     row["rubric"] = items = []
-    for item in given:
+    for item in rubric_items:
         own = dict(item) | {"points": item.get("points", 0)}
         if "axe" in own:
             own["axis"] = own.pop("axe")
@@ -489,12 +491,12 @@ def _examples(row: Mapping[str, Any]) -> Sequence[object]:
 
 def _result(row: Mapping[str, Any], field: str) -> Row:
     """A row of HealthBench's results: the last message of its completion, or the ideal one, and its verdicts."""
-    given = (
+    results = (
         (row.get("ideal_completions_data") or {}).get(_IDEAL)
         if field == _IDEAL
         else row.get("completion")
     )
-    last = given[-1] if isinstance(given, list) and given else given
+    last = results[-1] if isinstance(results, list) and results else results
     answer = last.get("content") if isinstance(last, dict) else last
     verdicts = {}
     for place, item in enumerate(row.get("rubric_items") or (), start=1):
@@ -532,16 +534,16 @@ def gradings_of(
     Verdicts on what is not a criterion of the cases are kept, for `import_run` to name.
     """
     raters: dict[str, None] = {}
-    for given in verdicts.values():
-        raters.update(dict.fromkeys(given))
+    for ratings in verdicts.values():
+        raters.update(dict.fromkeys(ratings))
     by_rater: dict[str, dict[str, Row]] = {rater: {} for rater in raters}
     if len(raters) > 2:
         by_rater["majority"] = {}
         verdicts = _with_majority(verdicts)
     texts = _criterion_texts(cases)
-    for place, given in verdicts.items():
+    for place, ratings in verdicts.items():
         case_id, criterion_id = place
-        for rater, met in given.items():
+        for rater, met in ratings.items():
             if met is not None:
                 entry = {"criterion": texts.get(place), "score": met}
                 by_rater[rater].setdefault(case_id, {})[criterion_id] = entry
@@ -551,8 +553,8 @@ def gradings_of(
 def _gradings(evaluations: Mapping[str, Row]) -> list[Row]:
     """A rater's gradings from the evaluations of each case."""
     return [
-        {"case_id": case_id, "evaluations": given}
-        for case_id, given in evaluations.items()
+        {"case_id": case_id, "evaluations": verdicts_of}
+        for case_id, verdicts_of in evaluations.items()
     ]
 
 
@@ -569,10 +571,10 @@ def _with_majority(
 ) -> dict[Place, Mapping[str, bool | None]]:
     """The verdicts with those of the raters' majority; None where as many say yes as no."""
     out: dict[Place, Mapping[str, bool | None]] = {}
-    for place, given in verdicts.items():
+    for place, by_rater in verdicts.items():
         lead = 0
-        for met in given.values():
+        for met in by_rater.values():
             if met is not None:
                 lead += 1 if met else -1
-        out[place] = {**given, "majority": lead > 0 if lead else None}
+        out[place] = {**by_rater, "majority": lead > 0 if lead else None}
     return out

@@ -77,7 +77,7 @@ def read_responses(
     notes: list[str] = []
     answers: dict[str, Answer] = {}
     entries = _responses(path, notes) if rows is None else rows
-    if entries and not any(one.keys() & {field, "response"} for one in entries):
+    if entries and not any(row.keys() & {field, "response"} for row in entries):
         raise BadInput(f"{path} holds no responses: no entry has a {field!r}")
     for number, entry in enumerate(entries, start=1):
         where = f"{path.name}, entry {number}"
@@ -160,17 +160,17 @@ def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, An
     Damage is listed in `notes`, or raised as BadInput without `notes`. Raises BadInput if the file is not a list
     of gradings.
     """
-    found: list[str] = []
-    data = _read_entries(path, found)
-    if notes is None and found:
-        raise BadInput(found[0])
+    faults: list[str] = []
+    data = _read_entries(path, faults)
+    if notes is None and faults:
+        raise BadInput(faults[0])
     if not isinstance(data, list) or not all(isinstance(entry, dict) for entry in data):
         raise BadInput(f"{path}: expected a list of gradings")
     names = set(chain.from_iterable(data))
     if "evaluations" not in names and names & {"model_response", "rubric_items"}:
         raise BadInput(f"{path} holds no gradings: no entry has 'evaluations'")
     if notes is not None:
-        notes += found
+        notes += faults
     return data
 
 

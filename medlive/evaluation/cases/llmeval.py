@@ -35,14 +35,14 @@ def llmeval_rows(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] 
     question of round 2 and later is `after` the one before it in its group. Raises BadInput for another file.
     """
     try:
-        found = json.loads(text)
+        by_category = json.loads(text)
     except (ValueError, RecursionError) as exc:
         raise BadInput(f"{name}: not JSON: {exc}") from exc
-    if not isinstance(found, dict) or not all(
-        isinstance(rows, list) for rows in found.values()
+    if not isinstance(by_category, dict) or not all(
+        isinstance(rows, list) for rows in by_category.values()
     ):
         raise BadInput(f"{name}: expected an object of lists, one for each category")
-    for category, rows in found.items():
+    for category, rows in by_category.items():
         ids: set[str] = set()
         for place, raw in enumerate(rows, start=1):
             where = f"{category}, question {place}"
@@ -100,10 +100,10 @@ def _row(category: str, raw: Mapping[str, Any]) -> dict[str, Any]:
 def requirements(checklist: str) -> dict[str, list[str]]:
     """Core and secondary requirements of a checklist; text before the first heading is core."""
     parts = _HEADS.split(checklist)
-    found: dict[str, list[str]] = {CORE: _items(parts[0]), SECONDARY: []}
+    by_kind: dict[str, list[str]] = {CORE: _items(parts[0]), SECONDARY: []}
     for kind, text in zip(parts[1::2], parts[2::2], strict=True):
-        found[CORE if kind == "核心" else SECONDARY] += _items(text)
-    return found
+        by_kind[CORE if kind == "核心" else SECONDARY] += _items(text)
+    return by_kind
 
 
 def _items(text: str) -> list[str]:

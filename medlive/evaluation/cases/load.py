@@ -30,12 +30,12 @@ def load_cases(
         return from_snapshot(open_snapshot(place, verify=verify))
     if place.is_file():
         chosen = format_ or format_of(place)
-        found = read_benchmark(place, chosen)
+        case_set = read_benchmark(place, chosen)
         beside = (place.parent / "manifest.json").is_file()
         if chosen is not Format.LIVEMEDBENCH or not beside:
-            return found
+            return case_set
         snapshots = place.absolute().parent.parent
-        return replace(_with_manifest(found, place), snapshots=snapshots)
+        return replace(_with_manifest(case_set, place), snapshots=snapshots)
     fault = (
         "is neither a folder nor a file" if os.path.lexists(place) else "is not there"
     )
@@ -132,21 +132,21 @@ def in_own_words(cases: CaseSet, threads: Mapping[str, Thread]) -> CaseSet:
     wrote. Raises UsageError when no case is left.
     """
     openings = {case_id: opening(thread) for case_id, thread in threads.items()}
-    found = [
+    worded = [
         replace(case, narrative=text, query="")
         for case in cases.cases
         if (text := openings.get(case.case_id))
     ]
-    if not found:
+    if not worded:
         raise UsageError(
             f"this database holds the thread of no case of {cases.name}",
             hint="--raw is for whoever harvested the threads; a snapshot holds none",
         )
     notes = ["asked in the threads' own words, which are not ours to publish"]
-    if lost := len(cases) - len(found):
+    if lost := len(cases) - len(worded):
         notes.append(
             f"{lost} of {len(cases)} cases are left out: their thread is not in this database, or empty"
         )
     return replace(
-        cases, cases=tuple(found), publishable=False, notes=(*cases.notes, *notes)
+        cases, cases=tuple(worded), publishable=False, notes=(*cases.notes, *notes)
     )

@@ -77,13 +77,13 @@ class SharedRows:
         marks = [
             canonical_json({"case_id": case_id})[1:-1].encode() for case_id in case_ids
         ]
-        found = []
+        files = []
         for entry in walk(self.folder) if self.folder.is_dir() else ():
             if entry.is_file and entry.name.endswith(".jsonl"):
                 data = read_found(self.folder / entry.name)
                 if any(mark in data for mark in marks):
-                    found.append(self.folder / entry.name)
-        return found
+                    files.append(self.folder / entry.name)
+        return files
 
     def _path(self, digest: str) -> Path:
         name = digest.partition(":")[2]

@@ -170,8 +170,8 @@ async def grade_run(
             keys += judge.keys(case, answer).values()
         unanswered = []
         for case in run.cases:
-            given = answers.get(case.case_id)
-            if given is None or not given.gradable:
+            stored = answers.get(case.case_id)
+            if stored is None or not stored.gradable:
                 unanswered.append(case.case_id)
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
         asker.readable = reused > 0

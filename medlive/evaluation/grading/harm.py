@@ -107,9 +107,9 @@ class Item:
         reply = readings.get(self.reading, HarmReply)
         if reply is None:
             return ()
-        found = [readings.find(self.reading)]
-        found += [checks.find(question) for question in self.checks(reply)]
-        return tuple(finding.raw for finding in found if finding is not None)
+        findings = [readings.find(self.reading)]
+        findings += [checks.find(question) for question in self.checks(reply)]
+        return tuple(finding.raw for finding in findings if finding is not None)
 
     def reread(self, raws: Sequence[str]) -> tuple[JudgedHarm, ...]:
         """What replies say of the item. Raises Unusable or ValueError if they are not a whole reading."""
@@ -200,8 +200,10 @@ async def ask_harm(
     if readings.stopped is not None:
         return HarmAsked(readings, None)
     allow = bool(how.get("allow_unpinned", False))
-    found, _ = read_findings(path, reader.identity, allow_unpinned=allow)
-    checks = await ask_questions(lambda _: _checks(items, found), path, checker, **how)
+    findings, _ = read_findings(path, reader.identity, allow_unpinned=allow)
+    checks = await ask_questions(
+        lambda _: _checks(items, findings), path, checker, **how
+    )
     return HarmAsked(readings, checks)
 
 

@@ -228,7 +228,7 @@ def _read_verdicts(
     for case, answer in gradable(run.cases, run.answers()[0]):
         answered[case.case_id] = case, answer
     known = {case.case_id for case in run.cases}
-    found: dict[str, dict[str, Grade]] = {}
+    by_case: dict[str, dict[str, Grade]] = {}
     for entry in gradings:
         case_id, evaluations = str(entry.get("case_id")), entry.get("evaluations")
         faults: list[str] = []
@@ -239,16 +239,16 @@ def _read_verdicts(
             faults.append(f"case {case_id!r} holds no object of evaluations; left out")
         elif case_id in answered:
             grades = _grades(*answered[case_id], evaluations, claim, faults)
-            if case_id in found:
-                differ = "" if grades == found[case_id] else ", not the same way"
+            if case_id in by_case:
+                differ = "" if grades == by_case[case_id] else ", not the same way"
                 faults.append(
                     f"case {case_id!r} is graded more than once{differ}; the last one counts"
                 )
-            found[case_id] = grades
+            by_case[case_id] = grades
         elif evaluations:
             faults.append(f"case {case_id!r} is graded but unanswered; left out")
         notes += [f"{name}: {fault}" for fault in faults]
-    return list(chain.from_iterable(grades.values() for grades in found.values()))
+    return list(chain.from_iterable(grades.values() for grades in by_case.values()))
 
 
 def _add(run_dir: Path, grades: Iterable[Grade]) -> int:
@@ -318,9 +318,9 @@ def _verdicts_by_text(
     for criterion in case.criteria:
         points_by_text.setdefault(criterion.criterion, set()).add(criterion.points)
     verdicts: dict[str, bool | None] = {}
-    for name, given in evaluations.items():
+    for name, value in evaluations.items():
         where = f"case {case.case_id!r}, {name}"
-        entry = given if isinstance(given, dict) else {}
+        entry = value if isinstance(value, dict) else {}
         text, score, points = (
             entry.get("criterion"),
             entry.get("score"),

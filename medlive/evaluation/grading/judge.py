@@ -165,11 +165,11 @@ class Verdicts:
             echo = echo_of(self._work.case, criterion)
             read = dict.fromkeys(open_, read_criterion(reply.text, answer, echo))
         faults: dict[str, str] = {}
-        for criterion_id, found in read.items():
-            if isinstance(found, Verdict):
-                self._found[criterion_id] = found, reply
+        for criterion_id, verdict in read.items():
+            if isinstance(verdict, Verdict):
+                self._found[criterion_id] = verdict, reply
             else:
-                faults[criterion_id] = found
+                faults[criterion_id] = verdict
         if faults:
             rest = replace(self._work, criteria=tuple(open_[cid] for cid in faults))
             raise Ungraded(

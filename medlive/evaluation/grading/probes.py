@@ -31,16 +31,16 @@ async def grade_probe(
         AgentFailure: If a criterion stays ungraded, which is no verdict.
     """
     case = probed_case(text, criteria, grader.language)
-    given = Answer(case.case_id, AnswerState.OK, answer, "stop", "")
+    probe_answer = Answer(case.case_id, AnswerState.OK, answer, "stop", "")
     judge = Judge(grader.identity, Mode.RUBRIC)
-    found: dict[str, ProbeVerdict] = {}
+    probe_verdicts: dict[str, ProbeVerdict] = {}
     for part in judge.parts(case.criteria):
-        work = Work(case, given, part)
+        work = Work(case, probe_answer, part)
         verdicts = Verdicts(judge, work)
         read = await grader.send(judge.request(work), verdicts.read)
         for criterion_id, (verdict, _) in read.items():
-            found[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)
-    return found
+            probe_verdicts[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)
+    return probe_verdicts
 
 
 def probed_case(

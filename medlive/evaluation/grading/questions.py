@@ -167,10 +167,12 @@ class Findings:
         """The reply to a question; None: there is none that counts."""
         key = self.key(question)
         if key not in self._read:
-            found = self._latest.get(key)
-            if found is None or not self.identity.accepts(found.grader, self._allow):
+            finding = self._latest.get(key)
+            if finding is None or not self.identity.accepts(
+                finding.grader, self._allow
+            ):
                 return None
-            value = found.valid(question)
+            value = finding.valid(question)
             if value is None:
                 return None
             self._read[key] = value
@@ -250,14 +252,14 @@ async def ask_questions(
     stopped: str | None = None
     cached = 0
     with open_log(path) as log:
-        found, notes = read_findings(path, who, allow_unpinned=allow_unpinned)
+        findings, notes = read_findings(path, who, allow_unpinned=allow_unpinned)
 
         async def ask(question: Question) -> int:
             request = replace(
                 question.request,
-                round=question.request.round + found.unusable(question),
+                round=question.request.round + findings.unusable(question),
             )
-            asked.add(key := found.key(question))
+            asked.add(key := findings.key(question))
             answer = await asker.ask(request, question.read)
             last = answer.last
             finding = Finding(
@@ -275,21 +277,21 @@ async def ask_questions(
                 usage=answer.usage,
             )
             log.add(finding.row())
-            found.put(finding)
+            findings.put(finding)
             if cache and answer.value:
-                cache.keep(_place(question, found), finding.row())
+                cache.keep(_place(question, findings), finding.row())
             return 1
 
         try:
             while stopped is None:
-                questions = _unique(source, found)
-                if taken := _take_cached(questions, cache, found, log):
+                questions = _unique(source, findings)
+                if taken := _take_cached(questions, cache, findings, log):
                     cached += taken
                     continue
                 todo = [
                     q
                     for key, q in questions.items()
-                    if key not in asked and not found.settled(q)
+                    if key not in asked and not findings.settled(q)
                 ]
                 if not todo:
                     break
@@ -304,9 +306,11 @@ async def ask_questions(
         finally:
             if cache:
                 cache.flush()
-    questions = _unique(source, found)
-    left = [question for question in questions.values() if not found.settled(question)]
-    reasons = Counter(why_open(found.find(question)) for question in left)
+    questions = _unique(source, findings)
+    left = [
+        question for question in questions.values() if not findings.settled(question)
+    ]
+    reasons = Counter(why_open(findings.find(question)) for question in left)
     return QuestionsAsked(
         path=path,
         judge=who.model,
@@ -333,16 +337,16 @@ def plan_questions(
 ) -> Plan:
     """What `ask_questions` would ask now, if no reply had to be asked for twice. Questions that build on replies
     which are not there yet are not counted."""
-    found, _ = read_findings(path, identity, allow_unpinned=allow_unpinned)
-    while _take_cached(_unique(source, found), cache, found):
+    findings, _ = read_findings(path, identity, allow_unpinned=allow_unpinned)
+    while _take_cached(_unique(source, findings), cache, findings):
         pass
-    questions = _unique(source, found).values()
+    questions = _unique(source, findings).values()
     todo: list[Call] = []
     record: list[Sample] = []
     for question in questions:
-        if not found.settled(question):
+        if not findings.settled(question):
             todo.append(_call(question))
-        finding = found.find(question)
+        finding = findings.find(question)
         if finding:
             record.append(Sample(_call(question), finding.usage))
     return plan_calls(
@@ -363,24 +367,24 @@ def read_findings(
     notes, judges = list[str](), dict[str, Findings]()
     for finding in values_of(path, Finding.from_row, notes):
         mark = digest_json(finding.judge.as_json())
-        judges[mark] = of = judges.pop(mark, None) or Findings(
+        judges[mark] = judge = judges.pop(mark, None) or Findings(
             finding.judge, allow_unpinned=allow_unpinned
         )
-        of.put(finding)
+        judge.put(finding)
     mark = digest_json(identity.as_json()) if identity else next(reversed(judges), "")
     who = identity or EngineIdentity("", "")
-    mine = judges.pop(mark, None) or Findings(who, allow_unpinned=allow_unpinned)
-    mine.identity, mine.others = (
-        identity or mine.identity,
+    own = judges.pop(mark, None) or Findings(who, allow_unpinned=allow_unpinned)
+    own.identity, own.others = (
+        identity or own.identity,
         tuple(reversed(judges.values())),
     )
-    return mine, notes
+    return own, notes
 
 
 def _take_cached(
     questions: Mapping[str, Question],
     cache: SharedRows | None,
-    found: Findings,
+    findings: Findings,
     log: LogWriter | None = None,
 ) -> int:
     """Put on record what the cache holds about questions that are open; how many that were.
@@ -390,41 +394,41 @@ def _take_cached(
     taken = 0
     kept: dict[str, dict[str, Finding]] = {}
     for key, question in questions.items() if cache else ():
-        if cache is None or found.settled(question):
+        if cache is None or findings.settled(question):
             continue
-        if (place := _place(question, found)) not in kept:
+        if (place := _place(question, findings)) not in kept:
             kept[place] = {
                 finding.key: finding for finding in cache.rows(place, Finding.from_row)
             }
         finding = kept[place].get(key)
         value = (
             finding.reread(question)
-            if finding and found.identity.accepts(finding.grader)
+            if finding and findings.identity.accepts(finding.grader)
             else None
         )
         if finding and value is not None:
-            mine = replace(
+            cached = replace(
                 finding, case_id=question.case_id, part=question.part, usage={}
             )
-            found.put(mine := replace(mine, value=value.model_dump(mode="json")))
+            findings.put(cached := replace(cached, value=value.model_dump(mode="json")))
             taken += 1
             if log:
-                log.add(mine.row())
+                log.add(cached.row())
     return taken
 
 
-def _place(question: Question, found: Findings) -> str:
+def _place(question: Question, findings: Findings) -> str:
     """Where the cache keeps a judge's replies about a case, which are asked for after each other."""
-    return digest_json([found.identity.as_json(), question.case_id])
+    return digest_json([findings.identity.as_json(), question.case_id])
 
 
 def _call(question: Question) -> Call:
     return Call(str(question.inputs["language"]), sent_text(question.request))
 
 
-def _unique(source: Source, found: Findings) -> dict[str, Question]:
+def _unique(source: Source, findings: Findings) -> dict[str, Question]:
     """The questions by key: what two runs have in common is asked once."""
-    return {found.key(question): question for question in source(found)}
+    return {findings.key(question): question for question in source(findings)}
 
 
 def why_open(finding: Finding | None) -> str:

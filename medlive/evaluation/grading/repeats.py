@@ -110,11 +110,11 @@ def read_rounds(run_dir: Path, judge: str) -> Rounds:
         for cid, key in grade_keys(case, answer, judge).items():
             if key not in first:
                 continue
-            given = [first[key].met]
+            verdicts_of = [first[key].met]
             for round_ in range(2, n + 1):
                 grade = later.get((key, round_))
-                given.append(grade.met if grade else None)
-            verdicts[case.case_id, cid] = tuple(given)
+                verdicts_of.append(grade.met if grade else None)
+            verdicts[case.case_id, cid] = tuple(verdicts_of)
     return Rounds(judge, n, verdicts)
 
 

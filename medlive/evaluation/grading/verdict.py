@@ -207,13 +207,13 @@ def read_rubric(
     if spelt_out(before):
         raise Unusable("the reply gives verdicts before its JSON")
     items = _items(value, ids)
-    given = [_id(item) for item in items]
-    times = Counter(name for name in given if name in ids)
-    astray = len(given) > len(times)
+    ids_read = [_id(item) for item in items]
+    times = Counter(name for name in ids_read if name in ids)
+    astray = len(ids_read) > len(times)
     if astray and len(ids) > 1 and len(times) < len(set(ids)):
         raise Unusable("the ids of the reply are not those that were asked for")
     verdicts: dict[str, Verdict | str] = {}
-    for name, item in zip(given, items, strict=True):
+    for name, item in zip(ids_read, items, strict=True):
         if times[name] > 1:
             verdicts[name] = "the reply grades it more than once"
         elif name in times:
@@ -232,9 +232,10 @@ def _check_question(value: object, echoes: Mapping[str, Echo]) -> None:
 
 def _check_said(before: str, found: Collection[Verdict | str]) -> None:
     """Raises Unusable where the words before a list of grades state the contrary of them."""
-    said = said_in(before) if len(found) == 1 else said_of_all(before)
-    if said is not None and any(
-        isinstance(one, Verdict) and one.met is not said for one in found
+    statement = said_in(before) if len(found) == 1 else said_of_all(before)
+    if statement is not None and any(
+        isinstance(verdict, Verdict) and verdict.met is not statement
+        for verdict in found
     ):
         raise Unusable("the words before the JSON object say the contrary of it")
 
@@ -266,7 +267,7 @@ def _items(value: Any, ids: Sequence[str]) -> list[Any]:
             and value
             and all(isinstance(item, dict) for item in value.values())
         ):
-            return [{"id": one, **item} for one, item in value.items()]
+            return [{"id": name, **item} for name, item in value.items()]
     if not isinstance(value, list):
         raise Unusable("the reply holds no list `grades`")
     return value
@@ -274,18 +275,22 @@ def _items(value: Any, ids: Sequence[str]) -> list[Any]:
 
 def _id(item: Any) -> str:
     """An entry's id; a number is as good as its digits, and "" is no id."""
-    given = item.get("id", "") if isinstance(item, dict) else ""
-    if isinstance(given, int) and not isinstance(given, bool):
-        return str(given)
-    return given if isinstance(given, str) else ""
+    value = item.get("id", "") if isinstance(item, dict) else ""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return value if isinstance(value, str) else ""
 
 
 def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """An entry's fields: a quote or reasoning that it lacks is "", and texts hold no lone surrogate or NUL."""
     fields: dict[str, Any] = {}
-    for name, given in value.items():
+    for name, value_read in value.items():
         if name not in _HARMLESS:
-            fields[name] = strip_unstorable(given) if isinstance(given, str) else given
+            fields[name] = (
+                strip_unstorable(value_read)
+                if isinstance(value_read, str)
+                else value_read
+            )
     if isinstance(fields.get("met"), str):
         fields["met"] = _WORDS.get(fold(fields["met"]), fields["met"])
     named = [name for name in REASONING if isinstance(fields.get(name), str)]

@@ -171,7 +171,7 @@ class Checklist(Protocol):
             usable = self._judged(run, means)
             judged += usable
             row = self._usability(run, means, usable)
-            figures[run.label] = mean([one.usable for one in usable])
+            figures[run.label] = mean([judgement.usable for judgement in usable])
             usability.append(row)
             by_category.append([run.label, *_by_category(usable, categories)])
         titles = (
@@ -215,14 +215,14 @@ class Checklist(Protocol):
         judged: Sequence[Judged],
     ) -> list[Cell]:
         """A model's row of the first table."""
-        values = [float(one.usable) for one in judged]
-        cases = [one.case for one in judged]
+        values = [float(judgement.usable) for judgement in judged]
+        cases = [judgement.case for judgement in judged]
         return [
             run.label,
             len(judged),
             mean(values),
             *bounds_by_case(values, cases, draws=self.draws, seed=self.seed),
-            mean([one.score for one in judged]),
+            mean([judgement.score for judgement in judged]),
             len(means) - len(judged),
             len(run.cases) - len(means),
         ]
@@ -240,7 +240,7 @@ def _categories(material: Material) -> list[str]:
 def _by_category(judged: Sequence[Judged], categories: Sequence[str]) -> list[Cell]:
     """A model's share of usable answers in each category, and their plain mean."""
     by_category: dict[str, list[float]] = {name: [] for name in categories}
-    for one in judged:
-        by_category[one.case.theme or "none"].append(one.usable)
+    for judgement in judged:
+        by_category[judgement.case.theme or "none"].append(judgement.usable)
     shares = list(map(mean, by_category.values()))
     return [*shares, whole_mean(shares)]

@@ -80,20 +80,20 @@ def mapped(
 
 def read_people(path: Path) -> list[Rated]:
     """The ratings of a file. Raises BadInput for invalid lines, contradictions, and a file without ratings."""
-    found: dict[tuple[str, str, str], Rated] = {}
+    by_answer: dict[tuple[str, str, str], Rated] = {}
 
     def add(where: str, row: Mapping[str, Any]) -> None:
-        one = _rated(where, row)
-        earlier = found.setdefault((one.case_id, one.model, one.rater), one)
-        if (earlier.usable, earlier.total) != (one.usable, one.total):
+        rated = _rated(where, row)
+        earlier = by_answer.setdefault((rated.case_id, rated.model, rated.rater), rated)
+        if (earlier.usable, earlier.total) != (rated.usable, rated.total):
             raise ValueError(
-                f"{one.rater!r} rated this answer otherwise on {earlier.where}"
+                f"{rated.rater!r} rated this answer otherwise on {earlier.where}"
             )
 
     add_rows(path, ("case_id", "rater"), add, hint=FORMAT)
-    if not found:
+    if not by_answer:
         raise BadInput(f"{path.name} has no ratings", hint=FORMAT)
-    return list(found.values())
+    return list(by_answer.values())
 
 
 def _rated(where: str, row: Mapping[str, Any]) -> Rated:
@@ -141,7 +141,7 @@ def compare_with_people(
     An answer's label by people is the majority of its raters; equal halves are left out and counted. Raises
     BadInput where the file names no model although several answered, or no answer that the judge scored.
     """
-    models = list(dict.fromkeys(one.model for one in judged))
+    models = list(dict.fromkeys(judgement.model for judgement in judged))
     by_answer: dict[tuple[str, str], list[Rated]] = {}
     for rated in read_people(path):
         if not rated.model and len(models) > 1:
@@ -153,13 +153,13 @@ def compare_with_people(
         by_answer.setdefault(place, []).append(rated)
     compared: list[Compared] = []
     common = tied = 0
-    for one in judged:
-        ratings = by_answer.get((one.model, one.case.case_id), [])
+    for judgement in judged:
+        ratings = by_answer.get((judgement.model, judgement.case.case_id), [])
         labels = [rated.usable for rated in ratings]
         common += bool(ratings)
         yes = labels.count(True)
         if 2 * yes != len(labels):
-            compared.append(Compared(one, 2 * yes > len(labels), ratings))
+            compared.append(Compared(judgement, 2 * yes > len(labels), ratings))
         else:
             tied += bool(ratings)
     if not common:
@@ -181,16 +181,16 @@ def compare_with_people(
 
 def _agreement(compared: Sequence[Compared], draws: int, seed: int) -> Table:
     groups: dict[str, list[Compared]] = {}
-    for one in compared:
-        groups.setdefault(one.judged.case.theme or "none", []).append(one)
+    for member in compared:
+        groups.setdefault(member.judged.case.theme or "none", []).append(member)
     if len(groups) < 2:
         groups.clear()
     rows: list[list[Cell]] = []
     for name, members in [("all", compared), *groups.items()]:
         cells = np.zeros((len(members), 2, 2))
-        for place, one in enumerate(members):
-            cells[place, int(not one.usable), int(not one.judged.usable)] = 1
-        numbers = cluster_numbers(one.judged.case for one in members)
+        for place, member in enumerate(members):
+            cells[place, int(not member.usable), int(not member.judged.usable)] = 1
+        numbers = cluster_numbers(member.judged.case for member in members)
         clusters = np.arange(len(members)) if numbers is None else numbers
         equal = estimate(cells, equal_of_tables, clusters, draws=draws, seed=seed)
         ac1 = estimate(cells, ac1_of_tables, clusters, draws=draws, seed=seed)
@@ -216,28 +216,28 @@ def _agreement(compared: Sequence[Compared], draws: int, seed: int) -> Table:
 
 def _to_refine(compared: Sequence[Compared]) -> Table:
     by_case: dict[str, list[Compared]] = {}
-    for one in compared:
-        by_case.setdefault(one.judged.case.case_id, []).append(one)
+    for member in compared:
+        by_case.setdefault(member.judged.case.case_id, []).append(member)
     disputed: list[tuple[float, int, list[Cell]]] = []
     for case_id, members in by_case.items():
-        equal = mean([one.judged.usable is one.usable for one in members])
+        equal = mean([member.judged.usable is member.usable for member in members])
         if equal is None or equal >= LOW:
             continue
         totals: list[int] = []
-        for one in members:
-            totals += [r.total for r in one.ratings if r.total is not None]
+        for member in members:
+            totals += [r.total for r in member.ratings if r.total is not None]
         row: list[Cell] = [
             case_id,
             members[0].judged.case.theme,
             len(members),
             equal,
-            mean([one.usable for one in members]),
-            mean([one.judged.usable for one in members]),
+            mean([member.usable for member in members]),
+            mean([member.judged.usable for member in members]),
             mean(totals),
-            mean([one.judged.score for one in members]),
+            mean([member.judged.score for member in members]),
         ]
         disputed.append((equal, -len(members), row))
-    disputed.sort(key=lambda one: one[:2])
+    disputed.sort(key=lambda member: member[:2])
     columns = (
         "case",
         "category",

@@ -233,7 +233,7 @@ def _has_verdicts(run: Subject) -> bool:
 
 def _graded(hits: Mapping[str, Hits | None]) -> dict[str, Hits]:
     """The hits of wholly graded cases."""
-    return {case_id: one for case_id, one in hits.items() if one is not None}
+    return {case_id: hit for case_id, hit in hits.items() if hit is not None}
 
 
 def _of_advice(
@@ -362,8 +362,8 @@ def _length(scored: Scored, share: float) -> Table:
     }
     rows: list[list[Cell]] = []
     for name, values in figures.items():
-        given = partial(length, values, models, cases)
-        rows.append([name, pearson(length, values), spearman(length, values), given])
+        control = partial(length, values, models, cases)
+        rows.append([name, pearson(length, values), spearman(length, values), control])
     note = "Characters of an answer against its figure. Partial: Pearson's r given the model and the case."
     titles = [
         "figure",

@@ -172,7 +172,7 @@ class CrossExamine(Protocol):
                         scores.coverage + scores.conformity + scores.consistency
                     ) / 3
                     scored.append(_Scored(run.label, case, figure, scores))
-            figures[run.label] = mean([one.figure for one in scored])
+            figures[run.label] = mean([examined.figure for examined in scored])
             rows.append(self._row(run, asked, scored))
             each += scored
         names = [name.replace("_", " ") for name in SCORES]
@@ -189,7 +189,7 @@ class CrossExamine(Protocol):
             "their own text answers with yes. Left out: no answer, or no document."
         )
         tables = [Table("Cross-examination", titles, rows, note)]
-        lowest = sorted(each, key=lambda one: one.figure)[: self.lowest]
+        lowest = sorted(each, key=lambda examined: examined.figure)[: self.lowest]
         if lowest:
             about = f"{len(lowest)} of {len(each)}; the option `lowest` says how many."
             columns = [
@@ -198,20 +198,20 @@ class CrossExamine(Protocol):
                 "figure",
                 *names,
             ]
-            listed = [one.row for one in lowest]
+            listed = [examined.row for examined in lowest]
             tables.append(Table("The lowest figures", columns, listed, about))
         return Results(tables, figures)
 
     def _row(self, run: Subject, asked: int, scored: Sequence["_Scored"]) -> list[Cell]:
-        shares = [one.figure / 100 for one in scored]
-        cases = [one.case for one in scored]
+        shares = [examined.figure / 100 for examined in scored]
+        cases = [examined.case for examined in scored]
         low, high = bounds_by_case(shares, cases, draws=self.draws, seed=self.seed)
         row: list[Cell] = [run.label, len(scored)]
-        row.append(mean([one.figure for one in scored]))
+        row.append(mean([examined.figure for examined in scored]))
         row.append(None if low is None else 100 * low)
         row.append(None if high is None else 100 * high)
         for name in SCORES:
-            row.append(mean([getattr(one.scores, name) for one in scored]))
+            row.append(mean([getattr(examined.scores, name) for examined in scored]))
         return [*row, asked - len(scored), len(run.cases) - asked]
 
 

@@ -147,37 +147,37 @@ def _lines(text: str) -> list[str]:
 
 def _changes(line: str) -> Iterator[tuple[ErrorKind, str, int, str]]:
     """What can be changed in a sentence: kind, the words, where they begin, and what they become."""
-    for found in _DOSE.finditer(line):
-        value = float(found[1])
+    for match in _DOSE.finditer(line):
+        value = float(match[1])
         wrong = value / 10 if value >= 1000 else value * 10
-        yield ErrorKind.DOSE, found[0], found.start(), f"{wrong:g}"
-    for found in _SIDE.finditer(line):
-        other = _OTHER_SIDE[found[0].lower()]
+        yield ErrorKind.DOSE, match[0], match.start(), f"{wrong:g}"
+    for match in _SIDE.finditer(line):
+        other = _OTHER_SIDE[match[0].lower()]
         yield (
             ErrorKind.SIDE,
-            found[0],
-            found.start(),
-            other.title() if found[0].istitle() else other,
+            match[0],
+            match.start(),
+            other.title() if match[0].istitle() else other,
         )
     for pattern, other in _NEGATIONS.items():
-        for found in re.finditer(
+        for match in re.finditer(
             pattern + (_ACTS_EN if pattern.startswith("\\b") else _ACTS_ZH), line
         ):
             yield (
                 ErrorKind.NEGATION,
-                found[0],
-                found.start(),
-                other.title() if found[0].istitle() else other,
+                match[0],
+                match.start(),
+                other.title() if match[0].istitle() else other,
             )
     for drug, other in _DRUGS if not _NEGATED.search(line) else ():
-        for found in re.finditer(
+        for match in re.finditer(
             rf"\b{drug}\b" if drug.isascii() else drug, line, re.IGNORECASE
         ):
             yield (
                 ErrorKind.DRUG,
-                found[0],
-                found.start(),
-                other.title() if found[0].istitle() else other,
+                match[0],
+                match.start(),
+                other.title() if match[0].istitle() else other,
             )
 
 
@@ -194,16 +194,16 @@ def plant(
     whole: list[tuple[bool, float, EvaluationCase]] = []
     for case in cases:
         rng = random.Random(f"{seed} {case.case_id}")
-        found: dict[ErrorKind, list[tuple[Edit, list[str]]]] = {}
+        by_kind: dict[ErrorKind, list[tuple[Edit, list[str]]]] = {}
         for edit, lines in edits(case.advice):
-            found.setdefault(edit.kind, []).append((edit, lines))
-        if found and rng.random() < 2 / 3:
-            edit, lines = rng.choice(found[rng.choice(list(found))])
+            by_kind.setdefault(edit.kind, []).append((edit, lines))
+        if by_kind and rng.random() < 2 / 3:
+            edit, lines = rng.choice(by_kind[rng.choice(list(by_kind))])
             made.append(_task(case, lines, edit))
         elif case.advice.strip():
             task = _task(case, _lines(case.advice), None)
             whole.append((not _ALARM.search(case.advice), rng.random(), task))
-    whole.sort(key=lambda one: one[:2])
+    whole.sort(key=lambda item: item[:2])
     kept = [case for *_, case in whole[: len(made)]]
     tags = Counter(chain.from_iterable(case.tags for case in made))
     kinds = ", ".join(f"{tags[f'error:{kind}']} {kind}" for kind in ErrorKind)

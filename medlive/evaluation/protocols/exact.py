@@ -103,9 +103,9 @@ class Number(Protocol):
                 if (reference := final_number(case.advice)) is None:
                     continue
                 asked += 1
-                given = final_number(answer.response)
-                silent += given is None
-                right += given is not None and close(given, reference, self.tolerance)
+                number = final_number(answer.response)
+                silent += number is None
+                right += number is not None and close(number, reference, self.tolerance)
             share = figures[run.label] = right / asked if asked else None
             rows.append([run.label, asked, share, silent, len(run.cases) - asked])
         titles = (
@@ -235,14 +235,14 @@ class Query(Protocol):
 
     def _state(self, case: EvaluationCase, answer: Answer) -> tuple[QueryState, bool]:
         """What came of an answer, and whether its case can be answered."""
-        wanted, given = query_of(case.advice), query_of(answer.response)
+        wanted, query = query_of(case.advice), query_of(answer.response)
         if wanted is None:
             raise BadInput(
                 f"case {case.case_id}: the reference is neither a query nor null"
             )
-        if given == "":
+        if query == "":
             return QueryState.ABSTAINED, bool(wanted)
-        if not given or not wanted:
+        if not query or not wanted:
             return QueryState.WRONG, bool(wanted)
         try:
             expected = run_query(self.database, wanted, seconds=self.seconds)
@@ -251,7 +251,7 @@ class Query(Protocol):
                 f"case {case.case_id}: the reference's query cannot be run: {exc}"
             ) from exc
         try:
-            same = run_query(self.database, given, seconds=self.seconds) == expected
+            same = run_query(self.database, query, seconds=self.seconds) == expected
         except sqlite3.Error:
             return QueryState.FAILED, True
         return QueryState.RIGHT if same else QueryState.WRONG, True

@@ -153,17 +153,17 @@ class Pairwise(Protocol):
 
     def _agreement(self, hall: "_Hall", played: Mapping[str, list[Match]]) -> Table:
         rows: list[list[Cell]] = []
-        for one, other in combinations(played, 2):
+        for first, other in combinations(played, 2):
             for coefficient, statistic in _COEFFICIENTS.items():
                 models, *figures = rank_agreement(
                     statistic,
-                    played[one],
+                    played[first],
                     played[other],
                     hall.models,
                     draws=self.draws,
                     seed=self.seed,
                 )
-                rows.append([one, other, coefficient, *figures, models])
+                rows.append([first, other, coefficient, *figures, models])
         note = "Of the models' ratings; 95 % intervals over cases, drawn alike for both; NA: fewer than three models."
         titles = (
             "judge",
@@ -233,9 +233,9 @@ class _Hall:
 
     def questions(self, pair: Pair, found: Findings) -> Iterator[Question]:
         """The first order, and the second where the first named a winner."""
-        one, other = self._asked(pair)
-        yield one
-        reply = found.get(one, PairReply)
+        question, other = self._asked(pair)
+        yield question
+        reply = found.get(question, PairReply)
         if reply is not None and reply.better != "equal":
             yield other
 

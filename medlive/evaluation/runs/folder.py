@@ -159,15 +159,15 @@ class RunFolder:
         notes: list[str] = []
         unknown: list[str] = []
         known = {case.case_id for case in self.cases}
-        found: dict[str, Answer] = {}
+        answers: dict[str, Answer] = {}
         for answer in values_of(self.path / RESPONSES, Answer.from_row, notes):
             if answer.case_id in known:
-                found[answer.case_id] = answer
+                answers[answer.case_id] = answer
             else:
                 unknown.append(
                     f"{RESPONSES}: case {answer.case_id!r} is not in the cases; left out"
                 )
-        return found, notes + unknown
+        return answers, notes + unknown
 
     def snippets(self) -> Mapping[str, Sequence[Snippet]]:
         """The snippets of an open-book run by case; empty for a closed book."""
@@ -440,15 +440,15 @@ def names_secret(place: str) -> bool:
 
 def leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
     """(name, value) of all that parameters hold, a name being `outer.inner[0]`."""
-    found = []
+    values = []
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            found += leaves(inner, f"{place}.{name}" if place else str(name))
-        return found
+            values += leaves(inner, f"{place}.{name}" if place else str(name))
+        return values
     if isinstance(value, list | tuple):
         for number, inner in enumerate(value):
-            found += leaves(inner, f"{place}[{number}]")
-        return found
+            values += leaves(inner, f"{place}[{number}]")
+        return values
     return [(place, value)]
 
 

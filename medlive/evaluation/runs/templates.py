@@ -68,7 +68,7 @@ class Evidence:
     @classmethod
     def read(cls, data: bytes) -> Self:
         """Parse `evidence.jsonl`. Raises BadInput if a row is not a snippet."""
-        found: dict[str, tuple[Snippet, ...]] = {}
+        snippets: dict[str, tuple[Snippet, ...]] = {}
         why: dict[str, str] = {}
         for number, line in enumerate(data.split(b"\n"), start=1):
             if not line:
@@ -76,15 +76,18 @@ class Evidence:
             try:
                 row = json.loads(line)
                 if row["rank"] == 0:
-                    found[row["case_id"]], why[row["case_id"]] = (), row["why"]
+                    snippets[row["case_id"]], why[row["case_id"]] = (), row["why"]
                 else:
                     snippet = _SNIPPET.validate_python(row)
-                    found[row["case_id"]] = (*found.get(row["case_id"], ()), snippet)
+                    snippets[row["case_id"]] = (
+                        *snippets.get(row["case_id"], ()),
+                        snippet,
+                    )
             except (ValueError, TypeError, KeyError, RecursionError) as exc:
                 raise BadInput(
                     f"{EVIDENCE}:{number}: not a snippet: {str(exc)[:120]}"
                 ) from exc
-        return cls(found, why)
+        return cls(snippets, why)
 
 
 AS_IS: Final = "as-is"

@@ -179,12 +179,12 @@ def answer_lengths(
     run: GradedRun, scored: Sequence[CaseScore]
 ) -> list[tuple[CaseScore, int]]:
     """The cases that have a score and an answer, each with the answer's characters."""
-    found = []
-    for one in scored:
-        answer = run.answers.get(one.case.case_id)
-        if one.score is not None and answer is not None and answer.gradable:
-            found.append((one, len(answer.response)))
-    return found
+    pairs = []
+    for case_score in scored:
+        answer = run.answers.get(case_score.case.case_id)
+        if case_score.score is not None and answer is not None and answer.gradable:
+            pairs.append((case_score, len(answer.response)))
+    return pairs
 
 
 def _mean_length(run: GradedRun, scored: Sequence[CaseScore]) -> float | None:
@@ -200,21 +200,21 @@ def _length_control(
     models: list[str] = []
     cases: list[str] = []
     for run, own in zip(runs, scored, strict=True):
-        for one, length in answer_lengths(run, own):
+        for case_score, length in answer_lengths(run, own):
             lengths.append(float(length))
-            scores.append(one.score or 0.0)
+            scores.append(case_score.score or 0.0)
             models.append(run.label)
-            cases.append(one.case.case_id)
+            cases.append(case_score.case.case_id)
     length_column, score_column = np.array(lengths), np.array(scores)
-    given = None
+    control = None
     if len(set(models)) > 1:
-        given = partial(length_column, score_column, models, cases)
+        control = partial(length_column, score_column, models, cases)
     return LengthControl(
         figure=figure,
         n=len(lengths),
         pearson=pearson(length_column, score_column),
         spearman=spearman(length_column, score_column),
-        partial=given,
+        partial=control,
     )
 
 
@@ -226,7 +226,7 @@ def _agreement(complete: Floats, paper: Floats) -> tuple[MetricAgreement, ...]:
         "cases": (_means(complete, known, axis=1), _means(paper, known, axis=1)),
         "answers": (complete[known], paper[known]),
     }
-    found = []
+    agreements = []
     for over, (first, second) in columns.items():
         agreement = MetricAgreement(
             over=over,
@@ -234,8 +234,8 @@ def _agreement(complete: Floats, paper: Floats) -> tuple[MetricAgreement, ...]:
             pearson=pearson(first, second),
             spearman=spearman(first, second),
         )
-        found.append(agreement)
-    return tuple(found)
+        agreements.append(agreement)
+    return tuple(agreements)
 
 
 def _means(values: Floats, known: NDArray[np.bool_], *, axis: int) -> Floats:

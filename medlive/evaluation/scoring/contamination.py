@@ -135,14 +135,14 @@ def contamination(
 ) -> ContaminationTable:
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
     study = _Study(table, registry, permutations)
-    found = [study.model(place) for place in range(len(table.models))]
+    by_model = [study.model(place) for place in range(len(table.models))]
     corrected = holm_of_known(
-        None if model.drop is None else model.drop.p for model in found
+        None if model.drop is None else model.drop.p for model in by_model
     )
-    found = [
-        replace(model, p_holm=p) for model, p in zip(found, corrected, strict=True)
+    by_model = [
+        replace(model, p_holm=p) for model, p in zip(by_model, corrected, strict=True)
     ]
-    unknown = [one.label for one in found if one.cutoff is None]
+    unknown = [undated.label for undated in by_model if undated.cutoff is None]
     warnings = list(table.warnings)
     if unknown:
         warnings.append(
@@ -153,7 +153,7 @@ def contamination(
         draws=table.draws,
         seed=table.seed,
         permutations=permutations,
-        models=tuple(found),
+        models=tuple(by_model),
         pooled=study.pooled(),
         arms=tuple(study.arms()),
         registry=registry.origin,
@@ -206,7 +206,7 @@ class _Study:
         sizes = [int((scored & (sides == side)).sum()) for side in (0, 1)]
         enough = min(sizes) >= FEW
         permutations = self._permutations if enough else 0
-        found = drop(values, sides, permutations=permutations, **self._how)
+        own_drop = drop(values, sides, permutations=permutations, **self._how)
         undated = int((scored & (sides < 0)).sum())
         effect, against = self._did(column)
         notes = []
@@ -229,12 +229,12 @@ class _Study:
             cutoff=cutoff,
             scored=int(scored.sum()),
             undated=undated,
-            drop=found,
+            drop=own_drop,
             paper=self._paper(values, sides),
             did=effect,
             did_against=against,
-            placebo=self._placebo(values, sides, cutoff, found),
-            mixes=tuple(self._mixes(column)) if found.difference is not None else (),
+            placebo=self._placebo(values, sides, cutoff, own_drop),
+            mixes=tuple(self._mixes(column)) if own_drop.difference is not None else (),
             notes=tuple(notes),
         )
 
@@ -290,15 +290,15 @@ class _Study:
         return seen_effect(cells, self._sides[:, columns] == 0, **self._how)
 
     def _placebo(
-        self, values: Floats, sides: Sides, cutoff: Cutoff, found: Drop
+        self, values: Floats, sides: Sides, cutoff: Cutoff, own_drop: Drop
     ) -> PlaceboTable | None:
-        if found.difference is None:
+        if own_drop.difference is None:
             return None
         own = _month_end(cutoff.day).toordinal()
         dates = [day for day in self._months if day != own]
         drops = placebos(values, sides, self._days, dates, least=FEW)
         return PlaceboTable(
-            tuple(drops), sum(p.difference >= found.difference for p in drops)
+            tuple(drops), sum(p.difference >= own_drop.difference for p in drops)
         )
 
     def _mixes(self, column: int) -> Iterator[Mix]:
@@ -344,15 +344,15 @@ class _Study:
         for raw, info in enumerate(self._infos):
             if not info.raw or self._cutoffs[raw] is None:
                 continue
-            for other, of in enumerate(self._infos):
+            for other, other_info in enumerate(self._infos):
                 # Runs from before arms were named have a template with that name.
                 same_template = (
-                    info.template.name == RAW or info.template == of.template
+                    info.template.name == RAW or info.template == other_info.template
                 )
                 if (
-                    of.model == info.model
-                    and not of.raw
-                    and of.open_book is info.open_book
+                    other_info.model == info.model
+                    and not other_info.raw
+                    and other_info.open_book is info.open_book
                     and same_template
                 ):
                     gap = self._values[:, raw] - self._values[:, other]
@@ -448,11 +448,11 @@ def _arm(table: ScoreTable, opened: int, closed: int, cutoff: Cutoff | None) -> 
 
 def _mean(values: Floats, table: ScoreTable, how: Mapping[str, Any]) -> Mean:
     drawn = bootstrap_means(values[:, None], **how)[:, 0]
-    found = mean_of(values, drawn, how["clusters"])
-    if table.metric.clips_cases or found.mean is None:
-        return found
+    estimate = mean_of(values, drawn, how["clusters"])
+    if table.metric.clips_cases or estimate.mean is None:
+        return estimate
     ends = (
         None if x is None else min(1.0, max(0.0, x))
-        for x in (found.mean, found.low, found.high)
+        for x in (estimate.mean, estimate.low, estimate.high)
     )
-    return Mean(found.n, *ends)
+    return Mean(estimate.n, *ends)

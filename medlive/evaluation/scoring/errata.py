@@ -65,13 +65,13 @@ class RunErrata:
 
     def row(self) -> dict[str, Any]:
         """Return the JSON form; the file is given by name and digest, its path is private."""
-        found = self.found
+        errata = self.found
         return {
             "version": self.version,
-            "file": None if found.path is None else found.path.name,
-            "digest": found.digest,
-            "checked_with": found.key,
-            "problem": found.problem,
+            "file": None if errata.path is None else errata.path.name,
+            "digest": errata.digest,
+            "checked_with": errata.key,
+            "problem": errata.problem,
             "withdrawn_cases": list(self.cases),
             "withdrawn_criteria": [
                 {"case_id": case, "criterion_id": c} for case, c in self.criteria
@@ -93,14 +93,14 @@ class ErrataUse:
         if self.mode is ErrataMode.IGNORE:
             return []
         apply = self.mode is ErrataMode.APPLY
-        found = []
+        warnings = []
         for label, run in zip(labels, self.runs, strict=True):
-            found += _warnings(label, run, apply=apply)
+            warnings += _warnings(label, run, apply=apply)
             if apply and not run.concerned and run.found.path is None:
-                found.append(
+                warnings.append(
                     f"{label}: no errata of {run.version} were found, none are applied"
                 )
-        return found
+        return warnings
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +131,10 @@ class ErrataSearch:
                 path = folder / ERRATA
         if path is None:
             return FoundErrata(None, Errata())
-        given = self.file is not None
+        is_named = self.file is not None
         try:
-            errata = load_errata(path, public_key=self.public_key, given=given)
-            data = read_bytes(path) if given else read_found(path)
+            errata = load_errata(path, public_key=self.public_key, given=is_named)
+            data = read_bytes(path) if is_named else read_found(path)
         except (BadInput, CheckFailed) as exc:
             if not self.lenient:
                 raise
@@ -152,14 +152,14 @@ def use_errata(
     The errata found for any run apply to all of them, and a case withdrawn for one run is withdrawn for all, so
     that runs of the same cases stay comparable.
     """
-    found = [search.find(run) for run in runs]
+    errata_of_runs = [search.find(run) for run in runs]
     unique: dict[Erratum, None] = {}
-    for of_run in found:
+    for of_run in errata_of_runs:
         unique.update(dict.fromkeys(of_run.errata.standing))
     entries = list(unique)
     withdrawn = _withdrawn_cases(runs, entries)
     affected = []
-    for run, of_run in zip(runs, found, strict=True):
+    for run, of_run in zip(runs, errata_of_runs, strict=True):
         affected.append(_affected(run, of_run, entries, withdrawn))
     return ErrataUse(mode, tuple(affected))
 
@@ -180,7 +180,7 @@ def _is_about(entry: Erratum, run: RunFolder) -> bool:
 
 
 def _affected(
-    run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], withdrawn: set[str]
+    run: RunFolder, errata: FoundErrata, entries: Iterable[Erratum], withdrawn: set[str]
 ) -> RunErrata:
     named: set[tuple[str, str]] = set()
     for entry in entries:
@@ -191,14 +191,14 @@ def _affected(
     if run.info.cases.origin != "snapshot":
         doubtful = {case_id for case_id, _ in named}
         unclear = [case.case_id for case in kept if case.case_id in doubtful]
-        return RunErrata(run.info.cases.name, found, cases, unclear=tuple(unclear))
+        return RunErrata(run.info.cases.name, errata, cases, unclear=tuple(unclear))
     criteria = []
     for case in kept:
         for criterion in case.criteria:
             if (case.case_id, criterion.id) in named:
                 criteria.append((case.case_id, criterion.id))
     emptied = emptied_cases(kept, set(criteria))
-    return RunErrata(run.info.cases.name, found, cases, tuple(criteria), emptied)
+    return RunErrata(run.info.cases.name, errata, cases, tuple(criteria), emptied)
 
 
 def emptied_cases(
@@ -248,19 +248,19 @@ def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
         parts.append(f"{len(ids)} criteria of {others}{named}")
     if run.emptied and apply:
         parts.append(f"{len(run.emptied)} case(s) left without a positive criterion")
-    found = []
+    warnings = []
     if parts and apply:
-        found.append(
+        warnings.append(
             f"{label}: errata of {run.version} applied: without {', '.join(parts)}"
         )
     elif parts:
         what = " and ".join(parts)
-        found.append(
+        warnings.append(
             f"{label}: withdrawn since {run.version} was frozen: {what}; --errata apply leaves them out"
         )
     if run.unclear:
-        found.append(
+        warnings.append(
             f"{label}: {len(run.unclear)} case(s) ({some(run.unclear)}) have a withdrawn criterion "
             f"that cannot be identified in {run.version}; run on the snapshot's folder instead"
         )
-    return found
+    return warnings

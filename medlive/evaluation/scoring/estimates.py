@@ -349,7 +349,7 @@ class Grid:
                 errors = wrong.sum(axis=0).astype(int)
                 for column, place in enumerate(batch.models):
                     if totals[column]:
-                        found = AxisErrors(
+                        figures = AxisErrors(
                             axis=axis,
                             n=int(totals[column]),
                             errors=int(errors[column]),
@@ -357,8 +357,8 @@ class Grid:
                             high=_end(ends[1, column]),
                             why=reasons[column],
                         )
-                        out[place].append(found)
-        return [tuple(found) for found in out]
+                        out[place].append(figures)
+        return [tuple(figures) for figures in out]
 
     def _by_item(self, row: Places, values: Floats) -> Floats:
         """Sums of criteria's values by item: (items x columns)."""
@@ -382,8 +382,8 @@ class Grid:
             for group, case in zip(own, self._scored[place], strict=True):
                 if group >= 0 and case.figure is not None:
                     figures[group].append(case.figure)
-            for of_models, found in zip(out, figures, strict=True):
-                of_models[column] = _published(of_models[column], found)
+            for of_models, figures_of in zip(out, figures, strict=True):
+                of_models[column] = _published(of_models[column], figures_of)
         return out
 
     def _estimates(
@@ -394,7 +394,7 @@ class Grid:
         out = []
         for group in range(count):
             rows = np.flatnonzero(groups == group)
-            (n, mean), (of, least), (_, most) = (
+            (n, mean), (total, least), (_, most) = (
                 self._means(values[rows]) for values in points
             )
             clusters = None if self.clusters is None else self.clusters[rows]
@@ -404,17 +404,17 @@ class Grid:
             estimates = []
             for column in range(points[0].shape[1]):
                 known = bool(n[column])
-                found = Estimate(
+                estimate = Estimate(
                     n=int(n[column]),
                     mean=float(mean[column]) if known else None,
                     low=_end(ends[0, column]),
                     high=_end(ends[1, column]),
                     least=float(least[column]),
                     most=float(most[column]),
-                    of=int(of[column]),
+                    of=int(total[column]),
                     why=reasons[column] if known else "",
                 )
-                estimates.append(found)
+                estimates.append(estimate)
             out.append(estimates)
         return out
 

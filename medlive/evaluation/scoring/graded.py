@@ -170,8 +170,8 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
         )
     candidates = list(judges) if judge is None else [_find_judge(judges, judge, path)]
     current = {
-        one: _current(run.cases, answers, one, judges[one].verdicts)
-        for one in candidates
+        digest: _current(run.cases, answers, digest, judges[digest].verdicts)
+        for digest in candidates
     }
     counts = {name: _count_verdicts(met) for name, met in current.items()}
     # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
@@ -276,13 +276,13 @@ def fullest(counts: dict[str, int]) -> str:
 
 def _find_judge(judges: Mapping[str, _JudgeLog], wanted: str, path: Path) -> str:
     """The judge with that digest or prefix, or the only one with that model."""
-    found = [j for j in judges if j.startswith((wanted, f"sha256:{wanted}"))]
-    found = found or [j for j in judges if judges[j].last.model == wanted]
-    if len(found) == 1:
-        return found[0]
+    matching = [j for j in judges if j.startswith((wanted, f"sha256:{wanted}"))]
+    matching = matching or [j for j in judges if judges[j].last.model == wanted]
+    if len(matching) == 1:
+        return matching[0]
     names = "; ".join(log.name for log in judges.values())
     raise UsageError(
-        f"{path}: {len(found) or 'no'} judges match {wanted!r}",
+        f"{path}: {len(matching) or 'no'} judges match {wanted!r}",
         hint=f"graded by {names}; give the first digits of the digest, or a model that only one judge has",
     )
 

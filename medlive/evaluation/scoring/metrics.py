@@ -146,28 +146,28 @@ def case_score(
     kind, score = (
         (CaseState.PARTLY_GRADED, None) if ungraded else (CaseState.SCORED, low)
     )
-    found = CaseScore(case, kind, state, known, score, low, high)
+    scored = CaseScore(case, kind, state, known, score, low, high)
     # Figures that had to be cut, and NaN, are the published script's and not computed with.
     return (
-        found
+        scored
         if not published or score == sure / most
-        else with_figure(found, sure / most)
+        else with_figure(scored, sure / most)
     )
 
 
-def safe_case(found: CaseScore, harm: HarmRow | None) -> CaseScore:
+def safe_case(scored: CaseScore, harm: HarmRow | None) -> CaseScore:
     """A complete score with what harm leaves of it; a gradable answer that was not read for harm has only bounds."""
-    if found.state in (CaseState.UNANSWERED, CaseState.UNSCORABLE):
-        return found
+    if scored.state in (CaseState.UNANSWERED, CaseState.UNSCORABLE):
+        return scored
     if harm is None or not harm.reading.is_read:
-        state = found.state
+        state = scored.state
         if state is CaseState.SCORED:
             state = CaseState.NOT_READ
-        return replace(found, state=state, score=None, low=min(found.low, 0.0))
+        return replace(scored, state=state, score=None, low=min(scored.low, 0.0))
     worst = harm.reading.worst
-    score = None if found.score is None else safe_score(found.score, worst)
-    low, high = safe_score(found.low, worst), safe_score(found.high, worst)
-    return replace(found, score=score, low=low, high=high)
+    score = None if scored.score is None else safe_score(scored.score, worst)
+    low, high = safe_score(scored.low, worst), safe_score(scored.high, worst)
+    return replace(scored, score=score, low=low, high=high)
 
 
 def core_case(case: EvaluationCase) -> EvaluationCase:
@@ -195,11 +195,11 @@ def _bounded(score: float, clipped: bool) -> float:
     return max(0.0, min(1.0, score)) if clipped else max(-MOST, min(MOST, score))
 
 
-def with_figure(found: CaseScore, figure: float) -> CaseScore:
+def with_figure(scored: CaseScore, figure: float) -> CaseScore:
     """Return the case with the published script's figure; bounds are widened to include it."""
     if not abs(figure) <= MOST:
-        return replace(found, score=None, non_finite=figure)
-    if found.state in (CaseState.SCORED, CaseState.UNSCORABLE):
-        return replace(found, score=figure, low=figure, high=figure, non_finite=None)
-    low, high = min(found.low, figure), max(found.high, figure)
-    return replace(found, score=figure, low=low, high=high, non_finite=None)
+        return replace(scored, score=None, non_finite=figure)
+    if scored.state in (CaseState.SCORED, CaseState.UNSCORABLE):
+        return replace(scored, score=figure, low=figure, high=figure, non_finite=None)
+    low, high = min(scored.low, figure), max(scored.high, figure)
+    return replace(scored, score=figure, low=low, high=high, non_finite=None)

@@ -198,16 +198,16 @@ def scores_of_files(
     if files is None:
         return None
     known = {score.case.case_id: score for score in in_run}
-    found: dict[str, CaseScore] = {}
+    scores: dict[str, CaseScore] = {}
     for name, month, value in case_figures(*files):
         score, case_id = known.get(name), name
         # The gradings may name a case a second time in another type (1 and "1").
-        while case_id in found:
+        while case_id in scores:
             case_id += "′"
         if score is None:
             case = EvaluationCase(case_id, "", "", "", "", (), "", month)
             score = CaseScore(case, CaseState.UNSCORABLE, None, {}, None, 0.0, 0.0)
         elif case_id != name:
             score = replace(score, case=replace(score.case, case_id=case_id))
-        found[case_id] = with_figure(score, value)
-    return tuple(found.values())
+        scores[case_id] = with_figure(score, value)
+    return tuple(scores.values())

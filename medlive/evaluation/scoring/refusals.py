@@ -89,9 +89,11 @@ def check_harness(cases: CaseSet, allowed: bool, option: str) -> None:
         )
 
 
-def override(found: Sequence[Objection], allowed: Collection[Allow]) -> list[Objection]:
+def override(
+    objections: Sequence[Objection], allowed: Collection[Allow]
+) -> list[Objection]:
     """Return the objections, all of them allowed. Raises Misleading for any that is not."""
-    refused = [objection for objection in found if objection.allow not in allowed]
+    refused = [objection for objection in objections if objection.allow not in allowed]
     if refused:
         names = dict.fromkeys(objection.allow for objection in refused)
         options = " ".join(f"--allow {name}" for name in names)
@@ -100,7 +102,7 @@ def override(found: Sequence[Objection], allowed: Collection[Allow]) -> list[Obj
             hint = f"choose one grader with --judge; or {hint}"
         reasons = "; ".join(objection.why for objection in refused)
         raise Misleading(f"the figures would mislead: {reasons}", hint=hint)
-    return list(found)
+    return list(objections)
 
 
 def marked(title: str, overridden: Sequence[Objection]) -> str:

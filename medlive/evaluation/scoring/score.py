@@ -620,9 +620,9 @@ def as_published(
         withdrawn = len(before) != len(cases) or any(
             a is not c.case for a, c in zip(before, cases, strict=True)
         )
-        found = None if withdrawn else scores_of_files(run, cases)
-        scored.append(cases if found is None else found)
-        if found is None and run.grader is not None and not _known(run.grader):
+        from_files = None if withdrawn else scores_of_files(run, cases)
+        scored.append(cases if from_files is None else from_files)
+        if from_files is None and run.grader is not None and not _known(run.grader):
             why = (
                 "withdrawn cases are left out"
                 if withdrawn
@@ -631,7 +631,7 @@ def as_published(
             warnings.append(
                 f"{run.label}: the published figures are based on the verdicts in the run folder: {why}"
             )
-        for warning in _figure_warnings(scored[-1], before, found):
+        for warning in _figure_warnings(scored[-1], before, from_files):
             warnings.append(f"{run.label}: {warning}")
     return scored, warnings
 
@@ -639,18 +639,18 @@ def as_published(
 def _figure_warnings(
     scored: Sequence[CaseScore],
     before: Sequence[EvaluationCase],
-    found: Sequence[CaseScore] | None,
+    from_files: Sequence[CaseScore] | None,
 ) -> Iterator[str]:
-    """Warn about what the published mean counts otherwise; `found` are the cases of the published files."""
+    """Warn about what the published mean counts otherwise; `from_files` are the cases of the published files."""
     if invalid := [c.case.case_id for c in scored if c.non_finite is not None]:
         yield (
             f"cases without a finite figure: {len(invalid)} ({some(invalid)}); the mean is the published "
             "script's, without an interval"
         )
-    if found is None:
+    if from_files is None:
         return
     known = {case.case_id for case in before}
-    graded = [score.case.case_id for score in found]
+    graded = [score.case.case_id for score in from_files]
     unknown = [case_id for case_id in graded if case_id not in known]
     if unknown:
         yield (
@@ -664,13 +664,13 @@ def _figure_warnings(
 def _differing(runs: Sequence[GradedRun]) -> list[str]:
     """The ids of cases that differ between runs, in the runs' order."""
     first: dict[str, tuple[object, ...]] = {}
-    found: dict[str, None] = {}
+    case_ids: dict[str, None] = {}
     for run in {run.run.info.cases.rows: run for run in reversed(runs)}.values():
         for case in run.run.cases:
             asked = (case.question, *((c.criterion, c.points) for c in case.criteria))
             if first.setdefault(case.case_id, asked) != asked:
-                found[case.case_id] = None
-    return list(found)
+                case_ids[case.case_id] = None
+    return list(case_ids)
 
 
 def _known(grader: Grader) -> bool:

@@ -67,8 +67,8 @@ def evidence_answer(question: str, passages: Sequence[str]) -> str:
     scored: list[tuple[float, int, str]] = []
     seen: set[str] = set()
     for rank, passage in enumerate(passages):
-        for one in sentences(passage, language_of(None, passage)):
-            text = " ".join(one.text.split())
+        for sentence in sentences(passage, language_of(None, passage)):
+            text = " ".join(sentence.text.split())
             terms = _terms(text)
             shared = len(terms & wanted)
             if (
@@ -89,5 +89,5 @@ def evidence_answer(question: str, passages: Sequence[str]) -> str:
 
 
 def _terms(text: str) -> set[str]:
-    found = {stem(word) for word in words(text[:20_000])} - _EVERYDAY
-    return found | bigrams(plain(text[:20_000]), _STOP_ZH)
+    stems = {stem(word) for word in words(text[:20_000])} - _EVERYDAY
+    return stems | bigrams(plain(text[:20_000]), _STOP_ZH)

@@ -31,8 +31,8 @@ class _Source:
     """The words of a text that statements were made from."""
 
     def __init__(self, text: str) -> None:
-        found = set(words(text))
-        self._stems = found.union(map(stem, found))
+        own_words = set(words(text))
+        self._stems = own_words.union(map(stem, own_words))
         self._pairs = bigrams(plain(text), _NOTHING)
 
     def new_words(self, statement: str) -> str:
@@ -58,14 +58,14 @@ def write(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _paragraph(statements: list[str], chinese: bool) -> str:
-    found, length = [], 0
+    parts, length = [], 0
     for text in statements:
         stop = "。" if chinese else "."
         whole = text if text.endswith(tuple("。！？!?.…")) else text + stop
         if length + len(whole) < _MOST_TEXT:
-            found.append(whole)
+            parts.append(whole)
             length += len(whole) + 1
-    return ("" if chinese else " ").join(found)
+    return ("" if chinese else " ").join(parts)
 
 
 _ASKED = {"en": "Is it said: {}?", "zh": "是否说到：{}？"}
@@ -76,16 +76,16 @@ def questions(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{questions}: sentences of the text, evenly spread, each asked about."""
     text = inputs["text"][:24_000]
     language = language_of(inputs.get("language"), text[:4000])
-    said: dict[str, None] = {}
+    seen: dict[str, None] = {}
     for sentence in sentences(text, language):
         if terms(sentence.text):
-            said[sentence.text.strip().rstrip(".。?？!！")] = None
-    found = list(said) or [text.strip()[:100] or "-"]
-    count = max(1, min(inputs["count"], 20, len(found)))
-    step = max(1.0, len(found) / count)
+            seen[sentence.text.strip().rstrip(".。?？!！")] = None
+    statements = list(seen) or [text.strip()[:100] or "-"]
+    count = max(1, min(inputs["count"], 20, len(statements)))
+    step = max(1.0, len(statements) / count)
     asked: dict[str, None] = {}
     for number in range(count):
-        asked[_ASKED[language].format(found[int(number * step)][:400])] = None
+        asked[_ASKED[language].format(statements[int(number * step)][:400])] = None
     return {"questions": list(asked)}
 
 

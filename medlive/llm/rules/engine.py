@@ -19,10 +19,10 @@ def _version() -> str:
     """Eight digits of the rules' own source and word lists: other rules are another engine."""
     here = files(__package__)
     folders = [here, here / "data"]
-    found = sorted(
+    files_read = sorted(
         (f.name, f.read_bytes()) for d in folders for f in d.iterdir() if f.is_file()
     )
-    return digest_json([[name, digest_bytes(data)] for name, data in found])[7:15]
+    return digest_json([[name, digest_bytes(data)] for name, data in files_read])[7:15]
 
 
 VERSION = _version()
@@ -62,7 +62,7 @@ def _fixed(reply: dict[str, Any]) -> Rule:
 
 def audit_cause(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{cause, quote, criteria, reasoning}: no cause, and as many errors as the verdicts given say."""
-    errors = sum(1 for one in inputs["criteria"] if one["error"])
+    errors = sum(1 for criterion in inputs["criteria"] if criterion["error"])
     counted = f"{errors} {'error is' if errors == 1 else 'errors are'} on record"
     reasoning = (
         f"{counted}; the rules engine makes no clinical judgement about their cause."
@@ -111,12 +111,12 @@ class RulesEngine:
                 f"The rules engine has no rules for the task {request.task!r}."
             )
         text = json.dumps(rule(dict(request.inputs)), ensure_ascii=False)
-        given = len(request.prompt.text) + len(
+        length = len(request.prompt.text) + len(
             json.dumps(dict(request.inputs), ensure_ascii=False)
         )
         # Four characters a token: good enough to try budgets out without a model.
         usage = Usage(
-            input_tokens=given // 4, output_tokens=len(text) // 4, cost_usd=0.0
+            input_tokens=length // 4, output_tokens=len(text) // 4, cost_usd=0.0
         )
         return Reply(text, Finish.STOP, usage, self.identity.model)
 

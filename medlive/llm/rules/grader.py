@@ -84,9 +84,9 @@ def _terms(text: str, language: Language) -> frozenset[str]:
         return frozenset(bigrams(plain(text), lexicon.STOP_ZH)) | (
             latin - lexicon.CONTENT_STOP
         )
-    found = latin - lexicon.CONTENT_STOP - _BARE
+    content = latin - lexicon.CONTENT_STOP - _BARE
     # A criterion of everyday words only ("Advises rest") still has something to look for.
-    return found or latin - _FUNCTION - _BARE
+    return content or latin - _FUNCTION - _BARE
 
 
 _FUNCTION_TEXT = (
@@ -105,19 +105,19 @@ def _question_terms(question: str, language: Language) -> frozenset[str]:
 def _passages(answer: str) -> tuple[_Passage, ...]:
     language = language_of(None, answer)
     run = [
-        one
-        for one in sentences(answer, language)
-        if not _ADDRESSED.search(one.text) and not _SURROGATE.search(one.text)
+        sentence
+        for sentence in sentences(answer, language)
+        if not _ADDRESSED.search(sentence.text) and not _SURROGATE.search(sentence.text)
     ]
-    found: list[_Passage] = []
-    for i, one in enumerate(run):
-        found.append(_passage(one.text, language, single=True))
+    passages: list[_Passage] = []
+    for i, sentence in enumerate(run):
+        passages.append(_passage(sentence.text, language, single=True))
         following = run[i + 1] if i + 1 < len(run) else None
-        if following is not None and following.start - one.end <= 4:
-            joined = piece(answer, one.start, following.end)
+        if following is not None and following.start - sentence.end <= 4:
+            joined = piece(answer, sentence.start, following.end)
             if joined is not None:
-                found.append(_passage(joined.text, language, single=False))
-    return tuple(found)
+                passages.append(_passage(joined.text, language, single=False))
+    return tuple(passages)
 
 
 def _passage(text: str, language: Language, *, single: bool) -> _Passage:
@@ -174,8 +174,8 @@ def _grade(inputs: Mapping[str, Any], criterion: str) -> _Verdict:
     )
     core, denies = _core(criterion, language)
     wanted = _terms(core, language)
-    given = _question_terms(str(inputs.get("question", "")), language)
-    whole = sum(_weight(term, given) for term in wanted)
+    question_terms = _question_terms(str(inputs.get("question", "")), language)
+    whole = sum(_weight(term, question_terms) for term in wanted)
     if not wanted:
         return _Verdict(False, "", "The criterion holds no word to look for.")
     numbers = frozenset(_NUMBER.findall(plain(core)))
@@ -183,7 +183,10 @@ def _grade(inputs: Mapping[str, Any], criterion: str) -> _Verdict:
     for passage in _passages(answer):
         if not numbers <= passage.numbers:
             continue
-        share = sum(_weight(term, given) for term in wanted & passage.terms) / whole
+        share = (
+            sum(_weight(term, question_terms) for term in wanted & passage.terms)
+            / whole
+        )
         # Two sentences have to earn their length.
         share -= 0.0 if passage.single else 0.1
         if share > best_share:
@@ -225,9 +228,9 @@ def grade_rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The same for each criterion of a list, in its order."""
     grades = [
         {
-            "id": str(one["id"]),
-            **grade_criterion({**inputs, "criterion": one["criterion"]}),
+            "id": str(criterion["id"]),
+            **grade_criterion({**inputs, "criterion": criterion["criterion"]}),
         }
-        for one in inputs["criteria"]
+        for criterion in inputs["criteria"]
     ]
     return {"grades": grades}

@@ -45,8 +45,8 @@ def is_drug(word: str) -> bool:
 
 def clinical_words(text: str) -> list[str]:
     """The clinical words of a text, in order: English ones as stems."""
-    found = [stem(w) for w in words(text) if stem(w) in CLINICAL or is_drug(w)]
-    return found + CLINICAL_ZH.findall(text)
+    stems = [stem(w) for w in words(text) if stem(w) in CLINICAL or is_drug(w)]
+    return stems + CLINICAL_ZH.findall(text)
 
 
 @cache

@@ -37,8 +37,8 @@ def _pieces(inputs: Mapping[str, Any], role: str) -> Iterator[tuple[str, str]]:
         if message["role"] != role:
             continue
         text = message["text"]
-        for one in sentences(text, language_of(inputs["language"], text)):
-            bare = unmarked(text, one)
+        for sentence in sentences(text, language_of(inputs["language"], text)):
+            bare = unmarked(text, sentence)
             if bare is None or _SURROGATE.search(bare.text):
                 continue
             if statement(bare.text):
@@ -56,24 +56,24 @@ def extract(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _narrative(inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The patient's sentences with a clinical word, that ask nothing."""
-    found = []
+    elements = []
     for message_id, text in _pieces(inputs, "patient"):
         if clinical_words(text) and not _ASKS.search(text) and not _CLOSED.match(text):
             kind = "objective" if _OBJECTIVE.search(text) else "subjective"
-            found.append(_element(message_id, text, kind))
-    return found[:_MOST]
+            elements.append(_element(message_id, text, kind))
+    return elements[:_MOST]
 
 
 def _advice(inputs: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The physician's sentences with a clinical word, without courtesies and questions back."""
-    found = []
+    elements = []
     for message_id, text in _pieces(inputs, "physician"):
         if _COURTESY.search(text) or text.rstrip().endswith(("?", "？")):
             continue
         if clinical_words(text):
             kind = "plan" if _PLAN.search(text) else "assessment"
-            found.append(_element(message_id, text, kind))
-    return found[:_MOST]
+            elements.append(_element(message_id, text, kind))
+    return elements[:_MOST]
 
 
 def _element(message_id: str, text: str, kind: str) -> dict[str, Any]:

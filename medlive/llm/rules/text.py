@@ -87,23 +87,23 @@ def _ends_english(text: str, start: int, end: int) -> bool:
 
 def _markers(text: str, pattern: re.Pattern[str], stops: str) -> dict[int, int]:
     """List markers, start → end: at a line's start, after a stop, or continuing a count ("… 1. x 2. y")."""
-    found: dict[int, int] = {}
+    ends: dict[int, int] = {}
     pending: re.Match[str] | None = None
     expected = 0
     for match in pattern.finditer(text):
         number = int(match.group(1))
         if number == expected > 1:
             if pending is not None:
-                found[pending.start()] = pending.end()
+                ends[pending.start()] = pending.end()
                 pending = None
-            found[match.start()] = match.end()
+            ends[match.start()] = match.end()
             expected += 1
         elif number <= 20 and _opens_item(text, match.start(), stops):
-            found[match.start()] = match.end()
+            ends[match.start()] = match.end()
             pending, expected = None, number + 1
         elif number == 1:
             pending, expected = match, 2
-    return found
+    return ends
 
 
 def _opens_item(text: str, start: int, stops: str) -> bool:
@@ -130,14 +130,14 @@ def sentences(text: str, language: Language) -> list[Piece]:
             for m in _EN_STOP.finditer(text)
             if m.end() not in inside and _ends_english(text, m.start(), m.end())
         )
-    found: list[Piece] = []
+    pieces: list[Piece] = []
     start = 0
     for cut in sorted(cuts):
         for low, high in _bounded(text, start, cut):
             if (found_piece := piece(text, low, high)) is not None:
-                found.append(found_piece)
+                pieces.append(found_piece)
         start = cut
-    return found
+    return pieces
 
 
 def _bounded(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -150,10 +150,12 @@ def _bounded(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     yield start, end
 
 
-def unmarked(source: str, one: Piece) -> Piece | None:
+def unmarked(source: str, sentence: Piece) -> Piece | None:
     """The piece without a leading bullet or list number."""
-    match = _BULLET.match(one.text)
-    return piece(source, one.start + match.end(), one.end) if match else one
+    match = _BULLET.match(sentence.text)
+    return (
+        piece(source, sentence.start + match.end(), sentence.end) if match else sentence
+    )
 
 
 def plain(text: str) -> str:
@@ -212,7 +214,7 @@ _RUN = re.compile(r"[一-鿿]+")
 
 def bigrams(text: str, stop: re.Pattern[str]) -> set[str]:
     """The pairs of neighbouring Chinese characters, after the stop words are cut out."""
-    found: set[str] = set()
+    pairs: set[str] = set()
     for run in _RUN.findall(stop.sub(" ", text)):
-        found.update(run[i : i + 2] for i in range(len(run) - 1))
-    return found
+        pairs.update(run[i : i + 2] for i in range(len(run) - 1))
+    return pairs

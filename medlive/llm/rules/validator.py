@@ -141,17 +141,17 @@ def _verdict(
     wanted, denied = terms(text), _denies(text)
     best, where, quote = 0.0, "", ""
     for passage_id, part in passages:
-        for one in sentences(part, language_of(None, part)):
-            own = terms(one.text)
+        for sentence in sentences(part, language_of(None, part)):
+            own = terms(sentence.text)
             if (
                 len(own) < 4
-                or denied != _denies(one.text)
-                or _UNPAIRED.search(one.text)
+                or denied != _denies(sentence.text)
+                or _UNPAIRED.search(sentence.text)
             ):
                 continue
             share = len(wanted & own) / max(4, len(wanted))
             if share > best:
-                best, where, quote = share, passage_id, one.text
+                best, where, quote = share, passage_id, sentence.text
     supported = best >= _LIKE
     evidence = [{"passage_id": where, "quotes": [quote[:1900]]}] if supported else []
     return {

@@ -41,21 +41,21 @@ def contamination(report: Report) -> Section:
     return Section("contamination", _TITLE, parts)
 
 
-def _figure(report: Report, found: ContaminationTable) -> Markup:
-    known = [model.drop for model in found.models if model.drop is not None]
+def _figure(report: Report, contaminated: ContaminationTable) -> Markup:
+    known = [model.drop for model in contaminated.models if model.drop is not None]
     if all(drop.difference is None for drop in known):
         return missing(_NO_DROP)
     title = report.marked("Drop past the cutoff")
-    return soft(_CAPTION) + picture(title, partial(drops, found), len(known))
+    return soft(_CAPTION) + picture(title, partial(drops, contaminated), len(known))
 
 
-def _notes(found: ContaminationTable) -> Markup:
+def _notes(contaminated: ContaminationTable) -> Markup:
     by_note: dict[str, list[str]] = {}
-    for model in found.models:
+    for model in contaminated.models:
         for note in model.notes:
             by_note.setdefault(note, []).append(model.label)
     notes = [
         f"{upper_first(note)}: {some(labels)}." for note, labels in by_note.items()
     ]
-    notes += [f"Cutoffs are from {Path(found.registry).name}."]
+    notes += [f"Cutoffs are from {Path(contaminated.registry).name}."]
     return Markup().join(map(soft, notes))

@@ -48,8 +48,8 @@ def met_by_criterion(report: Report) -> list[Rated]:
                 met = score.met.get(criterion.id)
                 if met is not None:
                     key = (score.case.case_id, criterion.id)
-                    one = Rated(score.case, criterion, Count())
-                    rated.setdefault(key, one).count.add(met)
+                    fresh = Rated(score.case, criterion, Count())
+                    rated.setdefault(key, fresh).count.add(met)
     return list(rated.values())
 
 

@@ -14,14 +14,14 @@ _TITLE = "How alike the models are"
 
 def overlap(report: Report) -> Section:
     """The section."""
-    found = report.overlaps
-    if found is None:
+    overlaps = report.overlaps
+    if overlaps is None:
         text = "One run alone is compared with nothing: give the run folders of two models or more."
         return Section("overlap", _TITLE, [missing(text)])
     parts = [
-        _worst(report, found.worst),
-        _profile(report, found.themes),
-        _profile(report, found.specialties),
+        _worst(report, overlaps.worst),
+        _profile(report, overlaps.themes),
+        _profile(report, overlaps.specialties),
     ]
     return Section("overlap", _TITLE, parts)
 
@@ -55,15 +55,15 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
     return Markup().join([*parts, matrix])
 
 
-def _profile(report: Report, found: Profiles) -> Markup:
-    plural = {"theme": "themes", "specialty": "specialties"}[found.kind]
-    if len(found.values) < 2 or np.isnan(found.between_values).all():
+def _profile(report: Report, profiles: Profiles) -> Markup:
+    plural = {"theme": "themes", "specialty": "specialties"}[profiles.kind]
+    if len(profiles.values) < 2 or np.isnan(profiles.between_values).all():
         least = "three models or more, and two "
         return missing(
             f"No correlation between {plural}: it needs {least}{plural} in which every model has at least 5 "
-            f"scored cases; here are {len(found.labels)} models and {len(found.values)} such {plural}."
+            f"scored cases; here are {len(profiles.labels)} models and {len(profiles.values)} such {plural}."
         )
-    n = len(found.labels)
+    n = len(profiles.labels)
     few = "; so few say little" if n < 6 else ""
     parts = [
         soft(
@@ -71,14 +71,14 @@ def _profile(report: Report, found: Profiles) -> Markup:
             "is in the tooltip."
         )
     ]
-    if found.left_out:
-        names = ", ".join(found.left_out)
+    if profiles.left_out:
+        names = ", ".join(profiles.left_out)
         parts.append(soft(f"Left out, for too few scored cases: {names}."))
     matrix = report.render(
         "matrix.html",
         title=f"Correlation between {plural}",
-        labels=found.values,
-        rows=found.between_values,
+        labels=profiles.values,
+        rows=profiles.between_values,
         least=-1,
         in_parts=in_parts,
         tooltip=lambda r: f"{r:.3f}{fisher_interval(r, n)}",

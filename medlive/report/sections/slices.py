@@ -24,11 +24,11 @@ def by_value(report: Report, kind: str) -> dict[str, list[Estimate | None]]:
     values: dict[str, list[Estimate | None]] = {}
     scored = False
     for place, model in enumerate(report.models):
-        for one in model.slices:
-            if one.kind == kind:
-                row = values.setdefault(one.value, [None] * len(report.models))
-                row[place] = one.estimate
-                scored = scored or one.estimate.n > 0
+        for part in model.slices:
+            if part.kind == kind:
+                row = values.setdefault(part.value, [None] * len(report.models))
+                row[place] = part.estimate
+                scored = scored or part.estimate.n > 0
     if not scored:
         return {}
     return {value: values[value] for value in sorted(values, key=slice_order)}

@@ -68,7 +68,7 @@ def secret_key(settings: Settings) -> SecretKey:
     return key
 
 
-def public_keys(settings: Settings, given: Sequence[str]) -> tuple[PublicKey, ...]:
+def public_keys(settings: Settings, texts: Sequence[str]) -> tuple[PublicKey, ...]:
     """Return the keys that a restored backup may be signed with: the given ones, else this instance's own.
 
     Raises:
@@ -76,7 +76,7 @@ def public_keys(settings: Settings, given: Sequence[str]) -> tuple[PublicKey, ..
         BadKey: if one is not a key.
     """
     keys: list[PublicKey] = []
-    for text in given:
+    for text in texts:
         key = public_key_of(text)
         assert key is not None
         keys.append(key)

@@ -114,7 +114,7 @@ class CurationCounts:
 
     def as_json(self) -> dict[str, Any]:
         """The counts as stored with a run."""
-        return {one.name: getattr(self, one.name) for one in fields(self)}
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -438,13 +438,13 @@ async def save_decision(
             publishable=curation.publishable,
             overruled=await find_veto_reason(session, stored.revision_pk),
         )
-        held = curation.detail if curation.outcome is Outcome.HELD else None
+        held_for = curation.detail if curation.outcome is Outcome.HELD else None
         saved = await save_case(
             session,
             content,
             thread_pk=stored.thread_pk,
             key=pipeline.key,
-            held=held,
+            held=held_for,
         )
         await save_scan(
             session,

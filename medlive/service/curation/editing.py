@@ -131,7 +131,7 @@ class CaseEdit(_Edited):
 
     def apply(self, case: StoredCase) -> tuple[CaseText, Rubric]:
         """The edited texts and rubric. Raises UsageError for an unknown specialty, an unknown or repeated id."""
-        given = self.model_dump(exclude_none=True, exclude={"criteria", "revision"})
+        changes = self.model_dump(exclude_none=True, exclude={"criteria", "revision"})
         known = (UNKNOWN_SPECIALTY, *SPECIALTIES)
         if self.specialty is not None and self.specialty not in known:
             raise UsageError(
@@ -139,9 +139,9 @@ class CaseEdit(_Edited):
                 hint="docs/method.md lists the 38",
             )
         if self.criteria is not None:
-            given["criteria"] = _numbered(self.criteria, by_id(case.rubric.criteria))
-        texts = {name: given.pop(name) for name in _TEXTS if name in given}
-        text, rubric = replace(case.text, **texts), replace(case.rubric, **given)
+            changes["criteria"] = _numbered(self.criteria, by_id(case.rubric.criteria))
+        texts = {name: changes.pop(name) for name in _TEXTS if name in changes}
+        text, rubric = replace(case.text, **texts), replace(case.rubric, **changes)
         if (text, rubric.criteria) != (case.text, case.rubric.criteria):
             rubric = rubric.unproved()
         return text, rubric

@@ -136,8 +136,8 @@ async def fill_bands(database: Database) -> None:
             if accepted:
                 _, new_sketches = await _load_sketches(session, accepted)
                 rows = []
-                for one, sketch in zip(accepted, new_sketches, strict=True):
-                    rows.append((one.thread_pk, sketch.bands))
+                for thread, sketch in zip(accepted, new_sketches, strict=True):
+                    rows.append((thread.thread_pk, sketch.bands))
                 await bands.save_bands(session, rows)
             await bands.note_filled(
                 session, scheme(), to=accepted[-1].revision_pk if accepted else None
@@ -161,7 +161,7 @@ async def _earlier_index(
     candidates = await bands.find_candidates(
         session, chain.digest, [sketch.bands for sketch in new_sketches]
     )
-    _, found = await _load_sketches(session, candidates)
-    for candidate, sketch in zip(candidates, found, strict=True):
+    _, sketches_of = await _load_sketches(session, candidates)
+    for candidate, sketch in zip(candidates, sketches_of, strict=True):
         index.add(str(candidate.thread_pk), sketch)
     return index

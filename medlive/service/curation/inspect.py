@@ -122,7 +122,7 @@ async def inspect_thread(
         "filters": await filter_verdicts_of(session, revision),
         "overruled": overruled,
         **shown,
-        "decisions": [_decision(one) for one in decisions],
+        "decisions": [_decision(decision_row) for decision_row in decisions],
         "parked": parked
         and {"since": parked.since.isoformat(), "libraries": parked.libraries},
         **of_case,
@@ -174,15 +174,17 @@ def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
     language = dominant_language(normalise(excerpt.opening))
     shown = [
         replace(
-            one.message,
-            text=deidentified_part(one.before, one.message.text, one.after, language),
+            part.message,
+            text=deidentified_part(
+                part.before, part.message.text, part.after, language
+            ),
         )
-        for one in excerpt.messages
+        for part in excerpt.messages
     ]
     title = redact(normalise(excerpt.thread.title), language)
     content = replace(excerpt.thread, title=title, messages=tuple(shown)).content()
-    for message, one in zip(content["messages"], excerpt.messages, strict=True):
-        message |= {"place": one.place, "start": one.start, "length": one.length}
+    for message, part in zip(content["messages"], excerpt.messages, strict=True):
+        message |= {"place": part.place, "start": part.start, "length": part.length}
     return {"url": excerpt.thread.url, **content, "total": excerpt.total}
 
 

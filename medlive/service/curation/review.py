@@ -236,12 +236,12 @@ async def _find_rejection(
     overruled = {o.curation_id for o in in_force(overrules)}
     decided = await latest_curation(session, revision)
     if decided is None or decided.outcome is Outcome.FAILED:
-        found = None if decided else await filter_reason_of(session, revision)
+        reason = None if decided else await filter_reason_of(session, revision)
         number, state = None, "failed" if decided else "waiting"
     else:
-        found, number, state = decided.reason, decided.id, decided.outcome.value
-        found = found if decided.outcome in _OVERRULED else None
-    if found is None:
+        reason, number, state = decided.reason, decided.id, decided.outcome.value
+        reason = reason if decided.outcome in _OVERRULED else None
+    if reason is None:
         hint = "medlive review approve takes a held case" if state == "held" else None
         raise CheckFailed(f"{name} is {state}, not rejected", hint=hint)
     if number in overruled:
@@ -251,7 +251,7 @@ async def _find_rejection(
         )
     if any((o.curation_id, o.decided_by) == (number, by) for o in overrules):
         raise CheckFailed(f"{name} was overruled by {by}: a second person has to agree")
-    return number, str(found)
+    return number, str(reason)
 
 
 async def _latest_revision(session: Session, source: str, thread_id: str) -> int:

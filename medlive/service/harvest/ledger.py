@@ -288,7 +288,7 @@ class PostgresLedger:
         counts["identifiers"] += await save_identifiers(
             session, saved, [self._identifiers[i] for i in ids]
         )
-        counts.update(one.status for one in saved)
+        counts.update(thread.status for thread in saved)
         await mark_seen(
             session, self.source, [event.thread.thread_id for event in read]
         )
@@ -315,7 +315,7 @@ class PostgresLedger:
             await mark(
                 session,
                 self.source,
-                [one.thread_id for one in settled if one.state is ending],
+                [entry.thread_id for entry in settled if entry.state is ending],
             )
 
 
@@ -334,8 +334,8 @@ def _of(events: Sequence[HarvestEvent], kind: type[T]) -> list[T]:
 def _storable_pages(events: Sequence[HarvestEvent]) -> list[FetchedPage]:
     """The pages of a group; none where a list shows a thread that was taken down, as storing it would restore what
     was erased."""
-    skipped = [one for listed in _of(events, Listed) for one in listed.skipped]
-    is_erased = any(one.reason is SkipReason.TAKEN_DOWN for one in skipped)
+    skipped = [skip for listed in _of(events, Listed) for skip in listed.skipped]
+    is_erased = any(skip.reason is SkipReason.TAKEN_DOWN for skip in skipped)
     return [] if is_erased else _of(events, FetchedPage)
 
 

@@ -114,9 +114,9 @@ async def clear_removed(database: Database, folder: Path, source: str) -> int:
             archive.path for archive in await archives.list_archives(session, source)
         }
     stems = {
-        found["stem"]
+        match["stem"]
         for path in removed | current
-        if (found := _ARCHIVE_NAME.fullmatch(path))
+        if (match := _ARCHIVE_NAME.fullmatch(path))
     }
     unnamed = await asyncio.to_thread(_files, folder, source) - current
     left = [

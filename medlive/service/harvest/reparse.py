@@ -102,8 +102,8 @@ async def reparse_sources(
                         tick,
                     )
                 )
-        run.counts = {one.source: dict(one.counts) for one in done}
-        run.failed = any(one.busy or one.damaged for one in done)
+        run.counts = {result.source: dict(result.counts) for result in done}
+        run.failed = any(result.busy or result.damaged for result in done)
     return done
 
 
@@ -165,9 +165,9 @@ async def _reparse(
                 site,
                 folder,
                 key,
-                one,
+                reading,
             )
-            for one in batch
+            for reading in batch
         ]
 
     while True:
@@ -178,9 +178,9 @@ async def _reparse(
             batch = await latest_readings(session, done.source, ids) if ids else []
         if not batch:
             break
-        for one in batch if thread_ids else ():
-            if not one.pages and one.state is None:
-                name = f"{done.source}/{one.thread_id}"
+        for reading in batch if thread_ids else ():
+            if not reading.pages and reading.state is None:
+                name = f"{done.source}/{reading.thread_id}"
                 raise UsageError(f"no page of {name} is stored")
         rereads = await asyncio.to_thread(parse_all, batch)
         async with begin() as session:
@@ -192,16 +192,16 @@ async def _reparse(
 
 
 def _reread(
-    done: ReparseResult, site: Site, folder: Path, key: bytes, one: Reading
+    done: ReparseResult, site: Site, folder: Path, key: bytes, reading: Reading
 ) -> _Reread:
     """Parse a thread's pages with the current adapter."""
-    if not one.pages:
-        return _Reread(one, reason="waiting")
-    if one.state is FrontierState.SKIPPED and not one.stored:
-        return _Reread(one, reason="skipped")
-    files = [(page.path, page.place) for page in one.pages if page.path is not None]
-    if len(files) < len(one.pages):
-        return _Reread(one, reason="bytes_gone")
+    if not reading.pages:
+        return _Reread(reading, reason="waiting")
+    if reading.state is FrontierState.SKIPPED and not reading.stored:
+        return _Reread(reading, reason="skipped")
+    files = [(page.path, page.place) for page in reading.pages if page.path is not None]
+    if len(files) < len(reading.pages):
+        return _Reread(reading, reason="bytes_gone")
     try:
         pages = [read_page(folder / path, place) for path, place in files]
         done.counts["pages"] += len(pages)
@@ -214,12 +214,12 @@ def _reread(
         check_storable(thread)
     except ArchiveDamaged as error:
         done.damaged.add(error.path)
-        return _Reread(one, reason="damaged", message=error.message)
+        return _Reread(reading, reason="damaged", message=error.message)
     except BadInput as error:
-        return _Reread(one, reason=ProblemKind.FAULT.value, message=error.message)
+        return _Reread(reading, reason=ProblemKind.FAULT.value, message=error.message)
     except SourceError as error:
-        return _Reread(one, reason=error.kind.value, message=error.message)
-    return _Reread(one, thread)
+        return _Reread(reading, reason=error.kind.value, message=error.message)
+    return _Reread(reading, thread)
 
 
 async def _save(
@@ -227,19 +227,21 @@ async def _save(
 ) -> None:
     settled: dict[int, list[Settled]] = {}
     parsed, first_fetches = [], []
-    for one in rereads:
-        state, run_id = _settled_state(one), one.reading.run_id
+    for reread in rereads:
+        state, run_id = _settled_state(reread), reread.reading.run_id
         if state is not None and run_id is not None:
             settled.setdefault(run_id, []).append(state)
-        if one.thread is not None:
-            parsed.append(one.thread)
-            first_fetches.append(one.reading.pages[0].fetch_id)
-            done.before.update(_field_counts(one.reading.fields or {}))
-            done.after.update(_field_counts(thread_fields(one.thread)))
+        if reread.thread is not None:
+            parsed.append(reread.thread)
+            first_fetches.append(reread.reading.pages[0].fetch_id)
+            done.before.update(_field_counts(reread.reading.fields or {}))
+            done.after.update(_field_counts(thread_fields(reread.thread)))
             continue
-        done.counts[one.reason] += 1
-        if one.message:
-            done.problems.append((one.reading.thread_id, one.reason, one.message))
+        done.counts[reread.reason] += 1
+        if reread.message:
+            done.problems.append(
+                (reread.reading.thread_id, reread.reason, reread.message)
+            )
     del done.problems[MAX_PROBLEMS:]
     done.counts += await store_threads(session, parsed, fetch_ids=first_fetches)
     for run_id in sorted(settled):
@@ -261,13 +263,16 @@ def _field_counts(fields: Mapping[str, Any]) -> Counter[str]:
     return Counter({name: int(value) for name, value in fields.items() if value})
 
 
-def _settled_state(one: _Reread) -> Settled | None:
+def _settled_state(reread: _Reread) -> Settled | None:
     """The state of a thread that parses now, or fails for another reason of the parser; None where it stays."""
-    was, first = one.reading, one.reading.pages[0] if one.reading.pages else None
+    was, first = (
+        reread.reading,
+        reread.reading.pages[0] if reread.reading.pages else None,
+    )
     if was.state is None or first is None:
         return None
     failed = was.state is FrontierState.FAILED
-    if one.thread is not None:
+    if reread.thread is not None:
         return Settled(
             was.thread_id,
             FrontierState.READ if failed else was.state,
@@ -275,13 +280,13 @@ def _settled_state(one: _Reread) -> Settled | None:
             etag=first.etag,
             last_modified=first.last_modified,
             page_count=len(was.pages),
-            posted_at=one.thread.posted_at,
-            fields=thread_fields(one.thread),
+            posted_at=reread.thread.posted_at,
+            fields=thread_fields(reread.thread),
         )
     if (
         failed
-        and was.reason != one.reason
-        and {was.reason, one.reason} <= _PARSER_REASONS
+        and was.reason != reread.reason
+        and {was.reason, reread.reason} <= _PARSER_REASONS
     ):
-        return Settled(was.thread_id, FrontierState.FAILED, reason=one.reason)
+        return Settled(was.thread_id, FrontierState.FAILED, reason=reread.reason)
     return None

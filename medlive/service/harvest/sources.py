@@ -62,28 +62,28 @@ class SourceHealth:
     @property
     def faults(self) -> list[str]:
         """What a maintainer must look at, one sentence each."""
-        info, found = self.info, []
+        info, faults = self.info, []
         if info.quarantine_reason is not None and info.quarantined_at is not None:
-            found.append(
+            faults.append(
                 f"quarantined since {info.quarantined_at:%Y-%m-%d %H:%M} UTC: {info.quarantine_reason}"
             )
         elif info.last_outcome is RunOutcome.FAILED:
-            found.append(f"its harvest of {info.last_run} failed: {self.last_problem}")
+            faults.append(f"its harvest of {info.last_run} failed: {self.last_problem}")
         if self.stale:
             when = (
                 "never"
                 if self.last_done_at is None
                 else f"{self.last_done_at:%Y-%m-%d}"
             )
-            found.append(f"stale: last harvested to its end {when}")
-        return found
+            faults.append(f"stale: last harvested to its end {when}")
+        return faults
 
 
 async def source_health(
     database: Database, source: str | None = None
 ) -> list[SourceHealth]:
     """Every harvested source, or the one named. Raises UsageError if that was never harvested."""
-    found = []
+    sources = []
     async with database.begin() as session:
         history = (await load_history(session)).harvests
         for info in await list_sources(session):
@@ -94,7 +94,7 @@ async def source_health(
             problem = times.latest.counts.get("problem")
             since = times.done_at or times.first_at
             stale = now() - since > STALE_AFTER
-            found.append(
+            sources.append(
                 SourceHealth(
                     info,
                     times.done_at,
@@ -104,12 +104,12 @@ async def source_health(
                     stale,
                 )
             )
-    if source is not None and not found:
+    if source is not None and not sources:
         raise UsageError(
             f"{source} was never harvested",
             hint=f"run `medlive harvest {source}`, or check one page with --url",
         )
-    return found
+    return sources
 
 
 def not_modified_share(counts: Mapping[str, int]) -> float | None:

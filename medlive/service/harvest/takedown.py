@@ -184,7 +184,7 @@ async def _find_showing_fetches(
     pattern = _pattern(traces)
 
     def search(archive: Archive, kept: Collection[KeptFetch]) -> list[int]:
-        found = []
+        fetch_ids = []
         fetches = {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
         for place, page in pages(folder / archive.path, archive.bytes):
             if (fetch := fetches.get(place)) is None:
@@ -193,10 +193,10 @@ async def _find_showing_fetches(
             if (pattern and pattern.search(page.body)) or (
                 is_list and _page_lists(site, page, thread_id)
             ):
-                found.append(fetch.fetch_id)
-        return found
+                fetch_ids.append(fetch.fetch_id)
+        return fetch_ids
 
-    found: list[int] = []
+    fetch_ids: list[int] = []
     damaged: list[ArchiveDamaged] = []
     async with database.begin() as session:
         archives = await list_archives(session, source)
@@ -204,10 +204,10 @@ async def _find_showing_fetches(
         async with database.begin() as session:
             kept = await fetches_in(session, archive.archive_id)
         try:
-            found += await asyncio.to_thread(search, archive, kept)
+            fetch_ids += await asyncio.to_thread(search, archive, kept)
         except ArchiveDamaged as error:
             damaged.append(error)
-    return found, damaged
+    return fetch_ids, damaged
 
 
 def _page_lists(site: Site | None, page: Fetched, thread_id: str) -> bool:

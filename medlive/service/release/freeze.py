@@ -342,7 +342,9 @@ class _Freeze:
         """Add the members: hold out the share of the new cases, and publish held-out cases whose time has come."""
         new = await never_shown(session) if self.share else []
         instance_key = handle_key(self.settings)
-        selected = [one for one in new if is_held_out(one[0], self.share, instance_key)]
+        selected = [
+            case for case in new if is_held_out(case[0], self.share, instance_key)
+        ]
         held_out = await asyncio.to_thread(_commit, self.database, selected)
         due = []
         for week in await snapshots.held_weeks(session, parent):
@@ -432,10 +434,10 @@ def is_held_out(case_id: str, share: float, key: bytes) -> bool:
 
 def weeks_between(earlier: str, later: str) -> int:
     """The number of weeks from one valid ISO week to another."""
-    one, other = week_end(earlier), week_end(later)
-    assert one is not None
+    start, other = week_end(earlier), week_end(later)
+    assert start is not None
     assert other is not None
-    return (other - one).days // 7
+    return (other - start).days // 7
 
 
 def _commit(database: Database, selected: Sequence[tuple[str, int]]) -> list[HeldOut]:

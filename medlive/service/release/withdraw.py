@@ -80,7 +80,7 @@ async def withdraw(
         part = None
         if criterion_id is not None:
             part = await find_criterion(session, case_id, criterion_id, revision)
-        found, already = await _withdraw(
+        withdrawal, already = await _withdraw(
             session,
             case_id,
             kind,
@@ -93,11 +93,11 @@ async def withdraw(
             await session.rollback()
     snapshots: set[str] = set()
     for entry in entries:
-        if entry.id == found.number:
+        if entry.id == withdrawal.number:
             snapshots.update(entry.snapshots)
     path = None if dry_run else await write_errata(database, settings, key=key)
     return WithdrawResult(
-        withdrawal=found,
+        withdrawal=withdrawal,
         already=already,
         snapshots=tuple(sorted(snapshots)),
         errata=path,
@@ -132,14 +132,14 @@ async def reinstate(
                 f"{'/'.join(thread)}, the thread of {case_id}, is taken down",
                 hint="medlive thread lift-takedown comes first",
             )
-        found = await withdrawals.reinstate(
+        reinstated = await withdrawals.reinstate(
             session,
             case_id,
             part,
             reason,
             by=by,
         )
-        if not found:
+        if not reinstated:
             raise CheckFailed(
                 f"{case_id if part is None else f'{case_id}-{part}'} is not withdrawn"
             )
@@ -148,9 +148,9 @@ async def reinstate(
                 session, case_id, f"reinstated by a person: {reason}"[:1000]
             )
         else:
-            await _revise_with(session, case_id, found[0].revision, part)
+            await _revise_with(session, case_id, reinstated[0].revision, part)
     await write_errata(database, settings, key=key)
-    return found
+    return reinstated
 
 
 async def _revise_with(
@@ -234,8 +234,8 @@ def check_public_reason(reason: str) -> str:
     scan = standard_scanner()
     kinds: set[str] = set()
     for text in (reason, as_read(reason)):
-        for found in (*scan(text, "en"), *scan(text, "zh")):
-            kinds.add(str(found.kind))
+        for identifier in (*scan(text, "en"), *scan(text, "zh")):
+            kinds.add(str(identifier.kind))
         if contact := find_contact(text):
             kinds.add(contact)
     if kinds:
@@ -283,15 +283,15 @@ async def find_criterion(
                 places.append(member.revision)
         places += await withdrawals.withdrawn_from(session, case_id, number)
     known: set[str] = set()
-    found: dict[str, tuple[int, Criterion]] = {}
+    by_text: dict[str, tuple[int, Criterion]] = {}
     for place in dict.fromkeys(places):
         for criterion in await cases.criteria_of(session, case_id, place):
             known.add(criterion.id)
             if criterion.id == number:
-                found.setdefault(
+                by_text.setdefault(
                     withdrawals.text_digest(criterion.criterion), (place, criterion)
                 )
-    if not found:
+    if not by_text:
         where = f"case {case_id}"
         if revision is not None:
             where = f"revision {revision} of {where}"
@@ -300,15 +300,15 @@ async def find_criterion(
             f"{where} has no criterion {criterion_id[:100]!r}",
             hint=f"it has {listed}" if known else "the revision does not exist",
         )
-    if len(found) > 1:
+    if len(by_text) > 1:
         choices = " or ".join(
-            f"--revision {place}: {c.criterion[:80]!r}" for place, c in found.values()
+            f"--revision {place}: {c.criterion[:80]!r}" for place, c in by_text.values()
         )
         raise UsageError(
             f"{case_id}-{number} names different criteria in different revisions",
             hint=choices,
         )
-    return next(iter(found.values()))
+    return next(iter(by_text.values()))
 
 
 async def _withdraw(
@@ -370,7 +370,7 @@ async def _revise_without(
 
 async def load_latest_case(session: Session, case_id: str) -> cases.StoredCase:
     """The latest revision of a case. Raises UsageError if it has none."""
-    found = await cases.latest_case(session, case_id)
-    if found is None:
+    case = await cases.latest_case(session, case_id)
+    if case is None:
         raise UsageError(f"case {case_id} has no revision")
-    return found
+    return case

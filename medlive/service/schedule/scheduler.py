@@ -325,10 +325,10 @@ class _Runner:
         skipped = StepResult(
             state.command, state.week, StepOutcome.SKIPPED, state.why or ""
         )
-        said = f"{skipped.iso_week} {skipped.command}"
+        step = f"{skipped.iso_week} {skipped.command}"
         # What is waited for changes with every thread, and is said once.
         if self._notify_once(
-            f"{said}: {skipped.detail}", key=f"{said} waits" if state.waits else None
+            f"{step}: {skipped.detail}", key=f"{step} waits" if state.waits else None
         ):
             self.results.append(skipped)
 

@@ -334,7 +334,7 @@ def step_states(
 
     `blocked` maps steps to why they cannot be run.
     """
-    found = []
+    states = []
     for name, time in times.items():
         slot = latest_slot(moment, time)
         slot_week, present = iso_week(slot), iso_week(moment)
@@ -370,8 +370,8 @@ def step_states(
             overdue=overdue,
             latest=record.latest,
         )
-        found.append(state)
-    return found
+        states.append(state)
+    return states
 
 
 def _retry_time(

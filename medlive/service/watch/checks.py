@@ -229,13 +229,13 @@ def disk(facts: Facts) -> Iterator[Finding]:
     """A file system that medlive writes to is nearly full."""
     limits = facts.settings.watch
     assert facts.local is not None
-    for found in facts.local.disks:
-        least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * found.size)
-        if found.free < least:
+    for drive in facts.local.disks:
+        least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * drive.size)
+        if drive.free < least:
             yield Finding(
-                f"{found.free / 1e9:.1f} of {found.size / 1e9:.0f} GB are free at {found.path} ({found.place})",
+                f"{drive.free / 1e9:.1f} of {drive.size / 1e9:.0f} GB are free at {drive.path} ({drive.place})",
                 "make room, or move it to a larger disk",
-                found.place,
+                drive.place,
             )
 
 

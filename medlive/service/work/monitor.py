@@ -102,9 +102,9 @@ class Monitor:
         idle_s = moment - self.taken.moved_at
         for limiter in limiters:
             idle_s = min(idle_s, limiter.idle_s)
-        held = self.taken.count(Queue.CURATE)
-        if held and idle_s > STUCK_S:
-            return f"{held} threads have not moved for {idle_s:.0f} s"
+        taken = self.taken.count(Queue.CURATE)
+        if taken and idle_s > STUCK_S:
+            return f"{taken} threads have not moved for {idle_s:.0f} s"
         return None
 
     async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -56,7 +56,7 @@ def croissant(
     warning = (
         " Not publishable: " + "; ".join(meta.why_not) + "." if meta.why_not else ""
     )
-    held = (
+    held_out = (
         f" {counts.held} further cases are held out and only committed to."
         if counts.held
         else ""
@@ -75,7 +75,7 @@ def croissant(
         "medlive:version": meta.version,
         "medlive:canary": meta.canary,
         "rai:dataCollectionTimeframe": _timeframe(counts),
-        "rai:dataCollectionMissingData": f"Every field has a value; some have the value unknown.{held}",
+        "rai:dataCollectionMissingData": f"Every field has a value; some have the value unknown.{held_out}",
         "rai:dataAnnotationPlatform": [f"medlive {meta.provenance.code_version}"],
         "rai:machineAnnotationTools": tools or ["not recorded"],
         "rai:dataLimitations": list(LIMITS),

@@ -105,9 +105,9 @@ def by_language_name(counts: Counts) -> dict[str, int]:
     return named
 
 
-def counted(n: int, one: str, more: str) -> str:
+def counted(n: int, singular: str, more: str) -> str:
     """`1 case`, `2,756 cases`."""
-    return f"{number(n)} {one if n == 1 else more}"
+    return f"{number(n)} {singular if n == 1 else more}"
 
 
 def by_span(

@@ -21,9 +21,9 @@ def check_lineage(manifest: Manifest, faults: Faults) -> None:
     """Check what the manifest states about its ancestors."""
     name = "manifest.json"
     versions = [*(ancestor.version for ancestor in manifest.lineage), manifest.version]
-    for one, other in pairwise(versions):
-        if one >= other:
-            faults.add(name, f"an ancestor after {one}", other)
+    for earlier, other in pairwise(versions):
+        if earlier >= other:
+            faults.add(name, f"an ancestor after {earlier}", other)
     last = manifest.lineage[-1] if manifest.lineage else None
     stated = (manifest.parent, manifest.parent_digest)
     if stated != ((last.version, last.digest) if last else (None, None)):
@@ -89,12 +89,12 @@ def _read_parent(manifest: Manifest, parent: Path, faults: Faults) -> Manifest |
         return None
     stated = set(sums.split(b"\n"))
     for file in _PARENT_FILES:
-        found = sha256(parent / file)
-        if f"{found}  {file}".encode() not in stated:
+        actual = sha256(parent / file)
+        if f"{actual}  {file}".encode() not in stated:
             faults.add(
                 f"{parent.name}/{file}",
                 f"the digest that the parent's {SUMS} states",
-                found,
+                actual,
             )
     try:
         return (
@@ -138,17 +138,19 @@ def _check_commitments(
 
 
 def _check_changes(
-    found: dict[str, CaseDiff], ledgers: Ledgers, faults: Faults
+    differing: dict[str, CaseDiff], ledgers: Ledgers, faults: Faults
 ) -> None:
     """Check that `changes.json` lists each case exactly as it changed, and that first releases are kept."""
     if ledgers.changes is None:
         return
-    by_case: dict[str, dict[str, dict[str, Any]]] = {case_id: {} for case_id in found}
+    by_case: dict[str, dict[str, dict[str, Any]]] = {
+        case_id: {} for case_id in differing
+    }
     for section, listed in ledgers.changes.items():
         for case_id, entry in listed.items():
             by_case.setdefault(case_id, {})[section] = entry
     for case_id, entries in sorted(by_case.items()):
-        _check_change(case_id, found.get(case_id), entries, faults)
+        _check_change(case_id, differing.get(case_id), entries, faults)
 
 
 def _check_change(

@@ -335,9 +335,9 @@ def _scanned(name: str) -> Callable[[Inspected, Faults], None]:
 
 def _counts(folder: Inspected, out: Faults) -> None:
     manifest, tally = folder.require_manifest(), folder.scan.tally
-    held = len((folder.ledgers.holdouts or {}).get("held", ()))
-    stated, found = (_known(c) for c in (manifest.counts, tally.counts(held)))
-    for name, expected in sorted(found.items()):
+    held_out = len((folder.ledgers.holdouts or {}).get("held", ()))
+    stated, counted = (_known(c) for c in (manifest.counts, tally.counts(held_out)))
+    for name, expected in sorted(counted.items()):
         value = stated.get(name)
         if value != expected:
             out.add("manifest.json", f"{name} {expected}"[:300], f"{value}"[:300])
@@ -466,8 +466,8 @@ def _stated_values(manifest: Manifest, out: Faults) -> None:
     """Check the values that the manifest names and this medlive does not know: pages show them."""
     for name in manifest.shape.unknown_names():
         for find in (find_unstorable, find_disguise, find_contact):
-            if (found := find(name)) is not None:
-                out.add("manifest.json", "plain names of columns and values", found)
+            if (disguise := find(name)) is not None:
+                out.add("manifest.json", "plain names of columns and values", disguise)
 
 
 def _chain(folder: Inspected, out: Faults) -> None:

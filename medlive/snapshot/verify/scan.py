@@ -129,7 +129,7 @@ class Scan:
             expected = "a first release of the line that manifest.json states"
             self.releases.add(where, expected, repr(case.first_release)[:50])
         positions = [criterion["position"] for criterion in group.criteria]
-        if any(one >= other for one, other in pairwise(positions)):
+        if any(earlier >= other for earlier, other in pairwise(positions)):
             self.rows.add(
                 f"{CRITERIA}: {case.case_id!r}",
                 "rows in the order of position",
@@ -165,8 +165,8 @@ class Scan:
                 (find_disguise, "disguised characters"),
                 (find_contact, "addresses or handles"),
             ):
-                if (found := find(text)) is not None:
-                    self.leaks.add(where, f"a {name} without {what}", found)
+                if (leak := find(text)) is not None:
+                    self.leaks.add(where, f"a {name} without {what}", leak)
 
     def _check_entries(self, case: SnapshotCase) -> None:
         new, case_id = case.first_release == self.manifest.version, case.case_id

@@ -74,14 +74,14 @@ def find_disguise(text: str) -> str | None:
     """Return the first disguised character of a text, as `U+200B`, or None."""
     if text.isascii():
         return None
-    found = _HIDDEN.search(text) or _FOREIGN.search(text) or _MIXED.search(text)
-    return f"U+{ord(found.group()):04X}" if found else None
+    match = _HIDDEN.search(text) or _FOREIGN.search(text) or _MIXED.search(text)
+    return f"U+{ord(match.group()):04X}" if match else None
 
 
 def find_markup(text: str) -> str | None:
     """Return the start of the first markup in a text, at most 8 characters, or None."""
-    found = _MARKUP.search(text)
-    return found.group().strip()[:8] if found else None
+    match = _MARKUP.search(text)
+    return match.group().strip()[:8] if match else None
 
 
 def texts_of(value: object) -> Iterator[str]:

@@ -94,11 +94,11 @@ def _refusal(status: int, body: bytes) -> str | None:
 
 
 def _suspect_title(head: bytes, status: int) -> bool:
-    found = _ANY_STATUS_TITLE.search(head)
-    if found is None:
+    match = _ANY_STATUS_TITLE.search(head)
+    if match is None:
         return False
     titles = (
-        " ".join(found[1].decode(e, "replace").split()).lower()
+        " ".join(match[1].decode(e, "replace").split()).lower()
         for e in ("utf-8", "gb18030")
     )
     # Alibaba Cloud's firewall titles its page by its status.

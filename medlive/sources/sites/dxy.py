@@ -77,8 +77,8 @@ class Dxy(source.Site):
     ) -> Thread:
         """The consultation in order. Raises LayoutError, and NotAThread when no doctor has answered."""
         page = source.only_page(pages)
-        found = _QUESTION_PATH.search(page.url)
-        if found is None:
+        path = _QUESTION_PATH.search(page.url)
+        if path is None:
             raise LayoutError(page.url, "an address /question/<id>")
         tree = reading.parse(page)
         state = _state(tree)
@@ -116,7 +116,7 @@ class Dxy(source.Site):
             posts.append(source.Posted(who, *content, moment, not by_doctor, proof))
         tags = (disease, doctor.department)
         return self.build_thread(
-            found[1], page.url, title, tags, posted_at, posts, anonymise
+            path[1], page.url, title, tags, posted_at, posts, anonymise
         )
 
 

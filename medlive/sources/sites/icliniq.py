@@ -78,8 +78,8 @@ class Icliniq(source.Site):
         stated = next(
             (d for d in reading.discussions(tree) if d.kind == "Question"), None
         )
-        found = _QUESTION_PATH.search(page.url)
-        if found is None:
+        path = _QUESTION_PATH.search(page.url)
+        if path is None:
             raise LayoutError(page.url, "an address /qa/<topic>/<question>")
         title, turns = _discussion(page, tree, stated)
         posted_at = _published(tree, stated)
@@ -87,9 +87,9 @@ class Icliniq(source.Site):
         for turn in turns:
             who, asks = turn.doctor or "asker", turn.doctor is None
             posts.append(source.Posted(who, *turn.content, None, asks, turn.proof))
-        tags = [found[1].partition("/")[0].replace("-", " ")]
+        tags = [path[1].partition("/")[0].replace("-", " ")]
         return self.build_thread(
-            found[1], page.url, title, tags, posted_at, posts, anonymise
+            path[1], page.url, title, tags, posted_at, posts, anonymise
         )
 
 

@@ -162,14 +162,14 @@ class Medlive(source.Site):
                 page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2"
             )
         date = next(filter(None, map(_date, parts[0].css("span"))), None)
-        said = _words(page, parts[1], ".inc_c > dl > dd 2")
-        yield _Entry(self._person(page, anchor), said, date)
+        words = _words(page, parts[1], ".inc_c > dl > dd 2")
+        yield _Entry(self._person(page, anchor), words, date)
         users, replies = item.css(".com_user"), item.css(".com_user_say")
         if len(users) != len(replies):
             raise LayoutError(page.url, "a .com_user for every .com_user_say")
         for user, reply in zip(users, replies, strict=True):
-            said = _words(page, reply, ".com_user_say")
-            yield _Entry(self._person(page, user), said)
+            words = _words(page, reply, ".com_user_say")
+            yield _Entry(self._person(page, user), words)
 
     def _person(self, page: Page, anchor: LexborNode) -> _Person:
         """A person by their link, and whether the site's mark of a certified physician follows it."""
@@ -286,7 +286,7 @@ def _date(node: LexborNode) -> datetime | None:
 
 def _thread_id(url: str) -> str | None:
     path = urlsplit(url).path
-    if found := _TOPIC_PATH.search(path):
-        return f"topic-{found[1]}"
-    found = _LAST_SEGMENT.search(path)
-    return found[1] if found else None
+    if match := _TOPIC_PATH.search(path):
+        return f"topic-{match[1]}"
+    match = _LAST_SEGMENT.search(path)
+    return match[1] if match else None

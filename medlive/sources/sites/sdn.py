@@ -143,9 +143,9 @@ class Sdn(source.Site):
         opener = posts[0]
         posted = []
         for post in posts:
-            said = (post.author, post.text, post.media, post.posted_at)
+            fields = (post.author, post.text, post.media, post.posted_at)
             asks, proof = post.author == opener.author, self._proof(post.status or "")
-            posted.append(source.Posted(*said, asks, proof))
+            posted.append(source.Posted(*fields, asks, proof))
         return self.build_thread(
             first.thread_id,
             first.url,
@@ -169,12 +169,12 @@ def _entry(page: Page, row: LexborNode) -> source.ListEntry:
         or row.css(".structItem-title a")[-1:]
     )
     url = link(page, anchors[0].attributes.get("href")) if anchors else None
-    found = _THREAD_PATH.search(url or "")
-    if url is None or found is None:
+    path = _THREAD_PATH.search(url or "")
+    if url is None or path is None:
         raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
     opened = _moment(row.css_first(".structItem-startDate time"))
     active = _moment(row.css_first("time.structItem-latestDate"))
-    return source.ListEntry(url, found[1], reading.line(anchors[0]), opened, active)
+    return source.ListEntry(url, path[1], reading.line(anchors[0]), opened, active)
 
 
 def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> None:
@@ -346,23 +346,23 @@ def _canonical(page: Page, tree: LexborHTMLParser) -> str | None:
 def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str:
     key = tree.root.attributes.get("data-content-key") if tree.root else None
     stated = re.fullmatch(r"thread-(\d+)", key or "")
-    found = (
+    match = (
         stated or _THREAD_PATH.search(canonical or "") or _THREAD_PATH.search(page.url)
     )
-    if found is None:
+    if match is None:
         raise LayoutError(
             page.url,
             "a thread's number in html[data-content-key], link[rel=canonical] or address",
         )
-    return found[1]
+    return match[1]
 
 
 def _page_number(page: Page, tree: LexborHTMLParser) -> int:
     current = re.fullmatch(
         "([0-9]{1,7})", reading.line(tree.css_first(".pageNav-page--current"))
     )
-    found = current or _PAGE_PATH.search(page.url)
-    return int(found[1]) if found else 1
+    match = current or _PAGE_PATH.search(page.url)
+    return int(match[1]) if match else 1
 
 
 def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:

@@ -70,11 +70,11 @@ async def check_form(request: Request) -> None:
         request.session[_FORMS] = secrets.token_urlsafe(16)
     request.state.csrf_token = expected = request.session[_FORMS]
     if request.method not in _SAFE:
-        given = request.headers.get("X-CSRF-Token") or (await request.form()).get(
+        token = request.headers.get("X-CSRF-Token") or (await request.form()).get(
             _FORMS
         )
-        if not isinstance(given, str) or not secrets.compare_digest(
-            given.encode(), expected.encode()
+        if not isinstance(token, str) or not secrets.compare_digest(
+            token.encode(), expected.encode()
         ):
             raise HTTPException(
                 403,

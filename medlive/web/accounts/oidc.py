@@ -107,18 +107,18 @@ def role_of(settings: OidcSection, claims: dict[str, Any]) -> Role | None:
         if settings.role_claim in claims
         else settings.role_claim.split(".")
     )
-    found = reduce(
+    claim = reduce(
         lambda part, key: part.get(key) if isinstance(part, dict) else None,
         path,
         cast(Any, claims),
     )
-    values = found if isinstance(found, list) else [found]
-    given = {
+    values = claim if isinstance(claim, list) else [claim]
+    roles = {
         Role(settings.roles[value])
         for value in values
         if isinstance(value, str) and value in settings.roles
     }
-    return max(given, key=list(Role).index, default=None)
+    return max(roles, key=list(Role).index, default=None)
 
 
 def _client(request: Request, site: Site) -> StarletteOAuth2App:

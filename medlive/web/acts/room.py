@@ -129,12 +129,12 @@ async def show_log(
 ) -> Response:
     """A page of the audit log."""
     async with site.database.begin() as session:
-        found = await list_entries(session, before=before, limit=101)
+        entries = await list_entries(session, before=before, limit=101)
     return render(
         request,
         LogPage(
-            tuple(found[:100]),
-            found[99].number if len(found) > 100 else None,
+            tuple(entries[:100]),
+            entries[99].number if len(entries) > 100 else None,
             before is None,
         ),
     )
@@ -157,7 +157,7 @@ async def edit(
 
     form = {name: str(value) for name, value in (await request.form()).items()}
     criteria = _criteria_of(form)
-    given = {name: form.get(name, "") for name in (*_TEXTS, *_KINDS)}
+    changes = {name: form.get(name, "") for name in (*_TEXTS, *_KINDS)}
     try:
         kept = tuple(
             {
@@ -169,18 +169,20 @@ async def edit(
             for c in criteria
             if c["criterion"].strip()
         )
-        wanted = CaseEdit.model_validate(given | {"criteria": kept})
-        reason, of = form.get("reason", ""), _number(form.get("revision", ""))
-        if of is None:
+        wanted = CaseEdit.model_validate(changes | {"criteria": kept})
+        reason, revision = form.get("reason", ""), _number(form.get("revision", ""))
+        if revision is None:
             raise UsageError("the form does not say which revision was edited")
-        await edit_case(site.database, case_id, wanted, reason, of=of, by=account.name)
+        await edit_case(
+            site.database, case_id, wanted, reason, of=revision, by=account.name
+        )
     except (ValidationError, MedliveError) as error:
         return await _case_page(
             request,
             site,
             account,
             case_id,
-            given,
+            changes,
             criteria,
             form.get("reason", ""),
             error,

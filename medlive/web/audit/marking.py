@@ -61,22 +61,25 @@ def _mark(
     id_: str, text: str, about: Mapping[str, object], quotes: list[tuple[str, str]]
 ) -> Marked:
     folded = _fold(text) if quotes else None
-    found = {}
+    places = {}
     for name, quote in quotes:
         if folded is not None and (place := _find(quote, folded)) is not None:
-            found[name] = place
+            places[name] = place
     edges = sorted(
-        {0, len(text), *(edge for place in found.values() for edge in place)}
+        {0, len(text), *(edge for place in places.values() for edge in place)}
     )
     parts = []
     for start, end in pairwise(edges):
         inside = tuple(
-            name for name, (a, b) in found.items() if a <= start and end <= b
+            name for name, (a, b) in places.items() if a <= start and end <= b
         )
-        begins = tuple(name for name in inside if found[name][0] == start)
+        begins = tuple(name for name in inside if places[name][0] == start)
         parts.append(Part(text[start:end], inside, begins))
     return Marked(
-        id_, tuple(parts), about, tuple(name for name, _ in quotes if name not in found)
+        id_,
+        tuple(parts),
+        about,
+        tuple(name for name, _ in quotes if name not in places),
     )
 
 

@@ -34,36 +34,36 @@ async def load_overview(
     """Everything the overview shows."""
     health = await read_health(site.database, site.settings)
     async with site.database.begin() as session:
-        found = await list_standings(session)
-        shown = {row.outcome for row in found}
+        standings = await list_standings(session)
+        shown = {row.outcome for row in standings}
         return OverviewPage(
             tables=tables,
             views=await list_views(session, account.id),
             health=health,
             outcomes=[o for o in OUTCOMES if o in shown],
-            by_source=_sum((s.source, s) for s in found if not s.week),
-            by_week=_sum((s.week, s) for s in found if s.week),
+            by_source=_sum((s.source, s) for s in standings if not s.week),
+            by_week=_sum((s.week, s) for s in standings if s.week),
             reasons=await funnel(session),
             spent=await _spent(session),
             may_act=account.may(Role.ADMIN),
         )
 
 
-def _sum(found: Iterable[tuple[str, Standing]]) -> Mapping[str, Mapping[str, int]]:
+def _sum(rows: Iterable[tuple[str, Standing]]) -> Mapping[str, Mapping[str, int]]:
     sums: dict[str, dict[str, int]] = {}
-    for key, one in found:
+    for key, standing in rows:
         row = sums.setdefault(key, {})
-        row[one.outcome] = row.get(one.outcome, 0) + one.n
+        row[standing.outcome] = row.get(standing.outcome, 0) + standing.n
     return sums
 
 
 async def _spent(session: Session) -> dict[str, list[Spent]]:
     """What this week and the last one cost, in all and by source."""
-    found: dict[str, list[Spent]] = {}
+    by_week: dict[str, list[Spent]] = {}
     for back in (0, 1):
         week = iso_week(now() - timedelta(weeks=back))
-        found[week] = []
+        by_week[week] = []
         for row in await spending(session, *week_bounds(week)):
             if row.by in ("all", "source") and row.replies:
-                found[week].append(row)
-    return found
+                by_week[week].append(row)
+    return by_week

@@ -106,8 +106,8 @@ async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
     """A request as it was rendered with its reply, or a prompt, by its digest or the beginning of it."""
     async with site.database.begin() as session:
         with _missing():
-            found = await show_prompt(session, digest)
-    return await asyncio.to_thread(render, request, RequestPage(found))
+            prompt = await show_prompt(session, digest)
+    return await asyncio.to_thread(render, request, RequestPage(prompt))
 
 
 @router.get("/cases/{case_id}")
@@ -122,11 +122,11 @@ async def show_case(
     """A case with its thread and every decision about it."""
     async with site.database.begin() as session:
         with _missing():
-            found = await inspect_case(
+            record = await inspect_case(
                 session, case_id, decision=decision, window=place.window
             )
         page = await load_thread_page(
-            session, found, account, request, place, of_case=True
+            session, record, account, request, place, of_case=True
         )
     return await asyncio.to_thread(render, request, page)
 
@@ -144,11 +144,11 @@ async def show_thread(
     """A thread with every decision about it, and its case."""
     async with site.database.begin() as session:
         with _missing():
-            found = await inspect_thread(
+            record = await inspect_thread(
                 session, source, thread_id, decision=decision, window=place.window
             )
         page = await load_thread_page(
-            session, found, account, request, place, of_case=False
+            session, record, account, request, place, of_case=False
         )
     return await asyncio.to_thread(render, request, page)
 

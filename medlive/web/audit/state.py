@@ -32,20 +32,20 @@ class State:
     at: str | None = None
 
     @classmethod
-    def parse(cls, table: str, given: QueryParams) -> "State":
+    def parse(cls, table: str, query: QueryParams) -> "State":
         """Read an address; unknown fields are ignored. Raises UsageError for a wrong date, week or sort."""
-        names = [name for name in LISTINGS[table].facets if name in given]
-        facets = {name: tuple(dict.fromkeys(given.getlist(name))) for name in names}
+        names = [name for name in LISTINGS[table].facets if name in query]
+        facets = {name: tuple(dict.fromkeys(query.getlist(name))) for name in names}
         if "week" in facets:
             facets["week"] = tuple(map(parse_week, facets["week"]))
-        since, until = (_moment(given.get(name)) for name in _TIMES)
+        since, until = (_moment(query.get(name)) for name in _TIMES)
         where = Filter(
-            facets, since, until, given.get("text", "").strip()[:SEARCH_CHARS]
+            facets, since, until, query.get("text", "").strip()[:SEARCH_CHARS]
         )
-        sort = given.get("sort", "")
+        sort = query.get("sort", "")
         LISTINGS[table].order(sort)
-        places = {name: given.get(name) for name in ("after", "before", "at")}
-        return cls(table, where, sort, given.get("order") == "asc", **places)
+        places = {name: query.get(name) for name in ("after", "before", "at")}
+        return cls(table, where, sort, query.get("order") == "asc", **places)
 
     @property
     def listing(self) -> Listing[Any]:
@@ -103,13 +103,13 @@ class State:
             value: urlencode({facet: value})
             for value in self.where.facets.get(facet, ())
         }
-        found = {}
+        links = {}
         for value in values:
-            kept = [pair for one, pair in chosen.items() if one != value]
+            kept = [pair for option, pair in chosen.items() if option != value]
             taken = [] if value in chosen else [urlencode({facet: value})]
             query = "&".join(filter(None, [others, *kept, *taken]))
-            found[value] = f"/audit/{self.table}" + (f"?{query}" if query else "")
-        return found
+            links[value] = f"/audit/{self.table}" + (f"?{query}" if query else "")
+        return links
 
     def resorted(self, sort: str) -> str:
         """The address of the page by another sort, or by this one the other way round."""

@@ -53,7 +53,7 @@ _NO_CURATION: Final[_Record] = {"elements": (), "claims": (), "calls": (), "chec
 
 async def load_thread_page(
     session: Session,
-    found: dict[str, Any],
+    record: dict[str, Any],
     account: Account,
     request: Request,
     part: Place,
@@ -64,26 +64,26 @@ async def load_thread_page(
 
     The query of the request says which list led to it.
     """
-    curation = found["curation"] or _NO_CURATION
-    shown = messages_shown(request, part, found["thread"])
-    parts = parts_shown(request, found["thread"]["messages"])
+    curation = record["curation"] or _NO_CURATION
+    shown = messages_shown(request, part, record["thread"])
+    parts = parts_shown(request, record["thread"]["messages"])
     title, messages = await asyncio.to_thread(
-        mark_thread, found["thread"], curation["elements"]
+        mark_thread, record["thread"], curation["elements"]
     )
     quoted = {element["message_id"] for element in curation["elements"]}
     elements = _group(curation["elements"], "side")
-    criteria = _group(found["criteria"], "advice_id")
+    criteria = _group(record["criteria"], "advice_id")
     advice = _advice(elements.get("advice", ()), curation["claims"], criteria)
     calls = curation["calls"]
     requests = {call["request_digest"] for call in calls}
     failed_checks = [check for check in curation["checks"] if not check["passed"]]
     state = _state(QueryParams(request.url.query))
     before, after = await _neighbours(session, state)
-    subject = _subject(request, account, found, of_case=of_case)
-    history = await _history(session, account, found["case"])
+    subject = _subject(request, account, record, of_case=of_case)
+    history = await _history(session, account, record["case"])
     return ThreadPage(
-        found=found,
-        language=_language(found["thread"]["title"]),
+        found=record,
+        language=_language(record["thread"]["title"]),
         title=title,
         messages=messages,
         shown=shown,
@@ -95,7 +95,7 @@ async def load_thread_page(
         loose=[c for rest in criteria.values() for c in rest],
         calls=calls,
         replies=await find_replies(session, requests),
-        decision_links=_decision_links(request, found["decisions"]),
+        decision_links=_decision_links(request, record["decisions"]),
         revisions=history.steps,
         memberships=history.memberships,
         withheld=history.withheld,
@@ -144,13 +144,13 @@ class _Subject(NamedTuple):
 
 
 def _subject(
-    request: Request, account: Account, found: _Record, *, of_case: bool
+    request: Request, account: Account, record: _Record, *, of_case: bool
 ) -> _Subject:
-    url, thread, case = request.url, found["thread"], found["case"]
+    url, thread, case = request.url, record["thread"], record["case"]
     place = f"{url.path}?{url.query}" if url.query else url.path
     if of_case:
         case_id = case["case_id"]
-        criteria = tuple(criterion["id"] for criterion in found["criteria"])
+        criteria = tuple(criterion["id"] for criterion in record["criteria"])
         actions = case_actions(
             account,
             case_id,
@@ -162,26 +162,26 @@ def _subject(
         )
         return _Subject(f"case:{case_id}", actions and replace(actions, back=place))
     source, thread_id = thread["source"], thread["thread_id"]
-    curation = found["curation"]
+    curation = record["curation"]
     actions = thread_actions(
         account,
         source,
         thread_id,
-        _outcome(found),
+        _outcome(record),
         place,
-        waits=_waiting(found),
+        waits=_waiting(record),
         veto=curation is not None and curation["reason"] == Reason.CONTRADICTED,
     )
     return _Subject(f"thread:{source}/{thread_id}", actions)
 
 
-def _waiting(found: _Record) -> tuple[str, ...]:
+def _waiting(record: _Record) -> tuple[str, ...]:
     """Who overruled the latest decision, a veto that takes more people."""
-    if not found["decisions"]:
+    if not record["decisions"]:
         return ()
-    latest = found["decisions"][0]["number"]
+    latest = record["decisions"][0]["number"]
     names = {}
-    for overrule in found["overruled"]:
+    for overrule in record["overruled"]:
         if overrule["curation_id"] == latest:
             names[overrule["decided_by"]] = overrule["people"]
     return tuple(names) if len(names) < max(names.values(), default=0) else ()
@@ -211,10 +211,10 @@ async def _history(
     )
 
 
-def _outcome(found: _Record) -> str:
-    if any(not verdict["passed"] for verdict in found["filters"]):
+def _outcome(record: _Record) -> str:
+    if any(not verdict["passed"] for verdict in record["filters"]):
         return "rejected"
-    return str(found["curation"]["outcome"]) if found["curation"] else "pending"
+    return str(record["curation"]["outcome"]) if record["curation"] else "pending"
 
 
 def _state(query: QueryParams) -> State:
@@ -228,7 +228,7 @@ async def _neighbours(
     """The rows beside the one that led here, in its list; None where there is none."""
     if state.at is None:
         return None, None
-    found: list[Link | None] = []
+    neighbours: list[Link | None] = []
     for place in ("before", "after"):
         page = await load_page(
             session,
@@ -240,8 +240,10 @@ async def _neighbours(
             before=state.at if place == "before" else None,
             after=state.at if place == "after" else None,
         )
-        found += row_links(state, without_identifiers(page.rows), page.keys) or [None]
-    return found[0], found[1]
+        neighbours += row_links(state, without_identifiers(page.rows), page.keys) or [
+            None
+        ]
+    return neighbours[0], neighbours[1]
 
 
 def row_links(
@@ -263,10 +265,10 @@ def row_links(
 
 
 def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
-    found: dict[str, list[_Record]] = {}
+    groups: dict[str, list[_Record]] = {}
     for record in records:
-        found.setdefault(str(record[name]), []).append(record)
-    return found
+        groups.setdefault(str(record[name]), []).append(record)
+    return groups
 
 
 def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:

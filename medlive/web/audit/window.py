@@ -72,7 +72,7 @@ def parts_shown(
     request: Request, messages: Iterable[Mapping[str, Any]]
 ) -> dict[str, Stretch]:
     """Which characters are shown of each message that is not shown whole, by the message's id."""
-    found = {}
+    parts = {}
     for message in messages:
         start, length, number = message["start"], message["length"], message["place"]
         part, end = (
@@ -83,7 +83,7 @@ def parts_shown(
             raise HTTPException(404, "The message has no such part.")
         if start == 0 and end == length:
             continue
-        found[f"m{number}"] = Stretch(
+        parts[f"m{number}"] = Stretch(
             first=start + 1,
             last=end,
             total=length,
@@ -94,22 +94,22 @@ def parts_shown(
             if end < length
             else None,
         )
-    return found
+    return parts
 
 
 def pages_of(
     request: Request, place: Place, message_ids: Iterable[str]
 ) -> dict[str, str]:
     """The address of the page that shows a message, for each of these that this page does not show."""
-    window, found = place.window, {}
+    window, pages = place.window, {}
     for name in message_ids:
         number = int(name[1:]) if name[1:].isdecimal() else None
         if (
             number is not None
             and not window.first <= number < window.first + window.count
         ):
-            found[name] = _address(request, page=number // MESSAGES_SHOWN + 1)
-    return found
+            pages[name] = _address(request, page=number // MESSAGES_SHOWN + 1)
+    return pages
 
 
 def _address(request: Request, **place: int) -> str:

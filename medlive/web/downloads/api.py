@@ -160,18 +160,18 @@ async def get_diff(
     catalog: TheCatalog, old: VersionQuery, new: VersionQuery
 ) -> Difference:
     """What changed from one snapshot to another."""
-    found = await find_diff(catalog, old, new)
+    difference = await find_diff(catalog, old, new)
     return Difference(
         old=old,
         new=new,
-        counts={kind.value: count for kind, count in found.counts.items()},
-        touched=dict(found.touched),
-        settings=found.settings,
+        counts={kind.value: count for kind, count in difference.counts.items()},
+        touched=dict(difference.touched),
+        settings=difference.settings,
         cases=tuple(
-            CaseChange(**asdict(c), reason=found.reasons.get(c.case_id))
-            for c in found.listed
+            CaseChange(**asdict(c), reason=difference.reasons.get(c.case_id))
+            for c in difference.listed
         ),
-        reasons_from=found.reasons_from,
+        reasons_from=difference.reasons_from,
     )
 
 

@@ -144,4 +144,6 @@ async def load_public_errata(site: Site, catalog: Catalog) -> Errata:
 
 def totals_of(totals: Mapping[tuple[str, str], int], version: str) -> dict[str, int]:
     """File → downloads, of one snapshot."""
-    return {file: count for (of, file), count in totals.items() if of == version}
+    return {
+        file: count for (counted, file), count in totals.items() if counted == version
+    }

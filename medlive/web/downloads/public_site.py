@@ -47,10 +47,10 @@ class _Built:
         They are made again where snapshots, errata, bundles or what people check blind changed.
         """
         with self.lock:
-            of = checked, _state(site, catalog)
-            if of != self.of:
+            state = checked, _state(site, catalog)
+            if state != self.of:
                 self.files = _make(site, catalog, checked)
-                self.of = of
+                self.of = state
             return self.files
 
 
@@ -79,10 +79,10 @@ def _state(site: Site, catalog: Catalog) -> object:
 
 def _stamp(path: Path) -> tuple[str, int, int]:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return path.name, 0, 0
-    return path.name, found.st_size, found.st_mtime_ns
+    return path.name, status.st_size, status.st_mtime_ns
 
 
 def _content(site: Site, catalog: Catalog, checked: frozenset[str]) -> Content:

@@ -123,8 +123,8 @@ async def errata_file(request: Request, site: SiteOf) -> Response:
 @router.api_route("/errata", methods=_READ)
 async def errata(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """What was withdrawn after it was frozen, newest first."""
-    found = await load_public_errata(site, catalog)
-    return render(request, ErrataPage(found.entries[::-1]))
+    published = await load_public_errata(site, catalog)
+    return render(request, ErrataPage(published.entries[::-1]))
 
 
 @router.api_route("/diff", methods=_READ)
@@ -132,9 +132,9 @@ async def diff(
     request: Request, catalog: TheCatalog, old: str = "", new: str = ""
 ) -> Response:
     """What changed between two snapshots."""
-    found = await find_diff(catalog, old, new) if old and new else None
+    difference = await find_diff(catalog, old, new) if old and new else None
     versions = [shown.version for shown in catalog.given_out]
-    return render(request, DiffPage(versions, old, new, found, CHANGES_SHOWN))
+    return render(request, DiffPage(versions, old, new, difference, CHANGES_SHOWN))
 
 
 @router.api_route("/leaderboard", methods=_READ)
@@ -192,8 +192,8 @@ async def snapshot(
         address=site_address(request),
         parent=parent
         if parent is not None
-        and (found := catalog.find(parent))
-        and not found.withdrawn
+        and (parent_release := catalog.find(parent))
+        and not parent_release.withdrawn
         else None,
         downloads=totals_of(totals, shown.version),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),

@@ -127,7 +127,7 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
             for s in await studies.list_studies(session)
             if is_admin or _takes_part(s, account)
         ]
-        held, disputes = (
+        held_cases, disputes = (
             await list_held(session, limit=HELD_SHOWN + 1),
             await list_disputes(session),
         )
@@ -138,8 +138,8 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
         runs = tuple(await list_evaluations(session)) if is_admin else ()
     page = DeskPage(
         tuple(shown),
-        tuple(held[:HELD_SHOWN]),
-        len(held) > HELD_SHOWN,
+        tuple(held_cases[:HELD_SHOWN]),
+        len(held_cases) > HELD_SHOWN,
         tuple(disputes),
         tuple(overruled),
         quarantined,
@@ -329,7 +329,7 @@ async def export(
             403, "You rate here: the ratings are given out once the study is closed."
         )
     async with site.database.begin() as session:
-        found = await studies.ratings_of(session, name)
+        ratings = await studies.ratings_of(session, name)
     people = {study.adjudicator} if adjudicated else set(study.raters)
     text = io.StringIO()
     writer = csv.writer(text)
@@ -337,10 +337,10 @@ async def export(
     if study.kind is StudyKind.GRADER_CHECK:
         columns, blinding = ["item", "rater", "met", "blinding"], [study.blinding.value]
     writer.writerow(columns)
-    for given in found:
-        if given.rater in people:
-            rating = "" if given.rating is None else given.rating
-            writer.writerow([given.item, given.rater, rating, *blinding])
+    for rating_row in ratings:
+        if rating_row.rater in people:
+            rating = "" if rating_row.rating is None else rating_row.rating
+            writer.writerow([rating_row.item, rating_row.rater, rating, *blinding])
     headers = {
         "Content-Disposition": f'attachment; filename="{name}.csv"',
         "Cache-Control": "no-store",
