@@ -128,6 +128,7 @@ build_index([open_corpus(corpus)], folder, step, plan=plan)
 """
 
 
+@pytest.mark.thorough
 def test_a_killed_build_goes_on_and_embeds_nothing_twice(
     settings: EncoderSettings, tmp_path: Path
 ) -> None:

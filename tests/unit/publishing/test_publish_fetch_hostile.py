@@ -26,6 +26,7 @@ from tests.support.snapshots import Line, build_line
 REINSTATED = {"reinstated_at": datetime(2026, 11, 28, tzinfo=UTC)}
 
 
+@pytest.mark.thorough
 async def test_older_errata_never_undo_newer_ones(
     line: Line, server: Web, tmp_path: Path
 ) -> None:
@@ -71,6 +72,7 @@ async def test_older_errata_never_undo_newer_ones(
     assert load_errata(tmp_path / "errata.json", public_key=line.key.public) == newest
 
 
+@pytest.mark.thorough
 async def test_signed_errata_are_replaced_by_the_same_signer_alone(
     line: Line, server: Web, tmp_path: Path
 ) -> None:

@@ -152,12 +152,14 @@ def test_a_forger_who_mends_every_digest_and_signs_is_caught_by_meaning(
     assert check(place.alone, FORGERIES) == []
 
 
+@pytest.mark.thorough
 def test_a_forger_who_mends_all_that_one_release_shows_is_caught_by_its_parent(
     place: Place,
 ) -> None:
     assert check(place.beside, CHAIN) == []
 
 
+@pytest.mark.thorough
 def test_only_the_key_that_was_given_proves_who_signed(place: Place) -> None:
     """What means the same, and what only its text says otherwise, is told by the key alone: without one it passes,
     as integrity, and is the snapshot that its rows and ledgers say it is."""
@@ -336,6 +338,7 @@ PARQUET = [
 ]
 
 
+@pytest.mark.thorough
 def test_parquet_that_holds_or_claims_something_else_is_caught(place: Place) -> None:
     assert check(place.alone, PARQUET) == []
 
