@@ -8,7 +8,13 @@ from typing import Any, Final
 from markupsafe import Markup
 
 from medlive.evaluation.asking.registry import EMPTY, Registry
-from medlive.evaluation.audit import AUDIT, AuditTable, Finding, RootCause, load_audit
+from medlive.evaluation.root_causes import (
+    AUDIT,
+    AuditTable,
+    Finding,
+    RootCause,
+    load_audit,
+)
 from medlive.evaluation.scoring.contamination import (
     BookArm,
     ContaminationTable,

@@ -23,7 +23,7 @@ from medlive.db.session import Database
 from medlive.db.threads import threads
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_text
-from medlive.service.audit import cells, without_identifiers
+from medlive.service.listings import cells, without_identifiers
 from tests.support.scripted import THREAD
 
 CHAIN = digest_text("chain")

@@ -29,7 +29,7 @@ def cost(
     from medlive.curation.model import Outcome
     from medlive.db.audit.listing import week_bounds
     from medlive.db.audit.spending import count_ended, spending
-    from medlive.service.audit import parse_week
+    from medlive.service.listings import parse_week
 
     chosen = week and parse_week(week)
     since, until = (

@@ -103,7 +103,7 @@ def print_list(
 ) -> None:
     """Print what a filter finds in the form that is asked for; `names`: the columns that people see."""
     from medlive.db.audit.listing import Filter, count_rows, load_page
-    from medlive.service.audit import parse_week
+    from medlive.service.listings import parse_week
 
     facets = {name: tuple(values) for name, values in asdict(places).items() if values}
     if window.week:
@@ -146,7 +146,7 @@ async def _print_csv(
     view: View,
 ) -> None:
     from medlive.db.audit.listing import stream_rows
-    from medlive.service.audit import stream_csv
+    from medlive.service.listings import stream_csv
 
     rows = stream_rows(
         session, listing, where, sort=view.sort, descending=not view.ascending
@@ -156,7 +156,7 @@ async def _print_csv(
 
 
 def _describe_page(page: "Page[R]", names: Sequence[str]) -> Result:
-    from medlive.service.audit import without_identifiers
+    from medlive.service.listings import without_identifiers
 
     rows = list(map(asdict, without_identifiers(page.rows)))
     notes = []

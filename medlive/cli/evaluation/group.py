@@ -1,7 +1,6 @@
 """`medlive eval`: run a model on cases, grade its answers, score and report them; no database needed."""
 
 from medlive.cli.evaluation.all import all_
-from medlive.cli.evaluation.audit import audit
 from medlive.cli.evaluation.batch import app as batch
 from medlive.cli.evaluation.bundle import bundle, leaderboard, verify_bundle
 from medlive.cli.evaluation.grade import grade, judge_direct
@@ -10,6 +9,7 @@ from medlive.cli.evaluation.meta import meta
 from medlive.cli.evaluation.plan import plan
 from medlive.cli.evaluation.power import power
 from medlive.cli.evaluation.protocol import app as protocol
+from medlive.cli.evaluation.root_causes import audit
 from medlive.cli.evaluation.run import export, import_, run
 from medlive.cli.evaluation.score import contamination, report, score
 from medlive.cli.options import Commands

@@ -15,15 +15,15 @@ from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
 from medlive.errors import UsageError
 from medlive.guard.bounds import EXPORT_BYTES, GAPS_SHOWN
-from medlive.service.audit import (
-    show_prompt,
-    stream_csv,
-    without_identifiers,
-)
 from medlive.service.curation.inspect import (
     ThreadTakenDown,
     inspect_case,
     inspect_thread,
+)
+from medlive.service.listings import (
+    show_prompt,
+    stream_csv,
+    without_identifiers,
 )
 from medlive.web.accounts.access import Viewer, require
 from medlive.web.audit.overview import load_overview

@@ -13,7 +13,7 @@ from medlive.db.audit.listing import Filter, Listing
 from medlive.db.audit.tables import LISTINGS
 from medlive.errors import UsageError
 from medlive.guard.bounds import SEARCH_CHARS
-from medlive.service.audit import parse_week
+from medlive.service.listings import parse_week
 
 TABLE: Final = "table"
 _TIMES: Final = ("since", "until")

@@ -24,7 +24,7 @@ from medlive.db.audit_log import list_entries
 from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
 from medlive.rubric.model import Criterion, Origin
-from medlive.service.audit import without_identifiers
+from medlive.service.listings import without_identifiers
 from medlive.web.acts.actions import Actions, case_actions, thread_actions
 from medlive.web.audit.marking import Change, compare, mark_thread
 from medlive.web.audit.pages import (

@@ -12,7 +12,7 @@ import typer
 from medlive.__main__ import _report
 from medlive.cli.main import COMMANDS, build
 from medlive.errors import UsageError
-from medlive.service.audit import parse_week
+from medlive.service.listings import parse_week
 from tests.support.instance import Instance
 
 PASSWORD = "s3cret-w0rd"

@@ -14,15 +14,6 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import CheckFailed, ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.audit import (
-    AUDIT,
-    AuditTable,
-    RootCause,
-    audit_run,
-    find_bottom,
-    load_audit,
-    plan_audit,
-)
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.questions import (
     OUTPUT_A_QUESTION,
@@ -31,6 +22,15 @@ from medlive.evaluation.grading.questions import (
 )
 from medlive.evaluation.log import open_log, values_of
 from medlive.evaluation.model import Mode
+from medlive.evaluation.root_causes import (
+    AUDIT,
+    AuditTable,
+    RootCause,
+    audit_run,
+    find_bottom,
+    load_audit,
+    plan_audit,
+)
 from medlive.evaluation.runs.spending import run_logs, spent_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.integrity.lock import Locked

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.cli.evaluation.score import print_scores
-from medlive.evaluation.audit import find_bottom
 from medlive.evaluation.bundles.bundle import BundleInfo, bundle_scores
 from medlive.evaluation.grading.imports import export_run, left_out
 from medlive.evaluation.model import (
@@ -24,6 +23,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.model import Subject
+from medlive.evaluation.root_causes import find_bottom
 from medlive.evaluation.runs.folder import RESPONSES
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.metrics import (

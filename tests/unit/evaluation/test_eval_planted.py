@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict
 
-from medlive.evaluation.audit import AuditReply, RootCause
 from medlive.evaluation.grading.direct import DirectReply, direct_question
 from medlive.evaluation.grading.questions import Question
 from medlive.evaluation.grading.verdict import (
@@ -25,6 +24,7 @@ from medlive.evaluation.model import Answer, AnswerState
 from medlive.evaluation.protocols.checklist import ChecklistReply
 from medlive.evaluation.protocols.pairwise import PairReply
 from medlive.evaluation.protocols.safety import HarmReply
+from medlive.evaluation.root_causes import AuditReply, RootCause
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Finish, Prompt, Reply, Usage
 from medlive.llm.planted import REASONING, planted_objects

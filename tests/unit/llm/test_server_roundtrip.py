@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, ServiceUnavailable
-from medlive.evaluation.audit import AuditReply
 from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
+from medlive.evaluation.root_causes import AuditReply
 from medlive.harm.read import HarmReply
 from medlive.llm.engine import Request
 from medlive.llm.openai import JsonMode, OpenAIEngine

@@ -16,8 +16,8 @@ from markupsafe import escape
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.registry import EMPTY, Registry, load_registry
-from medlive.evaluation.audit import RootCause, audit_run, find_bottom
 from medlive.evaluation.model import CaseSet, EvaluationCase
+from medlive.evaluation.root_causes import RootCause, audit_run, find_bottom
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
     ErrataUse,

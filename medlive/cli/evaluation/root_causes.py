@@ -27,9 +27,9 @@ from medlive.cli.output import Grid, Result, fields_of, progress, shortened
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from medlive.evaluation.audit import AuditTable
     from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.idle import PenaltyUse
+    from medlive.evaluation.root_causes import AuditTable
     from medlive.evaluation.scoring.metrics import Metric
     from medlive.evaluation.scoring.refusals import Objection
     from medlive.llm.budget import Budget
@@ -67,7 +67,7 @@ def audit(
         examples: Examples of each cause.
     """
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.audit import audit_run, load_audit, plan_audit
+    from medlive.evaluation.root_causes import audit_run, load_audit, plan_audit
     from medlive.evaluation.scoring.metrics import Metric
 
     which: _Bottom = {
@@ -191,7 +191,7 @@ def _idle(uses: "Sequence[PenaltyUse]") -> Iterator[Grid | str]:
 
 
 def _tables(tables: "list[AuditTable]", shown: _Shown) -> Iterator[Grid]:
-    from medlive.evaluation.audit import RootCause
+    from medlive.evaluation.root_causes import RootCause
     from medlive.evaluation.scoring.refusals import marked
 
     names = []
