@@ -45,8 +45,8 @@ from medlive.llm.engine import Engine
 from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller", "reader")
-DAMAGED = 2
-"""Garbled words from which a thread is rejected; one is read as meant."""
+MOST_GARBLED = 2
+"""Garbled words that are read as meant, where the case is understandable; with more the thread is rejected."""
 _QUOTE_SHOWN = 500  # Characters of a disputed quote in the reason of a hold
 
 
@@ -545,7 +545,8 @@ class _Chain:
 
     def _reject_as_read(self, reading: SecondReading) -> Curation | None:
         """The rejection by what the reader quotes from the thread, or by its word where list and judgement differ."""
-        if len(reading.damaged) >= DAMAGED:
+        read_as_meant = MOST_GARBLED if reading.understandable else 0
+        if len(reading.damaged) > read_as_meant:
             words = ", ".join(reading.damaged)
             if rejection := self._reject(Reason.DAMAGED_TEXT, f"garbled: {words}"):
                 return rejection
