@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -13,13 +14,27 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+MAX_CHARACTERS = 20_000
+"""Of each text, before it is tokenized: enough for every model's length, so that megabytes cost nothing."""
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def cleaned(text: str) -> str:
+    """The beginning of any text, as a model can take it."""
+    return _SURROGATE.sub(" ", text[:MAX_CHARACTERS])
+
+
+def joined(title: str, text: str) -> str:
+    """A passage as one text."""
+    return f"{title}. {text}" if title else text
+
 
 class EncoderIdentity(BaseModel):
     """Which encoder made a vector: vectors of equal digests may be compared, others never."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str  # As configured: "medcpt", a folder, a name on the hub
+    name: str  # As configured: a name of the table, a folder, a name on the hub
     digest: str
     """Over the models' files, prompts and lengths; of an endpoint over its models' names and the probe."""
     dimension: int

@@ -4,7 +4,6 @@ What an endpoint runs cannot be looked at: it is known by the name of its model 
 to each other, so that a model that changed under its name is noticed.
 """
 
-import re
 import time
 from collections.abc import Sequence
 from itertools import combinations
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, ValidationError
 
 from medlive.errors import ConfigError, EvidenceUnavailable, first_fault
-from medlive.evidence.encoder import EncoderIdentity
+from medlive.evidence.encoder import EncoderIdentity, cleaned, joined
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.guard.trust import tls_context
 from medlive.integrity.digest import digest_json
@@ -39,9 +38,7 @@ TOLERANCE: Final = 0.005
 _ATTEMPTS: Final = 4
 _PAUSE_S: Final = 0.5  # Doubled before each further attempt
 _MOST_BYTES: Final = 64_000_000
-_MAX_CHARACTERS: Final = 20_000
 _BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class _Row(BaseModel):
@@ -134,7 +131,7 @@ class EndpointEncoder:
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n, dimension) of (title, text), in the order of the pairs."""
-        texts = [f"{title}. {text}" if title else text for title, text in pairs]
+        texts = [joined(title, text) for title, text in pairs]
         prompt = self._model.passage_prompt or ""
         return self._ask(self._model.names[-1], texts, prompt)
 
@@ -143,9 +140,9 @@ class EndpointEncoder:
         for start in range(0, len(texts), self._batch):
             batch = []
             for text in texts[start : start + self._batch]:
-                batch.append(prompt + _SURROGATE.sub(" ", text[:_MAX_CHARACTERS]))
-            # An empty input is refused by most endpoints.
-            reply = self._request(name, [text or " " for text in batch])
+                # An empty input is refused by most endpoints.
+                batch.append(prompt + cleaned(text) or " ")
+            reply = self._request(name, batch)
             ordered = sorted(reply.data, key=lambda row: row.index)
             if [row.index for row in ordered] != list(range(len(batch))):
                 raise self._wrong(
