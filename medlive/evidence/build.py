@@ -140,24 +140,22 @@ def plan_index(
     if tuple(requested) == ("none",):
         return IndexPlan((), "no encoder was wanted")
     known: dict[str, EncoderEntry] = {}
-    routes, why = {}, ""
+    routes = {}
+    why = "its models are at hand"
     with suppress(IndexMissing, IndexCorrupt, IndexOutdated):
         for entry in read_manifest(out).dense:
             known[entry.encoder.where] = entry.encoder
             if not fresh:
                 routes[entry.encoder.where] = entry.languages
                 why = "the index has vectors of it"
-    if requested:
-        routes, why = _requested(requested, settings), "it was asked for"
-    elif settings.by_language:
-        wanted = [f"{lang}={name}" for lang, name in settings.by_language.items()]
-        routes = _requested(wanted, settings)
-        why = "[evidence.encoders] names it"
-    elif not routes:
-        routes, why = _at_hand(settings), "its models are at hand"
+    configured = [f"{lang}={name}" for lang, name in settings.by_language.items()]
+    if wanted := requested or configured:
+        routes = _wanted(wanted, settings)
+        why = "it was asked for" if requested else "[evidence.encoders] names it"
+    routes = routes or _at_hand(settings)
     sides = []
     for where, languages in routes.items():
-        if requested or settings.by_language or where not in known:
+        if wanted or where not in known:
             encoder = open_encoder(where, settings=settings, known=known.get(where))
         else:
             encoder = open_named_encoder(out, known[where], settings)
@@ -173,19 +171,19 @@ def plan_index(
     return IndexPlan(tuple(sides), _reason(routes, why, settings))
 
 
-def _requested(
-    requested: Sequence[str], settings: EncoderSettings
+def _wanted(
+    wanted: Sequence[str], settings: EncoderSettings
 ) -> dict[str, tuple[str, ...]]:
     """Encoder → the languages whose phrases it reads, of "NAME", "zh=NAME" and "all=NAME"."""
     routes: dict[str, tuple[str, ...]] = {}
-    for wanted in requested:
-        language, separator, name = wanted.partition("=")
+    for each in wanted:
+        language, separator, name = each.partition("=")
         if not separator:
-            language, name = "all", wanted
+            language, name = "all", each
         if Path(name).expanduser().is_dir():
             name = str(Path(name).expanduser().resolve())
         model = settings.find(name)
-        readable = tuple(each for each in LANGUAGES if model.reads(each))
+        readable = tuple(filter(model.reads, LANGUAGES))
         if language == "all":
             routes[name] = readable
         elif language in readable:
@@ -301,23 +299,22 @@ def _build(
     readings = [
         _read(corpus, work / f"spool-{n}", report) for n, corpus in enumerate(corpora)
     ]
-    kept = _kept_corpora(old, readings)
-    digests = {name: entry.digest for name, entry in kept.items()}
-    for reading in readings:
-        digests[reading.corpus.name] = reading.survey.digest
-    if old is not None and _is_current(out, old, corpora, digests, plan):
+    entries = {entry.name: entry for entry in old.corpora} if old else {}
+    if old is not None and _is_current(out, old, readings, plan):
         report(Progress("unchanged", None, old.passages))
         return old
 
+    for corpus in corpora:
+        entries.pop(corpus.name, None)
     data = work / "data"
     data.mkdir()
-    passages = _all_passages(out, old, kept, readings)
+    passages = _all_passages(out, old, set(entries), readings)
     counts, languages = _write_passages(data, passages, report)
     sides = _dense_sides(out, data, plan, report)
     built_at = now()
-    entries = dict(kept)
     for reading in readings:
         entries[reading.corpus.name] = _entry(reading, counts, built_at)
+    digests = {name: entry.digest for name, entry in entries.items()}
     parameters = lexical.parameters()
     dense = tuple(side.entry for side in sides)
     manifest = IndexManifest(
@@ -346,31 +343,17 @@ def _build(
     return manifest
 
 
-def _kept_corpora(
-    old: IndexManifest | None, readings: "Sequence[_Reading]"
-) -> dict[str, CorpusEntry]:
-    """The corpora of the old index that none of the new ones replaces."""
-    if old is None:
-        return {}
-    kept = {entry.name: entry for entry in old.corpora}
-    for reading in readings:
-        kept.pop(reading.corpus.name, None)
-    return kept
-
-
 def _is_current(
-    out: Path,
-    old: IndexManifest,
-    corpora: Sequence[Corpus],
-    digests: Mapping[str, str],
-    plan: IndexPlan,
+    out: Path, old: IndexManifest, readings: "Sequence[_Reading]", plan: IndexPlan
 ) -> bool:
     """Whether a build would give the index that is there."""
-    for corpus in corpora:
-        if not _is_fetched_as(old, corpus):
+    for reading in readings:
+        name, fetched = reading.corpus.name, reading.corpus.fetched
+        if old.corpus_digests.get(name) != reading.survey.digest:
             return False
-    same = (old.corpus_digests, old.parameters) == (digests, lexical.parameters())
-    return same and _usable(out, old, plan)
+        if old.fetched_digests.get(name) != (fetched and fetched.digest):
+            return False
+    return old.parameters == lexical.parameters() and _usable(out, old, plan)
 
 
 class _Written(NamedTuple):
@@ -515,18 +498,17 @@ def embed_shard(
 
 def _usable(out: Path, old: IndexManifest, plan: IndexPlan) -> bool:
     """Whether the index can be searched and already has the planned dense sides."""
-    planned, built = [], []
-    sides = []
+    planned = []
     for side in plan.sides:
         if any(map(side.encoder.reads, old.languages)):
-            sides.append(side)
-            planned.append((side.encoder.identity.digest, side.where, side.languages))
-    for entry in old.dense:
-        built.append((entry.encoder.digest, entry.encoder.where, entry.languages))
-    # An outdated location of the encoder would leave the index without one.
-    if planned != built:
+            planned.append(side)
+    if len(planned) != len(old.dense):
         return False
-    for side, entry in zip(sides, old.dense, strict=True):
+    for side, entry in zip(planned, old.dense, strict=True):
+        encoder = side.encoder.identity.digest, side.where, side.languages
+        # An outdated location of the encoder would leave the index without one.
+        if encoder != (entry.encoder.digest, entry.encoder.where, entry.languages):
+            return False
         if side.kind not in (None, entry.part.kind):
             return False
     try:
@@ -554,11 +536,7 @@ def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _R
             if len(survey) % _EVERY == 0:
                 report(Progress("reading", corpus.name, len(survey)))
     if not len(survey):
-        first = (
-            f"; first problem: {log.problems[0].member}: {log.problems[0].cause}"
-            if log.problems
-            else ""
-        )
+        first = "".join(f"; {p.member}: {p.cause}" for p in log.problems[:1])
         raise BadInput(
             f"{corpus.path} has no passages ({log.problem_count} problems{first})"
         )
@@ -577,24 +555,16 @@ def _all_passages(
     kept: Collection[str],
     readings: Sequence[_Reading],
 ) -> Iterator[Passage]:
-    if old is not None and kept:
-        yield from (
-            passage for passage in open_store(out, old) if passage.corpus in kept
-        )
+    for passage in open_store(out, old) if old and kept else ():
+        if passage.corpus in kept:
+            yield passage
     for reading in readings:
         with reading.spool.open("rb") as lines:
             for ordinal, line in enumerate(lines):
-                passage = reading.survey.kept(ordinal, from_line(line))
-                if passage is not None:
-                    yield passage
+                kept_as = reading.survey.kept(ordinal, from_line(line))
+                if kept_as is not None:
+                    yield kept_as
         reading.spool.unlink()
-
-
-def _is_fetched_as(old: IndexManifest, corpus: Corpus) -> bool:
-    """Whether the manifest already says of these files that the corpus was made of them."""
-    return old.fetched_digests.get(corpus.name) == (
-        corpus.fetched and corpus.fetched.digest
-    )
 
 
 def _entry(reading: _Reading, counts: Counter[str], built_at: datetime) -> CorpusEntry:

@@ -427,26 +427,12 @@ def open_online(
         at = {} if address is None else {"address": address}
         if name == "pubmed":
             key = read_key(section.online_key_env) if section.online_key_env else ""
-            services.append(
-                PubMed(
-                    client.post,
-                    store,
-                    gates[name],
-                    contact=contact,
-                    key=key,
-                    **at,
-                )
+            service: Literature = PubMed(
+                client.post, store, gates[name], contact=contact, api_key=key, **at
             )
         else:
-            services.append(
-                EuropePMC(
-                    client.post,
-                    store,
-                    gates[name],
-                    contact=contact,
-                    **at,
-                )
-            )
+            service = EuropePMC(client.post, store, gates[name], contact=contact, **at)
+        services.append(service)
     local = None
     with suppress(IndexMissing):
         local = open_retriever(settings)

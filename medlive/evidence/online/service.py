@@ -4,10 +4,11 @@ to ask over HTTP with pace, retries and a cache."""
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import date
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from medlive.clock import now, parse_retry_after
 from medlive.errors import LiteratureUnavailable
@@ -22,6 +23,8 @@ BACKOFF_S = 1.0
 """Seconds before the second attempt, doubled each time; a Retry-After is waited for besides."""
 RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
+_SECRETS = frozenset({"api_key", "email"})
+"""Fields of a form that do not change the answer."""
 _log = logging.getLogger(__name__)
 
 
@@ -43,6 +46,12 @@ class Unreadable(Exception):
 
 class TryAgain(Unreadable):
     """The same, where another attempt may fare better."""
+
+
+def not_expected(body: bytes, cause: str) -> TryAgain:
+    """The error for a body of another form."""
+    page = b"<html" in body[:2000].lower()
+    return TryAgain(f"the answer is {'a web page' if page else cause}")
 
 
 class Refused(Unreadable):
@@ -89,39 +98,37 @@ class Gate(Protocol):
         ...
 
 
-class Literature(Protocol):
-    """A service that finds articles."""
+@dataclass(frozen=True)
+class Literature(ABC):
+    """A service that finds articles, asked politely."""
 
-    name: str
+    post: Post
+    store: AnswerStore
+    gate: Gate  # Keeps requests from the service while it is away
+    _: KW_ONLY
+    contact: str  # The operator's e-mail address
+    name: ClassVar[str]
 
+    @property
+    @abstractmethod
+    def interval_s(self) -> float:
+        """Seconds between two requests of all workers together."""
+
+    @abstractmethod
     async def search(
         self, words: str, *, most: int, not_after: date | None
     ) -> list[Passage]:
         """Return the passages of the most relevant articles, best first.
 
+        Retracted articles and those under an expression of concern are left out.
+
         Raises LiteratureUnavailable where this request got no usable answer, CircuitOpen where none is made.
         """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Asks one service politely."""
-
-    service: str
-    interval_s: float  # Seconds between two requests of all workers together
-    post: Post
-    store: AnswerStore
-    gate: Gate
-    # Fields of a form that do not change the answer
-    secrets: frozenset[str] = frozenset()
 
     def key(self, address: str, form: Mapping[str, str]) -> str:
         """Return what an answer is stored under."""
-        shown = {
-            name: value for name, value in form.items() if name not in self.secrets
-        }
-        return digest_json({"service": self.service, "address": address, "form": shown})
+        shown = {name: text for name, text in form.items() if name not in _SECRETS}
+        return digest_json({"service": self.name, "address": address, "form": shown})
 
     async def ask(
         self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
@@ -142,7 +149,7 @@ class Caller:
         stored = await self.store.load([key])
         if key not in stored:
             stored = {key: await self.fetch(address, form, read)}
-            await self.store.save(self.service, stored)
+            await self.store.save(self.name, stored)
         return stored[key]
 
     async def fetch(
@@ -157,9 +164,8 @@ class Caller:
             if attempt:
                 await asyncio.sleep(BACKOFF_S * 2.0 ** (attempt - 1))
             await self.gate.check()
-            await asyncio.sleep(
-                await self.store.take_turn(self.service, self.interval_s)
-            )
+            wait_s = await self.store.take_turn(self.name, self.interval_s)
+            await asyncio.sleep(wait_s)
             began = time.monotonic()
             try:
                 content = await self._attempt(address, form, read)
@@ -176,7 +182,7 @@ class Caller:
             else:
                 await self.gate.answered()
                 return content
-            _log.debug("%s: %s", self.service, cause)
+            _log.debug("%s: %s", self.name, cause)
             await self.gate.failed(cause, began)
         raise self._away(f"{cause}, {ATTEMPTS} times")
 
@@ -193,13 +199,13 @@ class Caller:
             await self.gate.refused(cause, certain=True)
             raise self._away(cause)
         if wait_s:
-            await self.store.hold_back(self.service, wait_s)
+            await self.store.hold_back(self.name, wait_s)
         _check_status(answer)
         return read(answer.body)
 
     def _away(self, cause: str) -> LiteratureUnavailable:
         return LiteratureUnavailable(
-            f"{self.service} gave no usable answer: {cause}",
+            f"{self.name} gave no usable answer: {cause}",
             hint="the threads concerned are retried; [evidence] online = [] does without it",
         )
 
