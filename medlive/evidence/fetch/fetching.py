@@ -20,6 +20,7 @@ from pathlib import Path
 from medlive.clock import now
 from medlive.evidence.corpora.parsing.files import check_zip
 from medlive.evidence.fetch.client import Client
+from medlive.evidence.fetch.layouts import LAYOUTS
 from medlive.evidence.fetch.ledger import FetchedFile, Ledger, read_ledger, write_ledger
 from medlive.evidence.fetch.model import (
     FetchFailed,
@@ -109,7 +110,7 @@ def make_plan(
         BadInput: if the folder's ledger is damaged, or of another corpus.
     """
     ledger = _ledger_of(source, folder, selection)
-    listed = source.layout.list_files(client, source)
+    listed = LAYOUTS[source.publisher].list_files(client, source)
     wanted = [file for file in listed if not _is_here(ledger, file)]
     names = {file.name for file in listed}
     return Plan(
@@ -225,7 +226,7 @@ class _Fetch:
             self._save()
 
     def _checksum(self, file: RemoteFile) -> str | None:
-        read = self._plan.source.layout.read_checksum
+        read = LAYOUTS[self._plan.source.publisher].read_checksum
         if file.checksum_url is None or read is None:
             return file.md5
         return read(self._client.page(file.checksum_url), file)

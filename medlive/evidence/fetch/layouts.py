@@ -232,8 +232,11 @@ def _pmc_checksum(text: str, file: RemoteFile) -> str:
     return matched[0].lower()
 
 
-PUBMED = Layout(_list_pubmed, _pubmed_checksum)
-BOOKSHELF = Layout(_list_bookshelf)
-MEDLINEPLUS = Layout(_list_medlineplus)
-DAILYMED = Layout(_list_dailymed)
-PMC = Layout(_list_pmc, _pmc_checksum)
+LAYOUTS = {
+    "bookshelf": Layout(_list_bookshelf),
+    "medlineplus": Layout(_list_medlineplus),
+    "dailymed": Layout(_list_dailymed),
+    "pubmed": Layout(_list_pubmed, _pubmed_checksum),
+    "pmc": Layout(_list_pmc, _pmc_checksum),
+}
+"""By publisher."""
