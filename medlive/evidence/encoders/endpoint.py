@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 from medlive.errors import ConfigError, EvidenceUnavailable, first_fault
 from medlive.evidence.encoder import EncoderIdentity, cleaned, joined
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.guard.http import RETRIED_STATUSES
 from medlive.guard.trust import tls_context
 from medlive.integrity.digest import digest_json
 
@@ -38,7 +39,6 @@ TOLERANCE: Final = 0.005
 _ATTEMPTS: Final = 4
 _PAUSE_S: Final = 0.5  # Doubled before each further attempt
 _MOST_BYTES: Final = 64_000_000
-_BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class _Row(BaseModel):
@@ -169,7 +169,7 @@ class EndpointEncoder:
                 reply = self._client.post(
                     self._url, json={"model": name, "input": texts}
                 )
-                if reply.status_code not in _BUSY:
+                if reply.status_code not in RETRIED_STATUSES:
                     break
                 problem = f"answered {reply.status_code}"
             except httpx2.HTTPError as exc:

@@ -68,7 +68,8 @@ class Plan:
     @property
     def download_bytes(self) -> int:
         """About how many bytes are fetched."""
-        return sum(_expected_size(self.source, file) for file in self.wanted)
+        typical = self.source.typical_file
+        return sum(file.size.bytes if file.size else typical for file in self.wanted)
 
     @property
     def index_bytes(self) -> int:
@@ -87,17 +88,17 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Outcome:
     """What a fetch did."""
 
     ledger: Ledger
-    fetched: int  # Files
-    fetched_bytes: int
-    unchanged: int  # Listed as changed, and the checksum is the same
-    absent: tuple[str, ...]  # Listed, and not there
-    removed: tuple[str, ...]
-    failures: tuple[str, ...]  # One sentence for each file that could not be fetched
+    fetched: int = 0  # Files
+    fetched_bytes: int = 0
+    unchanged: int = 0  # Listed as changed, and the checksum is the same
+    absent: tuple[str, ...] = ()  # Listed, and not there
+    removed: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()  # A sentence for each file that could not be fetched
 
 
 def make_plan(
@@ -154,75 +155,54 @@ class _Fetch:
         self._plan = plan
         self._client = client
         self._tick = tick
-        self._ledger = _ledger_of(plan.source, plan.folder, plan.selection)
-        self._ledger = self._ledger.model_copy(
-            update={"complete": not plan.wanted and self._ledger.complete}
-        )
-        self._files = dict(self._ledger.files)
+        ledger = _ledger_of(plan.source, plan.folder, plan.selection)
+        self._files = dict(ledger.files)
+        self._complete = not plan.wanted and ledger.complete
+        self._checked_at = ledger.checked_at
+        self._done = Outcome(ledger)
         self._saved_at = 0.0
-        self._done_bytes = 0
-        self._fetched = 0
-        self._unchanged = 0
-        self._absent: list[str] = []
-        self._failures: list[str] = []
 
     def run(self) -> Outcome:
         try:
             for file in self._plan.wanted:
                 self._fetch_or_note(file)
-            removed = () if self._failures else self._remove_gone()
-            self._ledger = self._ledger.model_copy(
-                update={"complete": not self._failures, "checked_at": now()}
-            )
+            if not self._done.failures:
+                self._remove_gone()
+            self._complete = not self._done.failures
+            self._checked_at = now()
         finally:
             self._save()
-        if not self._failures:
+        if self._complete:
             shutil.rmtree(self._plan.folder / PARTS, ignore_errors=True)
-        return Outcome(
-            ledger=self._ledger,
-            fetched=self._fetched,
-            fetched_bytes=self._done_bytes,
-            unchanged=self._unchanged,
-            absent=tuple(self._absent),
-            removed=removed,
-            failures=tuple(self._failures),
-        )
+        return self._done
 
     def _fetch_or_note(self, file: RemoteFile) -> None:
         try:
             self._fetch(file)
         except NotPublished as exc:
             if self._plan.source.may_be_absent:
-                self._absent.append(file.name)
+                self._done.absent += (file.name,)
             else:
-                self._failures.append(exc.message)
+                self._done.failures += (exc.message,)
         except FetchFailed as exc:
-            self._failures.append(
-                f"{exc.message} ({exc.hint})" if exc.hint else exc.message
-            )
+            hint = f" ({exc.hint})" if exc.hint else ""
+            self._done.failures += (f"{exc.message}{hint}",)
 
     def _fetch(self, file: RemoteFile) -> None:
         checksum = self._checksum(file)
         known = self._files.get(file.name)
-        if (
-            known is not None
-            and checksum is not None
-            and known.checksum == f"md5:{checksum}"
-        ):
-            self._unchanged += 1
-            self._files[file.name] = known.model_copy(
-                update={"mark": file.mark, "url": file.url}
-            )
+        if known and checksum and known.checksum == f"md5:{checksum}":
+            self._done.unchanged += 1
+            listed = {"mark": file.mark, "url": file.url}
+            self._files[file.name] = known.model_copy(update=listed)
             return
         part = Part(self._plan.folder, file.name)
         published = self._download(file, part, checksum)
         self._files[file.name] = self._keep(file, part, published, checksum)
-        self._fetched += 1
-        self._done_bytes += published.size
-        if (
-            published.size >= _ALWAYS_SAVED
-            or time.monotonic() - self._saved_at > _SAVE_EVERY_S
-        ):
+        self._done.fetched += 1
+        self._done.fetched_bytes += published.size
+        is_due = time.monotonic() - self._saved_at > _SAVE_EVERY_S
+        if is_due or published.size >= _ALWAYS_SAVED:
             self._save()
 
     def _checksum(self, file: RemoteFile) -> str | None:
@@ -286,24 +266,26 @@ class _Fetch:
         except FetchFailed as exc:
             raise FetchFailed(f"{file.url}: {exc.message}") from exc
 
-    def _remove_gone(self) -> tuple[str, ...]:
+    def _remove_gone(self) -> None:
         for name in self._plan.gone:
             with suppress(FileNotFoundError):
                 path_below(self._plan.folder, f"{FILES}/{name}").unlink()
             self._files.pop(name, None)
-        return self._plan.gone
+        self._done.removed = self._plan.gone
 
     def _save(self) -> None:
-        files = dict(sorted(self._files.items()))
-        self._ledger = self._ledger.model_copy(update={"files": files})
-        write_ledger(self._plan.folder, self._ledger)
+        changes = {
+            "files": dict(sorted(self._files.items())),
+            "complete": self._complete,
+            "checked_at": self._checked_at,
+        }
+        self._done.ledger = self._done.ledger.model_copy(update=changes)
+        write_ledger(self._plan.folder, self._done.ledger)
         self._saved_at = time.monotonic()
 
     def _progress(self, size: int) -> None:
-        self._tick(
-            self._done_bytes + size,
-            max(self._plan.download_bytes, self._done_bytes + size),
-        )
+        done = self._done.fetched_bytes + size
+        self._tick(done, max(self._plan.download_bytes, done))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -343,10 +325,6 @@ def _outdated(files: dict[str, FetchedFile]) -> dict[str, FetchedFile]:
 def _is_here(ledger: Ledger, file: RemoteFile) -> bool:
     known = ledger.files.get(file.name)
     return known is not None and (known.mark, known.url) == (file.mark, file.url)
-
-
-def _expected_size(source: Source, file: RemoteFile) -> int:
-    return source.typical_file if file.size is None else file.size.bytes
 
 
 def _digests(part: Part) -> _Digests:

@@ -15,13 +15,13 @@ from medlive.errors import LiteratureUnavailable
 from medlive.evidence.corpora.parsing.chunk import Document, passages_of
 from medlive.evidence.passage import Passage
 from medlive.guard.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
+from medlive.guard.http import RETRIED_STATUSES
 from medlive.integrity.digest import digest_json
 
 ATTEMPTS = 4
 """Requests in all before a service counts as away."""
 BACKOFF_S = 1.0
 """Seconds before the second attempt, doubled each time; a Retry-After is waited for besides."""
-RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 _SECRETS = frozenset({"api_key", "email"})
 """Fields of a form that do not change the answer."""
@@ -192,7 +192,7 @@ class Literature(ABC):
         """Ask once; a wait that the service asks for holds back every worker. Raises OSError or Unreadable."""
         answer = await self.post(address, form)
         wait_s = 0.0
-        if answer.status in RETRIED:
+        if answer.status in RETRIED_STATUSES:
             wait_s = parse_retry_after(answer.headers.get("retry-after", "")) or 0.0
         if wait_s > LITERATURE_WAIT_S:
             cause = f"status {answer.status}; it asks to wait {wait_s:.0f} s"
@@ -235,7 +235,7 @@ def in_the_past(day: date | None) -> date | None:
 
 
 def _check_status(answer: Answer) -> None:
-    if answer.status in RETRIED:
+    if answer.status in RETRIED_STATUSES:
         raise TryAgain(f"status {answer.status}")
     if b"api key invalid" in answer.body[:1000].lower():
         raise Refused("the API key is not valid")
