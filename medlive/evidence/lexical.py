@@ -28,7 +28,7 @@ from medlive.errors import (
     IndexOutdated,
     MissingExtra,
 )
-from medlive.evidence.corpora.parsing.text import HAN
+from medlive.evidence.corpora.parsing.text import HAN, stop_words
 from medlive.evidence.files import DISK_FULL
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import PassageStore
@@ -149,12 +149,6 @@ def _terms_of_names(
             inside += words(name)
         terms[name] = [term for term in dict.fromkeys(inside) if term != name] + [name]
     return terms
-
-
-def stop_words() -> frozenset[str]:
-    """The words that say nothing of a medical subject."""
-    lines = read_lists("medlive.evidence", "stop_words.txt")[""]
-    return frozenset(" ".join(lines).split())
 
 
 @cache

@@ -54,7 +54,7 @@ class ShownPassage:
     @property
     def tokens(self) -> int:
         """What it costs."""
-        return FRAME + estimate_tokens(self.title) + estimate_tokens(self.text)
+        return _cost(self.title, self.text)
 
     def has(self, quote: str) -> bool:
         """Whether a quote stands in what is shown, without a gap."""
@@ -67,14 +67,9 @@ class ShownPassage:
                 return ((hit.passage.id, quote),)
         for first, second in pairwise(self.hits):
             for at in range(1, len(quote)):
-                left, right = quote[:at], quote[at:]
-                if contains_quote(left, first.passage.text) and contains_quote(
-                    right, second.passage.text
-                ):
-                    return (
-                        (first.passage.id, left.strip()),
-                        (second.passage.id, right.strip()),
-                    )
+                halves = (first.passage, quote[:at]), (second.passage, quote[at:])
+                if all(contains_quote(half, p.text) for p, half in halves):
+                    return tuple((p.id, half.strip()) for p, half in halves)
         return ((self.hits[0].passage.id, quote),)
 
 
@@ -131,20 +126,15 @@ class _Section:
         joined: list[Stretch] = []
         previous: _Piece | None = None
         for piece in self.in_order():
-            for number, stretch in enumerate(piece.stretches):
-                joins = (
-                    number == 0 and previous is not None and previous.leads_to(piece)
-                )
-                joined.append(stretch._replace(joins=joins))
+            joins = previous is not None and previous.leads_to(piece)
+            first, *rest = piece.stretches
+            joined += [first._replace(joins=joins), *rest]
             previous = piece
         return tuple(joined)
 
     def tokens(self) -> int:
         """What it costs; 0 while nothing of it is shown."""
-        if not self.pieces:
-            return 0
-        text = render(self.stretches())
-        return FRAME + estimate_tokens(self.title) + estimate_tokens(text)
+        return _cost(self.title, render(self.stretches())) if self.pieces else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,7 +224,7 @@ class _Case:
         """Show a piece, about `units` of it, if the `room` in tokens allows it; return what it costs."""
         section = self._section(identity)
         if not section.pieces:
-            room -= FRAME + estimate_tokens(section.title)
+            room -= _cost(section.title, "")
         limit = (room - 1) * UNITS
         return self._set(identity, units=min(units, limit), limit=limit)
 
@@ -274,12 +264,8 @@ class _Case:
         """Whether another section that is shown would be alike, with this piece in its own."""
         pieces = own.pieces | {piece.hit.passage.id: piece}
         text = render(_Section(own.title, pieces).stretches())
-        for section in self._sections.values():
-            if section is own or not section.pieces:
-                continue
-            if alike(text, render(section.stretches())):
-                return True
-        return False
+        others = [s for s in self._sections.values() if s is not own and s.pieces]
+        return any(alike(text, render(other.stretches())) for other in others)
 
     def selection(self) -> Selection:
         """What was chosen."""
@@ -290,10 +276,13 @@ class _Case:
         shown = {hit.passage.id: hit.shown for p in passages for hit in p.hits}
         claims = []
         for own in self._own:
-            texts = [shown.get(hit.passage.id, "") for hit in own]
-            pairs = zip(own, texts, strict=True)
-            claims.append(tuple(replace(hit, shown=text) for hit, text in pairs))
+            hits = [replace(h, shown=shown.get(h.passage.id, "")) for h in own]
+            claims.append(tuple(hits))
         return Selection(tuple(passages), tuple(claims))
+
+
+def _cost(title: str, text: str) -> int:
+    return FRAME + estimate_tokens(title) + estimate_tokens(text)
 
 
 def _shown(identity: str, section: _Section) -> ShownPassage:
@@ -339,7 +328,7 @@ def _long_sentences(stretches: tuple[Stretch, ...]) -> frozenset[str]:
     for stretch in stretches:
         for own in split_sentences(stretch.words):
             if own.units >= LEAST_KNOWN:
-                long.add(fold(stretch.words[own.start : own.end]))
+                long.add(fold(own.words))
     return frozenset(long)
 
 

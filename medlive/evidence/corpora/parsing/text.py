@@ -4,6 +4,9 @@ import re
 import unicodedata
 from calendar import monthrange
 from datetime import date, datetime
+from functools import cache
+
+from medlive.text.lists import read_lists
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u2060\ufeff\ufffe\uffff]"
@@ -86,6 +89,13 @@ def written_in_english(text: str) -> bool:
     return sum(word in _ENGLISH for word in words) * 12 >= len(words)
 
 
+@cache
+def stop_words() -> frozenset[str]:
+    """The words that say nothing of a medical subject."""
+    lines = read_lists("medlive.evidence", "stop_words.txt")[""]
+    return frozenset(" ".join(lines).split())
+
+
 def is_retracted_title(title: str) -> bool:
     """Whether a title says that its text was taken back, as publishers mark it (`RETRACTED: …`)."""
     return _RETRACTED_TITLE.match(title) is not None
@@ -103,8 +113,6 @@ def published_by(value: object) -> date | None:
     partial = _PARTIAL_DATE.fullmatch(text)
     if partial:
         year, month = int(partial[1]), int(partial[2] or 12)
-        if not 1 <= month <= 12:
-            raise ValueError(f"no date: {text[:40]!r}")
         return date(year, month, monthrange(year, month)[1])
     return datetime.fromisoformat(text.strip()).date()
 
