@@ -49,27 +49,29 @@ def measure_weights(
         languages: The languages (ISO 639) whose phrases it reads.
     """
     weights = []
-    items = _items(store, ordinals)
+    questions = _questions(store, ordinals)
     for language in languages:
-        titles = items.get(language, {})
-        if len(titles) < LEAST_ITEMS:
-            weights.append(SideWeight(language=language, weight=1.0, items=len(titles)))
+        asked = questions.get(language, [])[:ITEMS]
+        if len(asked) < LEAST_ITEMS:
+            weights.append(SideWeight(language=language, weight=1.0, items=len(asked)))
             continue
         by_words = []
-        for title, wanted in titles.items():
-            hits = lexical.search(title, _DEPTH, None)
-            by_words.append(_reciprocal_rank([at for at, _ in hits], wanted))
-        rows = dense.search(encoder.encode_queries(list(titles)), _DEPTH).ordinals
+        for question in asked:
+            hits = lexical.search(question, _DEPTH, None)
+            found = [store.get(ordinal) for ordinal, _ in hits]
+            by_words.append(_reciprocal_rank(question, found))
         by_vectors = []
-        for row, wanted in zip(rows, titles.values(), strict=True):
-            by_vectors.append(_reciprocal_rank(ordinals[row[row >= 0]], wanted))
+        rows = dense.search(encoder.encode_queries(asked), _DEPTH).ordinals
+        for question, row in zip(asked, rows, strict=True):
+            found = [store.get(int(n)) for n in ordinals[row[row >= 0]]]
+            by_vectors.append(_reciprocal_rank(question, found))
         words, vectors = float(np.mean(by_words)), float(np.mean(by_vectors))
         share = min(1.0, vectors / words) if words else 1.0
         weights.append(
             SideWeight(
                 language=language,
                 weight=round(share, 3) if share >= LEAST_SHARE else 0.0,
-                items=len(titles),
+                items=len(asked),
                 words=round(words, 3),
                 vectors=round(vectors, 3),
             )
@@ -77,25 +79,13 @@ def measure_weights(
     return tuple(weights)
 
 
-def _items(
-    store: PassageStore, ordinals: Ordinals
-) -> dict[str, dict[str, frozenset[int]]]:
-    """Language → title → the passages that have it, of a sample of titles of each language."""
-    chosen: dict[str, dict[str, set[int]]] = {}
+def _questions(store: PassageStore, ordinals: Ordinals) -> dict[str, list[str]]:
+    """Language → questions that a sample of its passages answers, each once."""
+    questions: dict[str, dict[str, None]] = {}
     for at in sample_ordinals(len(ordinals), _LOOKED_AT):
         passage = store.get(int(ordinals[at]))
-        titles = chosen.setdefault(passage.language, {})
-        if len(titles) < ITEMS:
-            titles.setdefault(_question(passage), set())
-    for ordinal in ordinals:
-        passage = store.get(int(ordinal))
-        wanted = chosen.get(passage.language, {}).get(_question(passage))
-        if wanted is not None:
-            wanted.add(int(ordinal))
-    return {
-        language: {title: frozenset(wanted) for title, wanted in titles.items()}
-        for language, titles in chosen.items()
-    }
+        questions.setdefault(passage.language, {})[_question(passage)] = None
+    return {language: list(found) for language, found in questions.items()}
 
 
 def _question(passage: Passage) -> str:
@@ -105,10 +95,9 @@ def _question(passage: Passage) -> str:
     return as_query("", passage.text)
 
 
-def _reciprocal_rank(
-    ordinals: "Sequence[int] | Ordinals", wanted: frozenset[int]
-) -> float:
-    for rank, ordinal in enumerate(ordinals, start=1):
-        if int(ordinal) in wanted:
+def _reciprocal_rank(question: str, found: Sequence[Passage]) -> float:
+    """One over the rank of the first passage that answers the question; 0 without one."""
+    for rank, passage in enumerate(found, start=1):
+        if _question(passage) == question:
             return 1 / rank
     return 0.0
