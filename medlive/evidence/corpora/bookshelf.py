@@ -15,9 +15,9 @@ from xml.etree.ElementTree import Element
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section, path_label
 from medlive.evidence.corpora.parsing.dates import element_period
-from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
+from medlive.evidence.corpora.parsing.files import begins_with, xml_roots
 from medlive.evidence.corpora.parsing.text import is_retracted_title
-from medlive.evidence.corpora.parsing.xml import child_of, flat, local
+from medlive.evidence.corpora.parsing.xml import child_of, first_below, flat, local
 
 _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")
@@ -33,7 +33,7 @@ _GENERAL_TITLE = re.compile(
     r"|abstract)\W*"
 )
 _RETRACTED = ("retracted-article", "retraction", "partial-retraction")
-_QUESTIONED = ("expression-of-concern",)
+_PARTS = ("book-part", "article")
 # When a thing was handed in or set free again says nothing of when it could be read.
 _OTHER_DATES = (
     "received",
@@ -100,7 +100,7 @@ _NO_TEXT = {
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     shelf = _NBK.search(path.name)
-    for name, root in xml_roots(members(path, _SUFFIXES, log), _ROOTS, log):
+    for name, root in xml_roots(path, _SUFFIXES, _ROOTS, log):
         yield from _chapters(root, name, shelf[0] if shelf else None, log)
 
 
@@ -108,22 +108,17 @@ def _chapters(
     root: Element, name: str, shelf: str | None, log: ReadLog
 ) -> Iterator[Document]:
     """One document for each part with text of its own; a part within a part is not read twice."""
-    book = _first(root, "book-meta")
-    parts = [
-        part for part in root.iter() if local(part.tag) in ("book-part", "article")
-    ] or [root]
+    book = first_below(root, "book-meta")
+    parts = [each for each in root.iter() if local(each.tag) in _PARTS] or [root]
     for position, part in enumerate(parts):
-        if local(part.tag) == "article":
-            kind = part.get("article-type")
-            if kind in _RETRACTED or kind in _QUESTIONED:
-                log.retracted += kind in _RETRACTED
-                log.questioned += kind in _QUESTIONED
-                continue
-        document = _chapter(
-            root, part, book, f"{name}#{position}" if position else name, shelf
-        )
-        if is_retracted_title(document.title):
+        place = f"{name}#{position}" if position else name
+        document = _chapter(root, part, book, place, shelf)
+        kind = part.get("article-type")
+        if kind in _RETRACTED or is_retracted_title(document.title):
             log.retracted += 1
+            continue
+        if kind == "expression-of-concern":
+            log.questioned += 1
             continue
         sections, skipped = _sections_of(part)
         log.boilerplate += skipped
@@ -145,21 +140,16 @@ def _chapter(
     whole = flat(child_of(child_of(book, "book-title-group"), "book-title"))
     if not title or (whole and _GENERAL_TITLE.fullmatch(title)):
         title = f"{whole}: {title}".strip(": ")
-    stem = PurePosixPath(name)
-    identity, url = _address(
-        meta,
-        book,
-        shelf,
-        stem.name.removesuffix(stem.suffix) if "#" not in name else stem.name,
-    )
+    file = PurePosixPath(name)
+    stem = file.name if "#" in name else file.stem
+    identity, url = _address(meta, book, shelf, stem)
+    revised = _last_changed(meta) or _last_changed(book)
     return Document(
         id=identity,
-        title=title or stem.stem,
+        title=title or file.stem,
         sections=(),
         language=_language(root, part),
-        published=_first_read(meta)
-        if article is not None
-        else _last_changed(meta) or _last_changed(book),
+        published=_first_read(meta) if article is not None else revised,
         url=url,
         licence=_licence(meta) or _licence(book),
     )
@@ -211,9 +201,7 @@ def _identifiers(meta: Element | None, *names: str) -> list[tuple[str, str]]:
 
 
 def _dates(meta: Element | None) -> Iterator[tuple[str, date]]:
-    if meta is None:
-        return
-    for child in meta:
+    for child in [] if meta is None else meta:
         whole = local(child.tag) in ("pub-history", "history")
         for each in child if whole else [child]:
             if local(each.tag) not in ("pub-date", "date"):
@@ -257,13 +245,6 @@ def _language(root: Element, part: Element) -> str | None:
     two = (named or "").lower().partition("-")[0]
     # Chinese and Japanese are better told by what is there.
     return two if len(two) == 2 and two not in ("en", "zh", "ja") else None
-
-
-def _first(element: Element, name: str) -> Element | None:
-    for each in element.iter():
-        if local(each.tag) == name:
-            return each
-    return None
 
 
 def _sections_of(part: Element) -> tuple[list[Section], int]:
@@ -339,9 +320,8 @@ class _Reading:
                 if heading:
                     self.close()
                     under = (*path, heading)
-                    self._path = under
-                else:
-                    self._path = under
+                self._path = under
+                if not heading:
                     self.paragraph(child, depth)
             else:
                 self._path = under
@@ -349,10 +329,6 @@ class _Reading:
 
     def paragraph(self, element: Element, depth: int) -> None:
         """A paragraph's words, then what is set within it: lists, tables, figures."""
-        inner = [child for child in element if local(child.tag) in _PIECES]
-        if not inner:
-            self._line(flat(element))
-            return
         plain = Element("p")
         plain.text = element.text
         for child in element:
@@ -377,13 +353,7 @@ class _Reading:
             for each in element.iter():
                 if local(each.tag) == "caption":
                     self._line(flat(each))
-        elif name in (
-            "disp-quote",
-            "statement",
-            "verse-group",
-            "speech",
-            "table-wrap-group",
-        ):
+        elif name in _BLOCKS:
             self.block(element, self._path, depth + 1)
         elif name not in _NO_TEXT:
             self._line(flat(element))
@@ -394,31 +364,27 @@ class _Reading:
             if kind == "list-item":
                 self._item(item, depth)
             elif kind == "def-item":
-                self._line(
-                    "- " + ": ".join(words for part in item if (words := flat(part)))
-                )
+                self._line("- " + ": ".join(filter(None, map(flat, item))))
 
     def _item(self, item: Element, depth: int) -> None:
-        first = True
+        mark = "- "
         for child in item:
             name = local(child.tag)
             if name in _PIECES:
                 self.piece(child, depth + 1)
             elif name not in _NO_TEXT and (words := flat(child)):
-                self._line(f"- {words}" if first else words)
-                first = False
+                self._line(mark + words)
+                mark = ""
 
     def _table(self, element: Element) -> None:
         for each in element.iter():
             name = local(each.tag)
-            if name == "caption":
+            if name in ("caption", "table-wrap-foot"):
                 self._line(flat(each))
             elif name == "tr":
                 cells = [flat(cell) for cell in each if local(cell.tag) in ("td", "th")]
                 if any(cells):
                     self._line(" | ".join(cells))
-            elif name == "table-wrap-foot":
-                self._line(flat(each))
 
     def _line(self, text: str) -> None:
         text = _LOOSE_MARK.sub(r"\1", _EMPTY_MARKS.sub("", text)).strip()
@@ -426,6 +392,7 @@ class _Reading:
             self._lines.append(text)
 
 
+_BLOCKS = ("disp-quote", "statement", "verse-group", "speech", "table-wrap-group")
 _PIECES = {
     "list",
     "def-list",
@@ -440,16 +407,11 @@ _PIECES = {
 
 def _bold_alone(element: Element) -> str:
     """The words of a paragraph that holds nothing but bold ones: StatPearls' lowest titles."""
-    if (
-        len(element) != 1
-        or (element.text or "").strip()
-        or (element[0].tail or "").strip()
-    ):
+    if len(element) != 1 or local(element[0].tag) not in ("bold", "b"):
         return ""
-    if local(element[0].tag) not in ("bold", "b"):
-        return ""
+    around = (element.text or "") + (element[0].tail or "")
     words = flat(element[0]).rstrip(":").strip()
-    return words if len(words) <= 100 else ""
+    return words if len(words) <= 100 and not around.strip() else ""
 
 
 READER = Reader(

@@ -12,13 +12,15 @@ from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
-from medlive.evidence.corpora.parsing.xml import child_of, flat, local
+from medlive.evidence.corpora.parsing.files import (
+    LARGE_MEMBER,
+    begins_with,
+    xml_roots,
+)
+from medlive.evidence.corpora.parsing.xml import child_of, first_below, flat, local
 
 _FILES = (".xml", ".zip")
 _ROOTS = ("document",)
-_LARGEST = 256 * 1024 * 1024
-"""A label's zip holds pictures as well."""
 _SECTIONS = {
     "34066-1": "Boxed warning",
     "34067-9": "Indications and usage",
@@ -46,12 +48,12 @@ _SECTIONS = {
 }
 """LOINC codes of the sections that are read."""
 _LINES = frozenset({"paragraph", "item", "tr", "caption"})
+_NO_TEXT = ("code", "effectiveTime", "id", "title")
 _MAX_DEPTH = 100
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    found = members(path, _FILES, log, _LARGEST)
-    for name, root in xml_roots(found, _ROOTS, log):
+    for name, root in xml_roots(path, _FILES, _ROOTS, log, LARGE_MEMBER):
         yield from _label(root, name, log)
 
 
@@ -78,12 +80,9 @@ def _title(root: Element) -> str:
     """The product's name and what it is made of: the label's own title is a sentence about the label."""
     product = _first_product(root)
     name = flat(child_of(product, "name"))
-    if product is None or not name:
+    if not name:
         return flat(child_of(root, "title"))
-    generic = next(
-        (each for each in product.iter() if local(each.tag) == "genericMedicine"), None
-    )
-    substance = flat(child_of(generic, "name"))
+    substance = flat(child_of(first_below(product, "genericMedicine"), "name"))
     if not substance or substance.lower() == name.lower():
         return f"{name}: drug label"
     return f"{name} ({substance}): drug label"
@@ -91,10 +90,8 @@ def _title(root: Element) -> str:
 
 def _first_product(root: Element) -> Element | None:
     for element in root.iter():
-        if (
-            local(element.tag) == "manufacturedProduct"
-            and child_of(element, "name") is not None
-        ):
+        named = child_of(element, "name") is not None
+        if named and local(element.tag) == "manufacturedProduct":
             return element
     return None
 
@@ -118,12 +115,7 @@ def _lines(element: Element, depth: int) -> Iterator[str]:
             text = flat(child)
             if text:
                 yield f"- {text}" if kind == "item" else text
-        elif depth < _MAX_DEPTH and kind not in (
-            "code",
-            "effectiveTime",
-            "id",
-            "title",
-        ):
+        elif depth < _MAX_DEPTH and kind not in _NO_TEXT:
             if kind == "text" and not len(child) and (child.text or "").strip():
                 yield flat(child)
             yield from _lines(child, depth + 1)

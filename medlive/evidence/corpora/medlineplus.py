@@ -13,18 +13,20 @@ from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
+from medlive.evidence.corpora.parsing.files import (
+    LARGE_MEMBER,
+    begins_with,
+    xml_roots,
+)
 
 _FILES = (".xml", ".zip")
 _ROOTS = ("health-topics",)
-_LARGEST = 256 * 1024 * 1024
 _HEADINGS = frozenset({"h1", "h2", "h3", "h4"})
 _LINES = frozenset({"p", "br", "ul", "ol", "li", "div", "tr"})
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    found = members(path, _FILES, log, _LARGEST)
-    for name, root in xml_roots(found, _ROOTS, log):
+    for name, root in xml_roots(path, _FILES, _ROOTS, log, LARGE_MEMBER):
         day = _day(root.get("date-generated", ""))
         for topic in root.iter("health-topic"):
             if topic.get("language") == "English":

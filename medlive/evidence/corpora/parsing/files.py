@@ -12,7 +12,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,8 @@ from medlive.integrity.given import open_given, read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain, split_name
 
 HEAD = 64 * 1024
+LARGE_MEMBER = 256 * 1024 * 1024
+"""Bytes of a member that holds pictures, or a whole corpus."""
 _LOOKED_AT = 20
 _ZIP = ".zip"
 _ENCRYPTED = 1
@@ -325,10 +327,14 @@ def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[Member
 
 
 def xml_roots(
-    found: Iterable[Member], roots: Collection[str], log: ReadLog
+    path: Path,
+    suffixes: tuple[str, ...],
+    roots: Collection[str],
+    log: ReadLog,
+    largest: int = ARCHIVE_MEMBER_BYTES,
 ) -> Iterator[tuple[str, Element]]:
-    """Yield the name and the root of every member that is XML with one of these roots; report the others."""
-    for name, data in found:
+    """Yield the name and the root of every one of `members` that has one of these roots; report the others."""
+    for name, data in members(path, suffixes, log, largest):
         try:
             root = parse(data)
         except UnsafeXml as exc:

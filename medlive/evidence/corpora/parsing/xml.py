@@ -120,9 +120,9 @@ def _feed(parser: expat.XMLParserType, data: bytes) -> None:
         raise UnsafeXml(
             f"line {exc.lineno}: {expat.errors.messages.get(exc.code, 'not XML')}"
         ) from exc
-    except UnsafeXml:
-        raise
     except (LookupError, ValueError) as exc:
+        if isinstance(exc, UnsafeXml):
+            raise
         raise UnsafeXml(f"unreadable encoding: {str(exc)[:200]}") from exc
 
 
@@ -133,11 +133,17 @@ def local(tag: object) -> str:
 
 def child_of(element: Element | None, *names: str) -> Element | None:
     """The first child with one of these local names; None without one."""
-    if element is None:
-        return None
-    for child in element:
+    for child in () if element is None else element:
         if local(child.tag) in names:
             return child
+    return None
+
+
+def first_below(element: Element | None, name: str) -> Element | None:
+    """The first element of that local name in a tree; None without one."""
+    for each in () if element is None else element.iter():
+        if local(each.tag) == name:
+            return each
     return None
 
 
@@ -163,26 +169,21 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
     name = local(element.tag)
     if name == "sup":
         _add_power_sign(element, parts)
-    parts.extend(filter(None, [element.text]))
+    parts.append(element.text or "")
     for position, child in enumerate(element):
         kind = local(child.tag)
         if _is_text(child, kind):
-            space = [" "] if kind in _BREAKS else []
-            parts.extend(space)
-            if position == 1:
-                _add_operator(name, child, parts)
+            space = " " if kind in _BREAKS else ""
+            parts.append(space)
+            if position == 1 and name == "mfrac":
+                parts.append("/")
+            elif position == 1 and name == "msup":
+                _add_power_sign(child, parts)
             _walk(child, parts, depth + 1)
-            parts.extend(space)
+            parts.append(space)
         # White space between the parts of a formula is the file's layout, not its text.
         if child.tail and (name not in _FORMULA or child.tail.strip()):
             parts.append(child.tail)
-
-
-def _add_operator(name: str, second: Element, parts: list[str]) -> None:
-    if name == "mfrac":
-        parts.append("/")
-    elif name == "msup":
-        _add_power_sign(second, parts)
 
 
 def _is_text(element: Element, kind: str) -> bool:
