@@ -34,7 +34,7 @@ from medlive.evidence.encoder import Encoder
 from medlive.evidence.encoders.folders import DOWNLOAD, find_problem
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.encoders.table import LANGUAGES, EncoderSettings
-from medlive.evidence.files import room_for, sync, whole_file
+from medlive.evidence.files import room_for, whole_file
 from medlive.evidence.lexical import LexicalIndex, LexicalWriter
 from medlive.evidence.manifest import (
     MANIFEST,
@@ -64,6 +64,7 @@ from medlive.evidence.passage import Passage
 from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, to_line
 from medlive.evidence.vectors import SHARD, Ordinals, VectorStore, folder_of, keys_of
 from medlive.integrity.digest import digest_file
+from medlive.integrity.folder import sync
 from medlive.integrity.lock import Locked, exclusive
 
 NO_ENCODER = "no encoder was given"
@@ -627,8 +628,7 @@ def _files(data: Path) -> tuple[FileEntry, ...]:
 
 def _activate(out: Path, data: Path, manifest: IndexManifest) -> None:
     """Flush the data to disk, replace the manifest, then remove the old data."""
-    for entry in manifest.files:
-        sync(data / entry.path)
+    sync(*(data / entry.path for entry in manifest.files))
     data.rename(out / manifest.data)
     sync(out)
     with whole_file(out / MANIFEST) as handle:

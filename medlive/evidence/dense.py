@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, MissingExtra, UsageError
 from medlive.evidence.files import whole_file
 from medlive.evidence.manifest import (
-    HINT,
     CompressedParameters,
     DenseKind,
     DensePart,
@@ -83,13 +82,11 @@ class DenseIndex:
             raise IndexCorrupt(
                 f"the dense index at {folder}, written by FAISS {part.faiss}, cannot be read by FAISS"
                 f" {faiss.__version__}: {cause}",
-                hint=HINT,
             ) from exc
         if (index.ntotal, index.d) != (part.count, part.dimension):
             raise IndexCorrupt(
                 f"{folder / INDEX} contains {index.ntotal} vectors of dimension {index.d},"
                 f" expected {part.count} of {part.dimension}",
-                hint=HINT,
             )
         return cls(index, part)
 

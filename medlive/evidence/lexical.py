@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from functools import cache
 from importlib.metadata import version
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
 
@@ -57,12 +58,11 @@ MAX_QUERY_TERMS = 64
 SCORE_DIGITS = 4
 """Digits of a score; the rest depends on the order of float additions."""
 
-_DAMAGED = "medlive evidence verify names the file; build the index again with --fresh"
 _WRITER_MEMORY = 64_000_000
 MAX_TERM = 64
 """Bytes of the longest Latin term; longer ones are noise (a pasted key, base64) and are left out."""
 
-_HAN_RUN = re.compile(f"[{HAN}]+")
+_HAN_RUN = re.compile(f"([{HAN}]+)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -103,14 +103,9 @@ class Analyzer:
         """The terms in reading order, repeated as often as they occur; empty when the text holds no words."""
         text = unicodedata.normalize("NFKC", _SURROGATE.sub(" ", text))
         found: list[str] = []
-        end = 0
-        for run in _HAN_RUN.finditer(text):
-            if run.start() > end:
-                found += self._latin.analyze(text[end : run.start()])
-            found += self.chinese_terms(run[0])
-            end = run.end()
-        if end < len(text):
-            found += self._latin.analyze(text[end:])
+        for number, run in enumerate(_HAN_RUN.split(text)):
+            is_chinese = number % 2 == 1
+            found += (self.chinese_terms if is_chinese else self._latin.analyze)(run)
         return found
 
     def chinese_terms(self, run: str) -> list[str]:
@@ -136,18 +131,16 @@ def _terms_of_names(
 ) -> dict[str, list[str]]:
     """Each name's terms, itself last: 盐酸二甲双胍 is found by 二甲双胍 too, never by a splinter."""
     names = {*whole, *parts}
-    longest = max(map(len, names))
     terms: dict[str, list[str]] = {}
     for name in (*whole, *parts):
-        inside = [
-            name[start:end]
-            for start in range(len(name))
-            for end in range(start + 2, min(len(name), start + longest) + 1)
-            if name[start:end] in names
-        ]
+        inside: dict[str, None] = {}
+        for start, end in combinations(range(len(name) + 1), 2):
+            if end - start > 1 and name[start:end] in names:
+                inside[name[start:end]] = None
         if name in parts:
-            inside += words(name)
-        terms[name] = [term for term in dict.fromkeys(inside) if term != name] + [name]
+            inside |= dict.fromkeys(words(name))
+        inside.pop(name, None)
+        terms[name] = [*inside, name]
     return terms
 
 
@@ -283,15 +276,13 @@ class LexicalIndex:
         try:
             yield
         except ValueError as exc:
-            raise IndexCorrupt(
-                f"{self._folder} cannot be read: {exc}", hint=_DAMAGED
-            ) from exc
+            raise IndexCorrupt(f"{self._folder} cannot be read: {exc}") from exc
         except BaseException as exc:
             # The engine's panic is no Exception, so that nothing else would stop it before the process ends.
             if type(exc).__name__ != "PanicException":
                 raise
             raise IndexCorrupt(
-                f"{self._folder} is damaged: the engine ended with {exc}", hint=_DAMAGED
+                f"{self._folder} is damaged: the engine ended with {exc}"
             ) from exc
 
     def _search(

@@ -24,7 +24,6 @@ from medlive.integrity.folder import TooLong, read_small
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 4
-HINT = "build it: medlive evidence build CORPUS..., or medlive evidence fetch --recommended"
 
 
 class DenseKind(StrEnum):
@@ -219,22 +218,19 @@ def read_manifest(folder: Path) -> IndexManifest:
     try:
         text = read_small(place)
     except FileNotFoundError as exc:
-        raise IndexMissing(
-            f"there is no evidence index at {folder}", hint=HINT
-        ) from exc
+        raise IndexMissing(f"there is no evidence index at {folder}") from exc
     except (OSError, TooLong) as exc:
-        raise IndexCorrupt(f"{place} cannot be read: {exc}", hint=HINT) from exc
+        raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
     header = _header(folder)
     if header is not None and header.format_version != FORMAT_VERSION:
         raise IndexOutdated(
             f"{place} has format {header.format_version}, this medlive reads format {FORMAT_VERSION}",
-            hint=HINT,
         )
     try:
         manifest = IndexManifest.model_validate_json(text)
     except ValidationError as exc:
         raise IndexCorrupt(
-            f"{place} is not a valid index manifest: {first_fault(exc)}", hint=HINT
+            f"{place} is not a valid index manifest: {first_fault(exc)}"
         ) from exc
     expected = index_digest(
         manifest.parameters, manifest.corpus_digests, manifest.dense
@@ -242,7 +238,6 @@ def read_manifest(folder: Path) -> IndexManifest:
     if manifest.index_digest != expected:
         raise IndexCorrupt(
             f"{place} gives the index digest {manifest.index_digest}, its corpora and parameters give {expected}",
-            hint=HINT,
         )
     return manifest
 

@@ -22,7 +22,6 @@ from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.manifest import (
-    HINT,
     MANIFEST,
     DenseEntry,
     EncoderEntry,
@@ -61,10 +60,6 @@ ORDINALS = "ordinals.npy"
 """Beside an encoder's vectors: which passage each is of."""
 VECTORS = "vectors"
 """The folder of embeddings, by encoder."""
-REBUILD_FRESH_HINT = (
-    "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
-)
-"""`--fresh` because a build leaves an index of the same corpora with files of the right size as it is."""
 
 
 def open_index(
@@ -182,7 +177,6 @@ def verify_index(path: Path) -> IndexManifest:
             raise IndexCorrupt(
                 f"the vectors of {path} are of other passages ({entry.part.keys_digest}) than those"
                 f" beside them ({digest})",
-                hint=REBUILD_FRESH_HINT,
             )
         if folder_of(path / VECTORS, entry.encoder.digest).is_dir():
             VectorStore(path / VECTORS, entry.encoder).verify()
@@ -218,12 +212,8 @@ def _lexical_side(
         libraries = f"{manifest.libraries}, now {lexical.libraries()}"
         raise IndexOutdated(
             f"{path} was built with other parameters ({changed}; libraries {libraries})",
-            hint=HINT,
         )
-    try:
-        return LexicalIndex(path / manifest.data / LEXICAL, store)
-    except (IndexCorrupt, IndexOutdated) as exc:
-        raise type(exc)(exc.message, hint=HINT) from exc
+    return LexicalIndex(path / manifest.data / LEXICAL, store)
 
 
 def _dense_side(
@@ -268,9 +258,7 @@ def ordinals_of(path: Path, manifest: IndexManifest, entry: DenseEntry) -> Ordin
         if not whole or ordinals.min() < 0 or ordinals.max() >= manifest.passages:
             raise ValueError(f"expected {entry.part.count} numbers of passages")
     except (OSError, ValueError) as exc:
-        raise IndexCorrupt(
-            f"{place} cannot be read: {exc}", hint=REBUILD_FRESH_HINT
-        ) from exc
+        raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
     return ordinals
 
 
@@ -331,9 +319,7 @@ def open_store(path: Path, manifest: IndexManifest) -> PassageStore:
     try:
         return PassageStore(path / manifest.data)
     except (OSError, ValueError, TypeError, IndexCorrupt) as exc:
-        raise IndexCorrupt(
-            f"the passages of {path} cannot be read: {exc}", hint=HINT
-        ) from exc
+        raise IndexCorrupt(f"the passages of {path} cannot be read: {exc}") from exc
 
 
 def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) -> None:
@@ -345,13 +331,10 @@ def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) 
         try:
             digest = digest_file(place)
         except OSError as exc:
-            raise IndexCorrupt(
-                f"{place} cannot be read: {exc.strerror}", hint=REBUILD_FRESH_HINT
-            ) from exc
+            raise IndexCorrupt(f"{place} cannot be read: {exc.strerror}") from exc
         if digest != entry.digest:
             raise IndexCorrupt(
                 f"{place} has {digest}, expected {entry.digest}",
-                hint=REBUILD_FRESH_HINT,
             )
 
 
@@ -360,14 +343,14 @@ def _place(path: Path, manifest: IndexManifest, name: str) -> Path:
     try:
         return path_below(path / manifest.data, name)
     except UnsafePath as exc:
-        raise IndexCorrupt(f"the manifest of {path}: {exc.message}", hint=HINT) from exc
+        raise IndexCorrupt(f"the manifest of {path}: {exc.message}") from exc
 
 
 def check_sizes(path: Path, manifest: IndexManifest) -> None:
     """Raise IndexCorrupt if a file of the index is missing or has another size."""
     if not manifest.data.startswith(DATA) or Path(manifest.data).name != manifest.data:
         raise IndexCorrupt(
-            f"the manifest of {path} names {manifest.data!r} as its data", hint=HINT
+            f"the manifest of {path} names {manifest.data!r} as its data"
         )
     for entry in manifest.files:
         place = _place(path, manifest, entry.path)
@@ -378,4 +361,4 @@ def check_sizes(path: Path, manifest: IndexManifest) -> None:
                 if size is None
                 else f"has {size} bytes, expected {entry.size}"
             )
-            raise IndexCorrupt(f"{place} {found}", hint=HINT)
+            raise IndexCorrupt(f"{place} {found}")

@@ -31,9 +31,8 @@ whom, on what grounds. Short and full of the subject's words, they would come be
 
 
 def _sniff(path: Path) -> bool:
-    files = files_of(path)
-    plain = [file for file in files if file.is_file()]
-    return bool(plain) and _is_guideline(head_of(plain[0], given=not path.is_dir()))
+    files = [file for file in files_of(path) if file.is_file()]
+    return bool(files) and _is_guideline(head_of(files[0], given=not path.is_dir()))
 
 
 def _is_guideline(head: bytes) -> bool:

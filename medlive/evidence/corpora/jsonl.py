@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, Validation
 from medlive.errors import first_fault
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import open_unpacked
+from medlive.evidence.corpora.parsing.files import files_below, open_unpacked
 from medlive.evidence.corpora.parsing.text import published_by
 from medlive.guard.bounds import PASSAGE_LINE_BYTES
 
@@ -59,12 +59,7 @@ class _Passage(Row):
 def files_of(path: Path) -> list[Path]:
     """The JSON Lines files of a folder, or the file itself when it is one."""
     if path.is_dir():
-        files = (
-            f
-            for f in path.rglob("*")
-            if f.name.lower().endswith(_SUFFIXES) and not f.is_symlink()
-        )
-        return sorted(f for f in files if not f.is_dir())
+        return files_below(path, _SUFFIXES)
     return [path] if path.name.lower().endswith(_SUFFIXES) else []
 
 

@@ -9,8 +9,8 @@ from datetime import date
 from typing import Any
 
 from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.parsing.html import sentences_of
 from medlive.evidence.corpora.parsing.text import is_retracted_title, one_line
-from medlive.evidence.online.html import text_of
 from medlive.evidence.online.service import (
     Literature,
     Unreadable,
@@ -97,14 +97,14 @@ def _results(body: bytes) -> list[dict[str, Any]]:
 
 def _document(result: dict[str, Any]) -> Document | None:
     source, identity = _text(result, "source"), _text(result, "id")
-    abstract = text_of(_text(result, "abstractText"))
+    abstract = sentences_of(_text(result, "abstractText"))
     if not (source and identity and abstract) or source in _UNREVIEWED:
         return None
     if _is_withdrawn(result):
         return None
     return Document(
         id=f"{source}-{identity}",
-        title=text_of(_text(result, "title")),
+        title=sentences_of(_text(result, "title")),
         sections=(Section("", abstract),),
         published=_published(result),
         url=f"https://europepmc.org/article/{source}/{identity}",

@@ -128,6 +128,12 @@ def _heads_of(file: Path, suffixes: tuple[str, ...], *, given: bool) -> Iterator
         yield from (data[:HEAD] for _, data in islice(found, _LOOKED_AT))
 
 
+def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """Everything in a folder with one of the suffixes that is neither a link nor a folder, by path."""
+    chosen = filter(partial(_is_chosen, suffixes), folder.rglob("*"))
+    return sorted(f for f in chosen if not f.is_symlink() and not f.is_dir())
+
+
 def _is_chosen(suffixes: tuple[str, ...], file: Path) -> bool:
     return file.name.lower().endswith(suffixes)
 

@@ -20,24 +20,6 @@ HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HAN = re.compile(f"[{HAN}]")
 _KANA = re.compile(r"[\u3041-\u30ff]")
 _LATIN = re.compile(r"[A-Za-z]")
-_WORDS = re.compile(r"[^\W\d_]+")
-_ENGLISH = frozenset(
-    [
-        "the",
-        "of",
-        "and",
-        "to",
-        "were",
-        "with",
-        "by",
-        "from",
-        "this",
-        "that",
-        "which",
-        "is",
-        "been",
-    ]
-)
 _RETRACTED_TITLE = re.compile(
     r"\W*(?:RETRACTED|WITHDRAWN|Retracted|Withdrawn)(?: ARTICLE| Article)?\W*[:\]]"
 )
@@ -78,15 +60,6 @@ def language_of(text: str) -> str:
     if han * 4 >= latin and han:
         return "zh"
     return "en" if latin else "und"
-
-
-def written_in_english(text: str) -> bool:
-    """Whether Latin-script text is in English, by the share of its commonest words in the first 4,000 characters.
-
-    Spanish, French, German, Italian, Portuguese and Dutch prose has next to none of them.
-    """
-    words = _WORDS.findall(text[:4000].lower())
-    return sum(word in _ENGLISH for word in words) * 12 >= len(words)
 
 
 @cache
