@@ -60,23 +60,15 @@ class Survey:
             passage.section,
             passage.text,
             passage.language,
+            str(passage.published or ""),
+            passage.url,
+            passage.licence,
         )
-        dated = "" if passage.published is None else passage.published.isoformat()
         # Fields contain no NUL: the readers remove control characters.
-        line = hashlib.sha256(
-            "\0".join((*fields, dated, passage.url, passage.licence)).encode()
-        ).digest()
+        line = hashlib.sha256("\0".join(fields).encode()).digest()
         later = None if passage.id.endswith(".1") else _hash(passage.text)
-        self._rows.append(
-            (
-                self._count,
-                line,
-                passage.id,
-                _content(passage),
-                later,
-                _hash(passage.title),
-            )
-        )
+        hashes = _content(passage), later, _hash(passage.title)
+        self._rows.append((self._count, line, passage.id, *hashes))
         self._count += 1
         if len(self._rows) == _BATCH:
             self._store()

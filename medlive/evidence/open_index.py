@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -307,10 +308,7 @@ def _dense_record(
     if name == "hybrid":
         record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH, "joint": JOINT}
     if reranker is not None:
-        record["reranker"] = {
-            "name": reranker.identity.name,
-            "digest": reranker.identity.digest,
-        }
+        record["reranker"] = asdict(reranker.identity)
     return record or None
 
 
@@ -333,9 +331,7 @@ def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) 
         except OSError as exc:
             raise IndexCorrupt(f"{place} cannot be read: {exc.strerror}") from exc
         if digest != entry.digest:
-            raise IndexCorrupt(
-                f"{place} has {digest}, expected {entry.digest}",
-            )
+            raise IndexCorrupt(f"{place} has {digest}, expected {entry.digest}")
 
 
 def _place(path: Path, manifest: IndexManifest, name: str) -> Path:
@@ -355,10 +351,7 @@ def check_sizes(path: Path, manifest: IndexManifest) -> None:
     for entry in manifest.files:
         place = _place(path, manifest, entry.path)
         size = place.stat().st_size if place.is_file() else None
+        if size is None:
+            raise IndexCorrupt(f"{place} is missing")
         if size != entry.size:
-            found = (
-                "is missing"
-                if size is None
-                else f"has {size} bytes, expected {entry.size}"
-            )
-            raise IndexCorrupt(f"{place} {found}")
+            raise IndexCorrupt(f"{place} has {size} bytes, expected {entry.size}")

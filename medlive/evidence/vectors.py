@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from medlive.errors import EvidenceUnavailable, IndexCorrupt
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, first_fault
 from medlive.evidence.encoder import Encoder, EncoderIdentity
 from medlive.evidence.files import sweep_parts, whole_file
 from medlive.evidence.passage import Passage
@@ -185,24 +185,21 @@ class VectorStore:
         return vectors
 
     def _checked(self, vectors: Matrix, pairs: Sequence[tuple[str, str]]) -> Matrix:
-        name, hint = (
-            self.encoder.name,
-            "see what the encoder is and where it was read from: medlive evidence models",
-        )
-        if vectors.shape != (len(pairs), self.encoder.dimension):
-            raise EvidenceUnavailable(
-                f"encoder {name} returned vectors of shape {vectors.shape} for {len(pairs)} passages, the first of"
-                f" them {pairs[0][0]!r}; expected {(len(pairs), self.encoder.dimension)}",
-                hint=hint,
-            )
+        problem = ""
+        expected = (len(pairs), self.encoder.dimension)
+        if vectors.shape != expected:
+            problem = f"vectors of shape {vectors.shape}, expected {expected}, from passage {pairs[0][0]!r} on"
         # A vector beyond the range of half precision would be stored as infinite.
-        bad = np.flatnonzero(~(np.abs(vectors) <= _LARGEST).all(axis=1))
-        if len(bad):
-            title, text = pairs[int(bad[0])]
+        elif not (fits := (np.abs(vectors) <= _LARGEST).all(axis=1)).all():
+            title, text = pairs[int(np.argmin(fits))]
+            problem = (
+                f"a vector that is not finite, or beyond {_LARGEST:.0f}, for passage {title!r}:"
+                f" {text[:80]!r}"
+            )
+        if problem:
             raise EvidenceUnavailable(
-                f"encoder {name} returned a vector that is not finite, or beyond {_LARGEST:.0f}, for passage"
-                f" {title!r}: {text[:80]!r}",
-                hint=hint,
+                f"encoder {self.encoder.name} returned {problem}",
+                hint="see what the encoder is and where it was read from: medlive evidence models",
             )
         return vectors
 
@@ -266,20 +263,14 @@ class _Shard:
         try:
             self.entry = ShardEntry.model_validate_json(read_small(description))
         except ValidationError as exc:
-            raise _damaged(
-                description,
-                f"is not a valid shard description: {exc.errors()[0]['msg']}",
-            ) from exc
+            what = f"is not a valid shard description: {first_fault(exc)}"
+            raise _damaged(description, what) from exc
         count, dimension = self.entry.count, encoder.dimension
         expected = count * (KEY.itemsize + dimension * _VECTOR.itemsize)
         size = self.place.stat().st_size if self.place.is_file() else None
         if size != expected or not count:
-            raise _damaged(
-                self.place,
-                "is missing"
-                if size is None
-                else f"has {size} bytes, expected {expected}",
-            )
+            what = f"has {size} bytes, expected {expected}"
+            raise _damaged(self.place, "is missing" if size is None else what)
         self.keys: Keys = np.memmap(self.place, dtype=KEY, mode="r", shape=(count,))
         self.vectors: NDArray[np.float16] = np.memmap(
             self.place,

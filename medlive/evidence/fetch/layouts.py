@@ -8,6 +8,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from typing import NamedTuple
 from urllib.parse import urlencode, urljoin
 
@@ -94,14 +95,8 @@ def _list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
             )
         url = urljoin(source.files, name)
         length = client.size_of(url)
-        changed = next(
-            (
-                text
-                for title, text in row.items()
-                if title and title.startswith("Last Updated")
-            ),
-            "",
-        )
+        titles = [title for title in row if (title or "").startswith("Last Updated")]
+        changed = row[titles[0]] if titles else ""
         size = None if length is None else Size(length, 0)
         return [RemoteFile(name=name, url=url, mark=f"{changed} {length}", size=size)]
     raise FetchFailed(
@@ -156,16 +151,13 @@ class _Row(NamedTuple):
 
 
 def _release_rows(page: str) -> Iterator[_Row]:
-    named = list(_RELEASE.finditer(page))
-    starts = [
-        match
-        for place, match in enumerate(named)
-        if place == 0 or named[place - 1][0] != match[0]
-    ]
-    for place, match in enumerate(starts):
-        end = starts[place + 1].start() if place + 1 < len(starts) else len(page)
-        text = _TAG.sub(" ", page[match.start() : end])
-        yield _Row(name=match[0], kind=match[1], text=" ".join(text.split()))
+    firsts = []
+    for _, group in groupby(_RELEASE.finditer(page), key=lambda match: match[0]):
+        firsts.append(next(group))
+    ends = [first.start() for first in firsts[1:]] + [len(page)]
+    for first, end in zip(firsts, ends, strict=True):
+        text = _TAG.sub(" ", page[first.start() : end])
+        yield _Row(name=first[0], kind=first[1], text=" ".join(text.split()))
 
 
 class _Found(BaseModel):
@@ -187,8 +179,9 @@ def _list_pmc(client: Client, source: Source) -> list[RemoteFile]:
             "term": source.wanted,
             "retmode": "json",
             "tool": "medlive",
+            "retstart": len(files),
+            "retmax": _IDS_A_PAGE,
         }
-        query |= {"retstart": str(len(files)), "retmax": str(_IDS_A_PAGE)}
         text = client.page(f"{source.address}?{urlencode(query)}")
         try:
             found = _Answer.model_validate_json(text).esearchresult
