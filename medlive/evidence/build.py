@@ -30,9 +30,9 @@ from medlive.errors import (
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
-from medlive.evidence.encoder import Encoder
+from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.encoders.folders import DOWNLOAD, find_problem
-from medlive.evidence.encoders.opening import open_encoder
+from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import LANGUAGES, EncoderSettings
 from medlive.evidence.files import room_for, whole_file
 from medlive.evidence.lexical import LexicalIndex, LexicalWriter
@@ -57,6 +57,7 @@ from medlive.evidence.open_index import (
     check_digests,
     check_index,
     check_sizes,
+    open_index,
     open_named_encoder,
     open_store,
 )
@@ -110,6 +111,8 @@ class IndexPlan(NamedTuple):
 
     sides: tuple[DensePlan, ...]
     reason: str
+    reranker: Reranker | None = None
+    reranker_where: str = ""  # How it is opened again
 
 
 WORDS_ALONE = IndexPlan((), NO_ENCODER)
@@ -169,7 +172,11 @@ def plan_index(
             shard=shard or SHARD,
         )
         sides.append(side)
-    return IndexPlan(tuple(sides), _reason(routes, why, settings))
+    plan = IndexPlan(tuple(sides), _reason(routes, why, settings))
+    if settings.reranker:
+        reranker = open_reranker(settings.reranker, settings=settings)
+        plan = plan._replace(reranker=reranker, reranker_where=settings.reranker)
+    return plan
 
 
 def _wanted(
@@ -261,7 +268,8 @@ def build_index(
         work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=out))
         try:
             with room_for(work):
-                return _build(corpora, out, work, old, plan, report)
+                manifest = _build(corpora, out, work, old, plan, report)
+                return _with_reranker(out, manifest, plan)
         except DiskFull as exc:
             if not (out / MANIFEST).exists():
                 raise
@@ -271,6 +279,24 @@ def build_index(
             ) from exc
         finally:
             shutil.rmtree(work, ignore_errors=True)
+
+
+def _with_reranker(
+    out: Path, manifest: IndexManifest, plan: IndexPlan
+) -> IndexManifest:
+    """Measure the planned reranker, unless the manifest has it already."""
+    from medlive.evidence.known_items import measure_reranker
+
+    reranker, known = plan.reranker, manifest.reranker
+    if reranker is None or (known and known.digest == reranker.identity.digest):
+        return manifest
+    encoders = {side.encoder.identity.name: side.encoder for side in plan.sides}
+    retriever = open_index(out, encoders=encoders)
+    store = open_store(out, manifest)
+    entry = measure_reranker(reranker, plan.reranker_where, retriever, store)
+    manifest = manifest.model_copy(update={"reranker": entry})
+    _write_manifest(out, manifest)
+    return manifest
 
 
 def prune(out: Path) -> list[Path]:
@@ -631,10 +657,14 @@ def _activate(out: Path, data: Path, manifest: IndexManifest) -> None:
     sync(*(data / entry.path for entry in manifest.files))
     data.rename(out / manifest.data)
     sync(out)
+    _write_manifest(out, manifest)
+    _remove_leftovers(out)
+
+
+def _write_manifest(out: Path, manifest: IndexManifest) -> None:
     with whole_file(out / MANIFEST) as handle:
         handle.write((manifest.model_dump_json(indent=1) + "\n").encode())
     sync(out)
-    _remove_leftovers(out)
 
 
 def _remove_leftovers(out: Path) -> None:

@@ -1,4 +1,4 @@
-"""What an encoder counts beside the words, measured on an index's own known items.
+"""What an encoder counts beside the words, and whether a reranker helps, measured on an index's own known items.
 
 A known item is a passage that is looked for by its title, or by its first sentence where it has none, among all
 passages, by each side alone. A side that finds
@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from medlive.evidence.dense import DenseIndex, as_query, sample_ordinals
-from medlive.evidence.encoder import Encoder
+from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.manifest import SideWeight
-from medlive.evidence.passage import Passage
+from medlive.evidence.manifest import RerankerEntry, SideWeight
+from medlive.evidence.passage import Passage, Query
+from medlive.evidence.retriever import IndexRetriever
 from medlive.evidence.store import PassageStore
 from medlive.evidence.vectors import Ordinals
 
@@ -23,6 +24,8 @@ LEAST_ITEMS = 20
 """Fewer titles measure nothing."""
 LEAST_SHARE = 0.5
 """A side that finds less than this share of what words find is left out."""
+RERANKED_ITEMS = 50
+"""Titles a language that a reranker is measured on: it reads ten passages for each."""
 _DEPTH = 10
 _LOOKED_AT = 20_000
 """Passages from which titles are drawn."""
@@ -77,6 +80,35 @@ def measure_weights(
             )
         )
     return tuple(weights)
+
+
+def measure_reranker(
+    reranker: Reranker, where: str, retriever: IndexRetriever, store: PassageStore
+) -> RerankerEntry:
+    """Measure whether a cross-encoder finds known items better than the order that it is given.
+
+    Args:
+        reranker: The cross-encoder.
+        where: How it is opened again.
+        retriever: Searches the index without it.
+        store: All passages of the index.
+    """
+    before, after = [], []
+    for asked in _questions(store, np.arange(len(store))).values():
+        for question in asked[:RERANKED_ITEMS]:
+            [hits] = retriever.search_now([Query(question)], _DEPTH, None)
+            passages = [hit.passage for hit in hits]
+            pairs = [passage.title_and_text for passage in passages]
+            order = np.argsort(-reranker.score(question, pairs), kind="stable")
+            before.append(_reciprocal_rank(question, passages))
+            after.append(_reciprocal_rank(question, [passages[n] for n in order]))
+    return RerankerEntry(
+        where=where,
+        digest=reranker.identity.digest,
+        items=len(before),
+        before=round(float(np.mean(before)), 3),
+        after=round(float(np.mean(after)), 3),
+    )
 
 
 def _questions(store: PassageStore, ordinals: Ordinals) -> dict[str, list[str]]:

@@ -145,6 +145,21 @@ class DenseEntry(_Frozen):
         return self
 
 
+class RerankerEntry(_Frozen):
+    """A cross-encoder, and what it makes of the index's own known items (see `SideWeight`)."""
+
+    where: str  # How it is opened again: a name or a folder
+    digest: str
+    items: int
+    before: float  # Mean reciprocal rank in the order that it is given
+    after: float  # The same in its own order
+
+    @property
+    def helps(self) -> bool:
+        """Whether it was measured to find more."""
+        return self.after > self.before
+
+
 class IndexManifest(_Frozen):
     """The whole account of an index; two indexes of the same corpora and parameters share `index_digest`."""
 
@@ -158,6 +173,7 @@ class IndexManifest(_Frozen):
     passages: int
     languages: tuple[str, ...]  # Of its passages (ISO 639)
     dense: tuple[DenseEntry, ...] = ()  # One an encoder
+    reranker: RerankerEntry | None = None  # The one that was configured at the build
     index_digest: str
     data: str  # The folder of the files, beside the manifest
     files: tuple[FileEntry, ...]

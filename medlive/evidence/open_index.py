@@ -27,6 +27,7 @@ from medlive.evidence.manifest import (
     DenseEntry,
     EncoderEntry,
     IndexManifest,
+    RerankerEntry,
     read_manifest,
 )
 from medlive.evidence.passage import IndexIdentity
@@ -68,7 +69,7 @@ def open_index(
     *,
     settings: EncoderSettings | None = None,
     encoders: Mapping[str, Encoder] | None = None,
-    reranker: Reranker | str | None = None,
+    reranker: Reranker | None = None,
     retriever: RetrieverName | None = None,
     verify: bool = False,
 ) -> IndexRetriever:
@@ -81,7 +82,8 @@ def open_index(
         path: The index's folder.
         settings: Where models are looked for; None for below `path` and the Hugging Face cache.
         encoders: Encoders that are open already, by the name that the manifest gives them; others are opened.
-        reranker: A cross-encoder, or its name as in `open_reranker`.
+        reranker: A cross-encoder that is used whatever was measured; None for the one of `settings`, where the build
+            measured that it helps.
         retriever: The kind of search; None for the manifest's. "bm25" searches any index without an encoder.
         verify: Whether a search waits until every file has had its digest, and raises IndexCorrupt otherwise.
 
@@ -113,7 +115,7 @@ def _open(
     path: Path,
     settings: EncoderSettings,
     encoders: Mapping[str, Encoder],
-    reranker: Reranker | str | None,
+    reranker: Reranker | None,
     retriever: RetrieverName | None,
     verify: bool,
     manifest: IndexManifest,
@@ -130,8 +132,8 @@ def _open(
     sides = []
     for entry in manifest.dense if name != "bm25" else ():
         sides.append(_dense_side(path, manifest, entry, encoders, settings))
-    if isinstance(reranker, str):
-        reranker = open_reranker(reranker, settings=settings)
+    if reranker is None and manifest.reranker and manifest.reranker.helps:
+        reranker = _measured_reranker(path, manifest.reranker, settings)
     identity = IndexIdentity(
         retriever=name,
         index_digest=_search_digest(manifest, name, reranker),
@@ -240,6 +242,22 @@ def _dense_side(
         ordinals=ordinals_of(path, manifest, entry),
         weights={weight.language: weight.weight for weight in entry.weights},
     )
+
+
+def _measured_reranker(
+    path: Path, entry: RerankerEntry, settings: EncoderSettings
+) -> Reranker | None:
+    """Open the configured reranker if it is the one that was measured; None where none, or another, is configured."""
+    if settings.reranker != entry.where:
+        return None
+    reranker = open_reranker(entry.where, settings=settings)
+    if reranker.identity.digest != entry.digest:
+        raise IndexOutdated(
+            f"{path / MANIFEST}: reranker {entry.where} was measured as {entry.digest}, and the one at hand is"
+            f" {reranker.identity.digest}",
+            hint="measure it: medlive evidence build CORPUS..., or leave out [evidence] reranker",
+        )
+    return reranker
 
 
 def _open_vectors(

@@ -116,11 +116,12 @@ class IndexRetriever:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
         if self._verification is not None:
             await self._verification.wait()
-        return await asyncio.to_thread(self._search, queries, k, not_after)
+        return await asyncio.to_thread(self.search_now, queries, k, not_after)
 
-    def _search(
+    def search_now(
         self, queries: Sequence[Query], k: int, not_after: date | None
     ) -> list[list[Hit]]:
+        """As `search`, blocking, without its checks."""
         depth = max(k, DEPTH)
         phrases = dict.fromkeys(p for query in queries for p in query.phrases)
         nearest: dict[str, Found] = {}

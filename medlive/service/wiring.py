@@ -357,12 +357,11 @@ def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetrieve
     """
     from medlive.evidence.open_index import open_index
 
-    how = settings.evidence.model_dump(include={"reranker", "retriever"})
     return open_index(
         at or index_path(settings),
         settings=encoder_settings(settings),
+        retriever=settings.evidence.retriever,
         verify=True,
-        **how,
     )
 
 
