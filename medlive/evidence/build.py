@@ -62,7 +62,7 @@ from medlive.evidence.open_index import (
     open_store,
 )
 from medlive.evidence.passage import Passage
-from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, to_line
+from medlive.evidence.store import LINES, PassageStore, StoreWriter
 from medlive.evidence.vectors import SHARD, Ordinals, VectorStore, folder_of, keys_of
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import sync
@@ -323,9 +323,9 @@ def _build(
     plan: IndexPlan,
     report: Callable[[Progress], None],
 ) -> IndexManifest:
-    readings = [
-        _read(corpus, work / f"spool-{n}", report) for n, corpus in enumerate(corpora)
-    ]
+    readings = []
+    for number, corpus in enumerate(corpora):
+        readings.append(_read(corpus, work / f"corpus-{number}.sqlite", report))
     entries = {entry.name: entry for entry in old.corpora} if old else {}
     if old is not None and _is_current(out, old, readings, plan):
         report(Progress("unchanged", None, old.passages))
@@ -545,23 +545,19 @@ def _usable(out: Path, old: IndexManifest, plan: IndexPlan) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     corpus: Corpus
-    spool: Path
     survey: Survey
     log: ReadLog
 
 
-def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _Reading:
-    """Read a corpus once into a file, and survey it for the decisions about its passages."""
-    survey, log = Survey(spool.with_name(f"{spool.name}.sqlite")), ReadLog()
-    with spool.open("wb") as handle:
-        for passage in corpus.passages(log):
-            survey.add(passage)
-            handle.write(to_line(passage))
-            if len(survey) % _EVERY == 0:
-                report(Progress("reading", corpus.name, len(survey)))
+def _read(corpus: Corpus, place: Path, report: Callable[[Progress], None]) -> _Reading:
+    """Read a corpus once into a file, for the decisions about its passages."""
+    survey, log = Survey(place), ReadLog()
+    for passage in corpus.passages(log):
+        survey.add(passage)
+        if len(survey) % _EVERY == 0:
+            report(Progress("reading", corpus.name, len(survey)))
     if not len(survey):
         first = "".join(f"; {p.member}: {p.cause}" for p in log.problems[:1])
         raise BadInput(
@@ -573,7 +569,7 @@ def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _R
             "the source gives this id to different texts; each is kept under an id of its own",
         )
     report(Progress("read", corpus.name, len(survey), tuple(log.problems)))
-    return _Reading(corpus, spool, survey, log)
+    return _Reading(corpus, survey, log)
 
 
 def _all_passages(
@@ -586,12 +582,7 @@ def _all_passages(
         if passage.corpus in kept:
             yield passage
     for reading in readings:
-        with reading.spool.open("rb") as lines:
-            for ordinal, line in enumerate(lines):
-                kept_as = reading.survey.kept(ordinal, from_line(line))
-                if kept_as is not None:
-                    yield kept_as
-        reading.spool.unlink()
+        yield from reading.survey.kept()
 
 
 def _entry(reading: _Reading, counts: Counter[str], built_at: datetime) -> CorpusEntry:

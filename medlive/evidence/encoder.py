@@ -61,19 +61,15 @@ class Encoder(Protocol):
     @property
     def identity(self) -> EncoderIdentity:
         """Which encoder this is."""
-        ...
 
     def reads(self, language: str) -> bool:
         """Whether it knows a language (ISO 639; "und": no words of one)."""
-        ...
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension), in the order of the texts."""
-        ...
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n, dimension) of (title, text), in the order of the pairs."""
-        ...
 
 
 class Reranker(Protocol):
@@ -82,10 +78,8 @@ class Reranker(Protocol):
     @property
     def identity(self) -> RerankerIdentity:
         """Which cross-encoder this is."""
-        ...
 
     def score(
         self, query: str, pairs: Sequence[tuple[str, str]]
     ) -> NDArray[np.float32]:
         """(n,) of (title, text): the model's logit, higher is nearer; comparable within one query only."""
-        ...

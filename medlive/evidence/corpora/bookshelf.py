@@ -22,6 +22,7 @@ from medlive.evidence.corpora.parsing.xml import child_of, first_below, flat, lo
 _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")
 _NBK = re.compile(r"(?<![A-Za-z0-9])NBK\d{1,9}(?!\d)")
+_ACCESSION = "accession"
 _XLINK = "xlink:href"
 _ID_TYPES = ("book-part-id-type", "book-id-type", "pub-id-type")
 _CC = re.compile(
@@ -159,10 +160,9 @@ def _address(
     meta: Element | None, book: Element | None, shelf: str | None, stem: str
 ) -> tuple[str, str]:
     """The chapter's identifier and its page: by its own accession number, else by its place in its book."""
-    own = _identifiers(meta, "book-part-id", "article-id", "object-id")
-    if (accession := _accession(meta, own)) is not None:
+    kinds = _identifiers(meta, "book-part-id", "article-id", "object-id")
+    if accession := kinds.get(_ACCESSION) or _own_link(meta):
         return accession, f"https://www.ncbi.nlm.nih.gov/books/{accession}/"
-    kinds = dict(reversed(own))
     if "pmc" in kinds or kinds.get("pmcid", "").upper().startswith("PMC"):
         number = (kinds.get("pmc") or kinds["pmcid"]).upper().removeprefix("PMC")
         return f"PMC{number}", f"https://pmc.ncbi.nlm.nih.gov/articles/PMC{number}/"
@@ -170,7 +170,7 @@ def _address(
         return kinds["pmid"], f"https://pubmed.ncbi.nlm.nih.gov/{kinds['pmid']}/"
     if "doi" in kinds and "pmcid" not in kinds:
         return kinds["doi"], f"https://doi.org/{kinds['doi']}"
-    books = dict(reversed(_identifiers(book, "book-id")))
+    books = _identifiers(book, "book-id")
     if "pmcid" in kinds and "pmcid" in books:
         place = f"{books['pmcid']}/{kinds['pmcid']}"
         return place, f"https://www.ncbi.nlm.nih.gov/books/n/{place}/"
@@ -179,10 +179,8 @@ def _address(
     return stem, ""
 
 
-def _accession(meta: Element | None, own: list[tuple[str, str]]) -> str | None:
-    """The chapter's own number in the Bookshelf, as an identifier or in its link to itself."""
-    if named := next((value for _, value in own if _NBK.fullmatch(value)), None):
-        return named
+def _own_link(meta: Element | None) -> str | None:
+    """The chapter's own number in the Bookshelf, in its link to itself."""
     for element in [] if meta is None else meta.iter():
         found = _NBK.search(element.get(_XLINK, ""))
         if found and local(element.tag) == "self-uri":
@@ -190,13 +188,14 @@ def _accession(meta: Element | None, own: list[tuple[str, str]]) -> str | None:
     return None
 
 
-def _identifiers(meta: Element | None, *names: str) -> list[tuple[str, str]]:
-    found = []
+def _identifiers(meta: Element | None, *names: str) -> dict[str, str]:
+    """Kind → the first identifier of it."""
+    found: dict[str, str] = {}
     for child in [] if meta is None else meta:
         text = (child.text or "").strip()
         if text and local(child.tag) in names:
-            kinds = map(child.get, _ID_TYPES)
-            found.append((next(filter(None, kinds), ""), text))
+            kind = next(filter(None, map(child.get, _ID_TYPES)), "")
+            found.setdefault(_ACCESSION if _NBK.fullmatch(text) else kind, text)
     return found
 
 

@@ -63,19 +63,15 @@ class AnswerStore(Protocol):
 
     async def load(self, keys: Collection[str]) -> dict[str, bytes]:
         """Return those of the answers that are stored and recent enough, by key."""
-        ...
 
     async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
         """Store what was read from answers, by key."""
-        ...
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """Reserve the next request to a service, over all workers; return the seconds to wait for it."""
-        ...
 
     async def hold_back(self, service: str, wait_s: float) -> None:
         """Reserve no request of any worker for so long, as the service asked."""
-        ...
 
 
 class Gate(Protocol):
@@ -83,19 +79,15 @@ class Gate(Protocol):
 
     async def check(self) -> None:
         """Let a request through. Raises CircuitOpen while the service counts as away."""
-        ...
 
     async def answered(self) -> None:
         """The service answered."""
-        ...
 
     async def failed(self, cause: str, began: float) -> None:
         """An attempt that began then (`time.monotonic`) got no usable answer."""
-        ...
 
     async def refused(self, cause: str, *, certain: bool = False) -> None:
         """The service refused an attempt; `certain` if it will refuse the others."""
-        ...
 
 
 @dataclass(frozen=True)
