@@ -51,6 +51,7 @@ HEAD_BOOST = 0.75
 NUMBER_BOOST = 0.1
 """A number by itself matches anything ("37.2" finds preterm births, COVID-19 finds Dystonia 19): it settles
 ties."""
+_BOOSTS = {"body": 1.0, "head": HEAD_BOOST}
 MAX_QUERY_CHARS = 8000
 """Only the beginning of a longer query is looked at."""
 MAX_QUERY_TERMS = 64
@@ -308,26 +309,20 @@ class LexicalIndex:
 
     def _query(self, text: str, not_after: date | None) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""
-        frequency: dict[str, int] = {}
-        for term in dict.fromkeys(self._analyzer.terms(text[:MAX_QUERY_CHARS])):
-            frequency[term] = self._searcher.doc_freq(
-                "body", term
-            ) + self._searcher.doc_freq("head", term)
-        known = sorted((count, term) for term, count in frequency.items() if count)[
-            :MAX_QUERY_TERMS
-        ]
+        known: list[tuple[int, str]] = []
+        for term in set(self._analyzer.terms(text[:MAX_QUERY_CHARS])):
+            count = sum(self._searcher.doc_freq(field, term) for field in _BOOSTS)
+            if count:
+                known.append((count, term))
         if not known:
             return None
-        should = tantivy.Occur.Should
         clauses = []
-        for _, term in known:
-            body = tantivy.Query.term_query(self._schema, "body", term, "freq")
-            head = tantivy.Query.term_query(self._schema, "head", term, "freq")
+        for _, term in sorted(known)[:MAX_QUERY_TERMS]:
             weight = NUMBER_BOOST if term.isdigit() else 1.0
-            clauses += [
-                (should, tantivy.Query.boost_query(body, weight)),
-                (should, tantivy.Query.boost_query(head, HEAD_BOOST * weight)),
-            ]
+            for field, boost in _BOOSTS.items():
+                one = tantivy.Query.term_query(self._schema, field, term, "freq")
+                boosted = tantivy.Query.boost_query(one, boost * weight)
+                clauses.append((tantivy.Occur.Should, boosted))
         query = tantivy.Query.boolean_query(clauses)
         # A range costs more than the search itself, so it is asked for only where a passage lies beyond it.
         if not_after is None or not self._store.younger_than(not_after):

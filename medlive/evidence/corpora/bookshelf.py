@@ -17,7 +17,13 @@ from medlive.evidence.corpora.parsing.chunk import Document, Section, path_label
 from medlive.evidence.corpora.parsing.dates import element_period
 from medlive.evidence.corpora.parsing.files import begins_with, xml_roots
 from medlive.evidence.corpora.parsing.text import is_retracted_title
-from medlive.evidence.corpora.parsing.xml import child_of, first_below, flat, local
+from medlive.evidence.corpora.parsing.xml import (
+    ELEMENTS,
+    child_of,
+    first_below,
+    flat,
+    local,
+)
 
 _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")
@@ -35,16 +41,6 @@ _GENERAL_TITLE = re.compile(
 )
 _RETRACTED = ("retracted-article", "retraction", "partial-retraction")
 _PARTS = ("book-part", "article")
-# When a thing was handed in or set free again says nothing of when it could be read.
-_OTHER_DATES = (
-    "received",
-    "accepted",
-    "rev-recd",
-    "pmc-release",
-    "nihms-submitted",
-    "retracted",
-    "embargo",
-)
 _MAX_DEPTH = 100
 _LEFT_OUT = re.compile(
     r"""(?ix) \W* (?:
@@ -58,45 +54,11 @@ _LEFT_OUT = re.compile(
       | (?:supplementary|additional)\ (?:materials?|data) | data\ availability(?:\ statement)?
     ) \W* """
 )
-_LEFT_OUT_KINDS = (
-    "ref-list",
-    "glossary",
-    "ack",
-    "supplementary-material",
-    "review-questions",
-    "disclosure",
-)
 _ABSTRACTS = (None, "executive-summary", "summary", "key-points")
 """Not the ones that a reader sees as a picture, a contents list or an advertisement."""
 _EMPTY_MARKS = re.compile(r"\s*[\[(](?:[\s,;–-]|and)*[\])]")
 _LOOSE_MARK = re.compile(r" ([.,;:])(?= |$)")
 """What a citation left behind."""
-_NO_TEXT = {
-    "title",
-    "label",
-    "ref-list",
-    "glossary",
-    "ack",
-    "fn-group",
-    "fn",
-    "notes",
-    "object-id",
-    "book-part",
-    "graphic",
-    "media",
-    "supplementary-material",
-    "sec-meta",
-    "related-object",
-    "permissions",
-    "question-wrap",
-    "answer-set",
-    "question-wrap-group",
-    "book-part-meta",
-    "front",
-    "front-stub",
-    "sub-article",
-    "response",
-}
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
@@ -207,7 +169,7 @@ def _dates(meta: Element | None) -> Iterator[tuple[str, date]]:
                 continue
             kind = (each.get("date-type") or each.get("pub-type") or "").lower()
             known = element_period(each)
-            if known is not None and kind not in _OTHER_DATES:
+            if known is not None and kind not in ELEMENTS["other dates"]:
                 yield kind, known.last
 
 
@@ -292,7 +254,10 @@ class _Reading:
         if found is None:
             found = child_of(child_of(element, "caption"), "title")
         title = flat(found) or untitled
-        if _LEFT_OUT.fullmatch(title) or element.get("sec-type") in _LEFT_OUT_KINDS:
+        if (
+            _LEFT_OUT.fullmatch(title)
+            or element.get("sec-type") in ELEMENTS["kinds left out"]
+        ):
             self.omitted += 1
             return
         self.close()
@@ -307,7 +272,7 @@ class _Reading:
         under = path
         for child in element:
             name = local(child.tag)
-            if not name or name in _NO_TEXT:
+            if not name or name in ELEMENTS["no text"]:
                 continue
             if depth > _MAX_DEPTH:
                 self._line(flat(child))
@@ -331,7 +296,7 @@ class _Reading:
         plain = Element("p")
         plain.text = element.text
         for child in element:
-            if local(child.tag) in _PIECES:
+            if local(child.tag) in ELEMENTS["pieces"]:
                 self._line(flat(plain))
                 self.piece(child, depth + 1)
                 plain = Element("p")
@@ -346,15 +311,11 @@ class _Reading:
             self._line(flat(element))
         elif name in ("list", "def-list"):
             self._list(element, depth)
-        elif name in ("table-wrap", "table"):
+        elif name in ("table-wrap", "table", "fig", "fig-group"):
             self._table(element)
-        elif name in ("fig", "fig-group"):
-            for each in element.iter():
-                if local(each.tag) == "caption":
-                    self._line(flat(each))
-        elif name in _BLOCKS:
+        elif name in ELEMENTS["blocks"]:
             self.block(element, self._path, depth + 1)
-        elif name not in _NO_TEXT:
+        elif name not in ELEMENTS["no text"]:
             self._line(flat(element))
 
     def _list(self, element: Element, depth: int) -> None:
@@ -369,13 +330,14 @@ class _Reading:
         mark = "- "
         for child in item:
             name = local(child.tag)
-            if name in _PIECES:
+            if name in ELEMENTS["pieces"]:
                 self.piece(child, depth + 1)
-            elif name not in _NO_TEXT and (words := flat(child)):
+            elif name not in ELEMENTS["no text"] and (words := flat(child)):
                 self._line(mark + words)
                 mark = ""
 
     def _table(self, element: Element) -> None:
+        """The rows of a table; of a figure and a table the caption and what stands below."""
         for each in element.iter():
             name = local(each.tag)
             if name in ("caption", "table-wrap-foot"):
@@ -389,19 +351,6 @@ class _Reading:
         text = _LOOSE_MARK.sub(r"\1", _EMPTY_MARKS.sub("", text)).strip()
         if text:
             self._lines.append(text)
-
-
-_BLOCKS = ("disp-quote", "statement", "verse-group", "speech", "table-wrap-group")
-_PIECES = {
-    "list",
-    "def-list",
-    "table-wrap",
-    "table",
-    "fig",
-    "fig-group",
-    "disp-quote",
-    "boxed-text",
-}
 
 
 def _bold_alone(element: Element) -> str:

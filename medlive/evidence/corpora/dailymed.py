@@ -18,33 +18,14 @@ from medlive.evidence.corpora.parsing.files import (
     xml_roots,
 )
 from medlive.evidence.corpora.parsing.xml import child_of, first_below, flat, local
+from medlive.text.lists import read_lists
 
 _FILES = (".xml", ".zip")
 _ROOTS = ("document",)
 _SECTIONS = {
-    "34066-1": "Boxed warning",
-    "34067-9": "Indications and usage",
-    "34068-7": "Dosage and administration",
-    "34070-3": "Contraindications",
-    "43685-7": "Warnings and precautions",
-    "34071-1": "Warnings",
-    "42232-9": "Precautions",
-    "34084-4": "Adverse reactions",
-    "34073-7": "Drug interactions",
-    "42228-7": "Pregnancy",
-    "34080-2": "Nursing mothers",
-    "34081-0": "Pediatric use",
-    "34082-8": "Geriatric use",
-    "43684-0": "Use in specific populations",
-    "34088-5": "Overdosage",
-    "55105-1": "Purpose",
-    "50570-1": "Do not use",
-    "50569-6": "Ask a doctor",
-    "50568-5": "Ask a doctor or pharmacist",
-    "50567-7": "When using",
-    "50566-9": "Stop use",
-    "50565-1": "Keep out of reach of children",
-    "53414-9": "Pregnancy or breast feeding",
+    code: section
+    for section, codes in read_lists("medlive.evidence", "label_sections.txt").items()
+    for code in codes
 }
 """LOINC codes of the sections that are read."""
 _LINES = frozenset({"paragraph", "item", "tr", "caption"})

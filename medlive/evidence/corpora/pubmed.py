@@ -34,6 +34,7 @@ from medlive.evidence.corpora.parsing.text import (
     language_of,
 )
 from medlive.evidence.corpora.parsing.xml import flat
+from medlive.text.lists import read_lists
 from medlive.text.normalise import dominant_language
 
 SUFFIXES = (".xml", ".xml.gz")
@@ -382,38 +383,9 @@ def publication_day(root: Element) -> date | None:
 
 
 _LANGUAGES = {
-    "chi": "zh",
-    "fre": "fr",
-    "fra": "fr",
-    "ger": "de",
-    "deu": "de",
-    "spa": "es",
-    "por": "pt",
-    "ita": "it",
-    "rus": "ru",
-    "jpn": "ja",
-    "kor": "ko",
-    "pol": "pl",
-    "dut": "nl",
-    "nld": "nl",
-    "tur": "tr",
-    "hun": "hu",
-    "cze": "cs",
-    "ces": "cs",
-    "swe": "sv",
-    "dan": "da",
-    "nor": "no",
-    "fin": "fi",
-    "gre": "el",
-    "heb": "he",
-    "ukr": "uk",
-    "rum": "ro",
-    "ron": "ro",
-    "hrv": "hr",
-    "srp": "sr",
-    "per": "fa",
-    "ara": "ar",
-    "vie": "vi",
+    code: language
+    for language, codes in read_lists("medlive.evidence", "languages.txt").items()
+    for code in codes
 }
 """ISO 639-2 (as the library writes it) to ISO 639-1; a language that is not here keeps its three letters."""
 

@@ -40,7 +40,7 @@ LARGE_MEMBER = 256 * 1024 * 1024
 _LOOKED_AT = 20
 _ZIP = ".zip"
 _ENCRYPTED = 1
-_DAMAGE = (
+DAMAGE = (
     tarfile.TarError,
     zipfile.BadZipFile,
     OSError,
@@ -173,7 +173,7 @@ def members(
     elif _is_tar(path):
         try:
             yield from _tar(path, suffixes, log)
-        except _DAMAGE as exc:
+        except DAMAGE as exc:
             log.problem(
                 path.name,
                 f"the archive is damaged or too large from here on: {exc or type(exc).__name__}",
@@ -263,7 +263,7 @@ def _zip(
                     continue
                 try:
                     member = Member(name, opened.read(info))
-                except _DAMAGE as exc:
+                except DAMAGE as exc:
                     log.problem(name, f"damaged: {exc or type(exc).__name__}")
                     continue
                 if name.lower().endswith(_ZIP):
@@ -271,7 +271,7 @@ def _zip(
                     yield from _zip(packed, name, inner, log, largest, room)
                 else:
                     yield member
-    except _DAMAGE as exc:
+    except DAMAGE as exc:
         log.problem(place, f"not a readable zip archive: {exc or type(exc).__name__}")
 
 

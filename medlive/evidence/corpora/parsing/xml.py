@@ -6,6 +6,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from medlive.guard.bounds import XML_DEPTH, XML_TEXT_DEPTH
+from medlive.text.lists import read_lists
 
 _ENCODINGS = re.compile(
     r"utf-?8|utf-?16(?:[lb]e)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-8]",
@@ -13,40 +14,11 @@ _ENCODINGS = re.compile(
 )
 """What a file may declare. UTF-7 hides markup in letters, and no parser here knows those of several bytes."""
 _LOOKED_BACK = 20
-_SKIPPED = {
-    "annotation",
-    "annotation-xml",
-    "tex-math",
-    "object-id",
-    "label",
-    "fn",
-    "graphic",
-    "media",
+ELEMENTS = {
+    use: frozenset(names)
+    for use, names in read_lists("medlive.evidence", "elements.txt").items()
 }
-_BREAKS = {"p", "break", "title", "list-item", "td", "th", "tr", "def-item"}
-_FORMULA = {
-    "math",
-    "mrow",
-    "mfrac",
-    "msup",
-    "msub",
-    "msubsup",
-    "munder",
-    "mover",
-    "munderover",
-    "msqrt",
-    "mroot",
-    "mstyle",
-    "mmultiscripts",
-    "mtable",
-    "mtr",
-    "mtd",
-    "mpadded",
-    "mphantom",
-    "mfenced",
-    "menclose",
-    "merror",
-}
+"""Names of elements, by what is made of them."""
 
 
 class UnsafeXml(ValueError):
@@ -173,7 +145,7 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
     for position, child in enumerate(element):
         kind = local(child.tag)
         if _is_text(child, kind):
-            space = " " if kind in _BREAKS else ""
+            space = " " if kind in ELEMENTS["breaks"] else ""
             parts.append(space)
             if position == 1 and name == "mfrac":
                 parts.append("/")
@@ -182,13 +154,13 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
             _walk(child, parts, depth + 1)
             parts.append(space)
         # White space between the parts of a formula is the file's layout, not its text.
-        if child.tail and (name not in _FORMULA or child.tail.strip()):
+        if child.tail and (name not in ELEMENTS["formula"] or child.tail.strip()):
             parts.append(child.tail)
 
 
 def _is_text(element: Element, kind: str) -> bool:
     citation = kind == "xref" and element.get("ref-type") in ("bibr", "fn", "table-fn")
-    return bool(kind) and kind not in _SKIPPED and not citation
+    return bool(kind) and kind not in ELEMENTS["skipped"] and not citation
 
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:
