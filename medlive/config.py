@@ -224,7 +224,7 @@ class EvidenceSection(_Section):
     # None for what the index was built for
     retriever: Literal["bm25", "dense", "hybrid"] | None = None
     reranker: str | None = None
-    """A cross-encoder that orders what was found anew: an encoder that has one, a folder or a name on the hub. It is
+    """A cross-encoder that reorders what was found: an encoder that has one, a folder or a name on the hub. It is
     used where the build measured that it finds known items better (docs/evidence.md); None for none."""
     device: str = "cpu"
     """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""

@@ -326,16 +326,15 @@ def _build(
     readings = []
     for number, corpus in enumerate(corpora):
         readings.append(_read(corpus, work / f"corpus-{number}.sqlite", report))
-    entries = {entry.name: entry for entry in old.corpora} if old else {}
     if old is not None and _is_current(out, old, readings, plan):
         report(Progress("unchanged", None, old.passages))
         return old
 
-    for corpus in corpora:
-        entries.pop(corpus.name, None)
+    entries = {entry.name: entry for entry in old.corpora} if old else {}
+    replaced = {corpus.name for corpus in corpora}
     data = work / "data"
     data.mkdir()
-    passages = _all_passages(out, old, set(entries), readings)
+    passages = _all_passages(out, old, entries.keys() - replaced, readings)
     counts, languages = _write_passages(data, passages, report)
     sides = _dense_sides(out, data, plan, report)
     built_at = now()
@@ -359,15 +358,18 @@ def _build(
         built_at=built_at,
     )
     _activate(out, data, manifest)
-    built = Progress(
+    report(_built(manifest, sides))
+    return manifest
+
+
+def _built(manifest: IndexManifest, sides: "Sequence[_BuiltSide]") -> Progress:
+    return Progress(
         stage="built",
         corpus=None,
         passages=manifest.passages,
         embedded=sum(side.embedded for side in sides) if sides else None,
         reused=sum(side.reused for side in sides) if sides else None,
     )
-    report(built)
-    return manifest
 
 
 def _is_current(

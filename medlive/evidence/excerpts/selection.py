@@ -105,7 +105,7 @@ def select(
     width = max(LEAST_WIDTH, min(WIDTH, tokens // (EACH * max(1, len(hits)))))
     for identity in case.in_turn:
         room -= case.show(identity, units=width * UNITS, room=room)
-    for identity in case.shown_in_turn:
+    for identity in case.in_turn:
         room -= case.widen(identity, room=room)
     return case.selection()
 
@@ -210,11 +210,6 @@ class _Case:
                 return other
         return passage.id
 
-    @property
-    def shown_in_turn(self) -> list[str]:
-        """What is shown, in the order of its choice."""
-        return [i for i in self.in_turn if i in self._section(i).pieces]
-
     def _section(self, identity: str) -> _Section:
         """The section of a passage, which may have nothing to show yet."""
         passage = self._hits[identity].passage
@@ -229,8 +224,11 @@ class _Case:
         return self._set(identity, units=min(units, limit), limit=limit)
 
     def widen(self, identity: str, *, room: int) -> int:
-        """Show more of a piece, as far as the `room` in tokens goes; return what it costs in addition."""
-        earlier = self._section(identity).pieces[identity].weight
+        """Show more of a piece that is shown, as far as the `room` in tokens goes; return what it costs in addition."""
+        pieces = self._section(identity).pieces
+        if identity not in pieces:
+            return 0
+        earlier = pieces[identity].weight
         limit = earlier + (room - 1) * UNITS
         return self._set(identity, units=limit, limit=limit, least=earlier + 1)
 
@@ -289,10 +287,8 @@ def _shown(identity: str, section: _Section) -> ShownPassage:
     stretches = section.stretches()
     readable: list[str] = []
     for stretch in stretches:
-        if stretch.joins:
-            readable[-1] += f"\n{stretch.words}"
-        else:
-            readable.append(stretch.words)
+        before = f"{readable.pop()}\n" if stretch.joins else ""
+        readable.append(before + stretch.words)
     hits = []
     for piece in section.in_order():
         hits.append(replace(piece.hit, shown=render(piece.stretches)))

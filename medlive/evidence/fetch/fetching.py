@@ -10,7 +10,6 @@ import shutil
 import tarfile
 import time
 import zipfile
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 
 from medlive.clock import now
-from medlive.evidence.corpora.parsing.files import check_zip
+from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.fetch.client import Client
 from medlive.evidence.fetch.layouts import LAYOUTS
 from medlive.evidence.fetch.ledger import FetchedFile, Ledger, read_ledger, write_ledger
@@ -43,15 +42,6 @@ _SAVE_EVERY_S = 5.0
 _ALWAYS_SAVED = 1 << 20
 _LARGEST_UNPACKED = 256 << 30
 _BLOCK = 1 << 20
-_DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    zlib.error,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    RuntimeError,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -353,13 +343,13 @@ def _problem(
     try:
         with part.open() as handle:
             _read_to_end(file.name, handle)
-    except _DAMAGE as exc:
+    except DAMAGE as exc:
         return f"{file.url} is damaged: {exc or type(exc).__name__}"
     return None
 
 
 def _read_to_end(name: str, handle: FileIO) -> None:
-    """Read a whole archive, which compares the checksums within it. Raises one of `_DAMAGE`."""
+    """Read a whole archive, which compares the checksums within it. Raises one of `DAMAGE`."""
     if name.endswith(".zip"):
         with BufferedReader(handle) as buffered, zipfile.ZipFile(buffered) as archive:
             check_zip(archive, _LARGEST_UNPACKED)

@@ -155,7 +155,7 @@ def _release_rows(page: str) -> Iterator[_Row]:
     for _, group in groupby(_RELEASE.finditer(page), key=lambda match: match[0]):
         firsts.append(next(group))
     ends = [first.start() for first in firsts[1:]] + [len(page)]
-    for first, end in zip(firsts, ends, strict=True):
+    for first, end in zip(firsts, ends, strict=False):
         text = _TAG.sub(" ", page[first.start() : end])
         yield _Row(name=first[0], kind=first[1], text=" ".join(text.split()))
 
