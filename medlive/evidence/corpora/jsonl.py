@@ -153,11 +153,9 @@ def _document(line: bytes) -> Document:
 def _url(pmid: int | str | None, chapter: re.Match[str] | None) -> str:
     if chapter:
         return f"https://www.ncbi.nlm.nih.gov/books/n/statpearls/{chapter[1]}/"
-    return (
-        f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
-        if re.fullmatch("[0-9]+", str(pmid)) and pmid
-        else ""
-    )
+    if pmid and re.fullmatch("[0-9]+", str(pmid)):
+        return f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
+    return ""
 
 
 READER = Reader(

@@ -102,7 +102,8 @@ def make_plan(
     """
     ledger = _ledger_of(source, folder, selection)
     listed = LAYOUTS[source.publisher].list_files(client, source)
-    wanted = [file for file in listed if not _is_here(ledger, file)]
+    here = {(known.name, known.mark, known.url) for known in ledger.files.values()}
+    wanted = [f for f in listed if (f.name, f.mark, f.url) not in here]
     names = {file.name for file in listed}
     return Plan(
         source=source,
@@ -227,12 +228,16 @@ class _Fetch:
             _replace(self._plan.folder, part.path, final)
         else:
             chosen = f"{PARTS}/{file.name}.chosen"
+            update = file.name.startswith("updatefiles/")
             with (
                 part.open() as source,
                 room_for(self._plan.folder),
                 create_below(self._plan.folder, chosen) as target,
             ):
-                self._select(file, source, target)
+                try:
+                    select(source, target, self._plan.selection, update=update)
+                except FetchFailed as exc:
+                    raise FetchFailed(f"{file.url}: {exc.message}") from exc
             path = path_below(self._plan.folder, chosen)
             kept = _Digests(size=path.stat().st_size, sha256=digest_file(path), md5="")
             _replace(self._plan.folder, path, final)
@@ -248,13 +253,6 @@ class _Fetch:
             kept_digest=kept.sha256,
             fetched_at=now(),
         )
-
-    def _select(self, file: RemoteFile, source: FileIO, target: FileIO) -> None:
-        update = file.name.startswith("updatefiles/")
-        try:
-            select(source, target, self._plan.selection, update=update)
-        except FetchFailed as exc:
-            raise FetchFailed(f"{file.url}: {exc.message}") from exc
 
     def _remove_gone(self) -> None:
         for name in self._plan.gone:
@@ -293,28 +291,19 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
             f"{folder} holds {ledger.source}, not {source.name}",
             hint="name another folder",
         )
-    if ledger is None or ledger.selection != selection:
-        return Ledger(
-            source=source.name,
-            address=source.address,
-            licence=source.licence,
-            selection=selection,
-            files={} if ledger is None else _outdated(ledger.files),
-        )
-    return ledger
-
-
-def _outdated(files: dict[str, FetchedFile]) -> dict[str, FetchedFile]:
-    """Files of another selection, which are fetched again."""
-    return {
-        name: file.model_copy(update={"mark": "", "checksum": None})
-        for name, file in files.items()
-    }
-
-
-def _is_here(ledger: Ledger, file: RemoteFile) -> bool:
-    known = ledger.files.get(file.name)
-    return known is not None and (known.mark, known.url) == (file.mark, file.url)
+    if ledger is not None and ledger.selection == selection:
+        return ledger
+    files = {}
+    for name, file in ledger.files.items() if ledger else ():
+        # Fetched again, for they are of another selection.
+        files[name] = file.model_copy(update={"mark": "", "checksum": None})
+    return Ledger(
+        source=source.name,
+        address=source.address,
+        licence=source.licence,
+        selection=selection,
+        files=files,
+    )
 
 
 def _digests(part: Part) -> _Digests:

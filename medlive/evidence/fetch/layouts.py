@@ -49,8 +49,13 @@ def _list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
             raise FetchFailed(
                 f"{address} lists no file such as pubmed26n0001.xml.gz; expected PubMed's index page"
             )
-        if folder == "baseline":
-            _check_numbers(address, [int(number) for _, number, _, _ in rows])
+        numbers = {int(number) for _, number, _, _ in rows}
+        missing = set(range(1, max(numbers) + 1)) - numbers
+        if missing and folder == "baseline":
+            raise FetchFailed(
+                f"{address} lists {len(rows)} files up to number {max(numbers)}; number {min(missing)} is missing",
+                hint="the publisher may be renewing the files; run the same command again later",
+            )
         for name, _, changed, size in rows:
             url = urljoin(address, name)
             files.append(
@@ -63,15 +68,6 @@ def _list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
                 )
             )
     return files
-
-
-def _check_numbers(address: str, numbers: list[int]) -> None:
-    missing = set(range(1, max(numbers) + 1)) - set(numbers)
-    if missing:
-        raise FetchFailed(
-            f"{address} lists {len(numbers)} files up to number {max(numbers)}; number {min(missing)} is missing",
-            hint="the publisher may be renewing the files; run the same command again later",
-        )
 
 
 def _pubmed_checksum(text: str, file: RemoteFile) -> str:
