@@ -112,7 +112,6 @@ class IndexPlan(NamedTuple):
     sides: tuple[DensePlan, ...]
     reason: str
     reranker: Reranker | None = None
-    reranker_where: str = ""  # How it is opened again
 
 
 WORDS_ALONE = IndexPlan((), NO_ENCODER)
@@ -175,7 +174,7 @@ def plan_index(
     plan = IndexPlan(tuple(sides), _reason(routes, why, settings))
     if settings.reranker:
         reranker = open_reranker(settings.reranker, settings=settings)
-        plan = plan._replace(reranker=reranker, reranker_where=settings.reranker)
+        plan = plan._replace(reranker=reranker)
     return plan
 
 
@@ -292,8 +291,7 @@ def _with_reranker(
         return manifest
     encoders = {side.encoder.identity.name: side.encoder for side in plan.sides}
     retriever = open_index(out, encoders=encoders)
-    store = open_store(out, manifest)
-    entry = measure_reranker(reranker, plan.reranker_where, retriever, store)
+    entry = measure_reranker(reranker, retriever, open_store(out, manifest))
     manifest = manifest.model_copy(update={"reranker": entry})
     _write_manifest(out, manifest)
     return manifest

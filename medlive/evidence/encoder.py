@@ -46,7 +46,7 @@ class EncoderIdentity(BaseModel):
 class RerankerIdentity:
     """Which cross-encoder gave a score."""
 
-    name: str
+    name: str  # As it is opened
     digest: str
 
 

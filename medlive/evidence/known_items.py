@@ -83,13 +83,12 @@ def measure_weights(
 
 
 def measure_reranker(
-    reranker: Reranker, where: str, retriever: IndexRetriever, store: PassageStore
+    reranker: Reranker, retriever: IndexRetriever, store: PassageStore
 ) -> RerankerEntry:
     """Measure whether a cross-encoder finds known items better than the order that it is given.
 
     Args:
         reranker: The cross-encoder.
-        where: How it is opened again.
         retriever: Searches the index without it.
         store: All passages of the index.
     """
@@ -103,7 +102,7 @@ def measure_reranker(
             before.append(_reciprocal_rank(question, passages))
             after.append(_reciprocal_rank(question, [passages[n] for n in order]))
     return RerankerEntry(
-        where=where,
+        where=reranker.identity.name,
         digest=reranker.identity.digest,
         items=len(before),
         before=round(float(np.mean(before)), 3),

@@ -8,7 +8,8 @@ the same as with single precision, at half the size.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -129,29 +130,25 @@ class VectorStore:
         """
         sweep_parts(self.folder)
         self._read_shards()
-        present, made = 0, set[bytes]()
-        pending: dict[bytes, tuple[str, str]] = {}
+        present, made, seen = 0, 0, set[bytes]()
 
-        def finish_shard() -> None:
-            vectors = self._encoded(
-                list(pending.values()), encoder, lambda n: progress(len(made) + n)
-            )
-            self._write_shard(list(pending), vectors)
-            made.update(pending)
-            pending.clear()
+        def missing() -> Iterator[tuple[bytes, tuple[str, str]]]:
+            nonlocal present
+            for passage in passages:
+                key = passage_key(passage)
+                if self._rows(np.frombuffer(key, dtype=KEY))[0] >= 0:
+                    present += 1
+                elif key not in seen:
+                    seen.add(key)
+                    yield key, passage.title_and_text
 
-        for passage in passages:
-            key = passage_key(passage)
-            if self._rows(np.frombuffer(key, dtype=KEY))[0] >= 0:
-                present += 1
-            elif key not in made:
-                pending.setdefault(key, passage.title_and_text)
-                if len(pending) == shard_size:
-                    finish_shard()
-        if pending:
-            finish_shard()
+        texts = missing()
+        while shard := dict(islice(texts, shard_size)):
+            vectors = self._encoded(list(shard.values()), encoder, progress, made)
+            self._write_shard(list(shard), vectors)
+            made += len(shard)
         self._read_shards()
-        return present, len(made)
+        return present, made
 
     def _read_shards(self) -> None:
         names = sorted(place.stem for place in self.folder.glob("shard-*.json"))
@@ -174,6 +171,7 @@ class VectorStore:
         pairs: list[tuple[str, str]],
         encoder: Encoder,
         progress: Callable[[int], None],
+        before: int,
     ) -> NDArray[np.float16]:
         vectors = np.empty((len(pairs), self.encoder.dimension), dtype=_VECTOR)
         for start in range(0, len(pairs), _BATCH):
@@ -181,7 +179,7 @@ class VectorStore:
             vectors[start : start + len(group)] = self._checked(
                 encoder.encode_passages(group), group
             )
-            progress(start + len(group))
+            progress(before + start + len(group))
         return vectors
 
     def _checked(self, vectors: Matrix, pairs: Sequence[tuple[str, str]]) -> Matrix:

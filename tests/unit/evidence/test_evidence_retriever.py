@@ -421,7 +421,7 @@ def test_a_configured_reranker_is_used_where_it_was_measured_to_help(
         title = f"{one} before {other}"
         notes.append({"id": f"{n:02}", "title": title, "text": f"Note {n:02}."})
     corpus.write_text("".join(json.dumps(row) + "\n" for row in notes), "utf-8")
-    plan = WORDS_ALONE._replace(reranker=reranker, reranker_where="mine")
+    plan = WORDS_ALONE._replace(reranker=reranker)
     manifest = build_index([open_corpus(corpus)], folder, plan=plan)
     assert manifest == read_manifest(folder)
     measured = manifest.reranker
@@ -431,7 +431,7 @@ def test_a_configured_reranker_is_used_where_it_was_measured_to_help(
     assert build_index([open_corpus(corpus)], folder, plan=plan) == manifest
     assert len(reranker.asked) == asked
     monkeypatch.setattr(module, "open_reranker", lambda *_, **__: reranker)
-    own = EncoderSettings(home=tmp_path, reranker="mine")
+    own = EncoderSettings(home=tmp_path, reranker=reranker.identity.name)
     used = open_index(folder, settings=own).identity
     assert ("reranker" in (used.dense or {})) == helps
     assert (used.index_digest != manifest.index_digest) == helps
