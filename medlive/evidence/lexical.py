@@ -269,7 +269,22 @@ class LexicalIndex:
         score of what stays. Raises IndexCorrupt for damaged files.
         """
         with self._panics():
-            return self._search(text, k, not_after)
+            parsed = self._query(text, not_after)
+            if parsed is None:
+                return []
+            # Fetch past k until a lower score shows that every passage that ties with the k-th is there.
+            limit = k + 16
+            while True:
+                hits = self._searcher.search(parsed, limit, count=False).hits
+                ordinals = self._searcher.fast_field_values(
+                    "ordinal", [address for _, address in hits]
+                )
+                scores = [round(score, SCORE_DIGITS) for score, _ in hits]
+                if len(hits) < limit or scores[-1] < scores[k - 1]:
+                    break
+                limit *= 4
+            numbers = [int(ordinal or 0) for ordinal in ordinals]
+            return self._store.ordered(list(zip(numbers, scores, strict=True)), k)
 
     @contextmanager
     def _panics(self) -> Iterator[None]:
@@ -285,27 +300,6 @@ class LexicalIndex:
             raise IndexCorrupt(
                 f"{self._folder} is damaged: the engine ended with {exc}"
             ) from exc
-
-    def _search(
-        self, text: str, k: int, not_after: date | None
-    ) -> list[tuple[int, float]]:
-        parsed = self._query(text, not_after)
-        if parsed is None:
-            return []
-        # Fetch past k until a lower score shows that every passage that ties with the k-th is there.
-        limit = k + 16
-        while True:
-            hits = self._searcher.search(parsed, limit, count=False).hits
-            ordinals = self._searcher.fast_field_values(
-                "ordinal", [address for _, address in hits]
-            )
-            scores = [round(score, SCORE_DIGITS) for score, _ in hits]
-            if len(hits) < limit or scores[-1] < scores[k - 1]:
-                break
-            limit *= 4
-        return self._store.ordered(
-            [(int(o or 0), score) for o, score in zip(ordinals, scores, strict=True)], k
-        )
 
     def _query(self, text: str, not_after: date | None) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""

@@ -237,10 +237,10 @@ def read_manifest(folder: Path) -> IndexManifest:
         raise IndexMissing(f"there is no evidence index at {folder}") from exc
     except (OSError, TooLong) as exc:
         raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
-    header = _header(folder)
-    if header is not None and header.format_version != FORMAT_VERSION:
+    found = _read_header(text).format_version
+    if found != FORMAT_VERSION:
         raise IndexOutdated(
-            f"{place} has format {header.format_version}, this medlive reads format {FORMAT_VERSION}",
+            f"{place} has format {found}, this medlive reads format {FORMAT_VERSION}",
         )
     try:
         manifest = IndexManifest.model_validate_json(text)
@@ -263,21 +263,25 @@ class _Named(BaseModel):
 
 
 class _Header(BaseModel):
-    format_version: int
-    corpora: tuple[_Named, ...]
+    format_version: int = FORMAT_VERSION
+    corpora: tuple[_Named, ...] = ()
 
 
-def _header(folder: Path) -> _Header | None:
+def _read_header(text: bytes) -> _Header:
+    """Read what every format has; where there is none, an empty one of this format."""
     try:
-        return _Header.model_validate_json(read_small(folder / MANIFEST))
-    except (OSError, TooLong, ValidationError):
-        return None
+        return _Header.model_validate_json(text)
+    except ValidationError:
+        return _Header()
 
 
 def named_corpora(folder: Path) -> frozenset[str]:
     """Return the corpora named in the manifest of `folder`, even if the rest is invalid."""
-    header = _header(folder)
-    return frozenset(entry.name for entry in header.corpora) if header else frozenset()
+    try:
+        header = _read_header(read_small(folder / MANIFEST))
+    except (OSError, TooLong):
+        return frozenset()
+    return frozenset(entry.name for entry in header.corpora)
 
 
 def describe_retriever(

@@ -171,14 +171,13 @@ def _pmid(passage: Passage) -> str:
 def _identity(services: Sequence[Literature], local: Retriever | None) -> IndexIdentity:
     """Return what a verdict records: services have no digest, so their passages are stored with each verdict."""
     names = [service.name for service in services]
-    own = None if local is None else local.identity
-    corpora = dict.fromkeys(names, "online") | (dict(own.corpora) if own else {})
-    return IndexIdentity(
-        retriever="+".join([own.retriever, *names] if own else names),
-        index_digest=digest_json(
-            {"index": own.index_digest if own else None, "online": names}
-        ),
-        corpora=corpora,
-        passages=own.passages if own else 0,
-        dense=own.dense if own else None,
+    own = IndexIdentity(retriever="", index_digest="", corpora={}, passages=0)
+    if local is not None:
+        own = local.identity
+    searched = {"index": own.index_digest or None, "online": names}
+    return replace(
+        own,
+        retriever="+".join(filter(None, [own.retriever, *names])),
+        index_digest=digest_json(searched),
+        corpora={**dict.fromkeys(names, "online"), **own.corpora},
     )
