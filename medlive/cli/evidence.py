@@ -241,7 +241,7 @@ def models(
     if download and not names:
         raise UsageError(
             "--download needs the names of encoders",
-            hint=f"{folders.DOWNLOAD} medcpt; known are {', '.join(settings.table())}",
+            hint=f"{folders.DOWNLOAD} NAME; known are {', '.join(settings.table())}",
         )
     rows, listed, problems = [], [], []
     for name in names or settings.table():
