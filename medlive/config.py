@@ -41,13 +41,20 @@ PATHS = (
     "backup.key_file",
     "codebooks.paths",
     "evidence.models",
-    "evidence.reranker",
     "roles.*.recording",
     "tls.authority",
     "plugins",
     "web.docs_folder",
 )
 """Settings that are paths: a relative one in a file is below the file's folder, wherever the command is started."""
+MODELS = (
+    "evidence.reranker",
+    "evidence.encoders.*",
+    "evidence.own_encoders.*.query",
+    "evidence.own_encoders.*.passage",
+    "evidence.own_encoders.*.reranker",
+)
+"""Settings that name a model, or are the path of its folder: such a path begins with `.`, `~` or `/`."""
 _VARIABLES = (
     "MEDLIVE_HOME",
     "MEDLIVE_CONFIG",
@@ -216,8 +223,9 @@ class EvidenceSection(_Section):
     """Name → an encoder that medlive does not know: a folder, a hub's, or an endpoint's (docs/evidence.md)."""
     # None for what the index was built for
     retriever: Literal["bm25", "dense", "hybrid"] | None = None
-    #  "medcpt", a cross-encoder's folder or name on the hub; None for no reranking
     reranker: str | None = None
+    """A cross-encoder that reorders what was found: an encoder that has one, a folder or a name on the hub. It is
+    used where the build measured that it finds known items better (docs/evidence.md); None for none."""
     device: str = "cpu"
     """What runs the encoders: `cpu`, `cuda`, `cuda:1`."""
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
@@ -516,8 +524,8 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for path, table in read_tables(folder):
-        for name in PATHS:
-            _anchor(table, name.split("."), path.parent)
+        for name in (*PATHS, *MODELS):
+            _anchor(table, name.split("."), path.parent, is_model=name in MODELS)
         _merge(values, table, origin_of(path), origins)
     report_unnamed(env, folder, Settings.model_fields)
     _merge_environment(values, env, origins)
@@ -595,13 +603,17 @@ def mask_url(url: str) -> str:
     return hide_secrets(url) if "://" in url else HIDDEN
 
 
-def _anchor(table: dict[str, Any], path: list[str], folder: Path) -> None:
+def _anchor(
+    table: dict[str, Any], path: list[str], folder: Path, *, is_model: bool
+) -> None:
     """Put a relative path of a file's table below the file's folder; what is not a path is left to be refused."""
     first, *rest = path
     for key in list(table) if first == "*" else [first]:
         value = table.get(key)
         if rest and isinstance(value, dict):
-            _anchor(value, rest, folder)
+            _anchor(value, rest, folder, is_model=is_model)
+        elif is_model and not str(value).startswith((".", "~", "/")):
+            continue
         elif not rest and isinstance(value, list):
             table[key] = [_below(folder, part) for part in value]
         elif not rest:
@@ -609,7 +621,7 @@ def _anchor(table: dict[str, Any], path: list[str], folder: Path) -> None:
 
 
 def _below(folder: Path, value: object) -> object:
-    if not isinstance(value, str) or value in ("", "medcpt"):
+    if not isinstance(value, str) or not value:
         return value
     return str(folder / Path(value).expanduser())
 

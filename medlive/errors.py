@@ -17,15 +17,17 @@ class MedliveError(Exception):
     """Something went wrong."""
 
     exit_status: ClassVar[int] = 1
+    default_hint: ClassVar[str | None] = None
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
-        """`message` defaults to the class's docstring; `hint` tells the user what to do about it.
+        """`message` defaults to the class's docstring; `hint` tells the user what to do, else `default_hint` does.
 
         Both lose what looks like a secret: they may quote an endpoint or a server.
         """
         self.message = hide_secrets(
             message or (type(self).__doc__ or "").strip().splitlines()[0]
         )
+        hint = hint or self.default_hint
         self.hint = None if hint is None else hide_secrets(hint)
         super().__init__(self.message)
 
@@ -123,13 +125,20 @@ class LiteratureUnavailable(EvidenceUnavailable):
 class IndexMissing(EvidenceUnavailable):
     """There is no evidence index."""
 
+    default_hint = "build it: medlive evidence build CORPUS..., or medlive evidence fetch --recommended"
+
 
 class IndexCorrupt(EvidenceUnavailable):
     """The evidence index is damaged."""
 
+    # `--fresh` because a build leaves an index of the same corpora with files of the right size as it is.
+    default_hint = "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
+
 
 class IndexOutdated(EvidenceUnavailable):
     """The evidence index was built by another version of medlive or of the libraries it searches with."""
+
+    default_hint = IndexMissing.default_hint
 
 
 class AccountMissing(ServiceUnavailable):

@@ -133,24 +133,26 @@ def search(
         phrases: What to look for; several are fused.
         k: How many passages.
         not_after: Latest day of publication.
-        rerank: A cross-encoder: "medcpt", a folder, or a name on the hub [as configured].
+        rerank: A cross-encoder, whatever was measured of it: an encoder that has one, a folder, or a name on the hub
+            [the configured one, where it was measured to help].
         online: Ask the services of [evidence] online as well, as curation does.
     """
     day = not_after and not_after.date()
     if online:
         hits = _search_online(phrases, k=k, day=day)
         return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
+    from medlive.evidence.encoders.opening import open_reranker
     from medlive.evidence.manifest import read_manifest
     from medlive.evidence.open_index import open_index
     from medlive.evidence.passage import Query
 
     folder = index_folder(index)
-    configured = read_settings().evidence
+    settings = encoder_settings(models)
     opened = open_index(
         folder,
-        settings=encoder_settings(models),
-        reranker=rerank or configured.reranker,
-        retriever=retriever or configured.retriever,
+        settings=settings,
+        reranker=open_reranker(rerank, settings=settings) if rerank else None,
+        retriever=retriever or read_settings().evidence.retriever,
     )
     (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day))
     manifest = read_manifest(folder)
@@ -241,7 +243,7 @@ def models(
     if download and not names:
         raise UsageError(
             "--download needs the names of encoders",
-            hint=f"{folders.DOWNLOAD} medcpt; known are {', '.join(settings.table())}",
+            hint=f"{folders.DOWNLOAD} NAME; known are {', '.join(settings.table())}",
         )
     rows, listed, problems = [], [], []
     for name in names or settings.table():

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from medlive.evidence.build import DensePlan, Progress
     from medlive.evidence.corpora.model import Corpus
     from medlive.evidence.encoders.table import EncoderSettings
-    from medlive.evidence.manifest import DenseEntry, IndexManifest
+    from medlive.evidence.manifest import DenseEntry, IndexManifest, RerankerEntry
 
 IndexOption = Annotated[
     Path | None,
@@ -78,6 +78,8 @@ class Built:
             notes.append(
                 f"{last.embedded} passages embedded, {last.reused} had their vectors already"
             )
+        if manifest.reranker:
+            notes.append(describe_reranker(manifest.reranker))
         for place in self.pruned:
             notes.append(f"removed {place}")
         corpora = [corpus.model_dump() for corpus in manifest.corpora]
@@ -188,6 +190,15 @@ def described(manifest: "IndexManifest", retriever: str | None = None) -> str:
     if name == "bm25":
         return "bm25 only, as asked for"
     return f"{name}: {'; '.join(map(describe_side, manifest.dense))}"
+
+
+def describe_reranker(entry: "RerankerEntry") -> str:
+    """Return in a line whether a reranker is used, and what was measured."""
+    state = "used" if entry.helps else "not used"
+    return (
+        f"reranker {entry.where} is {state}: it finds {entry.items} known items at {entry.after:.3f},"
+        f" without it they are at {entry.before:.3f} (mean reciprocal rank)"
+    )
 
 
 def describe_side(entry: "DenseEntry") -> str:

@@ -30,11 +30,11 @@ from medlive.errors import (
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
-from medlive.evidence.encoder import Encoder
+from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.encoders.folders import DOWNLOAD, find_problem
-from medlive.evidence.encoders.opening import open_encoder
+from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import LANGUAGES, EncoderSettings
-from medlive.evidence.files import room_for, sync, whole_file
+from medlive.evidence.files import room_for, whole_file
 from medlive.evidence.lexical import LexicalIndex, LexicalWriter
 from medlive.evidence.manifest import (
     MANIFEST,
@@ -57,13 +57,15 @@ from medlive.evidence.open_index import (
     check_digests,
     check_index,
     check_sizes,
+    open_index,
     open_named_encoder,
     open_store,
 )
 from medlive.evidence.passage import Passage
-from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, to_line
+from medlive.evidence.store import LINES, PassageStore, StoreWriter
 from medlive.evidence.vectors import SHARD, Ordinals, VectorStore, folder_of, keys_of
 from medlive.integrity.digest import digest_file
+from medlive.integrity.folder import sync
 from medlive.integrity.lock import Locked, exclusive
 
 NO_ENCODER = "no encoder was given"
@@ -109,6 +111,7 @@ class IndexPlan(NamedTuple):
 
     sides: tuple[DensePlan, ...]
     reason: str
+    reranker: Reranker | None = None
 
 
 WORDS_ALONE = IndexPlan((), NO_ENCODER)
@@ -140,24 +143,22 @@ def plan_index(
     if tuple(requested) == ("none",):
         return IndexPlan((), "no encoder was wanted")
     known: dict[str, EncoderEntry] = {}
-    routes, why = {}, ""
+    routes = {}
+    why = "its models are at hand"
     with suppress(IndexMissing, IndexCorrupt, IndexOutdated):
         for entry in read_manifest(out).dense:
             known[entry.encoder.where] = entry.encoder
             if not fresh:
                 routes[entry.encoder.where] = entry.languages
                 why = "the index has vectors of it"
-    if requested:
-        routes, why = _requested(requested, settings), "it was asked for"
-    elif settings.by_language:
-        wanted = [f"{lang}={name}" for lang, name in settings.by_language.items()]
-        routes = _requested(wanted, settings)
-        why = "[evidence.encoders] names it"
-    elif not routes:
-        routes, why = _at_hand(settings), "its models are at hand"
+    configured = [f"{lang}={name}" for lang, name in settings.by_language.items()]
+    if wanted := requested or configured:
+        routes = _wanted(wanted, settings)
+        why = "it was asked for" if requested else "[evidence.encoders] names it"
+    routes = routes or _at_hand(settings)
     sides = []
     for where, languages in routes.items():
-        if requested or settings.by_language or where not in known:
+        if wanted or where not in known:
             encoder = open_encoder(where, settings=settings, known=known.get(where))
         else:
             encoder = open_named_encoder(out, known[where], settings)
@@ -170,22 +171,26 @@ def plan_index(
             shard=shard or SHARD,
         )
         sides.append(side)
-    return IndexPlan(tuple(sides), _reason(routes, why, settings))
+    plan = IndexPlan(tuple(sides), _reason(routes, why, settings))
+    if settings.reranker:
+        reranker = open_reranker(settings.reranker, settings=settings)
+        plan = plan._replace(reranker=reranker)
+    return plan
 
 
-def _requested(
-    requested: Sequence[str], settings: EncoderSettings
+def _wanted(
+    wanted: Sequence[str], settings: EncoderSettings
 ) -> dict[str, tuple[str, ...]]:
     """Encoder → the languages whose phrases it reads, of "NAME", "zh=NAME" and "all=NAME"."""
     routes: dict[str, tuple[str, ...]] = {}
-    for wanted in requested:
-        language, separator, name = wanted.partition("=")
+    for each in wanted:
+        language, separator, name = each.partition("=")
         if not separator:
-            language, name = "all", wanted
+            language, name = "all", each
         if Path(name).expanduser().is_dir():
             name = str(Path(name).expanduser().resolve())
         model = settings.find(name)
-        readable = tuple(each for each in LANGUAGES if model.reads(each))
+        readable = tuple(filter(model.reads, LANGUAGES))
         if language == "all":
             routes[name] = readable
         elif language in readable:
@@ -262,7 +267,8 @@ def build_index(
         work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=out))
         try:
             with room_for(work):
-                return _build(corpora, out, work, old, plan, report)
+                manifest = _build(corpora, out, work, old, plan, report)
+                return _with_reranker(out, manifest, plan)
         except DiskFull as exc:
             if not (out / MANIFEST).exists():
                 raise
@@ -272,6 +278,23 @@ def build_index(
             ) from exc
         finally:
             shutil.rmtree(work, ignore_errors=True)
+
+
+def _with_reranker(
+    out: Path, manifest: IndexManifest, plan: IndexPlan
+) -> IndexManifest:
+    """Measure the planned reranker, unless the manifest has it already."""
+    from medlive.evidence.known_items import measure_reranker
+
+    reranker, known = plan.reranker, manifest.reranker
+    if reranker is None or (known and known.digest == reranker.identity.digest):
+        return manifest
+    encoders = {side.encoder.identity.name: side.encoder for side in plan.sides}
+    retriever = open_index(out, encoders=encoders)
+    entry = measure_reranker(reranker, retriever, open_store(out, manifest))
+    manifest = manifest.model_copy(update={"reranker": entry})
+    _write_manifest(out, manifest)
+    return manifest
 
 
 def prune(out: Path) -> list[Path]:
@@ -298,26 +321,24 @@ def _build(
     plan: IndexPlan,
     report: Callable[[Progress], None],
 ) -> IndexManifest:
-    readings = [
-        _read(corpus, work / f"spool-{n}", report) for n, corpus in enumerate(corpora)
-    ]
-    kept = _kept_corpora(old, readings)
-    digests = {name: entry.digest for name, entry in kept.items()}
-    for reading in readings:
-        digests[reading.corpus.name] = reading.survey.digest
-    if old is not None and _is_current(out, old, corpora, digests, plan):
+    readings = []
+    for number, corpus in enumerate(corpora):
+        readings.append(_read(corpus, work / f"corpus-{number}.sqlite", report))
+    if old is not None and _is_current(out, old, readings, plan):
         report(Progress("unchanged", None, old.passages))
         return old
 
+    entries = {entry.name: entry for entry in old.corpora} if old else {}
+    replaced = {corpus.name for corpus in corpora}
     data = work / "data"
     data.mkdir()
-    passages = _all_passages(out, old, kept, readings)
+    passages = _all_passages(out, old, entries.keys() - replaced, readings)
     counts, languages = _write_passages(data, passages, report)
     sides = _dense_sides(out, data, plan, report)
     built_at = now()
-    entries = dict(kept)
     for reading in readings:
         entries[reading.corpus.name] = _entry(reading, counts, built_at)
+    digests = {name: entry.digest for name, entry in entries.items()}
     parameters = lexical.parameters()
     dense = tuple(side.entry for side in sides)
     manifest = IndexManifest(
@@ -335,42 +356,31 @@ def _build(
         built_at=built_at,
     )
     _activate(out, data, manifest)
-    built = Progress(
+    report(_built(manifest, sides))
+    return manifest
+
+
+def _built(manifest: IndexManifest, sides: "Sequence[_BuiltSide]") -> Progress:
+    return Progress(
         stage="built",
         corpus=None,
         passages=manifest.passages,
         embedded=sum(side.embedded for side in sides) if sides else None,
         reused=sum(side.reused for side in sides) if sides else None,
     )
-    report(built)
-    return manifest
-
-
-def _kept_corpora(
-    old: IndexManifest | None, readings: "Sequence[_Reading]"
-) -> dict[str, CorpusEntry]:
-    """The corpora of the old index that none of the new ones replaces."""
-    if old is None:
-        return {}
-    kept = {entry.name: entry for entry in old.corpora}
-    for reading in readings:
-        kept.pop(reading.corpus.name, None)
-    return kept
 
 
 def _is_current(
-    out: Path,
-    old: IndexManifest,
-    corpora: Sequence[Corpus],
-    digests: Mapping[str, str],
-    plan: IndexPlan,
+    out: Path, old: IndexManifest, readings: "Sequence[_Reading]", plan: IndexPlan
 ) -> bool:
     """Whether a build would give the index that is there."""
-    for corpus in corpora:
-        if not _is_fetched_as(old, corpus):
+    for reading in readings:
+        name, fetched = reading.corpus.name, reading.corpus.fetched
+        if old.corpus_digests.get(name) != reading.survey.digest:
             return False
-    same = (old.corpus_digests, old.parameters) == (digests, lexical.parameters())
-    return same and _usable(out, old, plan)
+        if old.fetched_digests.get(name) != (fetched and fetched.digest):
+            return False
+    return old.parameters == lexical.parameters() and _usable(out, old, plan)
 
 
 class _Written(NamedTuple):
@@ -515,18 +525,17 @@ def embed_shard(
 
 def _usable(out: Path, old: IndexManifest, plan: IndexPlan) -> bool:
     """Whether the index can be searched and already has the planned dense sides."""
-    planned, built = [], []
-    sides = []
+    planned = []
     for side in plan.sides:
         if any(map(side.encoder.reads, old.languages)):
-            sides.append(side)
-            planned.append((side.encoder.identity.digest, side.where, side.languages))
-    for entry in old.dense:
-        built.append((entry.encoder.digest, entry.encoder.where, entry.languages))
-    # An outdated location of the encoder would leave the index without one.
-    if planned != built:
+            planned.append(side)
+    if len(planned) != len(old.dense):
         return False
-    for side, entry in zip(sides, old.dense, strict=True):
+    for side, entry in zip(planned, old.dense, strict=True):
+        encoder = side.encoder.identity.digest, side.where, side.languages
+        # An outdated location of the encoder would leave the index without one.
+        if encoder != (entry.encoder.digest, entry.encoder.where, entry.languages):
+            return False
         if side.kind not in (None, entry.part.kind):
             return False
     try:
@@ -536,29 +545,21 @@ def _usable(out: Path, old: IndexManifest, plan: IndexPlan) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(NamedTuple):
     corpus: Corpus
-    spool: Path
     survey: Survey
     log: ReadLog
 
 
-def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _Reading:
-    """Read a corpus once into a file, and survey it for the decisions about its passages."""
-    survey, log = Survey(spool.with_name(f"{spool.name}.sqlite")), ReadLog()
-    with spool.open("wb") as handle:
-        for passage in corpus.passages(log):
-            survey.add(passage)
-            handle.write(to_line(passage))
-            if len(survey) % _EVERY == 0:
-                report(Progress("reading", corpus.name, len(survey)))
+def _read(corpus: Corpus, place: Path, report: Callable[[Progress], None]) -> _Reading:
+    """Read a corpus once into a file, for the decisions about its passages."""
+    survey, log = Survey(place), ReadLog()
+    for passage in corpus.passages(log):
+        survey.add(passage)
+        if len(survey) % _EVERY == 0:
+            report(Progress("reading", corpus.name, len(survey)))
     if not len(survey):
-        first = (
-            f"; first problem: {log.problems[0].member}: {log.problems[0].cause}"
-            if log.problems
-            else ""
-        )
+        first = "".join(f"; {p.member}: {p.cause}" for p in log.problems[:1])
         raise BadInput(
             f"{corpus.path} has no passages ({log.problem_count} problems{first})"
         )
@@ -568,7 +569,7 @@ def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _R
             "the source gives this id to different texts; each is kept under an id of its own",
         )
     report(Progress("read", corpus.name, len(survey), tuple(log.problems)))
-    return _Reading(corpus, spool, survey, log)
+    return _Reading(corpus, survey, log)
 
 
 def _all_passages(
@@ -577,24 +578,11 @@ def _all_passages(
     kept: Collection[str],
     readings: Sequence[_Reading],
 ) -> Iterator[Passage]:
-    if old is not None and kept:
-        yield from (
-            passage for passage in open_store(out, old) if passage.corpus in kept
-        )
+    for passage in open_store(out, old) if old and kept else ():
+        if passage.corpus in kept:
+            yield passage
     for reading in readings:
-        with reading.spool.open("rb") as lines:
-            for ordinal, line in enumerate(lines):
-                passage = reading.survey.kept(ordinal, from_line(line))
-                if passage is not None:
-                    yield passage
-        reading.spool.unlink()
-
-
-def _is_fetched_as(old: IndexManifest, corpus: Corpus) -> bool:
-    """Whether the manifest already says of these files that the corpus was made of them."""
-    return old.fetched_digests.get(corpus.name) == (
-        corpus.fetched and corpus.fetched.digest
-    )
+        yield from reading.survey.kept()
 
 
 def _entry(reading: _Reading, counts: Counter[str], built_at: datetime) -> CorpusEntry:
@@ -657,14 +645,17 @@ def _files(data: Path) -> tuple[FileEntry, ...]:
 
 def _activate(out: Path, data: Path, manifest: IndexManifest) -> None:
     """Flush the data to disk, replace the manifest, then remove the old data."""
-    for entry in manifest.files:
-        sync(data / entry.path)
+    sync(*(data / entry.path for entry in manifest.files))
     data.rename(out / manifest.data)
     sync(out)
+    _write_manifest(out, manifest)
+    _remove_leftovers(out)
+
+
+def _write_manifest(out: Path, manifest: IndexManifest) -> None:
     with whole_file(out / MANIFEST) as handle:
         handle.write((manifest.model_dump_json(indent=1) + "\n").encode())
     sync(out)
-    _remove_leftovers(out)
 
 
 def _remove_leftovers(out: Path) -> None:

@@ -1,34 +1,34 @@
 """Survey a corpus while reading it: its digest, and which of its passages to keep.
 
-The result does not depend on the order of the files. A few short hashes of each passage are kept in a temporary
-SQLite file, so that memory grows by only one byte per passage.
+The result does not depend on the order of the files. The passages lie in a temporary SQLite file, with a few short
+hashes of each, so that memory holds none of them.
 """
 
+import errno
 import hashlib
 import sqlite3
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from medlive.evidence.passage import Passage
+from medlive.evidence.store import from_line, to_line
 
 REPEATED_IN = 20
 """A later piece of a section whose text appears under this many titles is the publisher's boilerplate. (A first
 piece is kept: "inherited in an autosomal recessive pattern" answers its title.)"""
 
-_KEPT, _MARKED, _DROPPED = 0, 1, 2
-"""A marked passage is kept with a hash of its text appended to its id."""
 _BATCH = 1000
 _AMBIGUOUS = "SELECT id FROM passage GROUP BY id HAVING COUNT(DISTINCT content) > 1"
-_REPEATED = """
-    SELECT ordinal FROM (
-        SELECT ordinal, ROW_NUMBER() OVER (PARTITION BY content ORDER BY id, line, ordinal) AS place FROM passage
-    ) WHERE place > 1
-"""
-_BOILERPLATE = """
-    SELECT ordinal FROM passage WHERE later IN (
+_KEPT = f"""
+    SELECT row, content, id IN ({_AMBIGUOUS}) FROM passage WHERE ordinal NOT IN (
+        SELECT ordinal FROM (
+            SELECT ordinal, ROW_NUMBER() OVER (PARTITION BY content ORDER BY id, line, ordinal) AS place FROM passage
+        ) WHERE place > 1
+    ) AND (later IS NULL OR later NOT IN (
         SELECT later FROM passage WHERE later IS NOT NULL GROUP BY later HAVING COUNT(DISTINCT title) >= ?
-    )
+    )) ORDER BY ordinal
 """
 
 
@@ -42,9 +42,9 @@ class Survey:
         self._database.executescript(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
             "CREATE TABLE passage (ordinal INTEGER PRIMARY KEY, line BLOB, id TEXT, content BLOB, later BLOB,"
-            " title BLOB)"
+            " title BLOB, row BLOB)"
         )
-        self._rows: list[tuple[int, bytes, str, bytes, bytes | None, bytes]] = []
+        self._rows: list[tuple[object, ...]] = []
         self._count = 0
 
     def __len__(self) -> int:
@@ -60,23 +60,16 @@ class Survey:
             passage.section,
             passage.text,
             passage.language,
+            str(passage.published or ""),
+            passage.url,
+            passage.licence,
         )
-        dated = "" if passage.published is None else passage.published.isoformat()
         # Fields contain no NUL: the readers remove control characters.
-        line = hashlib.sha256(
-            "\0".join((*fields, dated, passage.url, passage.licence)).encode()
-        ).digest()
+        line = hashlib.sha256("\0".join(fields).encode()).digest()
         later = None if passage.id.endswith(".1") else _hash(passage.text)
-        self._rows.append(
-            (
-                self._count,
-                line,
-                passage.id,
-                _content(passage),
-                later,
-                _hash(passage.title),
-            )
-        )
+        content = _hash(f"{passage.title}\0{passage.section}\0{passage.text}")
+        row = (line, passage.id, content, later, _hash(passage.title), to_line(passage))
+        self._rows.append((self._count, *row))
         self._count += 1
         if len(self._rows) == _BATCH:
             self._store()
@@ -96,45 +89,29 @@ class Survey:
         self._store()
         return [identity for (identity,) in self._database.execute(_AMBIGUOUS)]
 
-    def kept(self, ordinal: int, passage: Passage) -> Passage | None:
-        """Return the passage to store, or None for a repetition or the publisher's boilerplate.
+    def kept(self) -> Iterator[Passage]:
+        """Yield the passages to store, in the order in which they were added.
 
-        Of passages with equal title, section and text the one with the smallest id is kept. An id that the source
-        gave to different texts gets a hash of its text appended. `ordinal` is the number of passages that were
-        added before it.
+        Left out are repetitions and the publisher's boilerplate: of passages with equal title, section and text the
+        one with the smallest id is kept. An id that the source gave to different texts gets a hash of its text
+        appended.
         """
-        fate = self._fates[ordinal]
-        if fate == _DROPPED:
-            return None
-        if fate == _MARKED:
-            return replace(passage, id=f"{passage.id}~{_content(passage).hex()[:8]}")
-        return passage
-
-    @cached_property
-    def _fates(self) -> bytearray:
         self._store()
-        fates = bytearray(self._count)
-        marked = self._database.execute(
-            f"SELECT ordinal FROM passage WHERE id IN ({_AMBIGUOUS})"
-        )
-        for (ordinal,) in marked:
-            fates[ordinal] = _MARKED
-        for query, values in ((_REPEATED, ()), (_BOILERPLATE, (REPEATED_IN,))):
-            for (ordinal,) in self._database.execute(query, values):
-                fates[ordinal] = _DROPPED
-        return fates
+        rows = self._database.execute(_KEPT, (REPEATED_IN,))
+        for row, content, is_ambiguous in rows:
+            passage = from_line(row)
+            mark = f"~{content.hex()[:8]}" if is_ambiguous else ""
+            yield replace(passage, id=passage.id + mark)
 
     def _store(self) -> None:
-        self._database.execute("BEGIN")
-        self._database.executemany(
-            "INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?)", self._rows
-        )
-        self._database.execute("COMMIT")
+        insert = "INSERT INTO passage VALUES (?, ?, ?, ?, ?, ?, ?)"
+        try:
+            self._database.execute("BEGIN")
+            self._database.executemany(insert, self._rows)
+            self._database.execute("COMMIT")
+        except sqlite3.OperationalError as exc:  # The file is nobody else's
+            raise OSError(errno.ENOSPC, str(exc)) from exc
         self._rows.clear()
-
-
-def _content(passage: Passage) -> bytes:
-    return _hash(f"{passage.title}\0{passage.section}\0{passage.text}")
 
 
 def _hash(text: str) -> bytes:

@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, MissingExtra, UsageError
 from medlive.evidence.files import whole_file
 from medlive.evidence.manifest import (
-    HINT,
     CompressedParameters,
     DenseKind,
     DensePart,
@@ -83,13 +82,11 @@ class DenseIndex:
             raise IndexCorrupt(
                 f"the dense index at {folder}, written by FAISS {part.faiss}, cannot be read by FAISS"
                 f" {faiss.__version__}: {cause}",
-                hint=HINT,
             ) from exc
         if (index.ntotal, index.d) != (part.count, part.dimension):
             raise IndexCorrupt(
                 f"{folder / INDEX} contains {index.ntotal} vectors of dimension {index.d},"
                 f" expected {part.count} of {part.dimension}",
-                hint=HINT,
             )
         return cls(index, part)
 
@@ -120,16 +117,10 @@ class DenseIndex:
                 f"encoder {self.part.encoder} returned a query vector that is not finite"
             )
         parameters = self.part.parameters
-        if parameters is None:
-            scores, ordinals = _search(
-                self._index, queries, min(k, self.part.count), None, allowed
-            )
-        else:
-            # Candidates are a multiple of k: a k below the measured one must not shrink them.
-            wide = min(max(k, self.part.recall.k), self.part.count)
-            scores, ordinals = _search(
-                self._index, queries, wide, parameters.nprobe, allowed
-            )
+        # Candidates are a multiple of k: a k below the measured one must not shrink them.
+        wide = min(max(k, self.part.recall.k), self.part.count)
+        nprobe = None if parameters is None else parameters.nprobe
+        scores, ordinals = _search(self._index, queries, wide, nprobe, allowed)
         missing = ((0, 0), (0, max(k - scores.shape[1], 0)))
         scores = np.pad(scores, missing)[:, :k]
         ordinals = np.pad(ordinals, missing, constant_values=-1)[:, :k]
@@ -214,8 +205,8 @@ def build_dense(
         faiss.write_index(index, faiss.PyCallbackIOWriter(handle.write, _COPIED))
     recalled = DenseRecall(k=k, value=1.0, queries=0, target=target)
     if parameters is not None and queries is not None:
-        wanted = _Wanted(queries[: 2 * QUERIES], min(k, len(source)), target)
-        parameters, recalled = _measured(source, index, parameters, wanted)
+        asked, k = queries[: 2 * QUERIES], min(k, len(source))
+        parameters, recalled = _measured(source, index, parameters, asked, k, target)
     return DensePart(
         kind=kind,
         parameters=parameters,
@@ -286,29 +277,22 @@ def _blocks(source: StoredVectors) -> Iterator[tuple[int, Matrix]]:
 
 def exact(source: StoredVectors, queries: Matrix, k: int) -> Ordinals:
     """The k nearest of all vectors to each query, by looking at every one; memory: one block."""
-    scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
-    ordinals = np.full((len(queries), k), -1, dtype=np.int64)
+    nearest = faiss.ResultHeap(len(queries), k, keep_max=True)
     for first, block in _blocks(source):
-        best, at = faiss.knn(
-            queries, block, min(k, len(block)), metric=faiss.METRIC_INNER_PRODUCT
-        )
-        both = np.concatenate([scores, best], axis=1)
-        places = np.concatenate([ordinals, at + first], axis=1)
-        order = np.argsort(-both, axis=1, kind="stable")[:, :k]
-        scores, ordinals = (
-            np.take_along_axis(both, order, 1),
-            np.take_along_axis(places, order, 1),
-        )
+        wanted = min(k, len(block))
+        near = faiss.knn(queries, block, wanted, metric=faiss.METRIC_INNER_PRODUCT)
+        nearest.add_result(near[0], near[1] + first)
+    nearest.finalize()
+    ordinals: Ordinals = nearest.I
     return ordinals
 
 
 def recall(found: Ordinals, expected: Ordinals) -> float:
     """The mean share of the expected ordinals of a row that are found in it; -1 stands for none."""
-    shares = [
-        len(np.intersect1d(got[got >= 0], want[want >= 0]))
-        / max(int((want >= 0).sum()), 1)
-        for got, want in zip(found, expected, strict=True)
-    ]
+    shares = []
+    for got, want in zip(found, expected, strict=True):
+        wanted = want[want >= 0]
+        shares.append(np.isin(wanted, got).sum() / max(len(wanted), 1))
     return float(np.mean(shares))
 
 
@@ -327,24 +311,19 @@ def as_query(title: str, text: str) -> str:
     return (first[0] if first else title).strip() or title
 
 
-class _Wanted(NamedTuple):
-    queries: Matrix
-    k: int
-    target: float
-
-
 def _measured(
     source: StoredVectors,
     index: Any,
     parameters: CompressedParameters,
-    wanted: _Wanted,
+    queries: Matrix,
+    k: int,
+    target: float,
 ) -> tuple[CompressedParameters, DenseRecall]:
     """Choose the number of cells on every second query, and measure the recall on the others.
 
     Cells are doubled until the target is reached with a margin, or all are searched. Recall is counted, not timed,
     so that a build gives the same index on a busy machine.
     """
-    queries, k, target = wanted
     expected = exact(source, queries, k)
 
     def recall_at(nprobe: int, half: slice) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -13,13 +14,27 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+MAX_CHARACTERS = 20_000
+"""Of each text, before it is tokenized: enough for every model's length, so that megabytes cost nothing."""
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+def cleaned(text: str) -> str:
+    """The beginning of any text, as a model can take it."""
+    return _SURROGATE.sub(" ", text[:MAX_CHARACTERS])
+
+
+def joined(title: str, text: str) -> str:
+    """A passage as one text."""
+    return f"{title}. {text}" if title else text
+
 
 class EncoderIdentity(BaseModel):
     """Which encoder made a vector: vectors of equal digests may be compared, others never."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str  # As configured: "medcpt", a folder, a name on the hub
+    name: str  # As configured: a name of the table, a folder, a name on the hub
     digest: str
     """Over the models' files, prompts and lengths; of an endpoint over its models' names and the probe."""
     dimension: int
@@ -31,7 +46,7 @@ class EncoderIdentity(BaseModel):
 class RerankerIdentity:
     """Which cross-encoder gave a score."""
 
-    name: str
+    name: str  # As it is opened
     digest: str
 
 
@@ -46,19 +61,15 @@ class Encoder(Protocol):
     @property
     def identity(self) -> EncoderIdentity:
         """Which encoder this is."""
-        ...
 
     def reads(self, language: str) -> bool:
         """Whether it knows a language (ISO 639; "und": no words of one)."""
-        ...
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension), in the order of the texts."""
-        ...
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n, dimension) of (title, text), in the order of the pairs."""
-        ...
 
 
 class Reranker(Protocol):
@@ -67,10 +78,8 @@ class Reranker(Protocol):
     @property
     def identity(self) -> RerankerIdentity:
         """Which cross-encoder this is."""
-        ...
 
     def score(
         self, query: str, pairs: Sequence[tuple[str, str]]
     ) -> NDArray[np.float32]:
         """(n,) of (title, text): the model's logit, higher is nearer; comparable within one query only."""
-        ...

@@ -56,12 +56,3 @@ def whole_file(place: Path) -> Iterator[BinaryIO]:
             part.replace(place)
     finally:
         part.unlink(missing_ok=True)
-
-
-def sync(path: Path) -> None:
-    """Flush a file, or the renames within a folder, to the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,4 +1,4 @@
-"""What an encoder counts beside the words, measured on an index's own known items.
+"""What an encoder counts beside the words, and whether a reranker helps, measured on an index's own known items.
 
 A known item is a passage that is looked for by its title, or by its first sentence where it has none, among all
 passages, by each side alone. A side that finds
@@ -10,10 +10,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from medlive.evidence.dense import DenseIndex, as_query, sample_ordinals
-from medlive.evidence.encoder import Encoder
+from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.manifest import SideWeight
-from medlive.evidence.passage import Passage
+from medlive.evidence.manifest import RerankerEntry, SideWeight
+from medlive.evidence.passage import Passage, Query
+from medlive.evidence.retriever import IndexRetriever
 from medlive.evidence.store import PassageStore
 from medlive.evidence.vectors import Ordinals
 
@@ -23,6 +24,8 @@ LEAST_ITEMS = 20
 """Fewer titles measure nothing."""
 LEAST_SHARE = 0.5
 """A side that finds less than this share of what words find is left out."""
+RERANKED_ITEMS = 50
+"""Titles a language that a reranker is measured on: it reads ten passages for each."""
 _DEPTH = 10
 _LOOKED_AT = 20_000
 """Passages from which titles are drawn."""
@@ -49,27 +52,29 @@ def measure_weights(
         languages: The languages (ISO 639) whose phrases it reads.
     """
     weights = []
-    items = _items(store, ordinals)
+    questions = _questions(store, ordinals)
     for language in languages:
-        titles = items.get(language, {})
-        if len(titles) < LEAST_ITEMS:
-            weights.append(SideWeight(language=language, weight=1.0, items=len(titles)))
+        asked = questions.get(language, [])[:ITEMS]
+        if len(asked) < LEAST_ITEMS:
+            weights.append(SideWeight(language=language, weight=1.0, items=len(asked)))
             continue
         by_words = []
-        for title, wanted in titles.items():
-            hits = lexical.search(title, _DEPTH, None)
-            by_words.append(_reciprocal_rank([at for at, _ in hits], wanted))
-        rows = dense.search(encoder.encode_queries(list(titles)), _DEPTH).ordinals
+        for question in asked:
+            hits = lexical.search(question, _DEPTH, None)
+            found = [store.get(ordinal) for ordinal, _ in hits]
+            by_words.append(_reciprocal_rank(question, found))
         by_vectors = []
-        for row, wanted in zip(rows, titles.values(), strict=True):
-            by_vectors.append(_reciprocal_rank(ordinals[row[row >= 0]], wanted))
+        rows = dense.search(encoder.encode_queries(asked), _DEPTH).ordinals
+        for question, row in zip(asked, rows, strict=True):
+            found = [store.get(int(n)) for n in ordinals[row[row >= 0]]]
+            by_vectors.append(_reciprocal_rank(question, found))
         words, vectors = float(np.mean(by_words)), float(np.mean(by_vectors))
         share = min(1.0, vectors / words) if words else 1.0
         weights.append(
             SideWeight(
                 language=language,
                 weight=round(share, 3) if share >= LEAST_SHARE else 0.0,
-                items=len(titles),
+                items=len(asked),
                 words=round(words, 3),
                 vectors=round(vectors, 3),
             )
@@ -77,25 +82,41 @@ def measure_weights(
     return tuple(weights)
 
 
-def _items(
-    store: PassageStore, ordinals: Ordinals
-) -> dict[str, dict[str, frozenset[int]]]:
-    """Language → title → the passages that have it, of a sample of titles of each language."""
-    chosen: dict[str, dict[str, set[int]]] = {}
+def measure_reranker(
+    reranker: Reranker, retriever: IndexRetriever, store: PassageStore
+) -> RerankerEntry:
+    """Measure whether a cross-encoder finds known items better than the order that it is given.
+
+    Args:
+        reranker: The cross-encoder.
+        retriever: Searches the index without it.
+        store: All passages of the index.
+    """
+    before, after = [], []
+    for asked in _questions(store, np.arange(len(store))).values():
+        for question in asked[:RERANKED_ITEMS]:
+            [hits] = retriever.search_now([Query(question)], _DEPTH, None)
+            passages = [hit.passage for hit in hits]
+            pairs = [passage.title_and_text for passage in passages]
+            order = np.argsort(-reranker.score(question, pairs), kind="stable")
+            before.append(_reciprocal_rank(question, passages))
+            after.append(_reciprocal_rank(question, [passages[n] for n in order]))
+    return RerankerEntry(
+        where=reranker.identity.name,
+        digest=reranker.identity.digest,
+        items=len(before),
+        before=round(float(np.mean(before)), 3),
+        after=round(float(np.mean(after)), 3),
+    )
+
+
+def _questions(store: PassageStore, ordinals: Ordinals) -> dict[str, list[str]]:
+    """Language → questions that a sample of its passages answers, each once."""
+    questions: dict[str, dict[str, None]] = {}
     for at in sample_ordinals(len(ordinals), _LOOKED_AT):
         passage = store.get(int(ordinals[at]))
-        titles = chosen.setdefault(passage.language, {})
-        if len(titles) < ITEMS:
-            titles.setdefault(_question(passage), set())
-    for ordinal in ordinals:
-        passage = store.get(int(ordinal))
-        wanted = chosen.get(passage.language, {}).get(_question(passage))
-        if wanted is not None:
-            wanted.add(int(ordinal))
-    return {
-        language: {title: frozenset(wanted) for title, wanted in titles.items()}
-        for language, titles in chosen.items()
-    }
+        questions.setdefault(passage.language, {})[_question(passage)] = None
+    return {language: list(found) for language, found in questions.items()}
 
 
 def _question(passage: Passage) -> str:
@@ -105,10 +126,9 @@ def _question(passage: Passage) -> str:
     return as_query("", passage.text)
 
 
-def _reciprocal_rank(
-    ordinals: "Sequence[int] | Ordinals", wanted: frozenset[int]
-) -> float:
-    for rank, ordinal in enumerate(ordinals, start=1):
-        if int(ordinal) in wanted:
+def _reciprocal_rank(question: str, found: Sequence[Passage]) -> float:
+    """One over the rank of the first passage that answers the question; 0 without one."""
+    for rank, passage in enumerate(found, start=1):
+        if _question(passage) == question:
             return 1 / rank
     return 0.0

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from datetime import date
 from functools import cache
 from importlib.metadata import version
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,7 +29,7 @@ from medlive.errors import (
     IndexOutdated,
     MissingExtra,
 )
-from medlive.evidence.corpora.parsing.text import HAN
+from medlive.evidence.corpora.parsing.text import HAN, stop_words
 from medlive.evidence.files import DISK_FULL
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import PassageStore
@@ -50,6 +51,7 @@ HEAD_BOOST = 0.75
 NUMBER_BOOST = 0.1
 """A number by itself matches anything ("37.2" finds preterm births, COVID-19 finds Dystonia 19): it settles
 ties."""
+_BOOSTS = {"body": 1.0, "head": HEAD_BOOST}
 MAX_QUERY_CHARS = 8000
 """Only the beginning of a longer query is looked at."""
 MAX_QUERY_TERMS = 64
@@ -57,12 +59,11 @@ MAX_QUERY_TERMS = 64
 SCORE_DIGITS = 4
 """Digits of a score; the rest depends on the order of float additions."""
 
-_DAMAGED = "medlive evidence verify names the file; build the index again with --fresh"
 _WRITER_MEMORY = 64_000_000
 MAX_TERM = 64
 """Bytes of the longest Latin term; longer ones are noise (a pasted key, base64) and are left out."""
 
-_HAN_RUN = re.compile(f"[{HAN}]+")
+_HAN_RUN = re.compile(f"([{HAN}]+)")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
@@ -103,14 +104,9 @@ class Analyzer:
         """The terms in reading order, repeated as often as they occur; empty when the text holds no words."""
         text = unicodedata.normalize("NFKC", _SURROGATE.sub(" ", text))
         found: list[str] = []
-        end = 0
-        for run in _HAN_RUN.finditer(text):
-            if run.start() > end:
-                found += self._latin.analyze(text[end : run.start()])
-            found += self.chinese_terms(run[0])
-            end = run.end()
-        if end < len(text):
-            found += self._latin.analyze(text[end:])
+        for number, run in enumerate(_HAN_RUN.split(text)):
+            is_chinese = number % 2 == 1
+            found += (self.chinese_terms if is_chinese else self._latin.analyze)(run)
         return found
 
     def chinese_terms(self, run: str) -> list[str]:
@@ -136,25 +132,17 @@ def _terms_of_names(
 ) -> dict[str, list[str]]:
     """Each name's terms, itself last: 盐酸二甲双胍 is found by 二甲双胍 too, never by a splinter."""
     names = {*whole, *parts}
-    longest = max(map(len, names))
     terms: dict[str, list[str]] = {}
     for name in (*whole, *parts):
-        inside = [
-            name[start:end]
-            for start in range(len(name))
-            for end in range(start + 2, min(len(name), start + longest) + 1)
-            if name[start:end] in names
-        ]
+        inside: dict[str, None] = {}
+        for start, end in combinations(range(len(name) + 1), 2):
+            if end - start > 1 and name[start:end] in names:
+                inside[name[start:end]] = None
         if name in parts:
-            inside += words(name)
-        terms[name] = [term for term in dict.fromkeys(inside) if term != name] + [name]
+            inside |= dict.fromkeys(words(name))
+        inside.pop(name, None)
+        terms[name] = [*inside, name]
     return terms
-
-
-def stop_words() -> frozenset[str]:
-    """The words that say nothing of a medical subject."""
-    lines = read_lists("medlive.evidence", "stop_words.txt")[""]
-    return frozenset(" ".join(lines).split())
 
 
 @cache
@@ -281,7 +269,22 @@ class LexicalIndex:
         score of what stays. Raises IndexCorrupt for damaged files.
         """
         with self._panics():
-            return self._search(text, k, not_after)
+            parsed = self._query(text, not_after)
+            if parsed is None:
+                return []
+            # Fetch past k until a lower score shows that every passage that ties with the k-th is there.
+            limit = k + 16
+            while True:
+                hits = self._searcher.search(parsed, limit, count=False).hits
+                ordinals = self._searcher.fast_field_values(
+                    "ordinal", [address for _, address in hits]
+                )
+                scores = [round(score, SCORE_DIGITS) for score, _ in hits]
+                if len(hits) < limit or scores[-1] < scores[k - 1]:
+                    break
+                limit *= 4
+            numbers = [int(ordinal or 0) for ordinal in ordinals]
+            return self._store.ordered(list(zip(numbers, scores, strict=True)), k)
 
     @contextmanager
     def _panics(self) -> Iterator[None]:
@@ -289,60 +292,31 @@ class LexicalIndex:
         try:
             yield
         except ValueError as exc:
-            raise IndexCorrupt(
-                f"{self._folder} cannot be read: {exc}", hint=_DAMAGED
-            ) from exc
+            raise IndexCorrupt(f"{self._folder} cannot be read: {exc}") from exc
         except BaseException as exc:
             # The engine's panic is no Exception, so that nothing else would stop it before the process ends.
             if type(exc).__name__ != "PanicException":
                 raise
             raise IndexCorrupt(
-                f"{self._folder} is damaged: the engine ended with {exc}", hint=_DAMAGED
+                f"{self._folder} is damaged: the engine ended with {exc}"
             ) from exc
-
-    def _search(
-        self, text: str, k: int, not_after: date | None
-    ) -> list[tuple[int, float]]:
-        parsed = self._query(text, not_after)
-        if parsed is None:
-            return []
-        # Fetch past k until a lower score shows that every passage that ties with the k-th is there.
-        limit = k + 16
-        while True:
-            hits = self._searcher.search(parsed, limit, count=False).hits
-            ordinals = self._searcher.fast_field_values(
-                "ordinal", [address for _, address in hits]
-            )
-            scores = [round(score, SCORE_DIGITS) for score, _ in hits]
-            if len(hits) < limit or scores[-1] < scores[k - 1]:
-                break
-            limit *= 4
-        return self._store.ordered(
-            [(int(o or 0), score) for o, score in zip(ordinals, scores, strict=True)], k
-        )
 
     def _query(self, text: str, not_after: date | None) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""
-        frequency: dict[str, int] = {}
-        for term in dict.fromkeys(self._analyzer.terms(text[:MAX_QUERY_CHARS])):
-            frequency[term] = self._searcher.doc_freq(
-                "body", term
-            ) + self._searcher.doc_freq("head", term)
-        known = sorted((count, term) for term, count in frequency.items() if count)[
-            :MAX_QUERY_TERMS
-        ]
+        known: list[tuple[int, str]] = []
+        for term in set(self._analyzer.terms(text[:MAX_QUERY_CHARS])):
+            count = sum(self._searcher.doc_freq(field, term) for field in _BOOSTS)
+            if count:
+                known.append((count, term))
         if not known:
             return None
-        should = tantivy.Occur.Should
         clauses = []
-        for _, term in known:
-            body = tantivy.Query.term_query(self._schema, "body", term, "freq")
-            head = tantivy.Query.term_query(self._schema, "head", term, "freq")
+        for _, term in sorted(known)[:MAX_QUERY_TERMS]:
             weight = NUMBER_BOOST if term.isdigit() else 1.0
-            clauses += [
-                (should, tantivy.Query.boost_query(body, weight)),
-                (should, tantivy.Query.boost_query(head, HEAD_BOOST * weight)),
-            ]
+            for field, boost in _BOOSTS.items():
+                one = tantivy.Query.term_query(self._schema, field, term, "freq")
+                boosted = tantivy.Query.boost_query(one, boost * weight)
+                clauses.append((tantivy.Occur.Should, boosted))
         query = tantivy.Query.boolean_query(clauses)
         # A range costs more than the search itself, so it is asked for only where a passage lies beyond it.
         if not_after is None or not self._store.younger_than(not_after):

@@ -24,7 +24,6 @@ from medlive.integrity.folder import TooLong, read_small
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 4
-HINT = "build it: medlive evidence build CORPUS..., or medlive evidence fetch --recommended"
 
 
 class DenseKind(StrEnum):
@@ -146,6 +145,21 @@ class DenseEntry(_Frozen):
         return self
 
 
+class RerankerEntry(_Frozen):
+    """A cross-encoder, and what it makes of the index's own known items (see `SideWeight`)."""
+
+    where: str  # How it is opened again: a name or a folder
+    digest: str
+    items: int
+    before: float  # Mean reciprocal rank in the order that it is given
+    after: float  # The same in its own order
+
+    @property
+    def helps(self) -> bool:
+        """Whether it was measured to find more."""
+        return self.after > self.before
+
+
 class IndexManifest(_Frozen):
     """The whole account of an index; two indexes of the same corpora and parameters share `index_digest`."""
 
@@ -159,6 +173,7 @@ class IndexManifest(_Frozen):
     passages: int
     languages: tuple[str, ...]  # Of its passages (ISO 639)
     dense: tuple[DenseEntry, ...] = ()  # One an encoder
+    reranker: RerankerEntry | None = None  # The one that was configured at the build
     index_digest: str
     data: str  # The folder of the files, beside the manifest
     files: tuple[FileEntry, ...]
@@ -219,22 +234,19 @@ def read_manifest(folder: Path) -> IndexManifest:
     try:
         text = read_small(place)
     except FileNotFoundError as exc:
-        raise IndexMissing(
-            f"there is no evidence index at {folder}", hint=HINT
-        ) from exc
+        raise IndexMissing(f"there is no evidence index at {folder}") from exc
     except (OSError, TooLong) as exc:
-        raise IndexCorrupt(f"{place} cannot be read: {exc}", hint=HINT) from exc
-    header = _header(folder)
-    if header is not None and header.format_version != FORMAT_VERSION:
+        raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
+    found = _read_header(text).format_version
+    if found != FORMAT_VERSION:
         raise IndexOutdated(
-            f"{place} has format {header.format_version}, this medlive reads format {FORMAT_VERSION}",
-            hint=HINT,
+            f"{place} has format {found}, this medlive reads format {FORMAT_VERSION}",
         )
     try:
         manifest = IndexManifest.model_validate_json(text)
     except ValidationError as exc:
         raise IndexCorrupt(
-            f"{place} is not a valid index manifest: {first_fault(exc)}", hint=HINT
+            f"{place} is not a valid index manifest: {first_fault(exc)}"
         ) from exc
     expected = index_digest(
         manifest.parameters, manifest.corpus_digests, manifest.dense
@@ -242,7 +254,6 @@ def read_manifest(folder: Path) -> IndexManifest:
     if manifest.index_digest != expected:
         raise IndexCorrupt(
             f"{place} gives the index digest {manifest.index_digest}, its corpora and parameters give {expected}",
-            hint=HINT,
         )
     return manifest
 
@@ -252,21 +263,25 @@ class _Named(BaseModel):
 
 
 class _Header(BaseModel):
-    format_version: int
-    corpora: tuple[_Named, ...]
+    format_version: int = FORMAT_VERSION
+    corpora: tuple[_Named, ...] = ()
 
 
-def _header(folder: Path) -> _Header | None:
+def _read_header(text: bytes) -> _Header:
+    """Read what every format has; where there is none, an empty one of this format."""
     try:
-        return _Header.model_validate_json(read_small(folder / MANIFEST))
-    except (OSError, TooLong, ValidationError):
-        return None
+        return _Header.model_validate_json(text)
+    except ValidationError:
+        return _Header()
 
 
 def named_corpora(folder: Path) -> frozenset[str]:
     """Return the corpora named in the manifest of `folder`, even if the rest is invalid."""
-    header = _header(folder)
-    return frozenset(entry.name for entry in header.corpora) if header else frozenset()
+    try:
+        header = _read_header(read_small(folder / MANIFEST))
+    except (OSError, TooLong):
+        return frozenset()
+    return frozenset(entry.name for entry in header.corpora)
 
 
 def describe_retriever(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,11 +23,11 @@ from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.manifest import (
-    HINT,
     MANIFEST,
     DenseEntry,
     EncoderEntry,
     IndexManifest,
+    RerankerEntry,
     read_manifest,
 )
 from medlive.evidence.passage import IndexIdentity
@@ -61,10 +62,6 @@ ORDINALS = "ordinals.npy"
 """Beside an encoder's vectors: which passage each is of."""
 VECTORS = "vectors"
 """The folder of embeddings, by encoder."""
-REBUILD_FRESH_HINT = (
-    "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
-)
-"""`--fresh` because a build leaves an index of the same corpora with files of the right size as it is."""
 
 
 def open_index(
@@ -72,7 +69,7 @@ def open_index(
     *,
     settings: EncoderSettings | None = None,
     encoders: Mapping[str, Encoder] | None = None,
-    reranker: Reranker | str | None = None,
+    reranker: Reranker | None = None,
     retriever: RetrieverName | None = None,
     verify: bool = False,
 ) -> IndexRetriever:
@@ -85,7 +82,8 @@ def open_index(
         path: The index's folder.
         settings: Where models are looked for; None for below `path` and the Hugging Face cache.
         encoders: Encoders that are open already, by the name that the manifest gives them; others are opened.
-        reranker: A cross-encoder, or its name as in `open_reranker`.
+        reranker: A cross-encoder that is used whatever was measured; None for the one of `settings`, where the build
+            measured that it helps.
         retriever: The kind of search; None for the manifest's. "bm25" searches any index without an encoder.
         verify: Whether a search waits until every file has had its digest, and raises IndexCorrupt otherwise.
 
@@ -117,7 +115,7 @@ def _open(
     path: Path,
     settings: EncoderSettings,
     encoders: Mapping[str, Encoder],
-    reranker: Reranker | str | None,
+    reranker: Reranker | None,
     retriever: RetrieverName | None,
     verify: bool,
     manifest: IndexManifest,
@@ -134,8 +132,8 @@ def _open(
     sides = []
     for entry in manifest.dense if name != "bm25" else ():
         sides.append(_dense_side(path, manifest, entry, encoders, settings))
-    if isinstance(reranker, str):
-        reranker = open_reranker(reranker, settings=settings)
+    if reranker is None and manifest.reranker and manifest.reranker.helps:
+        reranker = _measured_reranker(path, manifest.reranker, settings)
     identity = IndexIdentity(
         retriever=name,
         index_digest=_search_digest(manifest, name, reranker),
@@ -182,7 +180,6 @@ def verify_index(path: Path) -> IndexManifest:
             raise IndexCorrupt(
                 f"the vectors of {path} are of other passages ({entry.part.keys_digest}) than those"
                 f" beside them ({digest})",
-                hint=REBUILD_FRESH_HINT,
             )
         if folder_of(path / VECTORS, entry.encoder.digest).is_dir():
             VectorStore(path / VECTORS, entry.encoder).verify()
@@ -218,12 +215,8 @@ def _lexical_side(
         libraries = f"{manifest.libraries}, now {lexical.libraries()}"
         raise IndexOutdated(
             f"{path} was built with other parameters ({changed}; libraries {libraries})",
-            hint=HINT,
         )
-    try:
-        return LexicalIndex(path / manifest.data / LEXICAL, store)
-    except (IndexCorrupt, IndexOutdated) as exc:
-        raise type(exc)(exc.message, hint=HINT) from exc
+    return LexicalIndex(path / manifest.data / LEXICAL, store)
 
 
 def _dense_side(
@@ -251,6 +244,22 @@ def _dense_side(
     )
 
 
+def _measured_reranker(
+    path: Path, entry: RerankerEntry, settings: EncoderSettings
+) -> Reranker | None:
+    """Open the configured reranker if it is the one that was measured; None where none, or another, is configured."""
+    if settings.reranker != entry.where:
+        return None
+    reranker = open_reranker(entry.where, settings=settings)
+    if reranker.identity.digest != entry.digest:
+        raise IndexOutdated(
+            f"{path / MANIFEST}: reranker {entry.where} was measured as {entry.digest}, and the one at hand is"
+            f" {reranker.identity.digest}",
+            hint="measure it: medlive evidence build CORPUS..., or leave out [evidence] reranker",
+        )
+    return reranker
+
+
 def _open_vectors(
     path: Path, manifest: IndexManifest, entry: DenseEntry
 ) -> "DenseIndex":
@@ -268,9 +277,7 @@ def ordinals_of(path: Path, manifest: IndexManifest, entry: DenseEntry) -> Ordin
         if not whole or ordinals.min() < 0 or ordinals.max() >= manifest.passages:
             raise ValueError(f"expected {entry.part.count} numbers of passages")
     except (OSError, ValueError) as exc:
-        raise IndexCorrupt(
-            f"{place} cannot be read: {exc}", hint=REBUILD_FRESH_HINT
-        ) from exc
+        raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
     return ordinals
 
 
@@ -319,10 +326,7 @@ def _dense_record(
     if name == "hybrid":
         record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH, "joint": JOINT}
     if reranker is not None:
-        record["reranker"] = {
-            "name": reranker.identity.name,
-            "digest": reranker.identity.digest,
-        }
+        record["reranker"] = asdict(reranker.identity)
     return record or None
 
 
@@ -331,9 +335,7 @@ def open_store(path: Path, manifest: IndexManifest) -> PassageStore:
     try:
         return PassageStore(path / manifest.data)
     except (OSError, ValueError, TypeError, IndexCorrupt) as exc:
-        raise IndexCorrupt(
-            f"the passages of {path} cannot be read: {exc}", hint=HINT
-        ) from exc
+        raise IndexCorrupt(f"the passages of {path} cannot be read: {exc}") from exc
 
 
 def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) -> None:
@@ -345,14 +347,9 @@ def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) 
         try:
             digest = digest_file(place)
         except OSError as exc:
-            raise IndexCorrupt(
-                f"{place} cannot be read: {exc.strerror}", hint=REBUILD_FRESH_HINT
-            ) from exc
+            raise IndexCorrupt(f"{place} cannot be read: {exc.strerror}") from exc
         if digest != entry.digest:
-            raise IndexCorrupt(
-                f"{place} has {digest}, expected {entry.digest}",
-                hint=REBUILD_FRESH_HINT,
-            )
+            raise IndexCorrupt(f"{place} has {digest}, expected {entry.digest}")
 
 
 def _place(path: Path, manifest: IndexManifest, name: str) -> Path:
@@ -360,22 +357,19 @@ def _place(path: Path, manifest: IndexManifest, name: str) -> Path:
     try:
         return path_below(path / manifest.data, name)
     except UnsafePath as exc:
-        raise IndexCorrupt(f"the manifest of {path}: {exc.message}", hint=HINT) from exc
+        raise IndexCorrupt(f"the manifest of {path}: {exc.message}") from exc
 
 
 def check_sizes(path: Path, manifest: IndexManifest) -> None:
     """Raise IndexCorrupt if a file of the index is missing or has another size."""
     if not manifest.data.startswith(DATA) or Path(manifest.data).name != manifest.data:
         raise IndexCorrupt(
-            f"the manifest of {path} names {manifest.data!r} as its data", hint=HINT
+            f"the manifest of {path} names {manifest.data!r} as its data"
         )
     for entry in manifest.files:
         place = _place(path, manifest, entry.path)
         size = place.stat().st_size if place.is_file() else None
+        if size is None:
+            raise IndexCorrupt(f"{place} is missing")
         if size != entry.size:
-            found = (
-                "is missing"
-                if size is None
-                else f"has {size} bytes, expected {entry.size}"
-            )
-            raise IndexCorrupt(f"{place} {found}", hint=HINT)
+            raise IndexCorrupt(f"{place} has {size} bytes, expected {entry.size}")

@@ -114,7 +114,6 @@ class Retriever(Protocol):
     @property
     def identity(self) -> IndexIdentity:
         """Which index this is."""
-        ...
 
     async def search(
         self,
@@ -125,4 +124,3 @@ class Retriever(Protocol):
     ) -> list[list[Hit]]:
         """For each query its k best hits, best first; none published after `not_after` (undated passages stay:
         their corpus is dated by its build)."""
-        ...

@@ -13,13 +13,10 @@ share, so that words and vectors weigh alike.
 """
 
 import asyncio
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING, Literal, NamedTuple
-
-import numpy as np
+from typing import TYPE_CHECKING, Literal
 
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoder import Encoder, Reranker
@@ -33,7 +30,6 @@ if TYPE_CHECKING:
     from medlive.evidence.vectors import Ordinals
 
 RetrieverName = Literal["bm25", "dense", "hybrid"]
-Vector = np.ndarray[tuple[int], np.dtype[np.float32]]
 
 MAX_K = 1000
 RRF_K = 60
@@ -77,15 +73,6 @@ class DenseSide:
         return self.weights.get(language, 0.0)
 
 
-class _DenseQuery(NamedTuple):
-    """One phrase's dense side."""
-
-    side: int  # Which of the dense sides reads it
-    text: str
-    depth: int
-    not_after: date | None
-
-
 class IndexRetriever:
     """The `Retriever` over an index on disk; one instance may serve any number of tasks at once."""
 
@@ -109,7 +96,6 @@ class IndexRetriever:
         """None of them for a search of words alone."""
         self._reranker = reranker
         self._verification = verification
-        self._one_batch = threading.Lock()
 
     async def search(
         self,
@@ -130,101 +116,75 @@ class IndexRetriever:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
         if self._verification is not None:
             await self._verification.wait()
-        return await asyncio.to_thread(self._search, queries, k, not_after)
+        return await asyncio.to_thread(self.search_now, queries, k, not_after)
 
-    def _search(
+    def search_now(
         self, queries: Sequence[Query], k: int, not_after: date | None
     ) -> list[list[Hit]]:
-        orders: list[dict[tuple[Side, int], Found]] = [{} for _ in queries]
-        weights: list[dict[int, float]] = [{} for _ in queries]
-        places: list[tuple[int, int]] = []
-        requests: list[_DenseQuery] = []
-        for at, query in enumerate(queries):
-            depth = self._depth(query, k)
-            for n, phrase in enumerate(query.phrases):
-                if self._lexical is not None:
-                    orders[at][Side.LEXICAL, n] = self._lexical.search(
-                        phrase, depth, not_after
-                    )
-                side, weight = self._reader_of(phrase)
-                if weight > 0:
-                    places.append((at, n))
-                    weights[at][n] = weight
-                    text = phrase[:_MAX_QUERY_CHARS]
-                    requests.append(_DenseQuery(side, text, depth, not_after))
-            if self._lexical is not None:
-                for number, words in enumerate(joint_phrases(query)):
-                    orders[at][Side.JOINT, number] = self._lexical.search(
-                        words, depth, not_after
-                    )
-        for (at, n), near in zip(places, self._nearest(requests), strict=True):
-            orders[at][Side.DENSE, n] = near
-        return [
-            self._hits_of(query, orders[at], weights[at], k)
-            for at, query in enumerate(queries)
-        ]
+        """As `search`, blocking, without its checks."""
+        depth = max(k, DEPTH)
+        phrases = dict.fromkeys(p for query in queries for p in query.phrases)
+        nearest: dict[str, Found] = {}
+        for side in self.dense:
+            own = [phrase for phrase in phrases if self._reader_of(phrase) is side]
+            if own:
+                nearest |= self._nearest(side, own, depth, not_after)
+        results = []
+        for query in queries:
+            orders = self._by_words(query, depth, not_after)
+            weights = {}
+            for number, phrase in enumerate(query.phrases):
+                reader = self._reader_of(phrase)
+                if reader is not None:
+                    orders[Side.DENSE, number] = nearest[phrase]
+                    weights[number] = reader.weight_of(phrase)
+            results.append(self._hits_of(query, orders, weights, k))
+        return results
 
     def reads(self, phrase: str) -> bool:
         """Whether the phrase is searched by its meaning too."""
-        return self._reader_of(phrase)[1] > 0
+        return self._reader_of(phrase) is not None
 
-    def _reader_of(self, phrase: str) -> tuple[int, float]:
-        """The number of the dense side that reads the phrase best, and its weight; weight 0 where none does."""
-        sides = [(side.weight_of(phrase), -n) for n, side in enumerate(self.dense)]
-        weight, number = max(sides, default=(0.0, 0))
-        return -number, weight
+    def _reader_of(self, phrase: str) -> DenseSide | None:
+        """The dense side that counts most for the phrase; None where none reads it."""
+        best = max(self.dense, key=lambda side: side.weight_of(phrase), default=None)
+        return best if best and best.weight_of(phrase) > 0 else None
 
-    def _depth(self, query: Query, k: int) -> int:
-        """How many passages each side contributes."""
-        if self._fuses(query):
-            return max(k, DEPTH)
-        return max(k, RERANKED) if self._reranker is not None else k
+    def _by_words(
+        self, query: Query, depth: int, not_after: date | None
+    ) -> dict[tuple[Side, int], Found]:
+        """Each phrase's order by words, and the joint orders."""
+        orders: dict[tuple[Side, int], Found] = {}
+        if self._lexical is None:
+            return orders
+        texts = {Side.LEXICAL: query.phrases, Side.JOINT: joint_phrases(query)}
+        for side, phrases in texts.items():
+            for number, words in enumerate(phrases):
+                orders[side, number] = self._lexical.search(words, depth, not_after)
+        return orders
 
-    def _fuses(self, query: Query) -> bool:
-        return self.identity.retriever == "hybrid" or len(query.phrases) > 1
-
-    def _nearest(self, requests: Sequence[_DenseQuery]) -> list[Found]:
-        """Encode each side's phrases in one batch, then search once for each side, day and depth."""
-        nearest: list[Found] = [[] for _ in requests]
-        groups: dict[_DenseQuery, list[int]] = {}
-        for number, request in enumerate(requests):
-            groups.setdefault(request._replace(text=""), []).append(number)
-        vectors = self._encoded(requests)
-        for (at, _, depth, not_after), numbers in groups.items():
-            side = self.dense[at]
-            allowed = self._store.allowed(not_after)
-            if allowed is not None:
-                allowed = allowed[side.ordinals]
-                if not allowed.any():
-                    continue
-            chosen = np.array([vectors[number] for number in numbers])
-            scores, rows = side.index.search(chosen, depth + _SPARE, allowed)
-            for number, vector, row, near in zip(
-                numbers, chosen, rows, scores, strict=True
-            ):
-                # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
-                if not vector.any():
-                    continue
-                hits = row >= 0
-                ordinals = side.ordinals[row[hits]].tolist()
-                rounded = list(map(_rounded, near[hits].tolist()))
-                pairs = list(zip(ordinals, rounded, strict=True))
-                nearest[number] = self._store.ordered(pairs, depth)
+    def _nearest(
+        self,
+        side: DenseSide,
+        phrases: Sequence[str],
+        depth: int,
+        not_after: date | None,
+    ) -> dict[str, Found]:
+        """What vectors find for each phrase, encoded in one batch."""
+        vectors = side.encoder.encode_queries([p[:_MAX_QUERY_CHARS] for p in phrases])
+        allowed = self._store.allowed(not_after)
+        if allowed is not None:
+            allowed = allowed[side.ordinals]
+        result = side.index.search(vectors, depth + _SPARE, allowed)
+        nearest: dict[str, Found] = {}
+        for number, phrase in enumerate(phrases):
+            # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
+            hits = (result.ordinals[number] >= 0) & vectors[number].any()
+            ordinals = side.ordinals[result.ordinals[number][hits]].tolist()
+            scores = map(_rounded, result.scores[number][hits].tolist())
+            pairs = list(zip(ordinals, scores, strict=True))
+            nearest[phrase] = self._store.ordered(pairs, depth)
         return nearest
-
-    def _encoded(self, requests: Sequence[_DenseQuery]) -> dict[int, Vector]:
-        """Number of the request → its vector."""
-        vectors: dict[int, Vector] = {}
-        for at, side in enumerate(self.dense):
-            own = [n for n, request in enumerate(requests) if request.side == at]
-            texts = list(dict.fromkeys(requests[number].text for number in own))
-            if not texts:
-                continue
-            with self._one_batch:
-                rows = dict(zip(texts, side.encoder.encode_queries(texts), strict=True))
-            for number in own:
-                vectors[number] = rows[requests[number].text]
-        return vectors
 
     def _hits_of(
         self,
@@ -233,44 +193,29 @@ class IndexRetriever:
         weights: Mapping[int, float],
         k: int,
     ) -> list[Hit]:
-        if self._fuses(query):
-            best = self._store.ordered(
-                fused(orders, weights), max(k, RERANKED if self._reranker else 0)
-            )
+        wanted = max(k, RERANKED) if self._reranker else k
+        if self.identity.retriever == "hybrid" or len(query.phrases) > 1:
+            best: Found = self._store.ordered(fused(orders, weights), wanted)
         else:
-            best = list(next(iter(orders.values()), ()))
-        passages: dict[int, Passage] = {}
+            best = next(iter(orders.values()), ())[:wanted]
+        passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
         if self._reranker is not None:
-            best = best[: max(k, RERANKED)]
-            passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
-            orders[Side.RERANK, 0] = best = self._reranked(
-                self._reranker, query.phrases[0], passages
-            )
+            best = _reranked(self._reranker, query.phrases[0], passages)
+            best = orders[Side.RERANK, 0] = self._store.ordered(best, wanted)
         places = _by_ordinal(orders)
-        return [
-            Hit(
-                passages.get(ordinal) or self._store.get(ordinal),
-                score,
-                rank,
-                tuple(places.get(ordinal, ())),
-            )
-            for rank, (ordinal, score) in enumerate(best[:k], start=1)
-        ]
+        hits = []
+        for rank, (ordinal, score) in enumerate(best[:k], start=1):
+            hits.append(Hit(passages[ordinal], score, rank, tuple(places[ordinal])))
+        return hits
 
-    def _reranked(
-        self, reranker: Reranker, phrase: str, passages: dict[int, Passage]
-    ) -> list[tuple[int, float]]:
-        if not passages:
-            return []
-        scores = reranker.score(
-            phrase[:_MAX_QUERY_CHARS],
-            [passage.title_and_text for passage in passages.values()],
-        )
-        rounded = [
-            (o, _rounded(float(score)))
-            for o, score in zip(passages, scores, strict=True)
-        ]
-        return self._store.ordered(rounded, len(rounded))
+
+def _reranked(
+    reranker: Reranker, phrase: str, passages: Mapping[int, Passage]
+) -> Found:
+    """The passages with the cross-encoder's scores, in no order."""
+    pairs = [passage.title_and_text for passage in passages.values()]
+    scores = reranker.score(phrase[:_MAX_QUERY_CHARS], pairs).tolist()
+    return list(zip(passages, map(_rounded, scores), strict=True))
 
 
 def _rounded(score: float) -> float:

@@ -78,14 +78,8 @@ class StoreWriter:
                 self._lines.close()
             return
         self._lines.close()
-        columns = (
-            (OFFSETS, self._offsets, "<u8"),
-            (DAYS, self._days, "<i4"),
-        )
-        for name, numbers, dtype in columns:
-            (self._folder / name).write_bytes(
-                np.asarray(numbers, dtype=dtype).tobytes()
-            )
+        np.asarray(self._offsets, dtype="<u8").tofile(self._folder / OFFSETS)
+        np.asarray(self._days, dtype="<i4").tofile(self._folder / DAYS)
 
 
 class PassageStore:
@@ -121,10 +115,9 @@ class PassageStore:
             raise IndexCorrupt(
                 f"{self._place} has {len(self)} passages, asked for number {ordinal}"
             )
+        start, end = map(int, self._offsets[ordinal : ordinal + 2])
         try:
-            return from_line(
-                self._map[int(self._offsets[ordinal]) : int(self._offsets[ordinal + 1])]
-            )
+            return from_line(self._map[start:end])
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise IndexCorrupt(
                 f"{self._place}, line {ordinal + 1}, is damaged: {exc}"
@@ -151,11 +144,9 @@ class PassageStore:
         result: list[tuple[int, float]] = []
         for _, group in groupby(ranked, key=lambda pair: pair[1]):
             tied = list(group)
-            result += (
-                sorted(tied, key=lambda pair: self.get(pair[0]).id)
-                if len(tied) > 1
-                else tied
-            )
+            if len(tied) > 1:
+                tied.sort(key=lambda pair: self.get(pair[0]).id)
+            result += tied
             if len(result) >= k:
                 break
         return result[:k]

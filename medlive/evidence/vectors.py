@@ -8,14 +8,15 @@ the same as with single precision, at half the size.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from medlive.errors import EvidenceUnavailable, IndexCorrupt
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, first_fault
 from medlive.evidence.encoder import Encoder, EncoderIdentity
 from medlive.evidence.files import sweep_parts, whole_file
 from medlive.evidence.passage import Passage
@@ -129,29 +130,25 @@ class VectorStore:
         """
         sweep_parts(self.folder)
         self._read_shards()
-        present, made = 0, set[bytes]()
-        pending: dict[bytes, tuple[str, str]] = {}
+        present, made, seen = 0, 0, set[bytes]()
 
-        def finish_shard() -> None:
-            vectors = self._encoded(
-                list(pending.values()), encoder, lambda n: progress(len(made) + n)
-            )
-            self._write_shard(list(pending), vectors)
-            made.update(pending)
-            pending.clear()
+        def missing() -> Iterator[tuple[bytes, tuple[str, str]]]:
+            nonlocal present
+            for passage in passages:
+                key = passage_key(passage)
+                if self._rows(np.frombuffer(key, dtype=KEY))[0] >= 0:
+                    present += 1
+                elif key not in seen:
+                    seen.add(key)
+                    yield key, passage.title_and_text
 
-        for passage in passages:
-            key = passage_key(passage)
-            if self._rows(np.frombuffer(key, dtype=KEY))[0] >= 0:
-                present += 1
-            elif key not in made:
-                pending.setdefault(key, passage.title_and_text)
-                if len(pending) == shard_size:
-                    finish_shard()
-        if pending:
-            finish_shard()
+        texts = missing()
+        while shard := dict(islice(texts, shard_size)):
+            vectors = self._encoded(list(shard.values()), encoder, progress, made)
+            self._write_shard(list(shard), vectors)
+            made += len(shard)
         self._read_shards()
-        return present, len(made)
+        return present, made
 
     def _read_shards(self) -> None:
         names = sorted(place.stem for place in self.folder.glob("shard-*.json"))
@@ -174,6 +171,7 @@ class VectorStore:
         pairs: list[tuple[str, str]],
         encoder: Encoder,
         progress: Callable[[int], None],
+        before: int,
     ) -> NDArray[np.float16]:
         vectors = np.empty((len(pairs), self.encoder.dimension), dtype=_VECTOR)
         for start in range(0, len(pairs), _BATCH):
@@ -181,28 +179,25 @@ class VectorStore:
             vectors[start : start + len(group)] = self._checked(
                 encoder.encode_passages(group), group
             )
-            progress(start + len(group))
+            progress(before + start + len(group))
         return vectors
 
     def _checked(self, vectors: Matrix, pairs: Sequence[tuple[str, str]]) -> Matrix:
-        name, hint = (
-            self.encoder.name,
-            "see what the encoder is and where it was read from: medlive evidence models",
-        )
-        if vectors.shape != (len(pairs), self.encoder.dimension):
-            raise EvidenceUnavailable(
-                f"encoder {name} returned vectors of shape {vectors.shape} for {len(pairs)} passages, the first of"
-                f" them {pairs[0][0]!r}; expected {(len(pairs), self.encoder.dimension)}",
-                hint=hint,
-            )
+        problem = ""
+        expected = (len(pairs), self.encoder.dimension)
+        if vectors.shape != expected:
+            problem = f"vectors of shape {vectors.shape}, expected {expected}, from passage {pairs[0][0]!r} on"
         # A vector beyond the range of half precision would be stored as infinite.
-        bad = np.flatnonzero(~(np.abs(vectors) <= _LARGEST).all(axis=1))
-        if len(bad):
-            title, text = pairs[int(bad[0])]
+        elif not (fits := (np.abs(vectors) <= _LARGEST).all(axis=1)).all():
+            title, text = pairs[int(np.argmin(fits))]
+            problem = (
+                f"a vector that is not finite, or beyond {_LARGEST:.0f}, for passage {title!r}:"
+                f" {text[:80]!r}"
+            )
+        if problem:
             raise EvidenceUnavailable(
-                f"encoder {name} returned a vector that is not finite, or beyond {_LARGEST:.0f}, for passage"
-                f" {title!r}: {text[:80]!r}",
-                hint=hint,
+                f"encoder {self.encoder.name} returned {problem}",
+                hint="see what the encoder is and where it was read from: medlive evidence models",
             )
         return vectors
 
@@ -266,20 +261,14 @@ class _Shard:
         try:
             self.entry = ShardEntry.model_validate_json(read_small(description))
         except ValidationError as exc:
-            raise _damaged(
-                description,
-                f"is not a valid shard description: {exc.errors()[0]['msg']}",
-            ) from exc
+            what = f"is not a valid shard description: {first_fault(exc)}"
+            raise _damaged(description, what) from exc
         count, dimension = self.entry.count, encoder.dimension
         expected = count * (KEY.itemsize + dimension * _VECTOR.itemsize)
         size = self.place.stat().st_size if self.place.is_file() else None
         if size != expected or not count:
-            raise _damaged(
-                self.place,
-                "is missing"
-                if size is None
-                else f"has {size} bytes, expected {expected}",
-            )
+            what = f"has {size} bytes, expected {expected}"
+            raise _damaged(self.place, "is missing" if size is None else what)
         self.keys: Keys = np.memmap(self.place, dtype=KEY, mode="r", shape=(count,))
         self.vectors: NDArray[np.float16] = np.memmap(
             self.place,

@@ -21,6 +21,8 @@ Addresses = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a host and port that may be asked. Raises OSError, or what its caller expects of a refused one."""
 
 KEEP_ALIVE_S: Final = 5.0
+RETRIED_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""After which the same request may succeed."""
 
 
 class AddressRefused(ServiceUnavailable):

@@ -19,7 +19,7 @@ from medlive.guard.bounds import (
     FETCH_LEAST_RATE,
     FETCH_REDIRECTS,
 )
-from medlive.guard.http import guarded_client, resolve_name
+from medlive.guard.http import RETRIED_STATUSES, guarded_client, resolve_name
 from medlive.guard.printable import printable
 from medlive.integrity.addresses import may_connect
 from medlive.integrity.paths import UnsafePath, open_below
@@ -31,7 +31,6 @@ _BLOCK: Final = 256 * 1024
 _CONNECT_S: Final = 15
 _SILENCE_S: Final = 60
 """Seconds without a byte after which a connection counts as lost."""
-_RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 
 Read = Callable[[str, int], Awaitable[bytes | None]]
@@ -258,7 +257,7 @@ class _Site:
         if answer.status_code == 200:
             return await self._body(answer, most)
         self._problem = f"HTTP {answer.status_code}"
-        if answer.status_code in _RETRIED:
+        if answer.status_code in RETRIED_STATUSES:
             return None
         raise ServiceUnavailable(
             f"{url} cannot be fetched: {self._problem}", hint="check --from"

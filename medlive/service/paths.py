@@ -35,6 +35,7 @@ def encoder_settings(settings: Settings) -> EncoderSettings:
         threads=evidence.threads,
         own=evidence.own_encoders,
         by_language={str(k): name for k, name in evidence.encoders.items()},
+        reranker=evidence.reranker or "",
     )
 
 

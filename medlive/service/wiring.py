@@ -359,12 +359,11 @@ def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetrieve
     """
     from medlive.evidence.open_index import open_index
 
-    how = settings.evidence.model_dump(include={"reranker", "retriever"})
     return open_index(
         at or index_path(settings),
         settings=encoder_settings(settings),
+        retriever=settings.evidence.retriever,
         verify=True,
-        **how,
     )
 
 
@@ -429,26 +428,12 @@ def open_online(
         at = {} if address is None else {"address": address}
         if name == "pubmed":
             key = read_key(section.online_key_env) if section.online_key_env else ""
-            services.append(
-                PubMed(
-                    client.post,
-                    store,
-                    gates[name],
-                    contact=contact,
-                    key=key,
-                    **at,
-                )
+            service: Literature = PubMed(
+                client.post, store, gates[name], contact=contact, api_key=key, **at
             )
         else:
-            services.append(
-                EuropePMC(
-                    client.post,
-                    store,
-                    gates[name],
-                    contact=contact,
-                    **at,
-                )
-            )
+            service = EuropePMC(client.post, store, gates[name], contact=contact, **at)
+        services.append(service)
     local = None
     with suppress(IndexMissing):
         local = open_retriever(settings)

@@ -1,12 +1,13 @@
 """An index whose shards workers embed is the one that a machine builds alone; what they leave is embedded here."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from medlive.db.jobs import Queue, count_servers
@@ -16,15 +17,20 @@ from medlive.evidence.build import (
     IndexPlan,
     Progress,
     build_index,
+    plan_index,
     shards_to_embed,
 )
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.encoder import Encoder
+from medlive.evidence.encoders.opening import open_encoder
+from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.open_index import VECTORS, open_store
 from medlive.evidence.vectors import VectorStore, keys_of
 from medlive.service.work.jobs import EMBED, open_app, run_shard_jobs, run_until_stopped
 from medlive.service.work.worker import embed_work
 from tests.support.hashing_encoder import HashingEncoder, index_plan
+from tests.support.real_encoders import missing, unpack_minilm
 from tests.unit.evidence.test_evidence_build_dense import corpus_file
 
 
@@ -35,6 +41,84 @@ class Broken(HashingEncoder):
         if any("number 60 " in text for _, text in pairs):
             raise EvidenceUnavailable("out of memory")
         return super().encode_passages(pairs)
+
+
+@asynccontextmanager
+async def serve_queue(
+    database: Database, home: Path, openings: Sequence[Callable[[str], Encoder]]
+) -> AsyncIterator[None]:
+    """Serve the queue `embed` by as many workers as there are ways to open their encoders."""
+    stop = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        running = []
+        for opening in openings:
+            app = await stack.enter_async_context(open_app(database).open_async())
+            works = {EMBED: embed_work(home, opening)}
+            worker = run_until_stopped(
+                app, database, works, [Queue.EMBED], concurrency=1, stop=stop
+            )
+            running.append(asyncio.create_task(worker))
+        async with asyncio.timeout(60):
+            served = 0
+            while served < len(openings):
+                async with database.begin() as session:
+                    served = await count_servers(session, Queue.EMBED)
+        yield
+        stop.set()
+        await asyncio.gather(*running)
+
+
+@pytest.mark.skipif(bool(missing()), reason="real encoders: make dense")
+async def test_workers_embed_by_real_weights_as_one_machine_does(
+    database: Database, tmp_path: Path
+) -> None:
+    model = unpack_minilm(tmp_path / "model")
+    own = {"ours": EncoderModel(query=str(model), languages=("en",))}
+    settings = EncoderSettings(
+        home=tmp_path, environment={}, own=own, by_language={"en": "ours"}
+    )
+    opened: list[str] = []
+
+    def opening(name: str) -> Encoder:
+        opened.append(name)
+        return open_encoder(name, settings=settings)
+
+    corpus = open_corpus(corpus_file(tmp_path, "a", 40))
+    loop = asyncio.get_running_loop()
+
+    def build(index: str, *, by_workers: bool) -> Progress:
+        folder, steps = tmp_path / index, list[Progress]()
+        plan = plan_index(folder, (), settings, shard=10)
+        side = plan.sides[0]
+
+        def share(data: Path) -> None:
+            shards = shards_to_embed(folder, data, side)
+            inside = str(data.relative_to(folder))
+            running = run_shard_jobs(
+                database, index, inside, side.where, shards, lambda _: None
+            )
+            assert asyncio.run_coroutine_threadsafe(running, loop).result()
+
+        if by_workers:
+            plan = plan._replace(sides=(replace(side, share=share),))
+        build_index([corpus], folder, steps.append, plan=plan)
+        return steps[-1]
+
+    async with serve_queue(database, tmp_path, [opening, opening]):
+        done = await asyncio.to_thread(build, "index", by_workers=True)
+    assert (done.embedded, done.reused) == (40, 0)
+    assert set(opened) == {"ours"}
+    await asyncio.to_thread(build, "alone", by_workers=False)
+    [shared, alone] = [stored_vectors(tmp_path / name) for name in ("index", "alone")]
+    assert np.abs(np.linalg.norm(shared, axis=1) - 1).max() < 1e-2
+    np.testing.assert_allclose(shared, alone, atol=2e-3)
+
+
+def stored_vectors(index: Path) -> NDArray[np.float32]:
+    manifest = read_manifest(index)
+    kept = VectorStore(index / VECTORS, manifest.dense[0].encoder)
+    stored = kept.vectors(keys_of(open_store(index, manifest)))
+    return stored.rows(np.arange(len(stored)))
 
 
 async def test_two_workers_embed_each_shard_once(
@@ -64,40 +148,17 @@ async def test_two_workers_embed_each_shard_once(
         return seen[-1]
 
     shared = IndexPlan((replace(side, share=share),), "a test")
-    stop = asyncio.Event()
-    async with AsyncExitStack() as stack:
-        running = []
-        for encoder in workers:
-            app = await stack.enter_async_context(open_app(database).open_async())
-            works = {EMBED: embed_work(tmp_path, {"any": encoder}.__getitem__)}
-            running.append(
-                asyncio.create_task(
-                    run_until_stopped(
-                        app, database, works, [Queue.EMBED], concurrency=1, stop=stop
-                    )
-                )
-            )
-        async with asyncio.timeout(60):
-            served = 0
-            while served < 2:
-                async with database.begin() as session:
-                    served = await count_servers(session, Queue.EMBED)
+    openings = [{"any": encoder}.__getitem__ for encoder in workers]
+    async with serve_queue(database, tmp_path, openings):
         done = await asyncio.to_thread(build, "index", shared)
-        stop.set()
-        await asyncio.gather(*running)
     assert (told, done.embedded, done.reused) == ([True], 120, 0)
     # The shard that failed there, and no other, was embedded here.
     assert len(here.passages) == 25
     assert sum(len(encoder.passages) for encoder in workers) == 95
     alone = index_plan(HashingEncoder(), shard=25, where="any")
     await asyncio.to_thread(build, "alone", alone)
-    vectors = []
-    for index in ("index", "alone"):
-        manifest = read_manifest(tmp_path / index)
-        kept = VectorStore(tmp_path / index / VECTORS, manifest.dense[0].encoder)
-        stored = kept.vectors(keys_of(open_store(tmp_path / index, manifest)))
-        vectors.append(stored.rows(np.arange(len(stored))))
-    assert np.array_equal(vectors[0], vectors[1])
+    shared_vectors = stored_vectors(tmp_path / "index")
+    assert np.array_equal(shared_vectors, stored_vectors(tmp_path / "alone"))
     # Nobody serves the queue any more: what is new is embedded here.
     corpus_file(tmp_path, "a", 130)
     done = await asyncio.to_thread(build, "index", shared)

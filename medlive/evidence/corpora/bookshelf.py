@@ -15,13 +15,20 @@ from xml.etree.ElementTree import Element
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section, path_label
 from medlive.evidence.corpora.parsing.dates import element_period
-from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
+from medlive.evidence.corpora.parsing.files import begins_with, xml_roots
 from medlive.evidence.corpora.parsing.text import is_retracted_title
-from medlive.evidence.corpora.parsing.xml import child_of, flat, local
+from medlive.evidence.corpora.parsing.xml import (
+    ELEMENTS,
+    child_of,
+    first_below,
+    flat,
+    local,
+)
 
 _SUFFIXES = (".nxml", ".xml")
 _ROOTS = ("book-part-wrapper", "book-part", "book", "article")
 _NBK = re.compile(r"(?<![A-Za-z0-9])NBK\d{1,9}(?!\d)")
+_ACCESSION = "accession"
 _XLINK = "xlink:href"
 _ID_TYPES = ("book-part-id-type", "book-id-type", "pub-id-type")
 _CC = re.compile(
@@ -33,17 +40,7 @@ _GENERAL_TITLE = re.compile(
     r"|abstract)\W*"
 )
 _RETRACTED = ("retracted-article", "retraction", "partial-retraction")
-_QUESTIONED = ("expression-of-concern",)
-# When a thing was handed in or set free again says nothing of when it could be read.
-_OTHER_DATES = (
-    "received",
-    "accepted",
-    "rev-recd",
-    "pmc-release",
-    "nihms-submitted",
-    "retracted",
-    "embargo",
-)
+_PARTS = ("book-part", "article")
 _MAX_DEPTH = 100
 _LEFT_OUT = re.compile(
     r"""(?ix) \W* (?:
@@ -57,50 +54,16 @@ _LEFT_OUT = re.compile(
       | (?:supplementary|additional)\ (?:materials?|data) | data\ availability(?:\ statement)?
     ) \W* """
 )
-_LEFT_OUT_KINDS = (
-    "ref-list",
-    "glossary",
-    "ack",
-    "supplementary-material",
-    "review-questions",
-    "disclosure",
-)
 _ABSTRACTS = (None, "executive-summary", "summary", "key-points")
 """Not the ones that a reader sees as a picture, a contents list or an advertisement."""
 _EMPTY_MARKS = re.compile(r"\s*[\[(](?:[\s,;–-]|and)*[\])]")
 _LOOSE_MARK = re.compile(r" ([.,;:])(?= |$)")
 """What a citation left behind."""
-_NO_TEXT = {
-    "title",
-    "label",
-    "ref-list",
-    "glossary",
-    "ack",
-    "fn-group",
-    "fn",
-    "notes",
-    "object-id",
-    "book-part",
-    "graphic",
-    "media",
-    "supplementary-material",
-    "sec-meta",
-    "related-object",
-    "permissions",
-    "question-wrap",
-    "answer-set",
-    "question-wrap-group",
-    "book-part-meta",
-    "front",
-    "front-stub",
-    "sub-article",
-    "response",
-}
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     shelf = _NBK.search(path.name)
-    for name, root in xml_roots(members(path, _SUFFIXES, log), _ROOTS, log):
+    for name, root in xml_roots(path, _SUFFIXES, _ROOTS, log):
         yield from _chapters(root, name, shelf[0] if shelf else None, log)
 
 
@@ -108,22 +71,17 @@ def _chapters(
     root: Element, name: str, shelf: str | None, log: ReadLog
 ) -> Iterator[Document]:
     """One document for each part with text of its own; a part within a part is not read twice."""
-    book = _first(root, "book-meta")
-    parts = [
-        part for part in root.iter() if local(part.tag) in ("book-part", "article")
-    ] or [root]
+    book = first_below(root, "book-meta")
+    parts = [each for each in root.iter() if local(each.tag) in _PARTS] or [root]
     for position, part in enumerate(parts):
-        if local(part.tag) == "article":
-            kind = part.get("article-type")
-            if kind in _RETRACTED or kind in _QUESTIONED:
-                log.retracted += kind in _RETRACTED
-                log.questioned += kind in _QUESTIONED
-                continue
-        document = _chapter(
-            root, part, book, f"{name}#{position}" if position else name, shelf
-        )
-        if is_retracted_title(document.title):
+        place = f"{name}#{position}" if position else name
+        document = _chapter(root, part, book, place, shelf)
+        kind = part.get("article-type")
+        if kind in _RETRACTED or is_retracted_title(document.title):
             log.retracted += 1
+            continue
+        if kind == "expression-of-concern":
+            log.questioned += 1
             continue
         sections, skipped = _sections_of(part)
         log.boilerplate += skipped
@@ -145,21 +103,16 @@ def _chapter(
     whole = flat(child_of(child_of(book, "book-title-group"), "book-title"))
     if not title or (whole and _GENERAL_TITLE.fullmatch(title)):
         title = f"{whole}: {title}".strip(": ")
-    stem = PurePosixPath(name)
-    identity, url = _address(
-        meta,
-        book,
-        shelf,
-        stem.name.removesuffix(stem.suffix) if "#" not in name else stem.name,
-    )
+    file = PurePosixPath(name)
+    stem = file.name if "#" in name else file.stem
+    identity, url = _address(meta, book, shelf, stem)
+    revised = _last_changed(meta) or _last_changed(book)
     return Document(
         id=identity,
-        title=title or stem.stem,
+        title=title or file.stem,
         sections=(),
         language=_language(root, part),
-        published=_first_read(meta)
-        if article is not None
-        else _last_changed(meta) or _last_changed(book),
+        published=_first_read(meta) if article is not None else revised,
         url=url,
         licence=_licence(meta) or _licence(book),
     )
@@ -169,10 +122,9 @@ def _address(
     meta: Element | None, book: Element | None, shelf: str | None, stem: str
 ) -> tuple[str, str]:
     """The chapter's identifier and its page: by its own accession number, else by its place in its book."""
-    own = _identifiers(meta, "book-part-id", "article-id", "object-id")
-    if (accession := _accession(meta, own)) is not None:
+    kinds = _identifiers(meta, "book-part-id", "article-id", "object-id")
+    if accession := kinds.get(_ACCESSION) or _own_link(meta):
         return accession, f"https://www.ncbi.nlm.nih.gov/books/{accession}/"
-    kinds = dict(reversed(own))
     if "pmc" in kinds or kinds.get("pmcid", "").upper().startswith("PMC"):
         number = (kinds.get("pmc") or kinds["pmcid"]).upper().removeprefix("PMC")
         return f"PMC{number}", f"https://pmc.ncbi.nlm.nih.gov/articles/PMC{number}/"
@@ -180,7 +132,7 @@ def _address(
         return kinds["pmid"], f"https://pubmed.ncbi.nlm.nih.gov/{kinds['pmid']}/"
     if "doi" in kinds and "pmcid" not in kinds:
         return kinds["doi"], f"https://doi.org/{kinds['doi']}"
-    books = dict(reversed(_identifiers(book, "book-id")))
+    books = _identifiers(book, "book-id")
     if "pmcid" in kinds and "pmcid" in books:
         place = f"{books['pmcid']}/{kinds['pmcid']}"
         return place, f"https://www.ncbi.nlm.nih.gov/books/n/{place}/"
@@ -189,10 +141,8 @@ def _address(
     return stem, ""
 
 
-def _accession(meta: Element | None, own: list[tuple[str, str]]) -> str | None:
-    """The chapter's own number in the Bookshelf, as an identifier or in its link to itself."""
-    if named := next((value for _, value in own if _NBK.fullmatch(value)), None):
-        return named
+def _own_link(meta: Element | None) -> str | None:
+    """The chapter's own number in the Bookshelf, in its link to itself."""
     for element in [] if meta is None else meta.iter():
         found = _NBK.search(element.get(_XLINK, ""))
         if found and local(element.tag) == "self-uri":
@@ -200,27 +150,26 @@ def _accession(meta: Element | None, own: list[tuple[str, str]]) -> str | None:
     return None
 
 
-def _identifiers(meta: Element | None, *names: str) -> list[tuple[str, str]]:
-    found = []
+def _identifiers(meta: Element | None, *names: str) -> dict[str, str]:
+    """Kind → the first identifier of it."""
+    found: dict[str, str] = {}
     for child in [] if meta is None else meta:
         text = (child.text or "").strip()
         if text and local(child.tag) in names:
-            kinds = map(child.get, _ID_TYPES)
-            found.append((next(filter(None, kinds), ""), text))
+            kind = next(filter(None, map(child.get, _ID_TYPES)), "")
+            found.setdefault(_ACCESSION if _NBK.fullmatch(text) else kind, text)
     return found
 
 
 def _dates(meta: Element | None) -> Iterator[tuple[str, date]]:
-    if meta is None:
-        return
-    for child in meta:
+    for child in [] if meta is None else meta:
         whole = local(child.tag) in ("pub-history", "history")
         for each in child if whole else [child]:
             if local(each.tag) not in ("pub-date", "date"):
                 continue
             kind = (each.get("date-type") or each.get("pub-type") or "").lower()
             known = element_period(each)
-            if known is not None and kind not in _OTHER_DATES:
+            if known is not None and kind not in ELEMENTS["other dates"]:
                 yield kind, known.last
 
 
@@ -257,13 +206,6 @@ def _language(root: Element, part: Element) -> str | None:
     two = (named or "").lower().partition("-")[0]
     # Chinese and Japanese are better told by what is there.
     return two if len(two) == 2 and two not in ("en", "zh", "ja") else None
-
-
-def _first(element: Element, name: str) -> Element | None:
-    for each in element.iter():
-        if local(each.tag) == name:
-            return each
-    return None
 
 
 def _sections_of(part: Element) -> tuple[list[Section], int]:
@@ -312,7 +254,10 @@ class _Reading:
         if found is None:
             found = child_of(child_of(element, "caption"), "title")
         title = flat(found) or untitled
-        if _LEFT_OUT.fullmatch(title) or element.get("sec-type") in _LEFT_OUT_KINDS:
+        if (
+            _LEFT_OUT.fullmatch(title)
+            or element.get("sec-type") in ELEMENTS["kinds left out"]
+        ):
             self.omitted += 1
             return
         self.close()
@@ -327,7 +272,7 @@ class _Reading:
         under = path
         for child in element:
             name = local(child.tag)
-            if not name or name in _NO_TEXT:
+            if not name or name in ELEMENTS["no text"]:
                 continue
             if depth > _MAX_DEPTH:
                 self._line(flat(child))
@@ -339,9 +284,8 @@ class _Reading:
                 if heading:
                     self.close()
                     under = (*path, heading)
-                    self._path = under
-                else:
-                    self._path = under
+                self._path = under
+                if not heading:
                     self.paragraph(child, depth)
             else:
                 self._path = under
@@ -349,14 +293,10 @@ class _Reading:
 
     def paragraph(self, element: Element, depth: int) -> None:
         """A paragraph's words, then what is set within it: lists, tables, figures."""
-        inner = [child for child in element if local(child.tag) in _PIECES]
-        if not inner:
-            self._line(flat(element))
-            return
         plain = Element("p")
         plain.text = element.text
         for child in element:
-            if local(child.tag) in _PIECES:
+            if local(child.tag) in ELEMENTS["pieces"]:
                 self._line(flat(plain))
                 self.piece(child, depth + 1)
                 plain = Element("p")
@@ -371,21 +311,11 @@ class _Reading:
             self._line(flat(element))
         elif name in ("list", "def-list"):
             self._list(element, depth)
-        elif name in ("table-wrap", "table"):
+        elif name in ("table-wrap", "table", "fig", "fig-group"):
             self._table(element)
-        elif name in ("fig", "fig-group"):
-            for each in element.iter():
-                if local(each.tag) == "caption":
-                    self._line(flat(each))
-        elif name in (
-            "disp-quote",
-            "statement",
-            "verse-group",
-            "speech",
-            "table-wrap-group",
-        ):
+        elif name in ELEMENTS["blocks"]:
             self.block(element, self._path, depth + 1)
-        elif name not in _NO_TEXT:
+        elif name not in ELEMENTS["no text"]:
             self._line(flat(element))
 
     def _list(self, element: Element, depth: int) -> None:
@@ -394,31 +324,28 @@ class _Reading:
             if kind == "list-item":
                 self._item(item, depth)
             elif kind == "def-item":
-                self._line(
-                    "- " + ": ".join(words for part in item if (words := flat(part)))
-                )
+                self._line("- " + ": ".join(filter(None, map(flat, item))))
 
     def _item(self, item: Element, depth: int) -> None:
-        first = True
+        mark = "- "
         for child in item:
             name = local(child.tag)
-            if name in _PIECES:
+            if name in ELEMENTS["pieces"]:
                 self.piece(child, depth + 1)
-            elif name not in _NO_TEXT and (words := flat(child)):
-                self._line(f"- {words}" if first else words)
-                first = False
+            elif name not in ELEMENTS["no text"] and (words := flat(child)):
+                self._line(mark + words)
+                mark = ""
 
     def _table(self, element: Element) -> None:
+        """The rows of a table; of a figure and a table the caption and what stands below."""
         for each in element.iter():
             name = local(each.tag)
-            if name == "caption":
+            if name in ("caption", "table-wrap-foot"):
                 self._line(flat(each))
             elif name == "tr":
                 cells = [flat(cell) for cell in each if local(cell.tag) in ("td", "th")]
                 if any(cells):
                     self._line(" | ".join(cells))
-            elif name == "table-wrap-foot":
-                self._line(flat(each))
 
     def _line(self, text: str) -> None:
         text = _LOOSE_MARK.sub(r"\1", _EMPTY_MARKS.sub("", text)).strip()
@@ -426,30 +353,13 @@ class _Reading:
             self._lines.append(text)
 
 
-_PIECES = {
-    "list",
-    "def-list",
-    "table-wrap",
-    "table",
-    "fig",
-    "fig-group",
-    "disp-quote",
-    "boxed-text",
-}
-
-
 def _bold_alone(element: Element) -> str:
     """The words of a paragraph that holds nothing but bold ones: StatPearls' lowest titles."""
-    if (
-        len(element) != 1
-        or (element.text or "").strip()
-        or (element[0].tail or "").strip()
-    ):
+    if len(element) != 1 or local(element[0].tag) not in ("bold", "b"):
         return ""
-    if local(element[0].tag) not in ("bold", "b"):
-        return ""
+    around = (element.text or "") + (element[0].tail or "")
     words = flat(element[0]).rstrip(":").strip()
-    return words if len(words) <= 100 else ""
+    return words if len(words) <= 100 and not around.strip() else ""
 
 
 READER = Reader(

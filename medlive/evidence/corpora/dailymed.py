@@ -12,46 +12,29 @@ from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
-from medlive.evidence.corpora.parsing.xml import child_of, flat, local
+from medlive.evidence.corpora.parsing.files import (
+    LARGE_MEMBER,
+    begins_with,
+    xml_roots,
+)
+from medlive.evidence.corpora.parsing.xml import child_of, first_below, flat, local
+from medlive.text.lists import read_lists
 
 _FILES = (".xml", ".zip")
 _ROOTS = ("document",)
-_LARGEST = 256 * 1024 * 1024
-"""A label's zip holds pictures as well."""
 _SECTIONS = {
-    "34066-1": "Boxed warning",
-    "34067-9": "Indications and usage",
-    "34068-7": "Dosage and administration",
-    "34070-3": "Contraindications",
-    "43685-7": "Warnings and precautions",
-    "34071-1": "Warnings",
-    "42232-9": "Precautions",
-    "34084-4": "Adverse reactions",
-    "34073-7": "Drug interactions",
-    "42228-7": "Pregnancy",
-    "34080-2": "Nursing mothers",
-    "34081-0": "Pediatric use",
-    "34082-8": "Geriatric use",
-    "43684-0": "Use in specific populations",
-    "34088-5": "Overdosage",
-    "55105-1": "Purpose",
-    "50570-1": "Do not use",
-    "50569-6": "Ask a doctor",
-    "50568-5": "Ask a doctor or pharmacist",
-    "50567-7": "When using",
-    "50566-9": "Stop use",
-    "50565-1": "Keep out of reach of children",
-    "53414-9": "Pregnancy or breast feeding",
+    code: section
+    for section, codes in read_lists("medlive.evidence", "label_sections.txt").items()
+    for code in codes
 }
 """LOINC codes of the sections that are read."""
 _LINES = frozenset({"paragraph", "item", "tr", "caption"})
+_NO_TEXT = ("code", "effectiveTime", "id", "title")
 _MAX_DEPTH = 100
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    found = members(path, _FILES, log, _LARGEST)
-    for name, root in xml_roots(found, _ROOTS, log):
+    for name, root in xml_roots(path, _FILES, _ROOTS, log, LARGE_MEMBER):
         yield from _label(root, name, log)
 
 
@@ -78,12 +61,9 @@ def _title(root: Element) -> str:
     """The product's name and what it is made of: the label's own title is a sentence about the label."""
     product = _first_product(root)
     name = flat(child_of(product, "name"))
-    if product is None or not name:
+    if not name:
         return flat(child_of(root, "title"))
-    generic = next(
-        (each for each in product.iter() if local(each.tag) == "genericMedicine"), None
-    )
-    substance = flat(child_of(generic, "name"))
+    substance = flat(child_of(first_below(product, "genericMedicine"), "name"))
     if not substance or substance.lower() == name.lower():
         return f"{name}: drug label"
     return f"{name} ({substance}): drug label"
@@ -91,10 +71,8 @@ def _title(root: Element) -> str:
 
 def _first_product(root: Element) -> Element | None:
     for element in root.iter():
-        if (
-            local(element.tag) == "manufacturedProduct"
-            and child_of(element, "name") is not None
-        ):
+        named = child_of(element, "name") is not None
+        if named and local(element.tag) == "manufacturedProduct":
             return element
     return None
 
@@ -118,12 +96,7 @@ def _lines(element: Element, depth: int) -> Iterator[str]:
             text = flat(child)
             if text:
                 yield f"- {text}" if kind == "item" else text
-        elif depth < _MAX_DEPTH and kind not in (
-            "code",
-            "effectiveTime",
-            "id",
-            "title",
-        ):
+        elif depth < _MAX_DEPTH and kind not in _NO_TEXT:
             if kind == "text" and not len(child) and (child.text or "").strip():
                 yield flat(child)
             yield from _lines(child, depth + 1)

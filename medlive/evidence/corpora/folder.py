@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section, path_label
-from medlive.evidence.corpora.parsing.files import members
+from medlive.evidence.corpora.parsing.files import files_below, members
 
 _SUFFIXES = (".txt", ".md", ".markdown")
 _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
@@ -17,9 +17,7 @@ _EMPHASIS = re.compile(r"\A([*_]{1,3})(.+)\1\Z")
 
 
 def _sniff(path: Path) -> bool:
-    return path.is_dir() and any(
-        f.name.lower().endswith(_SUFFIXES) for f in path.rglob("*")
-    )
+    return path.is_dir() and bool(files_below(path, _SUFFIXES))
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:

@@ -5,7 +5,6 @@ Fields: `id`, `source` (who published it: cdc, nice, who …), `title`, `clean_t
 `publisher` (the society).
 """
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from medlive.evidence.corpora.model import Reader
 from medlive.evidence.corpora.parsing.chunk import Document
 from medlive.evidence.corpora.parsing.files import head_of
 
+_FIELDS = (b'"source"', b'"clean_text"')
 _NO_EVIDENCE = frozenset(
     (
         "interventions and practices considered",
@@ -31,19 +31,14 @@ whom, on what grounds. Short and full of the subject's words, they would come be
 
 
 def _sniff(path: Path) -> bool:
-    files = files_of(path)
-    plain = [file for file in files if file.is_file()]
-    return bool(plain) and _is_guideline(head_of(plain[0], given=not path.is_dir()))
+    files = [file for file in files_of(path) if file.is_file()]
+    return bool(files) and _is_guideline(head_of(files[0], given=not path.is_dir()))
 
 
 def _is_guideline(head: bytes) -> bool:
     """Whether the first line, of which perhaps only the beginning is there, has the fields."""
     line = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")[0]
-    try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
-        return line.startswith(b"{") and b'"source"' in line and b'"clean_text"' in line
-    return isinstance(row, dict) and "source" in row and "clean_text" in row
+    return line.startswith(b"{") and all(field in line for field in _FIELDS)
 
 
 class _Guideline(Row):
@@ -76,11 +71,9 @@ def _document(line: bytes) -> Document:
 def _title(row: _Guideline, heading: str, publisher: str) -> str:
     """The source's title, the text's own, or at least what it is about."""
     title = (row.title or heading or row.overview).strip()
-    return (
-        f"{title[:200]} ({publisher[:100]})"
-        if title and publisher
-        else title or publisher
-    )
+    if title and publisher:
+        return f"{title[:200]} ({publisher[:100]})"
+    return title or publisher
 
 
 READER = Reader(

@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, Validation
 from medlive.errors import first_fault
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import open_unpacked
+from medlive.evidence.corpora.parsing.files import files_below, open_unpacked
 from medlive.evidence.corpora.parsing.text import published_by
 from medlive.guard.bounds import PASSAGE_LINE_BYTES
 
@@ -59,12 +59,7 @@ class _Passage(Row):
 def files_of(path: Path) -> list[Path]:
     """The JSON Lines files of a folder, or the file itself when it is one."""
     if path.is_dir():
-        files = (
-            f
-            for f in path.rglob("*")
-            if f.name.lower().endswith(_SUFFIXES) and not f.is_symlink()
-        )
-        return sorted(f for f in files if not f.is_dir())
+        return files_below(path, _SUFFIXES)
     return [path] if path.name.lower().endswith(_SUFFIXES) else []
 
 
@@ -158,11 +153,9 @@ def _document(line: bytes) -> Document:
 def _url(pmid: int | str | None, chapter: re.Match[str] | None) -> str:
     if chapter:
         return f"https://www.ncbi.nlm.nih.gov/books/n/statpearls/{chapter[1]}/"
-    return (
-        f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
-        if re.fullmatch("[0-9]+", str(pmid)) and pmid
-        else ""
-    )
+    if pmid and re.fullmatch("[0-9]+", str(pmid)):
+        return f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
+    return ""
 
 
 READER = Reader(

@@ -4,27 +4,29 @@ A topic's summary is HTML within the XML; its headings are sections. It is dated
 the file says when a topic was made and not when its words were last changed.
 """
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from functools import partial
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
+from medlive.evidence.corpora.parsing.files import (
+    LARGE_MEMBER,
+    begins_with,
+    xml_roots,
+)
+from medlive.evidence.corpora.parsing.html import lines_of
 
 _FILES = (".xml", ".zip")
 _ROOTS = ("health-topics",)
-_LARGEST = 256 * 1024 * 1024
-_HEADINGS = frozenset({"h1", "h2", "h3", "h4"})
-_LINES = frozenset({"p", "br", "ul", "ol", "li", "div", "tr"})
+_HEADING = re.compile(r"(?is)<h[1-4]\b[^<>]*>(.*?)</h[1-4]>")
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    found = members(path, _FILES, log, _LARGEST)
-    for name, root in xml_roots(found, _ROOTS, log):
+    for name, root in xml_roots(path, _FILES, _ROOTS, log, LARGE_MEMBER):
         day = _day(root.get("date-generated", ""))
         for topic in root.iter("health-topic"):
             if topic.get("language") == "English":
@@ -65,49 +67,11 @@ def _day(text: str) -> date | None:
     return day.date()
 
 
-class _Summary(HTMLParser):
-    """Collects the text of a summary, by its headings."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.sections: list[Section] = []
-        self._label: list[str] = []
-        self._text: list[str] = []
-        self._in_heading = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag in _HEADINGS:
-            self.finish()
-            self._label, self._in_heading = [], True
-        elif tag in _LINES:
-            self._text.append("\n- " if tag == "li" else "\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in _HEADINGS:
-            self._in_heading = False
-        elif tag in _LINES:
-            self._text.append("\n")
-
-    def handle_data(self, data: str) -> None:
-        # A line end in the file is white space of its HTML.
-        (self._label if self._in_heading else self._text).append(
-            data.replace("\n", " ")
-        )
-
-    def finish(self) -> None:
-        """End the section that is being read."""
-        text = "".join(self._text)
-        if text.strip():
-            self.sections.append(Section("".join(self._label), text))
-        self._text = []
-
-
 def _sections(summary: str) -> list[Section]:
-    parser = _Summary()
-    parser.feed(summary)
-    parser.close()
-    parser.finish()
-    return parser.sections
+    first, *rest = _HEADING.split(summary)
+    texts = zip(["", *rest[::2]], [first, *rest[1::2]], strict=True)
+    sections = [Section(lines_of(label), lines_of(text)) for label, text in texts]
+    return [section for section in sections if section.text.strip()]
 
 
 READER = Reader(

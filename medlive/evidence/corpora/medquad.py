@@ -12,14 +12,14 @@ from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import begins_with, members, xml_roots
+from medlive.evidence.corpora.parsing.files import begins_with, xml_roots
 
 _FILES = (".xml",)
 _ROOTS = ("Document",)
 
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    for name, root in xml_roots(members(path, _FILES, log), _ROOTS, log):
+    for name, root in xml_roots(path, _FILES, _ROOTS, log):
         if root.find(".//QAPair") is None:
             log.empty += 1
         yield from _pairs(root, name, log)

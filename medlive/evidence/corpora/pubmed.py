@@ -23,14 +23,19 @@ from medlive.errors import BadInput
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.dates import element_period
-from medlive.evidence.corpora.parsing.files import begins_with, open_unpacked
+from medlive.evidence.corpora.parsing.files import (
+    begins_with,
+    files_below,
+    open_unpacked,
+)
 from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
 from medlive.evidence.corpora.parsing.text import (
     is_retracted_title,
     language_of,
-    written_in_english,
 )
 from medlive.evidence.corpora.parsing.xml import flat
+from medlive.text.lists import read_lists
+from medlive.text.normalise import dominant_language
 
 SUFFIXES = (".xml", ".xml.gz")
 LICENCE = "NLM terms; the abstract is its publisher's"
@@ -42,14 +47,20 @@ NOTICE = re.compile(
     re.S,
 )
 _RETRACTING = {"RetractionOf", "PartialRetractionOf"}
-_RETRACTED = {"RetractionIn", "PartialRetractionIn", "RetractedandRepublishedIn"}
-_RETRACTED_TYPES = {
+_RETRACTED = _RETRACTING | {
+    "RetractionIn",
+    "PartialRetractionIn",
+    "RetractedandRepublishedIn",
     "Retracted Publication",
     "Retraction of Publication",
     "Retraction Notice",
 }
-_CONCERNS = {"ExpressionOfConcernIn", "ExpressionOfConcernFor"}
-_CONCERN_TYPES = {"Expression of Concern"}
+_QUESTIONED = {
+    "ExpressionOfConcernIn",
+    "ExpressionOfConcernFor",
+    "Expression of Concern",
+}
+"""Notices of a record, and its types, that make it no evidence."""
 _LISTS = (
     b"ReferenceList",
     b"AuthorList",
@@ -89,11 +100,7 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
 def _files(path: Path) -> list[tuple[Path, str]]:
     if not path.is_dir():
         return [(path, path.name)]
-    found = [
-        f
-        for f in path.rglob("*")
-        if f.name.lower().endswith(SUFFIXES) and f.is_file() and not f.is_symlink()
-    ]
+    found = files_below(path, SUFFIXES)
     if not found:
         raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
     found.sort(key=lambda f: (f.name, f.as_posix()))
@@ -128,15 +135,13 @@ class _Valid:
             articles.append(0)
             versions.append(1)
             if frame.kind == "DeleteCitation":
-                deleted += [
-                    (int(found[2]), int(found[1] or 0))
-                    for found in PMID.finditer(frame.data)
-                ]
+                for found in PMID.finditer(frame.data):
+                    deleted.append((int(found[2]), int(found[1] or 0)))
                 continue
-            found = PMID.search(frame.data)
-            if found is not None:
-                articles[-1] = int(found[2])
-                versions[-1] = int(found[1] or 1)
+            named = PMID.search(frame.data)
+            if named is not None:
+                articles[-1] = int(named[2])
+                versions[-1] = int(named[1] or 1)
             if b"RetractionOf" in frame.data or b"ExpressionOfConcernFor" in frame.data:
                 notices += _noticed(frame.data)
         for article, version in zip(articles, versions, strict=True):
@@ -219,10 +224,11 @@ def documents_of_record(
             f"PMID {article}, column {column}: {cause}",
         )
         return
-    if _is_retracted(root):
+    marks = _marks_of(root)
+    if marks & _RETRACTED or _has_retracted_title(root):
         log.retracted += 1
         return
-    if _is_questioned(root):
+    if marks & _QUESTIONED:
         log.questioned += 1
         return
     documents = list(_texts(root, str(article), publication_day(root)))
@@ -266,18 +272,17 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
     if holder is None:
         return
     title, url = _title(holder), f"https://pubmed.ncbi.nlm.nih.gov/{article}/"
-    named = [(found.text or "").strip().lower() for found in holder.findall("Language")]
-    written = list(filter(None, named))
+    written = [
+        text.lower() for each in holder.findall("Language") if (text := flat(each))
+    ]
     seen = ""
     others = root.findall("MedlineCitation/OtherAbstract")
     for abstract in [*holder.findall("Abstract"), *others]:
         sections = tuple(_sections(abstract))
         if not sections:
             continue
-        own = (abstract.get("Language") or "").lower()
-        language = _language(
-            " ".join(section.text for section in sections), own, written
-        )
+        text = " ".join(section.text for section in sections)
+        language = _language(text, abstract.get("Language", "").lower(), written)
         if seen and language in (seen, "en"):
             # A summary for laymen, or the publisher's own wording of the same.
             continue
@@ -320,12 +325,9 @@ def _language(text: str, own: str, written: list[str]) -> str:
     script = language_of(text)
     if script != "en":
         return script
-    named = [
-        code
-        for code in ([own] if own else written)
-        if code not in ("eng", "mul", "und")
-    ]
-    if not named or "eng" in (own, *written) or written_in_english(text):
+    codes = [own] if own else written
+    named = [code for code in codes if code not in ("eng", "mul", "und")]
+    if not named or "eng" in (own, *written) or dominant_language(text) == "en":
         return "en"
     return _LANGUAGES.get(named[0], named[0][:8])
 
@@ -335,22 +337,16 @@ def _licence(abstract: Element) -> str | None:
     return f"{LICENCE}: {notice[:200]}" if notice else None
 
 
-def _is_retracted(root: Element) -> bool:
-    for place in ("MedlineCitation/Article/ArticleTitle", "BookDocument/ArticleTitle"):
-        if is_retracted_title(flat(root.find(place))):
-            return True
-    return _is_marked(root, _RETRACTED | _RETRACTING, _RETRACTED_TYPES)
+def _has_retracted_title(root: Element) -> bool:
+    places = ("MedlineCitation/Article/ArticleTitle", "BookDocument/ArticleTitle")
+    return any(is_retracted_title(flat(root.find(place))) for place in places)
 
 
-def _is_questioned(root: Element) -> bool:
-    return _is_marked(root, _CONCERNS, _CONCERN_TYPES)
-
-
-def _is_marked(root: Element, notices: set[str], types: set[str]) -> bool:
-    """Whether a record has one of these notices, or is of one of these types."""
-    named = {notice.get("RefType") for notice in root.iter("CommentsCorrections")}
-    kinds = {(kind.text or "").strip() for kind in root.iter("PublicationType")}
-    return bool(named & notices or kinds & types)
+def _marks_of(root: Element) -> set[str | None]:
+    """The notices that a record has, and the types that it is of."""
+    notices = {notice.get("RefType") for notice in root.iter("CommentsCorrections")}
+    types = {(kind.text or "").strip() for kind in root.iter("PublicationType")}
+    return notices | types
 
 
 def publication_day(root: Element) -> date | None:
@@ -369,8 +365,8 @@ def publication_day(root: Element) -> date | None:
             "Book/PubDate",
             "Book/BeginningDate",
         )
-        days = [element_period(book.find(place)) for place in places]
-        return max((day.last for day in days if day), default=None)
+        days = filter(None, [element_period(book.find(place)) for place in places])
+        return max((day.last for day in days), default=None)
     electronic = element_period(root.find("MedlineCitation/Article/ArticleDate"))
     if electronic is not None:
         return electronic.last
@@ -387,38 +383,9 @@ def publication_day(root: Element) -> date | None:
 
 
 _LANGUAGES = {
-    "chi": "zh",
-    "fre": "fr",
-    "fra": "fr",
-    "ger": "de",
-    "deu": "de",
-    "spa": "es",
-    "por": "pt",
-    "ita": "it",
-    "rus": "ru",
-    "jpn": "ja",
-    "kor": "ko",
-    "pol": "pl",
-    "dut": "nl",
-    "nld": "nl",
-    "tur": "tr",
-    "hun": "hu",
-    "cze": "cs",
-    "ces": "cs",
-    "swe": "sv",
-    "dan": "da",
-    "nor": "no",
-    "fin": "fi",
-    "gre": "el",
-    "heb": "he",
-    "ukr": "uk",
-    "rum": "ro",
-    "ron": "ro",
-    "hrv": "hr",
-    "srp": "sr",
-    "per": "fa",
-    "ara": "ar",
-    "vie": "vi",
+    code: language
+    for language, codes in read_lists("medlive.evidence", "languages.txt").items()
+    for code in codes
 }
 """ISO 639-2 (as the library writes it) to ISO 639-1; a language that is not here keeps its three letters."""
 

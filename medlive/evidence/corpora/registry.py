@@ -94,7 +94,5 @@ def _default_name(path: Path, reader: Reader) -> str:
     """The kind's name where it is one published data set, else the path's first part."""
     if reader.licence != "unstated":
         return reader.kind
-    return (
-        slug(path.resolve().name.split(".")[0]).replace("/", "-").lstrip("-._")
-        or reader.kind
-    )
+    name = slug(path.resolve().name.split(".")[0])
+    return name.replace("/", "-").lstrip("-._") or reader.kind

@@ -4,10 +4,8 @@ What an endpoint runs cannot be looked at: it is known by the name of its model 
 to each other, so that a model that changed under its name is noticed.
 """
 
-import re
 import time
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Annotated, Final
 
 import httpx2
@@ -16,8 +14,9 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, ValidationError
 
 from medlive.errors import ConfigError, EvidenceUnavailable, first_fault
-from medlive.evidence.encoder import EncoderIdentity
+from medlive.evidence.encoder import EncoderIdentity, cleaned, joined
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.guard.http import RETRIED_STATUSES
 from medlive.guard.trust import tls_context
 from medlive.integrity.digest import digest_json
 
@@ -39,9 +38,6 @@ TOLERANCE: Final = 0.005
 _ATTEMPTS: Final = 4
 _PAUSE_S: Final = 0.5  # Doubled before each further attempt
 _MOST_BYTES: Final = 64_000_000
-_MAX_CHARACTERS: Final = 20_000
-_BUSY: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 class _Row(BaseModel):
@@ -96,21 +92,16 @@ class EndpointEncoder:
         )
         self._url = f"{model.base_url.rstrip('/')}/embeddings"
         self._queries: dict[str, NDArray[np.float32]] = {}
-        vectors = np.concatenate(
-            [
-                self._ask(model.names[0], PROBE[:5], model.query_prompt or ""),
-                self._ask(model.names[-1], PROBE[5:], model.passage_prompt or ""),
-            ]
-        )
-        probe = _cosines(vectors)
-        self.identity = EncoderIdentity(
-            name=name,
-            digest=digest_json(
-                {"endpoint": model.names, "probe": probe, "dimension": len(vectors[0])}
-            ),
-            dimension=len(vectors[0]),
-            probe=probe,
-        )
+        as_queries = self._ask(model.names[0], PROBE[:5], model.query_prompt)
+        as_passages = self._ask(model.names[-1], PROBE[5:], model.passage_prompt)
+        vectors = np.concatenate([as_queries, as_passages])
+        near = (vectors @ vectors.T).astype(float)
+        made = {
+            "probe": tuple(near[np.triu_indices(len(PROBE), 1)].round(4).tolist()),
+            "dimension": vectors.shape[1],
+        }
+        digest = digest_json({"endpoint": model.names, **made})
+        self.identity = EncoderIdentity(name=name, digest=digest, **made)
         if known is not None and _same(known, self.identity):
             kept = {"digest": known.digest, "probe": known.probe}
             self.identity = self.identity.model_copy(update=kept)
@@ -122,30 +113,26 @@ class EndpointEncoder:
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension), in the order of the texts; one that was asked for before is not asked for again."""
         new = [text for text in dict.fromkeys(texts) if text not in self._queries]
-        prompt = self._model.query_prompt or ""
-        for text, vector in zip(
-            new, self._ask(self._model.names[0], new, prompt), strict=True
-        ):
-            self._queries[text] = vector
+        vectors = self._ask(self._model.names[0], new, self._model.query_prompt)
+        self._queries.update(zip(new, vectors, strict=True))
         rows = [self._queries[text] for text in texts]
-        return np.array(rows, dtype=np.float32).reshape(
-            len(texts), self.identity.dimension
-        )
+        return np.array(rows, np.float32).reshape(len(texts), self.identity.dimension)
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n, dimension) of (title, text), in the order of the pairs."""
-        texts = [f"{title}. {text}" if title else text for title, text in pairs]
-        prompt = self._model.passage_prompt or ""
-        return self._ask(self._model.names[-1], texts, prompt)
+        texts = [joined(title, text) for title, text in pairs]
+        return self._ask(self._model.names[-1], texts, self._model.passage_prompt)
 
-    def _ask(self, name: str, texts: Sequence[str], prompt: str) -> NDArray[np.float32]:
+    def _ask(
+        self, name: str, texts: Sequence[str], prompt: str | None
+    ) -> NDArray[np.float32]:
         rows: list[list[float]] = []
         for start in range(0, len(texts), self._batch):
             batch = []
             for text in texts[start : start + self._batch]:
-                batch.append(prompt + _SURROGATE.sub(" ", text[:_MAX_CHARACTERS]))
-            # An empty input is refused by most endpoints.
-            reply = self._request(name, [text or " " for text in batch])
+                # An empty input is refused by most endpoints.
+                batch.append((prompt or "") + cleaned(text) or " ")
+            reply = self._request(name, batch)
             ordered = sorted(reply.data, key=lambda row: row.index)
             if [row.index for row in ordered] != list(range(len(batch))):
                 raise self._wrong(
@@ -172,7 +159,7 @@ class EndpointEncoder:
                 reply = self._client.post(
                     self._url, json={"model": name, "input": texts}
                 )
-                if reply.status_code not in _BUSY:
+                if reply.status_code not in RETRIED_STATUSES:
                     break
                 problem = f"answered {reply.status_code}"
             except httpx2.HTTPError as exc:
@@ -195,26 +182,18 @@ class EndpointEncoder:
         return answer
 
     def _check_budget(self) -> None:
-        price, limit = self._model.usd_per_million_tokens, self._model.max_usd
-        if price is not None and limit is not None:
-            spent = self.tokens * price / 1e6
-            if spent >= limit:
-                raise EvidenceUnavailable(
-                    f"the embeddings cost {spent:.2f} USD, the limit is {limit:.2f}",
-                    hint="raise max_usd of [evidence.own_encoders.NAME]; what is embedded is kept",
-                )
+        spent = self.tokens * (self._model.usd_per_million_tokens or 0) / 1e6
+        if self._model.max_usd is not None and spent >= self._model.max_usd:
+            raise EvidenceUnavailable(
+                f"the embeddings cost {spent:.2f} USD, the limit is {self._model.max_usd:.2f}",
+                hint="raise max_usd of [evidence.own_encoders.NAME]; what is embedded is kept",
+            )
 
     def _wrong(self, what: str) -> EvidenceUnavailable:
         return EvidenceUnavailable(
             f"the embeddings endpoint {self._url} {what}",
             hint="check base_url, the model's name and the key in [evidence.own_encoders], or search by bm25",
         )
-
-
-def _cosines(vectors: NDArray[np.float32]) -> tuple[float, ...]:
-    """The cosine of each pair of rows, to four digits."""
-    pairs = combinations(range(len(vectors)), 2)
-    return tuple(round(float(vectors[a] @ vectors[b]), 4) for a, b in pairs)
 
 
 def _same(known: EncoderIdentity, now: EncoderIdentity) -> bool:

@@ -4,7 +4,7 @@ Nothing here needs torch. A search never goes to the network; `download_models` 
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,10 +23,13 @@ _SILENCE_S = 60.0
 """Seconds without a byte after which a download counts as failed."""
 _WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
 """What is read of a repository: settings, tokenizers and weights. Pickled weights could run code."""
-_ELSEWHERE = ["onnx/*", "openvino/*"]
+_ELSEWHERE = ("onnx", "openvino")
+"""Folders of the same weights in other forms."""
 
 
-def find_folder(name: str, settings: EncoderSettings, revision: str = "") -> Path:
+def find_folder(
+    name: str, settings: EncoderSettings, revisions: Mapping[str, str] = {}
+) -> Path:
     """Return the first place that holds the model of that name on the hub, or the folder of that path, checked.
 
     Raises:
@@ -36,7 +39,7 @@ def find_folder(name: str, settings: EncoderSettings, revision: str = "") -> Pat
     if Path(name).expanduser().is_dir():
         places = [Path(name).expanduser().resolve()]
     else:
-        places = list(_places_for(name, settings, revision))
+        places = list(_places_for(name, settings, revisions.get(name, "")))
     for folder in places:
         if folder.is_dir():
             check_folder(folder)
@@ -127,20 +130,13 @@ def folder_digest(folder: Path) -> str:
     digests = {}
     for file in sorted(folder.rglob("*")):
         inside = file.relative_to(folder)
-        other = inside.parts[0] in ("onnx", "openvino") or inside.parts[0][0] == "."
-        if file.is_file() and not other and file.suffix in _SUFFIXES:
-            digests[inside.as_posix()] = _digest(file)
+        other = inside.parts[0] in _ELSEWHERE or inside.parts[0][0] == "."
+        if file.is_file() and not other and f"*{file.suffix}" in _WANTED:
+            try:
+                digests[inside.as_posix()] = digest_file(file)
+            except OSError as exc:
+                raise EvidenceUnavailable(f"{file} cannot be read: {exc}") from exc
     return digest_json(digests)
-
-
-_SUFFIXES = {pattern[1:] for pattern in _WANTED}
-
-
-def _digest(file: Path) -> str:
-    try:
-        return digest_file(file)
-    except OSError as exc:
-        raise EvidenceUnavailable(f"{file} cannot be read: {exc}") from exc
 
 
 def _modules(folder: Path, hint: str) -> list[dict[str, Any]]:
@@ -203,7 +199,7 @@ def find_problem(model: EncoderModel, settings: EncoderSettings) -> str | None:
         return None if find_spec("faiss") else f"faiss is not installed ({INSTALL})"
     for name in model.names:
         try:
-            find_folder(name, settings, model.revisions.get(name, ""))
+            find_folder(name, settings, model.revisions)
         except EvidenceUnavailable as exc:
             return exc.message
     if packages := missing_packages():
@@ -252,7 +248,7 @@ def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path
                 revision=model.revisions.get(name),
                 local_dir=folder,
                 allow_patterns=_WANTED,
-                ignore_patterns=_ELSEWHERE,
+                ignore_patterns=[f"{folder}/*" for folder in _ELSEWHERE],
                 endpoint=settings.environment.get("HF_ENDPOINT"),
             )
         # The hub's own errors are OSErrors or ValueErrors.

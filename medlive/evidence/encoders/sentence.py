@@ -1,6 +1,5 @@
 """Encoders and rerankers that run here, by sentence-transformers; the only way a model becomes vectors."""
 
-import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,10 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, MissingExtra
-from medlive.evidence.encoder import EncoderIdentity, RerankerIdentity
+from medlive.evidence.encoder import (
+    EncoderIdentity,
+    RerankerIdentity,
+    cleaned,
+    joined,
+)
 from medlive.evidence.encoders.folders import (
     INSTALL,
-    find_folder,
     folder_digest,
     says_pooling,
     weights_of,
@@ -34,10 +37,6 @@ except ImportError as exc:
         hint=INSTALL,
     ) from exc
 
-MAX_CHARACTERS = 20_000
-"""Of each text, before it is tokenized: enough for every model's length, so that megabytes cost nothing."""
-
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _LOCAL: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
 
 Text = str | tuple[str, str]
@@ -47,15 +46,16 @@ class SentenceEncoder:
     """One model for queries and passages, or one for each."""
 
     def __init__(
-        self, name: str, model: EncoderModel, settings: EncoderSettings
+        self,
+        name: str,
+        model: EncoderModel,
+        settings: EncoderSettings,
+        folders: Sequence[Path],
     ) -> None:
-        """Load it; raises EvidenceUnavailable where a folder is missing, damaged or of another kind."""
+        """Load it from the folders of `model.names`; raises EvidenceUnavailable if one is damaged or unfit."""
         self._model, self._batch = model, settings.batch
-        loaded, digests = [], []
-        for hub_name in model.names:
-            folder = find_folder(hub_name, settings, model.revisions.get(hub_name, ""))
-            loaded.append(_load(folder, model, settings))
-            digests.append(folder_digest(folder))
+        loaded = [_load(folder, model, settings) for folder in folders]
+        digests = list(map(folder_digest, folders))
         self._query, self._passage = loaded[0], loaded[-1]
         dimensions = {m.get_embedding_dimension() for m in loaded}
         if len(dimensions) > 1 or len(set(digests)) < len(digests):
@@ -91,7 +91,7 @@ class SentenceEncoder:
         if prompt is None:
             prompt = self._query.prompts.get("query", "")
         return self._encode(
-            self._query, list(map(_clean, texts)), prompt, self._model.query_tokens
+            self._query, list(map(cleaned, texts)), prompt, self._model.query_tokens
         )
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
@@ -99,9 +99,9 @@ class SentenceEncoder:
         texts: list[Text] = []
         for title, text in pairs:
             if self._model.pair:
-                texts.append((_clean(title), _clean(text)))
+                texts.append((cleaned(title), cleaned(text)))
             else:
-                texts.append(_clean(joined(title, text)))
+                texts.append(cleaned(joined(title, text)))
         prompt = self._model.passage_prompt
         if prompt is None:
             prompts = self._passage.prompts
@@ -134,12 +134,9 @@ class SentenceReranker:
     """A cross-encoder: reads query and passage in one sequence, and gives one number."""
 
     def __init__(
-        self, name: str, model: EncoderModel, settings: EncoderSettings
+        self, name: str, model: EncoderModel, settings: EncoderSettings, folder: Path
     ) -> None:
         """Load it; raises EvidenceUnavailable when the folder holds no cross-encoder with one output."""
-        folder = find_folder(
-            model.reranker, settings, model.revisions.get(model.reranker, "")
-        )
         with _loading(folder):
             self._model: Any = CrossEncoder(
                 str(folder),
@@ -169,16 +166,11 @@ class SentenceReranker:
             return np.empty(0, dtype=np.float32)
         inputs = []
         for title, text in pairs:
-            inputs.append((_clean(query), _clean(f"{title} {text}".strip())))
+            inputs.append((cleaned(query), cleaned(f"{title} {text}".strip())))
         scores: NDArray[np.float32] = self._model.predict(
             inputs, batch_size=self._batch, show_progress_bar=False
         )
         return scores
-
-
-def joined(title: str, text: str) -> str:
-    """A passage as one text."""
-    return f"{title}. {text}" if title else text
 
 
 def _load(folder: Path, model: EncoderModel, settings: EncoderSettings) -> Any:
@@ -229,10 +221,6 @@ def _check_weights(loaded: Any, folder: Path) -> None:
             f"the weights in {folder} lack {len(missing)} of the model's tensors, {missing[0]} first",
             hint="fetch the model again: it is not all there, or is of another kind",
         )
-
-
-def _clean(text: str) -> str:
-    return _SURROGATE.sub(" ", text[:MAX_CHARACTERS])
 
 
 @contextmanager

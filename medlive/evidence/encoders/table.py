@@ -83,6 +83,7 @@ class EncoderSettings:
     """The entries of `[evidence.own_encoders]`."""
     by_language: Mapping[str, str] = field(default_factory=dict)
     """`[evidence.encoders]`: language, or "all" → encoder."""
+    reranker: str = ""  # `[evidence] reranker`, which a build measures; empty: none
 
     def table(self) -> dict[str, EncoderModel]:
         """Name → encoder, in order of preference: configured ones first."""

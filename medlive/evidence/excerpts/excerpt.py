@@ -12,8 +12,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from medlive.evidence.corpora.parsing.text import stop_words
 from medlive.evidence.excerpts.sentences import Sentence, split_sentences
-from medlive.text.lists import read_lists
 from medlive.text.normalise import fold
 
 GAP = " … "
@@ -82,11 +82,11 @@ def excerpt(
         The stretches in their order; none where no sentence fits into `limit`.
     """
     sentences = split_sentences(text)
-    worth = _worth(text, sentences, wanted)
+    worth = _worth(sentences, wanted)
     left_out = {
         number
         for number, own in enumerate(sentences)
-        if known and fold(text[own.start : own.end]) in known
+        if known and fold(own.words) in known
     }
     chosen = _Choice(sentences, units, left_out)
     order = sorted(range(len(sentences)), key=lambda number: (-worth[number], number))
@@ -184,35 +184,28 @@ class _Choice:
         return closure.difference(self._left_out)
 
 
-def _worth(
-    text: str, sentences: Sequence[Sentence], wanted: Iterable[str]
-) -> list[float]:
+def _worth(sentences: Sequence[Sentence], wanted: Iterable[str]) -> list[float]:
     """How much each sentence shares with what is wanted, and in part its neighbours.
 
     A word that stands in many of them counts little.
     """
     needed: frozenset[str] = frozenset().union(*map(_terms, wanted))
-    shared = [needed & _terms(text[own.start : own.end]) for own in sentences]
+    shared = [needed & _terms(own.words) for own in sentences]
     counts = Counter(term for own in shared for term in own)
     alone = []
     for own in shared:
         alone.append(sum(1 / math.sqrt(counts[term]) for term in sorted(own)))
+    padded = [0.0, *alone, 0.0]
     worth = []
     for number, value in enumerate(alone):
-        beside = max(
-            alone[max(0, number - 1) : number] + alone[number + 1 : number + 2],
-            default=0,
-        )
-        worth.append(value + NEIGHBOUR * beside)
+        worth.append(value + NEIGHBOUR * max(padded[number], padded[number + 2]))
     return worth
 
 
 @lru_cache(maxsize=1)
 def _stop_words() -> frozenset[str]:
-    words = " ".join(read_lists("medlive.evidence", "stop_words.txt")[""]).split()
-    return frozenset(words) | frozenset(
-        ["the", "and", "for", "with", "that", "this", "are", "not", "but"]
-    )
+    english = ["the", "and", "for", "with", "that", "this", "are", "not", "but"]
+    return stop_words().union(english)
 
 
 @lru_cache(maxsize=4096)

@@ -54,7 +54,7 @@ class ShownPassage:
     @property
     def tokens(self) -> int:
         """What it costs."""
-        return FRAME + estimate_tokens(self.title) + estimate_tokens(self.text)
+        return _cost(self.title, self.text)
 
     def has(self, quote: str) -> bool:
         """Whether a quote stands in what is shown, without a gap."""
@@ -67,14 +67,9 @@ class ShownPassage:
                 return ((hit.passage.id, quote),)
         for first, second in pairwise(self.hits):
             for at in range(1, len(quote)):
-                left, right = quote[:at], quote[at:]
-                if contains_quote(left, first.passage.text) and contains_quote(
-                    right, second.passage.text
-                ):
-                    return (
-                        (first.passage.id, left.strip()),
-                        (second.passage.id, right.strip()),
-                    )
+                halves = (first.passage, quote[:at]), (second.passage, quote[at:])
+                if all(contains_quote(half, p.text) for p, half in halves):
+                    return tuple((p.id, half.strip()) for p, half in halves)
         return ((self.hits[0].passage.id, quote),)
 
 
@@ -110,7 +105,7 @@ def select(
     width = max(LEAST_WIDTH, min(WIDTH, tokens // (EACH * max(1, len(hits)))))
     for identity in case.in_turn:
         room -= case.show(identity, units=width * UNITS, room=room)
-    for identity in case.shown_in_turn:
+    for identity in case.in_turn:
         room -= case.widen(identity, room=room)
     return case.selection()
 
@@ -131,20 +126,15 @@ class _Section:
         joined: list[Stretch] = []
         previous: _Piece | None = None
         for piece in self.in_order():
-            for number, stretch in enumerate(piece.stretches):
-                joins = (
-                    number == 0 and previous is not None and previous.leads_to(piece)
-                )
-                joined.append(stretch._replace(joins=joins))
+            joins = previous is not None and previous.leads_to(piece)
+            first, *rest = piece.stretches
+            joined += [first._replace(joins=joins), *rest]
             previous = piece
         return tuple(joined)
 
     def tokens(self) -> int:
         """What it costs; 0 while nothing of it is shown."""
-        if not self.pieces:
-            return 0
-        text = render(self.stretches())
-        return FRAME + estimate_tokens(self.title) + estimate_tokens(text)
+        return _cost(self.title, render(self.stretches())) if self.pieces else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,11 +210,6 @@ class _Case:
                 return other
         return passage.id
 
-    @property
-    def shown_in_turn(self) -> list[str]:
-        """What is shown, in the order of its choice."""
-        return [i for i in self.in_turn if i in self._section(i).pieces]
-
     def _section(self, identity: str) -> _Section:
         """The section of a passage, which may have nothing to show yet."""
         passage = self._hits[identity].passage
@@ -234,13 +219,16 @@ class _Case:
         """Show a piece, about `units` of it, if the `room` in tokens allows it; return what it costs."""
         section = self._section(identity)
         if not section.pieces:
-            room -= FRAME + estimate_tokens(section.title)
+            room -= _cost(section.title, "")
         limit = (room - 1) * UNITS
         return self._set(identity, units=min(units, limit), limit=limit)
 
     def widen(self, identity: str, *, room: int) -> int:
-        """Show more of a piece, as far as the `room` in tokens goes; return what it costs in addition."""
-        earlier = self._section(identity).pieces[identity].weight
+        """Show more of a piece that is shown, as far as the `room` in tokens goes; return what it costs in addition."""
+        pieces = self._section(identity).pieces
+        if identity not in pieces:
+            return 0
+        earlier = pieces[identity].weight
         limit = earlier + (room - 1) * UNITS
         return self._set(identity, units=limit, limit=limit, least=earlier + 1)
 
@@ -274,12 +262,8 @@ class _Case:
         """Whether another section that is shown would be alike, with this piece in its own."""
         pieces = own.pieces | {piece.hit.passage.id: piece}
         text = render(_Section(own.title, pieces).stretches())
-        for section in self._sections.values():
-            if section is own or not section.pieces:
-                continue
-            if alike(text, render(section.stretches())):
-                return True
-        return False
+        others = [s for s in self._sections.values() if s is not own and s.pieces]
+        return any(alike(text, render(other.stretches())) for other in others)
 
     def selection(self) -> Selection:
         """What was chosen."""
@@ -290,20 +274,21 @@ class _Case:
         shown = {hit.passage.id: hit.shown for p in passages for hit in p.hits}
         claims = []
         for own in self._own:
-            texts = [shown.get(hit.passage.id, "") for hit in own]
-            pairs = zip(own, texts, strict=True)
-            claims.append(tuple(replace(hit, shown=text) for hit, text in pairs))
+            hits = [replace(h, shown=shown.get(h.passage.id, "")) for h in own]
+            claims.append(tuple(hits))
         return Selection(tuple(passages), tuple(claims))
+
+
+def _cost(title: str, text: str) -> int:
+    return FRAME + estimate_tokens(title) + estimate_tokens(text)
 
 
 def _shown(identity: str, section: _Section) -> ShownPassage:
     stretches = section.stretches()
     readable: list[str] = []
     for stretch in stretches:
-        if stretch.joins:
-            readable[-1] += f"\n{stretch.words}"
-        else:
-            readable.append(stretch.words)
+        before = f"{readable.pop()}\n" if stretch.joins else ""
+        readable.append(before + stretch.words)
     hits = []
     for piece in section.in_order():
         hits.append(replace(piece.hit, shown=render(piece.stretches)))
@@ -339,7 +324,7 @@ def _long_sentences(stretches: tuple[Stretch, ...]) -> frozenset[str]:
     for stretch in stretches:
         for own in split_sentences(stretch.words):
             if own.units >= LEAST_KNOWN:
-                long.add(fold(stretch.words[own.start : own.end]))
+                long.add(fold(own.words))
     return frozenset(long)
 
 

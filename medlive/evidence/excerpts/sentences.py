@@ -7,6 +7,7 @@ knows abbreviations, wrapped lines, list items, and what refers back.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from medlive.text.tokens import longest_prefix, weight
 
@@ -68,53 +69,54 @@ _REFERS_BACK = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sentence:
-    """A sentence in its text, `text[start:end]`, without the white space around it."""
+    """A sentence of a text, without the white space around it."""
 
-    start: int
-    end: int
-    units: int  # Its weight
+    words: str
+    start: int  # Where it stands in the text
     needs: tuple[int, ...] = ()
     """The sentences, by number, without which it cannot be understood."""
     cut_before: bool = False
     """Whether it begins inside a sentence that is too long to be given whole."""
     cut_after: bool = False
 
+    @property
+    def end(self) -> int:
+        """Where it ends in the text."""
+        return self.start + len(self.words)
+
+    @cached_property
+    def units(self) -> int:
+        """Its weight."""
+        return weight(self.words)
+
 
 def split_sentences(text: str) -> list[Sentence]:
     """The sentences of a text in order; one that weighs more than `LONGEST` in parts, which say that they are."""
-    spans = [part for start, end in _spans(text) for part in _parts(text, start, end)]
-    return [_with_needs(text, spans, number) for number in range(len(spans))]
-
-
-def _spans(text: str) -> Iterator[tuple[int, int]]:
-    """(start, end) of each sentence, however long."""
+    sentences: list[Sentence] = []
     start = 0
     for match in _END.finditer(text):
-        if not _is_end(text, start, match):
-            continue
-        if span := _stripped(text, start, match.end()):
-            yield span
-        start = match.end()
-    if span := _stripped(text, start, len(text)):
-        yield span
+        if _is_end(text, start, match):
+            sentences += _parts(text, start, match.end())
+            start = match.end()
+    sentences += _parts(text, start, len(text))
+    return [_with_needs(text, sentences, n) for n in range(len(sentences))]
 
 
-def _stripped(text: str, start: int, end: int) -> tuple[int, int] | None:
+def _sentence(
+    text: str, start: int, end: int, *, before: bool = False, after: bool = False
+) -> Sentence:
     own = text[start:end]
-    bare = own.strip()
-    if not bare:
-        return None
-    start += len(own) - len(own.lstrip())
-    return start, start + len(bare)
+    place = start + len(own) - len(own.lstrip())
+    return Sentence(own.strip(), place, cut_before=before, cut_after=after)
 
 
 def _is_end(text: str, start: int, match: re.Match[str]) -> bool:
     """Whether a stop or a line's end closes the sentence that began at `start`."""
     before, following = text[start : match.start()], text[match.end() : match.end() + 1]
-    bare = _stripped(text, start, match.end())
-    if bare is None or _MARKER.fullmatch(text, bare[0], match.end()):
+    own = _sentence(text, start, match.end())
+    if not own.words or _MARKER.fullmatch(text, own.start, match.end()):
         return False
     stop = text[match.start()]
     if stop.isspace():
@@ -146,52 +148,45 @@ def _is_abbreviation(before: str, following: str) -> bool:
 
 def _parts(text: str, start: int, end: int) -> Iterator[Sentence]:
     """A sentence, in several parts where it is too long; each part but the last ends with a clause if it can."""
-    first = start
+    whole = _sentence(text, start, end)
+    start = first = whole.start
+    end = whole.end
     while weight(text[start:end]) > LONGEST:
         limit = start + longest_prefix(text[start:end], LONGEST)
         cut = limit
         for match in _CLAUSE_END.finditer(text, start + (limit - start) // 2, limit):
             cut = match.end()
-        own = _stripped(text, start, cut)
-        if own is not None:
-            yield _sentence(text, own, cut_before=start > first, cut_after=True)
+        part = _sentence(text, start, cut, before=start > first, after=True)
+        if part.words:
+            yield part
         start = cut
-    if own := _stripped(text, start, end):
-        yield _sentence(text, own, cut_before=start > first)
-
-
-def _sentence(
-    text: str, span: tuple[int, int], *, cut_before: bool, cut_after: bool = False
-) -> Sentence:
-    return Sentence(
-        start=span[0],
-        end=span[1],
-        units=weight(text[span[0] : span[1]]),
-        cut_before=cut_before,
-        cut_after=cut_after,
-    )
+    last = _sentence(text, start, end, before=start > first)
+    if last.words:
+        yield last
 
 
 def _with_needs(text: str, sentences: list[Sentence], number: int) -> Sentence:
     """The sentence with the numbers of those that it needs."""
     own = sentences[number]
-    words = text[own.start : own.end]
     needs: list[int] = []
     if own.cut_before:
         pass  # The mark says that its beginning is missing.
     elif _is_item(text, sentences, number):
         needs += _head_of(text, sentences, number)
-    elif number and _REFERS_BACK.match(words) and not _EXPLETIVE.match(words):
+    elif number and _refers_back(own.words):
         needs.append(number - 1)
-    if _OPENS.search(words) and number + 1 < len(sentences):
+    if _OPENS.search(own.words) and number + 1 < len(sentences):
         needs.append(number + 1)
     return replace(own, needs=tuple(needs))
 
 
+def _refers_back(words: str) -> bool:
+    return bool(_REFERS_BACK.match(words)) and not _EXPLETIVE.match(words)
+
+
 def _is_item(text: str, sentences: list[Sentence], number: int) -> bool:
     """Whether a sentence is an item of a list: it has a mark, or is a line without a stop."""
-    own = sentences[number]
-    words = text[own.start : own.end]
+    own, words = sentences[number], sentences[number].words
     if _ITEM.match(words):
         return True
     between = text[sentences[number - 1].end : own.start] if number else "\n"
@@ -201,8 +196,7 @@ def _is_item(text: str, sentences: list[Sentence], number: int) -> bool:
 def _head_of(text: str, sentences: list[Sentence], number: int) -> Iterator[int]:
     """The line that opens the list of which `number` is an item, if there is one."""
     for earlier in range(number - 1, max(-1, number - 1 - _NEAREST_HEAD), -1):
-        words = text[sentences[earlier].start : sentences[earlier].end]
-        if _OPENS.search(words):
+        if _OPENS.search(sentences[earlier].words):
             yield earlier
             return
         if not _is_item(text, sentences, earlier):

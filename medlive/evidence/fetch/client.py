@@ -25,6 +25,7 @@ from medlive.evidence.fetch.model import (
 )
 from medlive.evidence.fetch.parts import Part, PartState
 from medlive.guard.http import (
+    RETRIED_STATUSES,
     AddressRefused,
     Deadline,
     blocking_transport,
@@ -40,7 +41,6 @@ LARGEST_PAGE = 64 * 1024 * 1024
 _BLOCK = 1 << 16
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
-_TEMPORARY = frozenset({408, 425, 429, 500, 502, 503, 504})
 _ABSENT = frozenset({404, 410})
 _MAGIC = {".gz": b"\x1f\x8b", ".zip": b"PK\x03\x04", ".xml": b"<"}
 _HTML = (b"<!doctype html", b"<html")
@@ -148,25 +148,16 @@ class Client(AbstractContextManager["Client"]):
             DiskFull: if it does not fit.
         """
         part.keep_if(file)
-        resumed = part.size > 0
+        resumed = False
         until = time.monotonic() + self._settings.file_s
-        furthest, cuts = part.size, 0
-        while True:
-            try:
-                self._retry(
-                    file.url, lambda: self._append(file, part, largest, tick, until)
-                )
-            except _Cut as cut:
-                resumed = True
-                cuts = 0 if part.size > furthest else cuts + 1
-                furthest = max(furthest, part.size)
-                if cuts == self._settings.attempts:
-                    raise FetchFailed(
-                        f"{file.url} ends after {part.size} bytes again and again: {cut}",
-                        hint="the bytes are kept; run the same command again later",
-                    ) from cut
-                continue
-            return resumed
+
+        def append() -> None:
+            nonlocal resumed
+            resumed = resumed or part.size > 0
+            self._append(file, part, largest, tick, until)
+
+        self._retry(file.url, append, lambda: part.size)
+        return resumed
 
     def _append(
         self,
@@ -182,28 +173,22 @@ class Client(AbstractContextManager["Client"]):
                 part.clear()
                 raise _Temporary("the host has no more bytes than the half file")
             total = _prepare(file, part, response, largest)
-            start = part.size
-            with part.appending(max(0, (total or 0) - start)) as handle:
-                try:
-                    # As it comes: bytes that wait for a block to be full would be lost by a cut.
-                    for block in response.iter_raw():
-                        if part.size == 0:
-                            _check_beginning(file, block)
-                        part.size += _write(handle, block)
-                        tick(part.size)
-                        if part.size > largest:
-                            raise FetchFailed(
-                                f"{file.url} sent more than {largest} bytes; it was left there"
-                            )
-                        if time.monotonic() > until:
-                            raise FetchFailed(
-                                f"{file.url} took more than {self._settings.file_s:.0f} s",
-                                hint="the bytes are kept; run the same command again",
-                            )
-                except httpx2.TransportError as exc:
-                    if part.size > start:
-                        raise _Cut(_described(exc)) from exc
-                    raise
+            with part.appending(max(0, (total or 0) - part.size)) as handle:
+                # As it comes: bytes that wait for a block to be full would be lost by a cut.
+                for block in response.iter_raw():
+                    if part.size == 0:
+                        _check_beginning(file, block)
+                    part.size += _write(handle, block)
+                    tick(part.size)
+                    if part.size > largest:
+                        raise FetchFailed(
+                            f"{file.url} sent more than {largest} bytes; it was left there"
+                        )
+                    if time.monotonic() > until:
+                        raise FetchFailed(
+                            f"{file.url} took more than {self._settings.file_s:.0f} s",
+                            hint="the bytes are kept; run the same command again",
+                        )
         if total is not None and part.size != total:
             raise _Temporary(f"{part.size} of {total} bytes came")
 
@@ -244,34 +229,38 @@ class Client(AbstractContextManager["Client"]):
             hint="if the publisher has moved, give its new address under [evidence.mirrors]",
         )
 
-    def _retry(self, url: str, work: Callable[[], T]) -> T:
-        """Do the work until it succeeds, waiting after temporary failures."""
-        for attempt in range(1, self._settings.attempts + 1):
+    def _retry(
+        self, url: str, work: Callable[[], T], size: Callable[[], int] = lambda: 0
+    ) -> T:
+        """Do the work until it succeeds, waiting after temporary failures.
+
+        A failure counts unless `size`, the bytes that are there, has grown since the one before.
+        """
+        failures, furthest = 0, size()
+        while True:
             try:
                 return work()
             except (_Temporary, httpx2.TransportError) as exc:
-                cause = str(exc) if isinstance(exc, _Temporary) else _described(exc)
-                asked = exc.wait_s if isinstance(exc, _Temporary) else None
-            wait_s = (
-                self._settings.backoff_s * 2 ** (attempt - 1)
-                if asked is None
-                else asked
-            )
+                cause = f"{type(exc).__name__}: {exc}".removesuffix(": ")
+                asked = None
+                if isinstance(exc, _Temporary):
+                    cause, asked = str(exc), exc.wait_s
+            failures = 0 if size() > furthest else failures + 1
+            furthest = max(furthest, size())
+            wait_s = asked
+            if wait_s is None:
+                wait_s = self._settings.backoff_s * 2 ** (failures - 1)
             if wait_s > self._settings.longest_wait_s:
                 raise FetchFailed(
                     f"{url}: {cause}; the host asks to wait {wait_s:.0f} s",
                     hint="what was fetched is kept; run the same command again then",
                 )
-            if attempt < self._settings.attempts:
-                time.sleep(wait_s)
-        raise FetchFailed(
-            f"{url}: {cause} ({self._settings.attempts} attempts)",
-            hint="what was fetched is kept; run the same command again later",
-        )
-
-
-class _Cut(Exception):
-    """The connection ended after new bytes had come."""
+            if failures == self._settings.attempts:
+                raise FetchFailed(
+                    f"{url}: {cause} ({failures} attempts)",
+                    hint="what was fetched is kept; run the same command again later",
+                )
+            time.sleep(wait_s)
 
 
 def _write(handle: FileIO, block: bytes) -> int:
@@ -344,7 +333,7 @@ def _check_status(url: str, response: httpx2.Response) -> None:
     status = response.status_code
     if status in (200, 206, 416):
         return
-    if status in _TEMPORARY:
+    if status in RETRIED_STATUSES:
         raise _Temporary(
             f"status {status}",
             parse_retry_after(response.headers.get("retry-after", "")),
@@ -376,10 +365,6 @@ def _content_range(url: str, response: httpx2.Response) -> tuple[int, int | None
 def _length(response: httpx2.Response) -> int | None:
     text = response.headers.get("content-length", "")
     return int(text) if text.isdecimal() else None
-
-
-def _described(exc: httpx2.TransportError) -> str:
-    return f"{type(exc).__name__}: {exc}".removesuffix(": ")
 
 
 def _addresses(host: str, port: int) -> list[str]:

@@ -10,7 +10,6 @@ import shutil
 import tarfile
 import time
 import zipfile
-import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,8 +17,9 @@ from io import BufferedReader, FileIO
 from pathlib import Path
 
 from medlive.clock import now
-from medlive.evidence.corpora.parsing.files import check_zip
+from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
 from medlive.evidence.fetch.client import Client
+from medlive.evidence.fetch.layouts import LAYOUTS
 from medlive.evidence.fetch.ledger import FetchedFile, Ledger, read_ledger, write_ledger
 from medlive.evidence.fetch.model import (
     FetchFailed,
@@ -42,15 +42,6 @@ _SAVE_EVERY_S = 5.0
 _ALWAYS_SAVED = 1 << 20
 _LARGEST_UNPACKED = 256 << 30
 _BLOCK = 1 << 20
-_DAMAGE = (
-    OSError,
-    EOFError,
-    ValueError,
-    zlib.error,
-    tarfile.TarError,
-    zipfile.BadZipFile,
-    RuntimeError,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +58,8 @@ class Plan:
     @property
     def download_bytes(self) -> int:
         """About how many bytes are fetched."""
-        return sum(_expected_size(self.source, file) for file in self.wanted)
+        typical = self.source.typical_file
+        return sum(file.size.bytes if file.size else typical for file in self.wanted)
 
     @property
     def index_bytes(self) -> int:
@@ -86,17 +78,17 @@ class Plan:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)
 class Outcome:
     """What a fetch did."""
 
     ledger: Ledger
-    fetched: int  # Files
-    fetched_bytes: int
-    unchanged: int  # Listed as changed, and the checksum is the same
-    absent: tuple[str, ...]  # Listed, and not there
-    removed: tuple[str, ...]
-    failures: tuple[str, ...]  # One sentence for each file that could not be fetched
+    fetched: int = 0  # Files
+    fetched_bytes: int = 0
+    unchanged: int = 0  # Listed as changed, and the checksum is the same
+    absent: tuple[str, ...] = ()  # Listed, and not there
+    removed: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()  # A sentence for each file that could not be fetched
 
 
 def make_plan(
@@ -109,8 +101,9 @@ def make_plan(
         BadInput: if the folder's ledger is damaged, or of another corpus.
     """
     ledger = _ledger_of(source, folder, selection)
-    listed = source.layout.list_files(client, source)
-    wanted = [file for file in listed if not _is_here(ledger, file)]
+    listed = LAYOUTS[source.publisher].list_files(client, source)
+    here = {(known.name, known.mark, known.url) for known in ledger.files.values()}
+    wanted = [f for f in listed if (f.name, f.mark, f.url) not in here]
     names = {file.name for file in listed}
     return Plan(
         source=source,
@@ -153,79 +146,58 @@ class _Fetch:
         self._plan = plan
         self._client = client
         self._tick = tick
-        self._ledger = _ledger_of(plan.source, plan.folder, plan.selection)
-        self._ledger = self._ledger.model_copy(
-            update={"complete": not plan.wanted and self._ledger.complete}
-        )
-        self._files = dict(self._ledger.files)
+        ledger = _ledger_of(plan.source, plan.folder, plan.selection)
+        self._files = dict(ledger.files)
+        self._complete = not plan.wanted and ledger.complete
+        self._checked_at = ledger.checked_at
+        self._done = Outcome(ledger)
         self._saved_at = 0.0
-        self._done_bytes = 0
-        self._fetched = 0
-        self._unchanged = 0
-        self._absent: list[str] = []
-        self._failures: list[str] = []
 
     def run(self) -> Outcome:
         try:
             for file in self._plan.wanted:
                 self._fetch_or_note(file)
-            removed = () if self._failures else self._remove_gone()
-            self._ledger = self._ledger.model_copy(
-                update={"complete": not self._failures, "checked_at": now()}
-            )
+            if not self._done.failures:
+                self._remove_gone()
+            self._complete = not self._done.failures
+            self._checked_at = now()
         finally:
             self._save()
-        if not self._failures:
+        if self._complete:
             shutil.rmtree(self._plan.folder / PARTS, ignore_errors=True)
-        return Outcome(
-            ledger=self._ledger,
-            fetched=self._fetched,
-            fetched_bytes=self._done_bytes,
-            unchanged=self._unchanged,
-            absent=tuple(self._absent),
-            removed=removed,
-            failures=tuple(self._failures),
-        )
+        return self._done
 
     def _fetch_or_note(self, file: RemoteFile) -> None:
         try:
             self._fetch(file)
         except NotPublished as exc:
             if self._plan.source.may_be_absent:
-                self._absent.append(file.name)
+                self._done.absent += (file.name,)
             else:
-                self._failures.append(exc.message)
+                self._done.failures += (exc.message,)
         except FetchFailed as exc:
-            self._failures.append(
-                f"{exc.message} ({exc.hint})" if exc.hint else exc.message
-            )
+            hint = f" ({exc.hint})" if exc.hint else ""
+            self._done.failures += (f"{exc.message}{hint}",)
 
     def _fetch(self, file: RemoteFile) -> None:
         checksum = self._checksum(file)
         known = self._files.get(file.name)
-        if (
-            known is not None
-            and checksum is not None
-            and known.checksum == f"md5:{checksum}"
-        ):
-            self._unchanged += 1
-            self._files[file.name] = known.model_copy(
-                update={"mark": file.mark, "url": file.url}
-            )
+        if known and checksum and known.checksum == f"md5:{checksum}":
+            self._done.unchanged += 1
+            listed = {"mark": file.mark, "url": file.url}
+            self._files[file.name] = known.model_copy(update=listed)
             return
         part = Part(self._plan.folder, file.name)
         published = self._download(file, part, checksum)
         self._files[file.name] = self._keep(file, part, published, checksum)
-        self._fetched += 1
-        self._done_bytes += published.size
-        if (
-            published.size >= _ALWAYS_SAVED
-            or time.monotonic() - self._saved_at > _SAVE_EVERY_S
-        ):
+        self._done.fetched += 1
+        self._done.fetched_bytes += published.size
+        is_due = time.monotonic() - self._saved_at > _SAVE_EVERY_S
+        if is_due or published.size >= _ALWAYS_SAVED:
             self._save()
 
     def _checksum(self, file: RemoteFile) -> str | None:
-        read = self._plan.source.layout.read_checksum
+        read = LAYOUTS[self._plan.source.publisher].read_checksum
         if file.checksum_url is None or read is None:
             return file.md5
         return read(self._client.page(file.checksum_url), file)
@@ -256,12 +228,16 @@ class _Fetch:
             _replace(self._plan.folder, part.path, final)
         else:
             chosen = f"{PARTS}/{file.name}.chosen"
+            update = file.name.startswith("updatefiles/")
             with (
                 part.open() as source,
                 room_for(self._plan.folder),
                 create_below(self._plan.folder, chosen) as target,
             ):
-                self._select(file, source, target)
+                try:
+                    select(source, target, self._plan.selection, update=update)
+                except FetchFailed as exc:
+                    raise FetchFailed(f"{file.url}: {exc.message}") from exc
             path = path_below(self._plan.folder, chosen)
             kept = _Digests(size=path.stat().st_size, sha256=digest_file(path), md5="")
             _replace(self._plan.folder, path, final)
@@ -278,31 +254,26 @@ class _Fetch:
             fetched_at=now(),
         )
 
-    def _select(self, file: RemoteFile, source: FileIO, target: FileIO) -> None:
-        update = file.name.startswith("updatefiles/")
-        try:
-            select(source, target, self._plan.selection, update=update)
-        except FetchFailed as exc:
-            raise FetchFailed(f"{file.url}: {exc.message}") from exc
-
-    def _remove_gone(self) -> tuple[str, ...]:
+    def _remove_gone(self) -> None:
         for name in self._plan.gone:
             with suppress(FileNotFoundError):
                 path_below(self._plan.folder, f"{FILES}/{name}").unlink()
             self._files.pop(name, None)
-        return self._plan.gone
+        self._done.removed = self._plan.gone
 
     def _save(self) -> None:
-        files = dict(sorted(self._files.items()))
-        self._ledger = self._ledger.model_copy(update={"files": files})
-        write_ledger(self._plan.folder, self._ledger)
+        changes = {
+            "files": dict(sorted(self._files.items())),
+            "complete": self._complete,
+            "checked_at": self._checked_at,
+        }
+        self._done.ledger = self._done.ledger.model_copy(update=changes)
+        write_ledger(self._plan.folder, self._done.ledger)
         self._saved_at = time.monotonic()
 
     def _progress(self, size: int) -> None:
-        self._tick(
-            self._done_bytes + size,
-            max(self._plan.download_bytes, self._done_bytes + size),
-        )
+        done = self._done.fetched_bytes + size
+        self._tick(done, max(self._plan.download_bytes, done))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -320,32 +291,19 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
             f"{folder} holds {ledger.source}, not {source.name}",
             hint="name another folder",
         )
-    if ledger is None or ledger.selection != selection:
-        return Ledger(
-            source=source.name,
-            address=source.address,
-            licence=source.licence,
-            selection=selection,
-            files={} if ledger is None else _outdated(ledger.files),
-        )
-    return ledger
-
-
-def _outdated(files: dict[str, FetchedFile]) -> dict[str, FetchedFile]:
-    """Files of another selection, which are fetched again."""
-    return {
-        name: file.model_copy(update={"mark": "", "checksum": None})
-        for name, file in files.items()
-    }
-
-
-def _is_here(ledger: Ledger, file: RemoteFile) -> bool:
-    known = ledger.files.get(file.name)
-    return known is not None and (known.mark, known.url) == (file.mark, file.url)
-
-
-def _expected_size(source: Source, file: RemoteFile) -> int:
-    return source.typical_file if file.size is None else file.size.bytes
+    if ledger is not None and ledger.selection == selection:
+        return ledger
+    files = {}
+    for name, file in ledger.files.items() if ledger else ():
+        # Fetched again, for they are of another selection.
+        files[name] = file.model_copy(update={"mark": "", "checksum": None})
+    return Ledger(
+        source=source.name,
+        address=source.address,
+        licence=source.licence,
+        selection=selection,
+        files=files,
+    )
 
 
 def _digests(part: Part) -> _Digests:
@@ -374,13 +332,13 @@ def _problem(
     try:
         with part.open() as handle:
             _read_to_end(file.name, handle)
-    except _DAMAGE as exc:
+    except DAMAGE as exc:
         return f"{file.url} is damaged: {exc or type(exc).__name__}"
     return None
 
 
 def _read_to_end(name: str, handle: FileIO) -> None:
-    """Read a whole archive, which compares the checksums within it. Raises one of `_DAMAGE`."""
+    """Read a whole archive, which compares the checksums within it. Raises one of `DAMAGE`."""
     if name.endswith(".zip"):
         with BufferedReader(handle) as buffered, zipfile.ZipFile(buffered) as archive:
             check_zip(archive, _LARGEST_UNPACKED)

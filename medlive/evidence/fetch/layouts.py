@@ -8,6 +8,7 @@ import html
 import json
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from typing import NamedTuple
 from urllib.parse import urlencode, urljoin
 
@@ -48,8 +49,13 @@ def _list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
             raise FetchFailed(
                 f"{address} lists no file such as pubmed26n0001.xml.gz; expected PubMed's index page"
             )
-        if folder == "baseline":
-            _check_numbers(address, [int(number) for _, number, _, _ in rows])
+        numbers = {int(number) for _, number, _, _ in rows}
+        missing = set(range(1, max(numbers) + 1)) - numbers
+        if missing and folder == "baseline":
+            raise FetchFailed(
+                f"{address} lists {len(rows)} files up to number {max(numbers)}; number {min(missing)} is missing",
+                hint="the publisher may be renewing the files; run the same command again later",
+            )
         for name, _, changed, size in rows:
             url = urljoin(address, name)
             files.append(
@@ -62,15 +68,6 @@ def _list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
                 )
             )
     return files
-
-
-def _check_numbers(address: str, numbers: list[int]) -> None:
-    missing = set(range(1, max(numbers) + 1)) - set(numbers)
-    if missing:
-        raise FetchFailed(
-            f"{address} lists {len(numbers)} files up to number {max(numbers)}; number {min(missing)} is missing",
-            hint="the publisher may be renewing the files; run the same command again later",
-        )
 
 
 def _pubmed_checksum(text: str, file: RemoteFile) -> str:
@@ -94,14 +91,8 @@ def _list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
             )
         url = urljoin(source.files, name)
         length = client.size_of(url)
-        changed = next(
-            (
-                text
-                for title, text in row.items()
-                if title and title.startswith("Last Updated")
-            ),
-            "",
-        )
+        titles = [title for title in row if (title or "").startswith("Last Updated")]
+        changed = row[titles[0]] if titles else ""
         size = None if length is None else Size(length, 0)
         return [RemoteFile(name=name, url=url, mark=f"{changed} {length}", size=size)]
     raise FetchFailed(
@@ -156,16 +147,13 @@ class _Row(NamedTuple):
 
 
 def _release_rows(page: str) -> Iterator[_Row]:
-    named = list(_RELEASE.finditer(page))
-    starts = [
-        match
-        for place, match in enumerate(named)
-        if place == 0 or named[place - 1][0] != match[0]
-    ]
-    for place, match in enumerate(starts):
-        end = starts[place + 1].start() if place + 1 < len(starts) else len(page)
-        text = _TAG.sub(" ", page[match.start() : end])
-        yield _Row(name=match[0], kind=match[1], text=" ".join(text.split()))
+    firsts = []
+    for _, group in groupby(_RELEASE.finditer(page), key=lambda match: match[0]):
+        firsts.append(next(group))
+    ends = [first.start() for first in firsts[1:]] + [len(page)]
+    for first, end in zip(firsts, ends, strict=False):
+        text = _TAG.sub(" ", page[first.start() : end])
+        yield _Row(name=first[0], kind=first[1], text=" ".join(text.split()))
 
 
 class _Found(BaseModel):
@@ -187,8 +175,9 @@ def _list_pmc(client: Client, source: Source) -> list[RemoteFile]:
             "term": source.wanted,
             "retmode": "json",
             "tool": "medlive",
+            "retstart": len(files),
+            "retmax": _IDS_A_PAGE,
         }
-        query |= {"retstart": str(len(files)), "retmax": str(_IDS_A_PAGE)}
         text = client.page(f"{source.address}?{urlencode(query)}")
         try:
             found = _Answer.model_validate_json(text).esearchresult
@@ -232,8 +221,11 @@ def _pmc_checksum(text: str, file: RemoteFile) -> str:
     return matched[0].lower()
 
 
-PUBMED = Layout(_list_pubmed, _pubmed_checksum)
-BOOKSHELF = Layout(_list_bookshelf)
-MEDLINEPLUS = Layout(_list_medlineplus)
-DAILYMED = Layout(_list_dailymed)
-PMC = Layout(_list_pmc, _pmc_checksum)
+LAYOUTS = {
+    "bookshelf": Layout(_list_bookshelf),
+    "medlineplus": Layout(_list_medlineplus),
+    "dailymed": Layout(_list_dailymed),
+    "pubmed": Layout(_list_pubmed, _pubmed_checksum),
+    "pmc": Layout(_list_pmc, _pmc_checksum),
+}
+"""By publisher."""

@@ -8,8 +8,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medlive.errors import BadInput, first_fault
 from medlive.evidence.fetch.model import Selection
-from medlive.evidence.files import room_for, sync
+from medlive.evidence.files import room_for
 from medlive.integrity.digest import digest_json
+from medlive.integrity.folder import sync
 from medlive.integrity.paths import create_below, open_below
 
 LEDGER = "fetched.json"

@@ -95,7 +95,7 @@ class Source:
     files: str  # What the addresses of the files begin with
     # The publisher's; with the port where it is not the scheme's own
     hosts: frozenset[str]
-    layout: Layout
+    publisher: str  # Whose layout its files have
     reader: str  # The kind of corpus
     wanted: str = ""  # Which files of the list
     licence: str

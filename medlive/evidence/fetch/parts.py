@@ -46,17 +46,16 @@ class Part:
     def keep_if(self, file: RemoteFile) -> None:
         """Keep the bytes that are there if they are of this version of the file."""
         self.state = self._read_state()
-        if self.state is None or (self.state.url, self.state.mark) != (
-            file.url,
-            file.mark,
-        ):
+        state = self.state
+        if state is None or (state.url, state.mark) != (file.url, file.mark):
             self.clear()
             return
         with suppress(FileNotFoundError):
             self.size = self.path.stat().st_size
-        if self.state.total is not None and self.size >= self.state.total:
+        if state.total is not None and self.size >= state.total:
             # Killed between the last byte and the check; asking beyond the end says nothing.
-            self._shorten(max(0, self.state.total - 1))
+            self.size = max(0, state.total - 1)
+            os.truncate(self.path, self.size)
 
     def range_headers(self) -> dict[str, str]:
         """The headers that ask for the rest of this version; none: for the whole."""
@@ -97,10 +96,6 @@ class Part:
                 path_below(self._root, name).unlink()
         self.size = 0
         self.state = None
-
-    def _shorten(self, size: int) -> None:
-        os.truncate(self.path, size)
-        self.size = size
 
     def _read_state(self) -> PartState | None:
         try:

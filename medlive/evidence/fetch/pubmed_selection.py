@@ -53,7 +53,7 @@ def select(
     Raises:
         FetchFailed: if the file is not a readable PubMed file.
     """
-    names = _type_names(selection)
+    names = {name for kind in selection.types for name in _NAMES[kind]}
     dropped: dict[bytes, bytes] = {}  # Number of an article → its PMID element
     with (
         gzip.open(source) as unpacked,
@@ -78,7 +78,7 @@ def select(
         packed.write(_TAIL)
 
 
-def _is_kept(frame: Frame, names: frozenset[str], selection: Selection) -> bool:
+def _is_kept(frame: Frame, names: set[str], selection: Selection) -> bool:
     if frame.kind == "DeleteCitation" or any(map(frame.data.__contains__, _NOTICES)):
         return True
     if names and not any(_is_named(kind, names) for kind in _values(_TYPE, frame.data)):
@@ -101,10 +101,6 @@ def _values(pattern: re.Pattern[bytes], data: bytes) -> list[str]:
     return [value.decode("utf-8", "replace") for value in pattern.findall(data)]
 
 
-def _is_named(kind: str, names: frozenset[str]) -> bool:
+def _is_named(kind: str, names: set[str]) -> bool:
     name, _, rest = kind.partition(",")
     return name in names and rest.strip() != "Veterinary"
-
-
-def _type_names(selection: Selection) -> frozenset[str]:
-    return frozenset(name for kind in selection.types for name in _NAMES[kind])

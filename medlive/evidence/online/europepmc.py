@@ -4,20 +4,18 @@ Source: "Europe PMC RESTful Web Service" (europepmc.org/RestfulWebService), `sea
 """
 
 import json
+from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
 from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.parsing.html import sentences_of
 from medlive.evidence.corpora.parsing.text import is_retracted_title, one_line
-from medlive.evidence.online.html import text_of
 from medlive.evidence.online.service import (
-    AnswerStore,
-    Caller,
-    Gate,
-    Post,
-    TryAgain,
+    Literature,
     Unreadable,
     in_the_past,
+    not_expected,
     passages_by,
 )
 from medlive.evidence.passage import Passage
@@ -26,57 +24,39 @@ ADDRESS = "https://www.ebi.ac.uk/europepmc/webservices/rest"
 INTERVAL_S = 0.35
 """The service publishes no limit; it is asked no more often than NCBI allows without a key."""
 LICENCE = "Europe PMC terms; the abstract is its publisher's"
-_LEFT_OUT = frozenset(
+_NO_EVIDENCE = frozenset(
     {
         "retracted publication",
         "retraction of publication",
         "expression of concern",
         "retraction notice",
+        "retraction in",
+        "partial retraction in",
+        "expression of concern in",
     }
 )
-"""Kinds of publication that are no evidence, in lower case."""
-_WITHDRAWING = frozenset(
-    {"retraction in", "partial retraction in", "expression of concern in"}
-)
-"""Kinds of a comment on an article that make it no evidence, in lower case."""
+"""Kinds of a publication, or of a comment on it, that make it no evidence; in lower case."""
 
 _UNREVIEWED = ("PPR", "PAT", "ETH")
 """Preprints, patents and theses: nobody reviewed what they say of medicine."""
 
 
-class EuropePMC:
-    """A `Literature` service."""
+@dataclass(frozen=True)
+class EuropePMC(Literature):
+    """Europe PMC's articles."""
 
     name = "europepmc"
+    address: str = ADDRESS
 
-    def __init__(
-        self,
-        post: Post,
-        store: AnswerStore,
-        gate: Gate,
-        *,
-        contact: str,
-        address: str = ADDRESS,
-    ) -> None:
-        """Prepare requests; none is made.
-
-        Args:
-            post: Makes requests.
-            store: Keeps answers.
-            gate: Keeps requests from the service while it is away.
-            contact: The operator's e-mail address.
-            address: Where the service is.
-        """
-        self._caller = Caller(
-            self.name, INTERVAL_S, post, store, gate, secrets=frozenset({"email"})
-        )
-        self._address = address
-        self._contact = contact
+    @property
+    def interval_s(self) -> float:
+        """See `Literature`."""
+        return INTERVAL_S
 
     async def search(
         self, words: str, *, most: int, not_after: date | None
     ) -> list[Passage]:
-        """See `Literature`. Retracted articles and those under an expression of concern are left out."""
+        """See `Literature`."""
         unreviewed = " OR ".join(f"SRC:{source}" for source in _UNREVIEWED)
         query = f"({words}) AND HAS_ABSTRACT:Y NOT ({unreviewed})"
         if (day := in_the_past(not_after)) is not None:
@@ -86,11 +66,9 @@ class EuropePMC:
             "resultType": "core",
             "format": "json",
             "pageSize": str(most),
-            "email": self._contact,
+            "email": self.contact,
         }
-        stored = await self._caller.ask(
-            f"{self._address}/searchPOST", form, read_search
-        )
+        stored = await self.ask(f"{self.address}/searchPOST", form, read_search)
         documents = filter(None, map(_document, json.loads(stored)))
         return passages_by(documents, self.name, LICENCE, not_after)
 
@@ -100,12 +78,7 @@ def read_search(body: bytes) -> bytes:
     try:
         return json.dumps(_results(body), ensure_ascii=False).encode("utf-8", "replace")
     except (ValueError, RecursionError) as exc:
-        kind = (
-            "a web page"
-            if b"<html" in body[:2000].lower()
-            else f"not the JSON of a search ({exc})"
-        )
-        raise TryAgain(f"the answer is {kind}") from exc
+        raise not_expected(body, f"not the JSON of a search ({exc})") from exc
 
 
 def _results(body: bytes) -> list[dict[str, Any]]:
@@ -124,16 +97,14 @@ def _results(body: bytes) -> list[dict[str, Any]]:
 
 def _document(result: dict[str, Any]) -> Document | None:
     source, identity = _text(result, "source"), _text(result, "id")
-    abstract = text_of(_text(result, "abstractText"))
-    if (
-        not (source and identity and abstract)
-        or source in _UNREVIEWED
-        or _is_withdrawn(result)
-    ):
+    abstract = sentences_of(_text(result, "abstractText"))
+    if not (source and identity and abstract) or source in _UNREVIEWED:
+        return None
+    if _is_withdrawn(result):
         return None
     return Document(
         id=f"{source}-{identity}",
-        title=text_of(_text(result, "title")),
+        title=sentences_of(_text(result, "title")),
         sections=(Section("", abstract),),
         published=_published(result),
         url=f"https://europepmc.org/article/{source}/{identity}",
@@ -143,16 +114,11 @@ def _document(result: dict[str, Any]) -> Document | None:
 
 
 def _is_withdrawn(result: dict[str, Any]) -> bool:
-    kinds = _listed(result, "pubTypeList", "pubType")
-    if any(str(kind).lower() in _LEFT_OUT for kind in kinds) or is_retracted_title(
-        _text(result, "title")
-    ):
-        return True
-    comments = _listed(result, "commentCorrectionList", "commentCorrection")
-    return any(
-        isinstance(c, dict) and _text(c, "type").lower() in _WITHDRAWING
-        for c in comments
-    )
+    kinds = {str(k).lower() for k in _listed(result, "pubTypeList", "pubType")}
+    for comment in _listed(result, "commentCorrectionList", "commentCorrection"):
+        if isinstance(comment, dict):
+            kinds.add(_text(comment, "type").lower())
+    return bool(kinds & _NO_EVIDENCE) or is_retracted_title(_text(result, "title"))
 
 
 def _listed(result: dict[str, Any], outer: str, inner: str) -> list[Any]:

@@ -6,6 +6,7 @@ a key; `tool` and `email` in each; POST for long requests.
 
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from itertools import chain
 from xml.etree.ElementTree import Element
@@ -17,13 +18,11 @@ from medlive.evidence.corpora.parsing.frames import Unreadable as UnreadableFile
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of
 from medlive.evidence.online.service import (
-    AnswerStore,
-    Caller,
-    Gate,
-    Post,
+    Literature,
     TryAgain,
     Unreadable,
     in_the_past,
+    not_expected,
     passages_by,
 )
 from medlive.evidence.passage import Passage
@@ -44,67 +43,38 @@ _BUSY = (
 """Words of errors that another attempt may mend, in lower case."""
 
 
-class PubMed:
-    """A `Literature` service."""
+@dataclass(frozen=True)
+class PubMed(Literature):
+    """PubMed's articles."""
 
     name = "pubmed"
+    api_key: str = ""  # An API key; empty for none
+    address: str = ADDRESS
 
-    def __init__(
-        self,
-        post: Post,
-        store: AnswerStore,
-        gate: Gate,
-        *,
-        contact: str,
-        key: str = "",
-        address: str = ADDRESS,
-    ) -> None:
-        """Prepare requests; none is made.
+    @property
+    def interval_s(self) -> float:
+        """See `Literature`."""
+        return INTERVAL_WITH_KEY_S if self.api_key else INTERVAL_S
 
-        Args:
-            post: Makes requests.
-            store: Keeps answers and articles.
-            gate: Keeps requests from the service while it is away.
-            contact: The operator's e-mail address, which NCBI asks for.
-            key: An API key; "" for none.
-            address: Where the E-utilities are.
-        """
-        interval_s = INTERVAL_WITH_KEY_S if key else INTERVAL_S
-        self._caller = Caller(
-            self.name,
-            interval_s,
-            post,
-            store,
-            gate,
-            secrets=frozenset({"api_key", "email"}),
-        )
-        self._store = store
-        self._address = address
-        self._own = {"tool": "medlive", "email": contact, "db": "pubmed"}
-        if key:
-            self._own["api_key"] = key
+    def _form(self, **fields: str) -> dict[str, str]:
+        form = {"tool": "medlive", "email": self.contact, "db": "pubmed", **fields}
+        if self.api_key:
+            form["api_key"] = self.api_key
+        return form | {"retmode": "xml"}
 
     async def search(
         self, words: str, *, most: int, not_after: date | None
     ) -> list[Passage]:
-        """See `Literature`. Retracted articles and those under an expression of concern are left out."""
+        """See `Literature`."""
         term = f"({words}) NOT retracted publication[pt]"
-        form = {
-            **self._own,
-            "term": term,
-            "retmax": str(most),
-            "sort": "relevance",
-            "retmode": "xml",
-        }
+        form = self._form(term=term, retmax=str(most), sort="relevance")
         if (day := in_the_past(not_after)) is not None:
             form |= {
                 "datetype": "pdat",
                 "mindate": EARLIEST,
                 "maxdate": f"{day:%Y/%m/%d}",
             }
-        listed = await self._caller.ask(
-            f"{self._address}/esearch.fcgi", form, read_search
-        )
+        listed = await self.ask(f"{self.address}/esearch.fcgi", form, read_search)
         articles = listed.decode().split()
         records = await self._records(articles)
         found = [records[article] for article in articles if article in records]
@@ -115,37 +85,21 @@ class PubMed:
         """Return each article's record; those that are not stored are asked for together."""
         if not articles:
             return {}
-        keys = {article: self._article_key(article) for article in articles}
-        stored = await self._store.load(keys.values())
-        records: dict[str, bytes] = {}
-        for article in articles:
-            if keys[article] in stored:
-                records[article] = stored[keys[article]]
-        missing = {article for article in articles if article not in records}
+        keys = {article: self.key("article", {"id": article}) for article in articles}
+        stored = await self.store.load(keys.values())
+        missing = {article for article, key in keys.items() if key not in stored}
         if missing:
-            form = {
-                **self._own,
-                "id": ",".join(sorted(missing, key=int)),
-                "retmode": "xml",
-            }
-            body = await self._caller.fetch(
-                f"{self._address}/efetch.fcgi", form, read_articles
-            )
+            form = self._form(id=",".join(sorted(missing, key=int)))
+            url = f"{self.address}/efetch.fcgi"
             fetched: dict[str, bytes] = {}
-            for frame in frames(io.BytesIO(body)):
-                article = pmid_of(frame.data) or ""
+            for frame in frames(io.BytesIO(await self.fetch(url, form, read_articles))):
+                article = pmid_of(frame.data)
                 if article in missing:
-                    fetched[article] = frame.data
+                    fetched[keys[article]] = frame.data
             if fetched:
-                await self._store.save(
-                    self.name,
-                    {keys[article]: data for article, data in fetched.items()},
-                )
-            records |= fetched
-        return records
-
-    def _article_key(self, article: str) -> str:
-        return self._caller.key("article", {"id": article})
+                await self.store.save(self.name, fetched)
+            stored |= fetched
+        return {article: stored[key] for article, key in keys.items() if key in stored}
 
 
 def read_search(body: bytes) -> bytes:
@@ -182,8 +136,7 @@ def _parse(body: bytes, root_name: str) -> Element:
     try:
         root = parse(body)
     except UnsafeXml as exc:
-        kind = "a web page" if b"<html" in body[:2000].lower() else f"not XML ({exc})"
-        raise TryAgain(f"the answer is {kind}") from exc
+        raise not_expected(body, f"not XML ({exc})") from exc
     error = root if root.tag == "ERROR" else root.find("ERROR")
     if error is not None:
         text = (error.text or "").strip()[:200]

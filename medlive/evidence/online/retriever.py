@@ -13,6 +13,7 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
+from dataclasses import replace
 from datetime import date
 
 from medlive.evidence.online.phrases import plain_words
@@ -123,42 +124,27 @@ def _fused(
 
     Europe PMC's copy of an article that PubMed or the index gives counts for that one.
     """
-    passages: dict[str, Passage] = {}
-    scores: dict[str, float] = {}
-    sides: dict[str, list[SideHit]] = {}
-
-    def add(passage: Passage, rank: int) -> None:
-        passages.setdefault(passage.id, passage)
-        scores[passage.id] = scores.get(passage.id, 0.0) + 1 / (RRF_K + rank)
-
+    found: dict[str, Hit] = {}
     for hit in local:
-        add(hit.passage, hit.rank)
-        sides[hit.passage.id] = list(hit.sides)
+        found[hit.passage.id] = replace(hit, score=1 / (RRF_K + hit.rank))
     articles = _articles([hit.passage for hit in local], orders)
     for (side, phrase), order in orders.items():
         seen: set[str] = set()
-        for rank, listed in enumerate(order, start=1):
-            passage = (
-                articles.get(_pmid(listed), listed)
-                if side is Side.EUROPEPMC
-                else listed
-            )
+        for rank, passage in enumerate(order, start=1):
+            if side is Side.EUROPEPMC:
+                passage = articles.get(_pmid(passage), passage)
             if passage.id in seen:
                 continue
             seen.add(passage.id)
-            add(passage, rank)
-            found_by = SideHit(
-                side=side, rank=rank, score=1 / (RRF_K + rank), phrase=phrase
-            )
-            sides.setdefault(passage.id, []).append(found_by)
-    ranked = sorted(
-        scores, key=lambda identity: (-round(scores[identity], SCORE_DIGITS), identity)
-    )
-    hits = []
-    for rank, identity in enumerate(ranked[:k], start=1):
-        score = round(scores[identity], SCORE_DIGITS)
-        hits.append(Hit(passages[identity], score, rank, tuple(sides[identity])))
-    return hits
+            by_side = SideHit(side, rank, 1 / (RRF_K + rank), phrase)
+            hit = found.get(passage.id) or Hit(passage, 0.0, 0)
+            score, sides = hit.score + by_side.score, (*hit.sides, by_side)
+            found[passage.id] = replace(hit, score=score, sides=sides)
+    hits = [
+        replace(hit, score=round(hit.score, SCORE_DIGITS)) for hit in found.values()
+    ]
+    hits.sort(key=lambda hit: (-hit.score, hit.passage.id))
+    return [replace(hit, rank=rank) for rank, hit in enumerate(hits[:k], start=1)]
 
 
 def _articles(
@@ -185,14 +171,13 @@ def _pmid(passage: Passage) -> str:
 def _identity(services: Sequence[Literature], local: Retriever | None) -> IndexIdentity:
     """Return what a verdict records: services have no digest, so their passages are stored with each verdict."""
     names = [service.name for service in services]
-    own = None if local is None else local.identity
-    corpora = dict.fromkeys(names, "online") | (dict(own.corpora) if own else {})
-    return IndexIdentity(
-        retriever="+".join([own.retriever, *names] if own else names),
-        index_digest=digest_json(
-            {"index": own.index_digest if own else None, "online": names}
-        ),
-        corpora=corpora,
-        passages=own.passages if own else 0,
-        dense=own.dense if own else None,
+    own = IndexIdentity(retriever="", index_digest="", corpora={}, passages=0)
+    if local is not None:
+        own = local.identity
+    searched = {"index": own.index_digest or None, "online": names}
+    return replace(
+        own,
+        retriever="+".join(filter(None, [own.retriever, *names])),
+        index_digest=digest_json(searched),
+        corpora={**dict.fromkeys(names, "online"), **own.corpora},
     )

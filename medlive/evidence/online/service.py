@@ -4,24 +4,27 @@ to ask over HTTP with pace, retries and a cache."""
 import asyncio
 import logging
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from datetime import date
-from typing import NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from medlive.clock import now, parse_retry_after
 from medlive.errors import LiteratureUnavailable
 from medlive.evidence.corpora.parsing.chunk import Document, passages_of
 from medlive.evidence.passage import Passage
 from medlive.guard.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
+from medlive.guard.http import RETRIED_STATUSES
 from medlive.integrity.digest import digest_json
 
 ATTEMPTS = 4
 """Requests in all before a service counts as away."""
 BACKOFF_S = 1.0
 """Seconds before the second attempt, doubled each time; a Retry-After is waited for besides."""
-RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
+_SECRETS = frozenset({"api_key", "email"})
+"""Fields of a form that do not change the answer."""
 _log = logging.getLogger(__name__)
 
 
@@ -45,6 +48,12 @@ class TryAgain(Unreadable):
     """The same, where another attempt may fare better."""
 
 
+def not_expected(body: bytes, cause: str) -> TryAgain:
+    """The error for a body of another form."""
+    page = b"<html" in body[:2000].lower()
+    return TryAgain(f"the answer is {'a web page' if page else cause}")
+
+
 class Refused(Unreadable):
     """The service answers no request from here: the address, the network or the key is refused."""
 
@@ -54,19 +63,15 @@ class AnswerStore(Protocol):
 
     async def load(self, keys: Collection[str]) -> dict[str, bytes]:
         """Return those of the answers that are stored and recent enough, by key."""
-        ...
 
     async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
         """Store what was read from answers, by key."""
-        ...
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """Reserve the next request to a service, over all workers; return the seconds to wait for it."""
-        ...
 
     async def hold_back(self, service: str, wait_s: float) -> None:
         """Reserve no request of any worker for so long, as the service asked."""
-        ...
 
 
 class Gate(Protocol):
@@ -74,54 +79,48 @@ class Gate(Protocol):
 
     async def check(self) -> None:
         """Let a request through. Raises CircuitOpen while the service counts as away."""
-        ...
 
     async def answered(self) -> None:
         """The service answered."""
-        ...
 
     async def failed(self, cause: str, began: float) -> None:
         """An attempt that began then (`time.monotonic`) got no usable answer."""
-        ...
 
     async def refused(self, cause: str, *, certain: bool = False) -> None:
         """The service refused an attempt; `certain` if it will refuse the others."""
-        ...
 
 
-class Literature(Protocol):
-    """A service that finds articles."""
+@dataclass(frozen=True)
+class Literature(ABC):
+    """A service that finds articles, asked politely."""
 
-    name: str
+    post: Post
+    store: AnswerStore
+    gate: Gate  # Keeps requests from the service while it is away
+    _: KW_ONLY
+    contact: str  # The operator's e-mail address
+    name: ClassVar[str]
 
+    @property
+    @abstractmethod
+    def interval_s(self) -> float:
+        """Seconds between two requests of all workers together."""
+
+    @abstractmethod
     async def search(
         self, words: str, *, most: int, not_after: date | None
     ) -> list[Passage]:
         """Return the passages of the most relevant articles, best first.
 
+        Retracted articles and those under an expression of concern are left out.
+
         Raises LiteratureUnavailable where this request got no usable answer, CircuitOpen where none is made.
         """
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Asks one service politely."""
-
-    service: str
-    interval_s: float  # Seconds between two requests of all workers together
-    post: Post
-    store: AnswerStore
-    gate: Gate
-    # Fields of a form that do not change the answer
-    secrets: frozenset[str] = frozenset()
 
     def key(self, address: str, form: Mapping[str, str]) -> str:
         """Return what an answer is stored under."""
-        shown = {
-            name: value for name, value in form.items() if name not in self.secrets
-        }
-        return digest_json({"service": self.service, "address": address, "form": shown})
+        shown = {name: text for name, text in form.items() if name not in _SECRETS}
+        return digest_json({"service": self.name, "address": address, "form": shown})
 
     async def ask(
         self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
@@ -142,7 +141,7 @@ class Caller:
         stored = await self.store.load([key])
         if key not in stored:
             stored = {key: await self.fetch(address, form, read)}
-            await self.store.save(self.service, stored)
+            await self.store.save(self.name, stored)
         return stored[key]
 
     async def fetch(
@@ -157,9 +156,8 @@ class Caller:
             if attempt:
                 await asyncio.sleep(BACKOFF_S * 2.0 ** (attempt - 1))
             await self.gate.check()
-            await asyncio.sleep(
-                await self.store.take_turn(self.service, self.interval_s)
-            )
+            wait_s = await self.store.take_turn(self.name, self.interval_s)
+            await asyncio.sleep(wait_s)
             began = time.monotonic()
             try:
                 content = await self._attempt(address, form, read)
@@ -176,7 +174,7 @@ class Caller:
             else:
                 await self.gate.answered()
                 return content
-            _log.debug("%s: %s", self.service, cause)
+            _log.debug("%s: %s", self.name, cause)
             await self.gate.failed(cause, began)
         raise self._away(f"{cause}, {ATTEMPTS} times")
 
@@ -186,20 +184,20 @@ class Caller:
         """Ask once; a wait that the service asks for holds back every worker. Raises OSError or Unreadable."""
         answer = await self.post(address, form)
         wait_s = 0.0
-        if answer.status in RETRIED:
+        if answer.status in RETRIED_STATUSES:
             wait_s = parse_retry_after(answer.headers.get("retry-after", "")) or 0.0
         if wait_s > LITERATURE_WAIT_S:
             cause = f"status {answer.status}; it asks to wait {wait_s:.0f} s"
             await self.gate.refused(cause, certain=True)
             raise self._away(cause)
         if wait_s:
-            await self.store.hold_back(self.service, wait_s)
+            await self.store.hold_back(self.name, wait_s)
         _check_status(answer)
         return read(answer.body)
 
     def _away(self, cause: str) -> LiteratureUnavailable:
         return LiteratureUnavailable(
-            f"{self.service} gave no usable answer: {cause}",
+            f"{self.name} gave no usable answer: {cause}",
             hint="the threads concerned are retried; [evidence] online = [] does without it",
         )
 
@@ -229,7 +227,7 @@ def in_the_past(day: date | None) -> date | None:
 
 
 def _check_status(answer: Answer) -> None:
-    if answer.status in RETRIED:
+    if answer.status in RETRIED_STATUSES:
         raise TryAgain(f"status {answer.status}")
     if b"api key invalid" in answer.body[:1000].lower():
         raise Refused("the API key is not valid")

@@ -17,7 +17,7 @@ from typer.main import get_command
 
 from medlive import config, home
 from medlive.cli import main
-from medlive.config import PATHS, RoleSettings, Settings, load_settings
+from medlive.config import MODELS, PATHS, RoleSettings, Settings, load_settings
 from medlive.snapshot.gate_processes import check_many
 from tests.support.instance import REPOSITORY, Instance
 from tests.support.runs import made_cases, made_run
@@ -283,13 +283,12 @@ def _path_settings(section: type[BaseModel], prefix: str = "") -> Iterator[str]:
 def test_a_relative_path_of_a_file_is_below_the_files_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    named = {*_path_settings(Settings), "evidence.reranker"} - {"home"}
-    assert named == set(PATHS)
+    assert {*_path_settings(Settings)} - {"home"} == set(PATHS)
     folder = tmp_path / "config"
     folder.mkdir()
     (folder / "medlive.toml").write_text(
         '[codebooks]\npaths = ["a.csv", "/b.csv"]\n[web]\ndocs_folder = "docs"\n'
-        '[evidence]\nreranker = "ce"\n[archive]\nfolder = "~/a"\n'
+        '[evidence]\nreranker = "./ce"\n[archive]\nfolder = "~/a"\n'
     )
     (folder / "models.toml").write_text(
         '[roles.grader]\nengine = "recorded"\nrecording = "r.jsonl"\n'
@@ -308,8 +307,21 @@ def test_a_relative_path_of_a_file_is_below_the_files_folder(
     assert settings.archive.folder == Path("/users/ada/a")
     assert settings.roles.grader.recording == folder / "r.jsonl"
     assert settings.backup.folder == Path("b")
-    (folder / "medlive.toml").write_text('[evidence]\nreranker = "medcpt"\n')
-    assert config.load_settings(environment).settings.evidence.reranker == "medcpt"
+
+
+def test_a_model_is_a_name_unless_it_begins_as_a_path(tmp_path: Path) -> None:
+    (tmp_path / "medlive.toml").write_text(
+        '[evidence]\nreranker = "bge-m3"\nencoders = { en = "org/model", zh = "./m" }\n'
+        '[evidence.own_encoders.ours]\nquery = "~/q"\npassage = "/p"\nreranker = "../r"\n'
+    )
+    environment = {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": "h"}
+    evidence = config.load_settings(environment).settings.evidence
+    assert evidence.reranker == "bge-m3"
+    assert evidence.encoders == {"en": "org/model", "zh": str(tmp_path / "m")}
+    own = evidence.own_encoders["ours"]
+    assert own.query == str(Path("~/q").expanduser())
+    assert (own.passage, own.reranker) == ("/p", str(tmp_path / "../r"))
+    assert len(MODELS) == 5
 
 
 def test_a_child_imports_nothing_from_the_working_folder(

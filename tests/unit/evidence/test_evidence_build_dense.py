@@ -350,7 +350,7 @@ def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> 
     manifest = build_index([corpus], index, plan=plan)
     assert (manifest.retriever, manifest.reason) == ("bm25", plan.reason)
     wanted = plan_index(index, ("none",), settings(tmp_path))
-    assert wanted == ((), "no encoder was wanted")
+    assert (wanted.sides, wanted.reason) == ((), "no encoder was wanted")
     with pytest.raises(EvidenceUnavailable):
         plan_index(index, ("medcpt",), settings(tmp_path))
     configured = replace(settings(tmp_path), by_language={"en": "medcpt"})

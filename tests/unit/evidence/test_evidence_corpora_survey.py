@@ -20,11 +20,7 @@ def kept(folder: Path, passages: list[Passage]) -> tuple[set[Passage], str, int]
     survey = Survey(folder)
     for each in passages:
         survey.add(each)
-    found = [
-        stored
-        for n, each in enumerate(passages)
-        if (stored := survey.kept(n, each)) is not None
-    ]
+    found = list(survey.kept())
     assert len({each.id for each in found}) == len(found)
     folder.unlink()
     return set(found), survey.digest, len(survey.ambiguous_ids)

@@ -6,6 +6,7 @@ import socket
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import numpy as np
 import pytest
 
 from medlive.errors import EvidenceUnavailable, UsageError
+from medlive.evidence.build import build_index, plan_index
+from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoder import Encoder
 from medlive.evidence.encoders.folders import find_problem
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.evidence.open_index import open_index
 
 # Looked for and not imported: every worker collects this file, one runs it, and the import takes seconds.
 for package in ("torch", "sentence_transformers"):
@@ -413,6 +417,27 @@ def test_encoders_that_do_not_belong_together_are_refused(
     )
     with pytest.raises(EvidenceUnavailable, match="3 outputs"):
         open_reranker(str(three), settings=damaged)
+
+
+def test_a_cross_encoder_of_random_weights_loses_and_stays_off(
+    models: Path, own: EncoderSettings, tmp_path: Path
+) -> None:
+    corpus, folder = tmp_path / "notes.jsonl", tmp_path / "index"
+    rows = []
+    for n, (one, other) in enumerate(permutations(WORDS[:8], 2)):
+        row = {"id": str(n), "title": f"{one} {other}", "text": f"{other} {n}."}
+        rows.append(json.dumps(row) + "\n")
+    corpus.write_text("".join(rows), "utf-8")
+    # The table's entry, and a cross-encoder's folder.
+    for name in ("medcpt", str(models / CROSS)):
+        configured = replace(own, reranker=name)
+        plan = plan_index(folder, (), configured)._replace(sides=())
+        assert plan.reranker.identity.name == name
+        manifest = build_index([open_corpus(corpus)], folder, plan=plan)
+        assert manifest.reranker.items == 50
+        assert manifest.reranker.after < manifest.reranker.before
+        opened = open_index(folder, settings=configured)
+        assert "reranker" not in (opened.identity.dense or {})
 
 
 def test_a_plain_folder_wants_its_pooling_said_and_a_configured_one_has_it(

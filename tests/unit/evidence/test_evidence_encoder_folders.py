@@ -91,9 +91,9 @@ def test_the_cache_is_where_the_variables_say(
     settings = EncoderSettings(home=tmp_path / "home", environment=environment)
     assert find_folder(QUERY, settings) == main
     # A pinned revision is taken rather than main.
-    revision = settings.find("medcpt").revisions[QUERY]
-    pinned = write_model(cache / "snapshots" / revision)
-    assert find_folder(QUERY, settings, revision) == pinned
+    revisions = settings.find("medcpt").revisions
+    pinned = write_model(cache / "snapshots" / revisions[QUERY])
+    assert find_folder(QUERY, settings, revisions) == pinned
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])

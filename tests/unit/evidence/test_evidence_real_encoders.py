@@ -2,18 +2,20 @@
 
 import asyncio
 import json
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from medlive.errors import IndexOutdated
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
 from medlive.evidence.build import Progress, build_index, plan_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.open_index import open_index, verify_index
 from medlive.evidence.passage import Query, Side
@@ -165,6 +167,111 @@ def test_a_model_that_changed_under_its_name_is_noticed(
         open_index(index, settings=changed)
     elsewhere = e5.model_copy(update={"base_url": f"{e5.base_url}/"})
     open_index(index, settings=replace(settings, own={**settings.own, "e5": elsewhere}))
+
+
+@pytest.fixture
+def english(
+    settings: EncoderSettings, tmp_path: Path
+) -> tuple[EncoderSettings, Path, Path]:
+    """An index with MiniLM alone, from a folder that a test may spoil: its settings, the index and the model."""
+    model = Path(shutil.copytree(settings.own["minilm"].query, tmp_path / "model"))
+    entry = EncoderModel(query=str(model), languages=("en",))
+    own = replace(settings, own={"ours": entry}, by_language={"en": "ours"})
+    corpus = tmp_path / "notes.jsonl"
+    rows = [{"id": t, "title": t, "text": ENGLISH[t]} for t in ENGLISH]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    folder = tmp_path / "index"
+    build_index([open_corpus(corpus)], folder, plan=plan_index(folder, (), own))
+    return own, folder, model
+
+
+def test_a_damaged_shard_is_named_and_its_passages_are_embedded_anew(
+    english: tuple[EncoderSettings, Path, Path], tmp_path: Path
+) -> None:
+    own, index, _ = english
+    [shard] = index.glob("vectors/*/shard-*.vec")
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(IndexCorrupt, match=rf"{shard.name} has sha256:") as caught:
+        verify_index(index)
+    assert f"remove {shard.with_suffix('.json')}" in (caught.value.hint or "")
+    shard.write_bytes(whole[:-2])
+    more = open_corpus(tmp_path / "notes.jsonl", name="more")
+    plan = plan_index(index, (), own)
+    with pytest.raises(IndexCorrupt, match=rf"{shard.name} has \d+ bytes, expected"):
+        build_index([more], index, plan=plan)
+    shard.with_suffix(".json").unlink()
+    shard.unlink()
+    steps: list[Progress] = []
+    build_index([more], index, steps.append, plan=plan)
+    assert steps[-1].embedded == 5
+    assert verify_index(index).passages == 10
+
+
+def test_weights_that_changed_under_an_index_are_another_encoder(
+    english: tuple[EncoderSettings, Path, Path],
+) -> None:
+    own, index, model = english
+    weights = model / "model.safetensors"
+    data = bytearray(weights.read_bytes())
+    data[-1] ^= 1
+    weights.write_bytes(data)
+    with pytest.raises(IndexOutdated, match="vectors were made by encoder ours"):
+        open_index(index, settings=own)
+    assert open_index(index, settings=own, retriever="bm25").identity.dense is None
+    steps: list[Progress] = []
+    corpus = open_corpus(index.parent / "notes.jsonl")
+    build_index([corpus], index, steps.append, plan=plan_index(index, (), own))
+    assert (steps[-1].embedded, steps[-1].reused) == (5, 0)
+    open_index(index, settings=own)
+
+
+def spoil_pooling(model: Path) -> None:
+    modules = json.loads((model / "modules.json").read_text())
+    kept = [module for module in modules if not module["type"].endswith("Pooling")]
+    (model / "modules.json").write_text(json.dumps(kept))
+
+
+def spoil_code(model: Path) -> None:
+    config = json.loads((model / "config.json").read_text())
+    config["auto_map"] = {"AutoModel": "modeling.Own"}
+    (model / "config.json").write_text(json.dumps(config))
+
+
+def spoil_half(model: Path) -> None:
+    weights = model / "model.safetensors"
+    with weights.open("r+b") as handle:
+        handle.truncate(weights.stat().st_size // 2)
+
+
+def spoil_tokenizer(model: Path) -> None:
+    for name in ("tokenizer.json", "vocab.txt"):
+        (model / name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (spoil_pooling, "does not say how the vectors of its tokens become one"),
+        (spoil_code, "needs Python code of its own"),
+        (spoil_half, "damaged, or half downloaded"),
+        (spoil_tokenizer, r"lacks tokenizer\.json"),
+    ],
+)
+def test_a_model_folder_that_is_not_whole_is_refused_by_its_fault(
+    english: tuple[EncoderSettings, Path, Path],
+    spoil: Callable[[Path], None],
+    message: str,
+) -> None:
+    own, index, model = english
+    spoil(model)
+    for use in (
+        open_index,
+        lambda _, settings: open_encoder("ours", settings=settings),
+    ):
+        with pytest.raises(EvidenceUnavailable, match=message) as caught:
+            use(index, settings=own)
+        assert caught.value.hint
 
 
 def test_an_encoder_that_does_not_know_chinese_spoils_no_chinese_search(

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -15,9 +16,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
+from medlive.evidence import open_index as module
 from medlive.evidence.build import WORDS_ALONE, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoder import RerankerIdentity
+from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.manifest import DenseKind, read_manifest
 from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Hit, Passage, Query, Side
@@ -389,6 +392,60 @@ def test_a_cross_encoder_orders_the_best_anew(
         "name": "backwards",
         "digest": reranker.identity.digest,
     }
+
+
+class KnowingReranker(BackwardsReranker):
+    """Puts the passages whose title is the query first."""
+
+    identity = RerankerIdentity("knowing", "sha256:" + "c" * 64)
+
+    def score(
+        self, query: str, pairs: Sequence[tuple[str, str]]
+    ) -> NDArray[np.float32]:
+        return np.array([query in title for title, _ in pairs], dtype=np.float32)
+
+
+@pytest.mark.parametrize(
+    ("reranker", "helps"), [(BackwardsReranker(), False), (KnowingReranker(), True)]
+)
+def test_a_configured_reranker_is_used_where_it_was_measured_to_help(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    reranker: BackwardsReranker,
+    helps: bool,
+) -> None:
+    corpus, folder = tmp_path / "notes.jsonl", tmp_path / "index"
+    notes = []
+    # Words cannot tell one order from the other, so that every second title is found second.
+    for n, (one, other) in enumerate(itertools.permutations(DRUGS, 2)):
+        title = f"{one} before {other}"
+        notes.append({"id": f"{n:02}", "title": title, "text": f"Note {n:02}."})
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in notes), "utf-8")
+    plan = WORDS_ALONE._replace(reranker=reranker)
+    manifest = build_index([open_corpus(corpus)], folder, plan=plan)
+    assert manifest == read_manifest(folder)
+    measured = manifest.reranker
+    assert (measured.items, measured.helps) == (30, helps)
+    assert (measured.after > measured.before) == helps
+    asked = len(reranker.asked)
+    assert build_index([open_corpus(corpus)], folder, plan=plan) == manifest
+    assert len(reranker.asked) == asked
+    monkeypatch.setattr(module, "open_reranker", lambda *_, **__: reranker)
+    own = EncoderSettings(home=tmp_path, reranker=reranker.identity.name)
+    used = open_index(folder, settings=own).identity
+    assert ("reranker" in (used.dense or {})) == helps
+    assert (used.index_digest != manifest.index_digest) == helps
+    # One that was not measured, and none: off.
+    for name in ("other", ""):
+        others = open_index(folder, settings=replace(own, reranker=name))
+        assert others.identity.dense is None
+    if helps:
+        monkeypatch.setattr(module, "open_reranker", lambda *_, **__: OTHER)
+        with pytest.raises(IndexOutdated, match="was measured as"):
+            open_index(folder, settings=own)
+
+
+OTHER = BackwardsReranker()
 
 
 def test_another_encoders_index_is_refused(index: Path) -> None:

@@ -102,35 +102,32 @@ class _Piece(NamedTuple):
 
 def _pieces(document: Document) -> Iterator[_Piece]:
     """The texts of the passages to be."""
-    cleaned = [
-        (one_line(s.label)[:MAX_LABEL], clean(s.text)) for s in document.sections
-    ]
-    if not document.continuous:
-        for label, text in cleaned:
-            language = document.language or language_of(text)
-            for piece in chunk(text, LIMIT.get(language, DEFAULT_LIMIT)):
-                yield _Piece(label, piece, language)
-        return
-    language = document.language or language_of(" ".join(text for _, text in cleaned))
-    limit = LIMIT.get(language, DEFAULT_LIMIT)
-    labels: list[str] = []
-    pending = ""
+    cleaned = []
+    for section in document.sections:
+        cleaned.append((one_line(section.label)[:MAX_LABEL], clean(section.text)))
+    whole = document.language
+    if document.continuous:
+        whole = whole or language_of(" ".join(text for _, text in cleaned))
+    pending: list[_Piece] = []
     for label, text in cleaned:
-        if pending and len(pending) + len(text) + 1 > limit:
-            yield _Piece(_joined(labels), pending, language)
-            labels, pending = [], ""
-        pieces = list(chunk(text, limit))
-        for piece in pieces[:-1]:
-            yield _Piece(label, piece, language)
-        for piece in pieces[-1:]:
-            labels.append(label)
-            pending = f"{pending}\n{piece}" if pending else piece
-    if pending:
-        yield _Piece(_joined(labels), pending, language)
+        language = whole or language_of(text)
+        limit = LIMIT.get(language, DEFAULT_LIMIT)
+        size = sum(len(piece.text) + 1 for piece in pending)
+        if not document.continuous or size + len(text) > limit:
+            yield from _joined(pending)
+            pending = []
+        pieces = [_Piece(label, piece, language) for piece in chunk(text, limit)]
+        yield from pieces[:-1]
+        pending += pieces[-1:]
+    yield from _joined(pending)
 
 
-def _joined(labels: list[str]) -> str:
-    return ", ".join(dict.fromkeys(label for label in labels if label))[:MAX_LABEL]
+def _joined(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
+    """Several pieces as one, where there are any."""
+    if pieces:
+        labels = dict.fromkeys(piece.label for piece in pieces if piece.label)
+        text = "\n".join(piece.text for piece in pieces)
+        yield _Piece(", ".join(labels)[:MAX_LABEL], text, pieces[0].language)
 
 
 def path_label(titles: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -35,10 +35,12 @@ from medlive.integrity.given import open_given, read_to_end
 from medlive.integrity.paths import UnsafePath, open_plain, split_name
 
 HEAD = 64 * 1024
+LARGE_MEMBER = 256 * 1024 * 1024
+"""Bytes of a member that holds pictures, or a whole corpus."""
 _LOOKED_AT = 20
 _ZIP = ".zip"
 _ENCRYPTED = 1
-_DAMAGE = (
+DAMAGE = (
     tarfile.TarError,
     zipfile.BadZipFile,
     OSError,
@@ -126,6 +128,12 @@ def _heads_of(file: Path, suffixes: tuple[str, ...], *, given: bool) -> Iterator
         yield from (data[:HEAD] for _, data in islice(found, _LOOKED_AT))
 
 
+def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
+    """Everything in a folder with one of the suffixes that is neither a link nor a folder, by path."""
+    chosen = filter(partial(_is_chosen, suffixes), folder.rglob("*"))
+    return sorted(f for f in chosen if not f.is_symlink() and not f.is_dir())
+
+
 def _is_chosen(suffixes: tuple[str, ...], file: Path) -> bool:
     return file.name.lower().endswith(suffixes)
 
@@ -165,7 +173,7 @@ def members(
     elif _is_tar(path):
         try:
             yield from _tar(path, suffixes, log)
-        except _DAMAGE as exc:
+        except DAMAGE as exc:
             log.problem(
                 path.name,
                 f"the archive is damaged or too large from here on: {exc or type(exc).__name__}",
@@ -255,7 +263,7 @@ def _zip(
                     continue
                 try:
                     member = Member(name, opened.read(info))
-                except _DAMAGE as exc:
+                except DAMAGE as exc:
                     log.problem(name, f"damaged: {exc or type(exc).__name__}")
                     continue
                 if name.lower().endswith(_ZIP):
@@ -263,7 +271,7 @@ def _zip(
                     yield from _zip(packed, name, inner, log, largest, room)
                 else:
                     yield member
-    except _DAMAGE as exc:
+    except DAMAGE as exc:
         log.problem(place, f"not a readable zip archive: {exc or type(exc).__name__}")
 
 
@@ -325,10 +333,14 @@ def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[Member
 
 
 def xml_roots(
-    found: Iterable[Member], roots: Collection[str], log: ReadLog
+    path: Path,
+    suffixes: tuple[str, ...],
+    roots: Collection[str],
+    log: ReadLog,
+    largest: int = ARCHIVE_MEMBER_BYTES,
 ) -> Iterator[tuple[str, Element]]:
-    """Yield the name and the root of every member that is XML with one of these roots; report the others."""
-    for name, data in found:
+    """Yield the name and the root of every one of `members` that has one of these roots; report the others."""
+    for name, data in members(path, suffixes, log, largest):
         try:
             root = parse(data)
         except UnsafeXml as exc:

@@ -6,6 +6,7 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from medlive.guard.bounds import XML_DEPTH, XML_TEXT_DEPTH
+from medlive.text.lists import read_lists
 
 _ENCODINGS = re.compile(
     r"utf-?8|utf-?16(?:[lb]e)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-8]",
@@ -13,40 +14,11 @@ _ENCODINGS = re.compile(
 )
 """What a file may declare. UTF-7 hides markup in letters, and no parser here knows those of several bytes."""
 _LOOKED_BACK = 20
-_SKIPPED = {
-    "annotation",
-    "annotation-xml",
-    "tex-math",
-    "object-id",
-    "label",
-    "fn",
-    "graphic",
-    "media",
+ELEMENTS = {
+    use: frozenset(names)
+    for use, names in read_lists("medlive.evidence", "elements.txt").items()
 }
-_BREAKS = {"p", "break", "title", "list-item", "td", "th", "tr", "def-item"}
-_FORMULA = {
-    "math",
-    "mrow",
-    "mfrac",
-    "msup",
-    "msub",
-    "msubsup",
-    "munder",
-    "mover",
-    "munderover",
-    "msqrt",
-    "mroot",
-    "mstyle",
-    "mmultiscripts",
-    "mtable",
-    "mtr",
-    "mtd",
-    "mpadded",
-    "mphantom",
-    "mfenced",
-    "menclose",
-    "merror",
-}
+"""Names of elements, by what is made of them."""
 
 
 class UnsafeXml(ValueError):
@@ -120,9 +92,9 @@ def _feed(parser: expat.XMLParserType, data: bytes) -> None:
         raise UnsafeXml(
             f"line {exc.lineno}: {expat.errors.messages.get(exc.code, 'not XML')}"
         ) from exc
-    except UnsafeXml:
-        raise
     except (LookupError, ValueError) as exc:
+        if isinstance(exc, UnsafeXml):
+            raise
         raise UnsafeXml(f"unreadable encoding: {str(exc)[:200]}") from exc
 
 
@@ -133,11 +105,17 @@ def local(tag: object) -> str:
 
 def child_of(element: Element | None, *names: str) -> Element | None:
     """The first child with one of these local names; None without one."""
-    if element is None:
-        return None
-    for child in element:
+    for child in () if element is None else element:
         if local(child.tag) in names:
             return child
+    return None
+
+
+def first_below(element: Element | None, name: str) -> Element | None:
+    """The first element of that local name in a tree; None without one."""
+    for each in () if element is None else element.iter():
+        if local(each.tag) == name:
+            return each
     return None
 
 
@@ -163,31 +141,26 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
     name = local(element.tag)
     if name == "sup":
         _add_power_sign(element, parts)
-    parts.extend(filter(None, [element.text]))
+    parts.append(element.text or "")
     for position, child in enumerate(element):
         kind = local(child.tag)
         if _is_text(child, kind):
-            space = [" "] if kind in _BREAKS else []
-            parts.extend(space)
-            if position == 1:
-                _add_operator(name, child, parts)
+            space = " " if kind in ELEMENTS["breaks"] else ""
+            parts.append(space)
+            if position == 1 and name == "mfrac":
+                parts.append("/")
+            elif position == 1 and name == "msup":
+                _add_power_sign(child, parts)
             _walk(child, parts, depth + 1)
-            parts.extend(space)
+            parts.append(space)
         # White space between the parts of a formula is the file's layout, not its text.
-        if child.tail and (name not in _FORMULA or child.tail.strip()):
+        if child.tail and (name not in ELEMENTS["formula"] or child.tail.strip()):
             parts.append(child.tail)
-
-
-def _add_operator(name: str, second: Element, parts: list[str]) -> None:
-    if name == "mfrac":
-        parts.append("/")
-    elif name == "msup":
-        _add_power_sign(second, parts)
 
 
 def _is_text(element: Element, kind: str) -> bool:
     citation = kind == "xref" and element.get("ref-type") in ("bibr", "fn", "table-fn")
-    return bool(kind) and kind not in _SKIPPED and not citation
+    return bool(kind) and kind not in ELEMENTS["skipped"] and not citation
 
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:
