@@ -132,7 +132,9 @@ class IndexCorrupt(EvidenceUnavailable):
     """The evidence index is damaged."""
 
     # `--fresh` because a build leaves an index of the same corpora with files of the right size as it is.
-    default_hint = "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
+    default_hint = (
+        "build it again from all its corpora: medlive evidence build CORPUS... --fresh"
+    )
 
 
 class IndexOutdated(EvidenceUnavailable):

@@ -62,7 +62,8 @@ def loop(home: Path, server: str) -> Loop:
     """The demo, run twice, by two processes; its database is the server's own `medlive`."""
     instance = Instance(home, server)
     secret, public = generate()
-    demo = Instance(home, None, {"MEDLIVE_SIGNING_KEY": secret})
+    more = {"MEDLIVE_SIGNING_KEY": secret, "MEDLIVE_RUBRIC__PROVE": "true"}
+    demo = Instance(home, None, more)
     first = demo.run("demo", "--json")
     seen = _rows(instance), _files(Path(first.json["paths"]["snapshot"]))
     second = demo.here("demo", "--json")

@@ -362,7 +362,9 @@ async def _examine_index(settings: Settings) -> Findings:
     reranker = settings.evidence.reranker
     if reranker and "reranker" not in (retriever.identity.dense or {}):
         text = f"reranker {reranker} is not used: no build measured that it finds more"
-        yield _warning(text, "medlive evidence build measures it and says what it found")
+        yield _warning(
+            text, "medlive evidence build measures it and says what it found"
+        )
     served = {language for side in retriever.dense for language in side.weights}
     lacking = [language for language in LANGUAGES if language not in served]
     if served and lacking:
