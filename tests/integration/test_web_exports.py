@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
+
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
@@ -35,6 +37,7 @@ def open_slowly(base: str, headers: dict[str, str]) -> socket.socket:
     return reader
 
 
+@pytest.mark.thorough
 async def test_sixteen_readers_who_stop_reading_do_not_stop_the_site(
     database: Database, web_database: Database, settings: Settings, tmp_path: Path
 ) -> None:

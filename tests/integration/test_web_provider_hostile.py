@@ -134,6 +134,7 @@ BROKEN["names that are no texts"] = {
 }
 
 
+@pytest.mark.thorough
 async def test_a_spoilt_answer_signs_nobody_in(
     spoilt: tuple[Provider, dict[str, Spoil]],
     database: Database,

@@ -64,6 +64,7 @@ def test_an_unsigned_release_says_so_and_a_parent_that_is_not_here_is_no_fault(
     assert failed(verify_snapshot(other, parent=parent)) == {19}
 
 
+@pytest.mark.thorough
 def test_a_parent_that_is_spoilt_is_named(releases: Line, tmp_path: Path) -> None:
     root = Path(shutil.copytree(releases.root, tmp_path / "line"))
     parent, child = root / "medlive-2026.W44", root / "medlive-2026.W45"
