@@ -163,10 +163,10 @@ were ungraded that day, as their quotes of K-QA's damaged text were not found; t
 was mended: met.
 
 *The prompts of 23 November* have rules for conditions, absolute words, lists and classes besides. One more reader
-applied them, without seeing labels or earlier verdicts and without an endpoint: it gave verdicts alone, so that the line says
-nothing of quotes, and read in one mode. The held-out half came first, with a draft whose rule for lists ("most of
-them") was too strict and which counted how a thing is done; three statements showed it, both rules were changed, and
-the half was not read again. The tuning half was read with the rules as they are.
+applied them, without seeing labels or earlier verdicts and without an endpoint: it gave verdicts alone, so that the
+line says nothing of quotes, and read in one mode. The held-out half came first, with a draft whose rule for lists
+("most of them") was too strict and which counted how a thing is done; three statements showed it, both rules were
+changed, and the half was not read again. The tuning half was read with the rules as they are.
 
 *Today's prompts* offer no “undecided” and have rows for a plan with a fallback and for conditions. The line is of
 readers at an endpoint, in rubric mode with quotes, through `medlive eval grade` (28 November 2026); both halves had
