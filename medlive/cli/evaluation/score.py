@@ -588,37 +588,35 @@ def contamination(
         new_file(out, replace)
     registry = api.open_registry(how.models)
     table = scored(runs, how, errata)
-    contaminated = api.contamination(table, models=registry, permutations=permutations)
+    study = api.contamination(table, models=registry, permutations=permutations)
     arms = score_arms(table, registry)
-    plain = contamination_json(contaminated) | {
-        "open_book_against_closed": arms_rows(arms)
-    }
-    notes = [*contaminated.warnings]
+    plain = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
+    notes = [*study.warnings]
     if out is not None:
         write_whole(out, json_bytes(plain))
         notes.append(f"written: {out}")
-    for model in contaminated.models:
+    for model in study.models:
         if model.cutoff:
             notes += [f"{model.label}: {note}" for note in model.notes]
     on = _marked(rests_on([model.run for model in table.models]), table)
-    return Result(plain, _describe_contamination(contaminated, arms, on), notes)
+    return Result(plain, _describe_contamination(study, arms, on), notes)
 
 
 def _describe_contamination(
-    contaminated: "ContaminationTable",
+    study: "ContaminationTable",
     arms: "Sequence[BookArm]",
     cases_and_graders: str,
 ) -> Iterator[Grid | str]:
-    metric = f"{contaminated.metric.value} metric"
-    clipped = "" if contaminated.metric.clips_cases else ", cases and means not clipped"
+    metric = f"{study.metric.value} metric"
+    clipped = "" if study.metric.clips_cases else ", cases and means not clipped"
     columns = ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop"]
     yield Grid(
         [*columns, "95 % interval", "p", "p (Holm)"],
-        map(_drop_cells, contaminated.models),
+        map(_drop_cells, study.models),
         f"drop past the cutoff ({metric}{clipped}, points of 100) on {cases_and_graders}; dim: under 30 "
         "cases on a side",
     )
-    known = [model for model in contaminated.models if model.cutoff is not None]
+    known = [model for model in study.models if model.cutoff is not None]
     if not known:
         return
     yield Grid(
@@ -637,10 +635,10 @@ def _describe_contamination(
         "beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; "
         f"on {cases_and_graders}",
     )
-    if (pooled := contaminated.pooled) is not None:
+    if (pooled := study.pooled) is not None:
         effect = f"{_points(pooled.effect)} {_rests(pooled)}"
         yield f"Having seen a case, over {pooled.models} models: {effect}"
-    for arm in contaminated.arms:
+    for arm in study.arms:
         beyond = f"{_points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
         yield f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}"
     if arms:
