@@ -42,7 +42,9 @@ SECOND_LOOK: Final = 3  # A contradicted claim's own best passages that the seco
 _DECIDED: Final = (Alignment.SUPPORTED, Alignment.CONTRADICTED)
 LEAST_QUOTE: Final = 4  # Fewest words (Chinese: characters) in a quote of evidence
 _WORDS: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
-_NAME: Final = re.compile(r"\b[A-Za-z][\w-]*\d[\w-]*")
+_NAME: Final = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9-]*\d[A-Za-z0-9-]*(?!\.?\d)"
+)
 """A name that contains a digit ("SARS-CoV-2", "HbA1c") and states no number."""
 
 

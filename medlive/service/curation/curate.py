@@ -342,6 +342,9 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         started = now()
         limit_s = pipeline.settings.curation.thread_timeout_s
         raw = normalised(stored.thread)
+        if stored.posted_at_assumed:
+            # A date that somebody assumed says nothing of the medicine of its time.
+            raw = replace(raw, posted_at=None)
         language = thread_language(raw)
         try:
             async with asyncio.timeout(limit_s), _settling(pipeline):
