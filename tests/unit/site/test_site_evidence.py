@@ -44,7 +44,8 @@ def index(tmp_path: Path) -> Path:
 
 def page(tmp_path: Path, index: Path | None, digest: str) -> str:
     """The page of a case whose criteria rest on both passages, one that is not stored, and two models."""
-    rubric = [criterion(CASE, 1, "Advises rest")]
+    first = criterion(CASE, 1, "Advises rest")
+    rubric = [replace(first, points=8, tier="decisive", asked="q1")]
     sources = (GOUT, ASTHMA, "pubmed:9:0.1")
     for position, source in enumerate(sources, start=2):
         cited = criterion(CASE, position, f"Says {position}")
@@ -57,7 +58,9 @@ def page(tmp_path: Path, index: Path | None, digest: str) -> str:
         corpora={"notes": digest},
         passages=2,
     )
-    held = [case(CASE, first_release=VERSION, criteria=tuple(rubric))]
+    frozen = case(CASE, first_release=VERSION, criteria=tuple(rubric))
+    proved = replace(frozen, ceiling=1.0, floor=0.0, separation=0.9, ordinary=0.625)
+    held = [replace(proved, asked='[{"id":"q1","text":"What helps?"}]')]
     provenance = PROVENANCE.model_copy(update={"evidence": (used,)})
     release(tmp_path / "snapshots", VERSION, held, provenance=provenance)
     content = read_content(Inputs(snapshots=tmp_path / "snapshots", evidence=index))
@@ -74,6 +77,8 @@ def test_passages_are_named_and_open_texts_shown(tmp_path: Path, index: Path) ->
     assert "Salbutamol" not in text
     assert "passage <code>pubmed:9:0.1</code> of pubmed" in text
     assert "named independently by model-a, model-b" in text
+    assert "<td>decisive, answers the question</td>" in text
+    assert "lacking what an expert would not miss, scores 62 %" in text
     assert "publisher.example" not in text
 
 
