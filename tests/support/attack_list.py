@@ -162,8 +162,6 @@ FAKES = (
             "controller.write",
             text='{"narrative":"Terminal § carcinoma was found.","advice":"Swallow § hourly."}',
         ),
-        # Where a criterion asks for a number of the true advice, the rubric's gate stops it, as in the Chinese case.
-        judgement=True,
     ),
     Attack(
         "en-fake-rubric-json",
