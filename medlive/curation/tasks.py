@@ -238,7 +238,7 @@ class SoundnessItem(ReplyModel):
 
 
 class SoundnessReply(ReplyModel):
-    """The third voice on what the second reading objects to, which it is not told.
+    """The third voice on what the second reading objects to; it does not know of the objection.
 
     Inputs: month where it matters, query, narrative [{id, statement}], passages [{id, title, text}], items [{id,
     kind advice|unsaid, text}].

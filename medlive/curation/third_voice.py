@@ -177,7 +177,7 @@ def settle(reading: SecondReading) -> Settled:
                 continue
         words = objection.words
         if voice:
-            words += f"; third voice: {voice.verdict.value}: {_said(voice)}"
+            words += f"; third voice: {voice.verdict.value}: {_reason_of(voice)}"
         open_details.setdefault(objection.reason, {})[objection.element_id] = words
     holds = []
     for reason, details in open_details.items():
@@ -187,7 +187,7 @@ def settle(reading: SecondReading) -> Settled:
     return Settled(tuple(rejected), tuple(holds))
 
 
-def _said(voice: Voice) -> str:
+def _reason_of(voice: Voice) -> str:
     if voice.verdict is Soundness.SOUND:
         return voice.case_for
     return f"{voice.case_against} {voice.standard}".strip()
@@ -198,5 +198,5 @@ def words_of(rejected: Sequence[tuple[Objection, Voice]]) -> str:
     lines = []
     for objection, voice in rejected:
         name = f"{objection.element_id}: " if objection.element_id else ""
-        lines.append(f"{name}{objection.words}; third voice: {_said(voice)}")
+        lines.append(f"{name}{objection.words}; third voice: {_reason_of(voice)}")
     return "; ".join(lines)
