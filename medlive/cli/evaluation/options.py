@@ -539,8 +539,8 @@ def _warnings(plan: "Plan", budget: "Budget") -> Iterator[str]:
 
 def _sum(values: Iterable[float | None]) -> float | None:
     """None where one of them is unknown."""
-    known = list(values)
-    return None if None in known else sum(value or 0.0 for value in known)
+    amounts = list(values)
+    return None if None in amounts else sum(value or 0.0 for value in amounts)
 
 
 def _hours(seconds: float | None) -> str | None:
