@@ -1,4 +1,4 @@
-"""Asks any OpenAI-compatible endpoint, hosted or local, over one aiohttp session.
+"""Asks any OpenAI-compatible endpoint, hosted or local, with OpenAI's client over the guarded transport.
 
 Endpoints that call themselves compatible differ and may send anything: bodies are read raw and up to a limit, then
 checked field by field, and an endpoint that answers rubbish with status 200 is asked again. How endpoints differ,
@@ -11,13 +11,13 @@ import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
+import httpx2
+from openai import APIConnectionError, APIStatusError, AsyncOpenAI, Omit
 from pydantic import SecretStr
-from yarl import URL
 
 from medlive.clock import parse_retry_after
 from medlive.errors import (
@@ -27,8 +27,8 @@ from medlive.errors import (
     RequestRefused,
 )
 from medlive.guard.bounds import ENDPOINT_BODY_BYTES, ENDPOINT_WAIT_S
+from medlive.guard.http import reply_client
 from medlive.guard.redaction import hide_known, hide_secrets, remember
-from medlive.guard.trust import tls_context
 from medlive.integrity.digest import canonical_json
 from medlive.llm.budget import BudgetSpent, pay_again
 from medlive.llm.circuit import Circuit
@@ -100,7 +100,6 @@ _NO_MONEY_WORDS = ("insufficient_quota", "insufficient balance", "余额不足")
 # How the paths of most endpoints end
 _VERSIONED = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")
 _AZURE_DEPLOYMENT = "/openai/deployments/"
-_PATH = "/chat/completions"
 _PAGE = "a web page came, not JSON"
 _RETRIED = frozenset({408, 409, 425, 429})
 _OVERLOADED = frozenset({503, 504, 529})
@@ -171,12 +170,6 @@ class _RejectedError(Exception):
         )
 
 
-class _HttpAnswer(NamedTuple):
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
 class OpenAIEngine:
     """An Engine at an OpenAI-compatible endpoint. Its key is in no repr, error or log."""
 
@@ -225,8 +218,23 @@ class OpenAIEngine:
             )
         remember(self._secret)
         access = access or Access()
-        self._url, self._endpoint = _checked_address(model, base_url, access.query)
-        self._headers = _request_headers(self._url, self._secret, access)
+        self._address = address = _checked_address(model, base_url)
+        host = address.hostname or ""
+        self._endpoint = f"{host}:{address.port}" if address.port else host
+        proxies = {} if proxy_bypass(host) else getproxies()
+        self._client = AsyncOpenAI(
+            api_key=self._secret or "none",
+            base_url=address._replace(query="").geturl(),
+            default_query={**dict(parse_qsl(address.query)), **access.query},
+            max_retries=0,
+            http_client=reply_client(
+                ENDPOINT_BODY_BYTES,
+                proxy=proxies.get(address.scheme) or proxies.get("all"),
+            ),
+        )
+        # Of variables that only OpenAI's client reads: they would go to every endpoint.
+        self._client.organization = self._client.project = None
+        self._headers = _request_headers(address.path, self._secret, access)
         self._model, self._pinned, self._price = model, pinned, price
         self._timeout_s, self._max_retries, self._backoff_s = (
             timeout_s,
@@ -237,8 +245,6 @@ class OpenAIEngine:
         self._limiter = limiter or Limiter(self._endpoint, concurrency)
         self.circuit = circuit or Circuit("", f"{self._endpoint} ({model})")
         """Closed as long as the endpoint answers."""
-        self._proxy = _environment_proxy(self._url)
-        self._session: aiohttp.ClientSession | None = None
 
     def __repr__(self) -> str:
         return f"OpenAIEngine(model={self._model!r}, endpoint={self._endpoint!r})"
@@ -340,8 +346,7 @@ class OpenAIEngine:
 
     async def aclose(self) -> None:
         """Close the connections."""
-        if self._session is not None:
-            await self._session.close()
+        await self._client.close()
 
     async def _ask(self, content: bytes, *, shaped: bool = False) -> Reply:
         """The reply to a body, after retries; `shaped` where it holds a response_format."""
@@ -439,29 +444,40 @@ class OpenAIEngine:
         started = time.perf_counter()
         try:
             async with asyncio.timeout(self._timeout_s):
-                status, headers, raw = await self._post(content)
+                response = await self._client.post(
+                    "/chat/completions",
+                    cast_to=httpx2.Response,
+                    content=content,
+                    options={"headers": self._headers},
+                )
         except TimeoutError:
             raise _TroubleError(
                 f"no answer within {self._timeout_s:g} s",
                 Ended.OVERLOADED,
                 timed_out=True,
             ) from None
-        except aiohttp.ClientConnectorError as error:
-            raise _TroubleError(f"no connection: {error}") from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise _TroubleError(
-                f"the connection broke: {error or type(error).__name__}"
-            ) from None
-        latency_ms = (time.perf_counter() - started) * 1000
-        if not 200 <= status < 300:
-            message = self._clean(_filter_message(status, headers, raw, shaped=shaped))
+        except APIConnectionError as error:
+            cause = error.__cause__
+            what = (
+                "no connection"
+                if isinstance(cause, httpx2.ConnectError)
+                else "the connection broke"
+            )
+            raise _TroubleError(f"{what}: {cause or type(cause).__name__}") from None
+        except APIStatusError as error:
+            message = self._clean(_filter_message(error, shaped=shaped))
             # A filter that refuses a prompt has read it, and providers charge for that.
+            latency_ms = (time.perf_counter() - started) * 1000
             return Reply(
                 message,
                 Finish.REFUSAL,
                 usage_bound(content, "", self._price, latency_ms),
                 self._model,
             )
+        latency_ms = (time.perf_counter() - started) * 1000
+        raw = hide_known(response.content.decode("utf-8", "surrogateescape")).encode(
+            "utf-8", "surrogateescape"
+        )
         try:
             return read_completion(raw, content, self._price, latency_ms)
         except NotACompletion as fault:
@@ -472,34 +488,6 @@ class OpenAIEngine:
                 else None
             )
             raise _TroubleError(_PAGE if page else str(fault), usage=spent) from None
-
-    async def _post(self, content: bytes) -> _HttpAnswer:
-        """Send a request and read the whole answer. Raises _TroubleError for one that is too long."""
-        if self._session is None:
-            tls = tls_context() if self._url.scheme == "https" else True
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ssl=tls, ttl_dns_cache=60),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None),
-            )
-        async with self._session.post(
-            self._url,
-            data=content,
-            headers=self._headers,
-            proxy=self._proxy,
-            allow_redirects=False,
-        ) as response:
-            raw = bytearray()
-            while part := await response.content.readany():
-                raw += part
-                if len(raw) > ENDPOINT_BODY_BYTES:
-                    raise _TroubleError(
-                        f"the answer is longer than {ENDPOINT_BODY_BYTES} bytes"
-                    )
-            kept = hide_known(raw.decode("utf-8", "surrogateescape")).encode(
-                "utf-8", "surrogateescape"
-            )
-            return _HttpAnswer(response.status, response.headers, kept)
 
     def _rejected_parameter(self, rejected: _RejectedError) -> str | None:
         """The parameter that the endpoint says the model does not take; None where it says no such thing."""
@@ -546,9 +534,7 @@ class OpenAIEngine:
         if rejected.status != 404:
             return "Check the parameters that the model is asked with, and that the input fits its context."
         known = f"the endpoint knows no model {self._model!r}"
-        if rejected.code == "model_not_found" or _VERSIONED.search(
-            self._url.path.removesuffix(_PATH)
-        ):
+        if rejected.code == "model_not_found" or _VERSIONED.search(self._address.path):
             return f"T{known[1:]}: look for its id in the endpoint's list of models."
         return f"Does the address end in /v1, as most do? Else {known}."
 
@@ -575,64 +561,45 @@ def _checked_parameters(model: str, parameters: Mapping[str, Any]) -> dict[str, 
     return dict(parameters)
 
 
-def _checked_address(
-    model: str, base_url: str, query: Mapping[str, str]
-) -> tuple[URL, str]:
-    """The URL of requests, and host and port for people."""
+def _checked_address(model: str, base_url: str) -> SplitResult:
+    """The address that requests' paths are added to."""
     try:
-        parts, url = urlsplit(base_url), URL(base_url)
-        host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
+        address = urlsplit(base_url)
+        host, _ = address.hostname, address.port
     except ValueError:
         host = None
     if (
         not host
-        or parts.scheme not in {"http", "https"}
-        or "@" in parts.netloc
-        or parts.fragment
+        or address.scheme not in {"http", "https"}
+        or "@" in address.netloc
+        or address.fragment
     ):
         raise ConfigError(
             f"The base_url of model {model!r} must be an http(s) address without user, password or fragment",
             hint="Write it like https://host/v1; a key is named by its variable.",
         )
-    path = parts.path.rstrip("/") + _PATH
-    return url.with_path(path, encoded=True).with_query(
-        {**dict(parse_qsl(parts.query)), **query}
-    ), host
+    return address._replace(path=address.path.rstrip("/"))
 
 
-def _environment_proxy(url: URL) -> str | None:
-    proxies = getproxies()
-    return (
-        None
-        if proxy_bypass(url.host or "")
-        else proxies.get(url.scheme) or proxies.get("all")
-    )
-
-
-def _request_headers(url: URL, secret: str, access: Access) -> dict[str, str]:
-    key_header = access.key_header or (
-        "api-key" if _AZURE_DEPLOYMENT in url.path else None
-    )
-    headers = {
-        "Content-Type": "application/json",
-        "Accept": "application/json",
-        **access.headers,
-    }
-    if secret:
-        headers[key_header or "Authorization"] = (
-            secret if key_header else f"Bearer {secret}"
-        )
+def _request_headers(path: str, secret: str, access: Access) -> dict[str, str | Omit]:
+    """The headers of every request, besides those of OpenAI's client."""
+    headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
+    key_header = access.key_header or ("api-key" if _AZURE_DEPLOYMENT in path else None)
+    if key_header or not secret:
+        headers["Authorization"] = Omit()
+    headers |= access.headers
+    if key_header and secret:
+        headers[key_header] = secret
     return headers
 
 
-def _filter_message(
-    status: int, headers: Mapping[str, str], raw: bytes, *, shaped: bool
-) -> str:
+def _filter_message(error: APIStatusError, *, shaped: bool) -> str:
     """What the endpoint's content filter says in an error; raises what any other error means.
 
     `shaped`: the request held a response_format, and an error that speaks of it is a refusal, not an outage.
     """
-    text, codes, param = read_error(raw)
+    status = error.status_code
+    text, codes, param = read_error(error.response.content)
     if status in {400, 403} and not _FILTERED.isdisjoint(codes):
         return text
     words = f"{param} {text}".casefold()
@@ -652,7 +619,7 @@ def _filter_message(
         raise _TroubleError(
             f"status {status}: {text}",
             ended,
-            parse_retry_after(headers.get("retry-after", "")),
+            parse_retry_after(error.response.headers.get("retry-after", "")),
         )
     raise _RejectedError(
         status, "insufficient_quota" if broke else next(iter(codes), ""), text, param
