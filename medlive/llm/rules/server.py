@@ -14,16 +14,15 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
-from aiohttp import web
 from pydantic import BaseModel, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from medlive.errors import (
-    EndpointUnavailable,
-    MedliveError,
-    ServiceUnavailable,
-    first_fault,
-)
+from medlive.errors import EndpointUnavailable, MedliveError, first_fault
 from medlive.guard.bounds import RULES_REQUEST_BYTES
+from medlive.guard.serving import serve_app
 from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.fence import read_inputs
 from medlive.llm.prompts import TASK_LINE
@@ -70,20 +69,18 @@ class _Server:
         model = engine.identity.model
         self._model = model if model.startswith(RULES) else f"{RULES}-{model}"
 
-    async def health(self, _: web.Request) -> web.Response:
-        return web.json_response(
-            {"status": "ok", "engine": self._engine.identity.engine}
-        )
+    async def health(self, _: HttpRequest) -> Response:
+        return JSONResponse({"status": "ok", "engine": self._engine.identity.engine})
 
-    async def models(self, _: web.Request) -> web.Response:
+    async def models(self, _: HttpRequest) -> Response:
         names = dict.fromkeys((RULES, self._model, *MODELS))
         data = [
             {"id": name, "object": "model", "created": 0, "owned_by": "medlive"}
             for name in names
         ]
-        return web.json_response({"object": "list", "data": data})
+        return JSONResponse({"object": "list", "data": data})
 
-    async def chat(self, http: web.Request) -> web.Response:
+    async def chat(self, http: HttpRequest) -> Response:
         started = time.perf_counter()
         self._asked += 1
         number = self._asked
@@ -108,11 +105,8 @@ class _Server:
         if (rest := self._latency_s - (time.perf_counter() - started)) > 0:
             await asyncio.sleep(rest)
         # ASCII only: a lone surrogate of a hostile text has no UTF-8 form.
-        return web.Response(
-            body=json.dumps(answer, separators=(",", ":")).encode("ascii"),
-            status=status,
-            content_type="application/json",
-        )
+        content = json.dumps(answer, separators=(",", ":"))
+        return Response(content, status, media_type="application/json")
 
     async def _reply(self, chat: "_Chat") -> Reply:
         if chat.model in MODELS:
@@ -198,16 +192,19 @@ class _Chat(BaseModel):
         return ""
 
 
-async def _read(http: web.Request) -> _Chat:
+async def _read(http: HttpRequest) -> _Chat:
+    body = bytearray()
+    async for part in http.stream():
+        body += part
+        if len(body) > RULES_REQUEST_BYTES:
+            raise _ServedError(
+                413, "too_large", f"The body is over {RULES_REQUEST_BYTES} bytes."
+            )
     try:
-        return _Chat.model_validate_json(await http.read())
+        return _Chat.model_validate_json(bytes(body))
     except ValidationError as error:
         raise _ServedError(
             400, "bad_request", f"The body is not a chat request: {first_fault(error)}"
-        ) from error
-    except web.HTTPRequestEntityTooLarge as error:
-        raise _ServedError(
-            413, "too_large", f"The body is over {RULES_REQUEST_BYTES} bytes."
         ) from error
 
 
@@ -249,14 +246,16 @@ def build_app(
     latency_ms: float = 0,
     faults: Faults | None = None,
     search: Search | None = None,
-) -> web.Application:
+) -> Starlette:
     """The application with `/v1/chat/completions`, `/v1/models` and `/health`; it does not close the engine."""
     server = _Server(engine, latency_ms, faults, search)
-    app = web.Application(client_max_size=RULES_REQUEST_BYTES)
-    app.router.add_post("/v1/chat/completions", server.chat)
-    app.router.add_get("/v1/models", server.models)
-    app.router.add_get("/health", server.health)
-    return app
+    return Starlette(
+        routes=[
+            Route("/v1/chat/completions", server.chat, methods=["POST"]),
+            Route("/v1/models", server.models),
+            Route("/health", server.health),
+        ]
+    )
 
 
 @asynccontextmanager
@@ -275,24 +274,9 @@ async def serve(
     its passages. Raises ServiceUnavailable when the address is taken.
     """
     engine = engine_factory()
-    runner = web.AppRunner(
-        build_app(engine, latency_ms=latency_ms, faults=faults, search=search),
-        access_log=None,
-        shutdown_timeout=2.0,
-    )
+    app = build_app(engine, latency_ms=latency_ms, faults=faults, search=search)
     try:
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, host, port)
-            await site.start()
-        except OSError as error:
-            raise ServiceUnavailable(
-                f"Cannot listen on {host}:{port}: {error.strerror or error}",
-                hint="Choose another port.",
-            ) from error
-        bound = runner.addresses[0]
-        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        yield f"http://{shown}:{bound[1]}/v1"
+        async with serve_app(app, host, port) as address:
+            yield f"{address}/v1"
     finally:
-        await runner.cleanup()
         await engine.aclose()
