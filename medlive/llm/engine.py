@@ -32,6 +32,16 @@ UNPUBLISHABLE_ENGINES = frozenset({"rules", "recorded"})
 """Engines whose cases are for trying the loop: rules make no clinical judgement, a recording is of old replies."""
 
 
+RULES_MODEL = "rules"
+"""The rules engine's name at an endpoint, alone or before a hyphen."""
+
+
+def endpoint_engine(model: str) -> str:
+    """The engine that a model at an endpoint counts as: the rules engine behind HTTP is still the rules engine."""
+    is_rules = model == RULES_MODEL or model.startswith(f"{RULES_MODEL}-")
+    return "rules" if is_rules else "openai"
+
+
 class Finish(StrEnum):
     """Why an engine stopped."""
 

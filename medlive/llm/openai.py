@@ -32,7 +32,15 @@ from medlive.guard.redaction import hide_known, hide_secrets, remember
 from medlive.integrity.digest import canonical_json
 from medlive.llm.budget import BudgetSpent, pay_again
 from medlive.llm.circuit import Circuit
-from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
+from medlive.llm.engine import (
+    RULES_MODEL,
+    EngineIdentity,
+    Finish,
+    Reply,
+    Request,
+    Usage,
+    endpoint_engine,
+)
 from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, Limiter
 from medlive.llm.wire import (
@@ -52,8 +60,6 @@ from medlive.llm.wire import (
 __all__ = ["Access", "JsonMode", "OpenAIEngine", "Price"]
 
 MAX_BACKOFF_S = 8.0
-RULES_MODEL = "rules"
-"""Model ids that start so are the rules engine behind HTTP; what it makes is labelled as the rules engine's."""
 BYTES_A_TOKEN = 3
 """For estimates, on the safe side: English has about 4.5 bytes a token, Chinese from 2.5 to 4."""
 # Tokens a reply is reserved for where the model's parameters set no limit
@@ -232,8 +238,9 @@ class OpenAIEngine:
                 proxy=proxies.get(address.scheme) or proxies.get("all"),
             ),
         )
-        # Of variables that only OpenAI's client reads: they would go to every endpoint.
+        # From variables that only OpenAI's client reads: they would go to every endpoint.
         self._client.organization = self._client.project = None
+        self._client._custom_headers = {}
         self._headers = _request_headers(address.path, self._secret, access)
         self._model, self._pinned, self._price = model, pinned, price
         self._timeout_s, self._max_retries, self._backoff_s = (
@@ -252,12 +259,12 @@ class OpenAIEngine:
     @property
     def identity(self) -> EngineIdentity:
         """The configured model and parameters; the rules engine behind HTTP still counts as the rules engine."""
-        alias = self._model == RULES_MODEL  # the reply names its version
-        engine = (
-            "rules" if alias or self._model.startswith(RULES_MODEL + "-") else "openai"
-        )
         return EngineIdentity(
-            engine, self._model, self._parameters, pinned=self._pinned and not alias
+            endpoint_engine(self._model),
+            self._model,
+            self._parameters,
+            # The rules engine's reply names its version.
+            pinned=self._pinned and self._model != RULES_MODEL,
         )
 
     @property
