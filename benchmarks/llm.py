@@ -270,7 +270,8 @@ def main() -> int:
         )
         for name, way in measured.items():
             print(
-                f"  {name:16} {way.per_second:6.1f}/s  {way.per_second / ideal:.3f} of ideal  {way.cpu_ms:.2f} CPU ms a call"
+                f"  {name:16} {way.per_second:6.1f}/s  {way.per_second / ideal:.3f} of ideal  "
+                f"{way.cpu_ms:.2f} CPU ms a call"
             )
         reachable = min(ideal, measured["bare aiohttp"].per_second)
         reached = measured["OpenAIEngine"].per_second >= OF_IDEAL * reachable

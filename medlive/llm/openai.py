@@ -19,13 +19,7 @@ import httpx2
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, Omit
 from pydantic import SecretStr
 
-from medlive.clock import parse_retry_after
-from medlive.errors import (
-    CallerRefused,
-    ConfigError,
-    EndpointUnavailable,
-    RequestRefused,
-)
+from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable
 from medlive.guard.bounds import ENDPOINT_BODY_BYTES, ENDPOINT_WAIT_S
 from medlive.guard.http import reply_client
 from medlive.guard.redaction import hide_known, hide_secrets, remember
@@ -43,21 +37,18 @@ from medlive.llm.engine import (
 )
 from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, Limiter
+from medlive.llm.refusals import Refusal, Trouble, read_error
 from medlive.llm.wire import (
     JsonMode,
     NotACompletion,
     Price,
     chat_body,
     completion,
-    count,
     encoded,
     read_completion,
-    read_error,
     response_format,
     usage_bound,
 )
-
-__all__ = ["Access", "JsonMode", "OpenAIEngine", "Price"]
 
 MAX_BACKOFF_S = 8.0
 BYTES_A_TOKEN = 3
@@ -70,45 +61,10 @@ MOST_SPARED = 50
 _OURS = frozenset(
     {"model", "messages", "response_format", "stream", "stream_options", "n"}
 )
-_NOT_THE_FORMAT = frozenset(
-    {"context_length_exceeded", "model_not_found", "invalid_api_key"}
-)
-_PARAMETER_CODES = frozenset(
-    {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
-)
-_PARAMETER_WORDS = (
-    "unsupported",
-    "not support",
-    "unrecognized",
-    "unknown param",
-    "unexpected",
-    "not permitted",
-)
-"""How endpoints without such a code put it, in lower case."""
-_FORMAT_WORDS = (
-    "response_format",
-    "json_schema",
-    "json_object",
-    "json schema",
-    "structured output",
-    "grammar",
-    "validation error",
-)
-"""What the refusal of a way of asking for JSON speaks of, whatever its status, in lower case."""
-_THE_CALLERS = frozenset({"model_not_found", "invalid_api_key"})
-_FILTERED = frozenset(
-    {"content_filter", "content_policy_violation", "responsibleaipolicyviolation"}
-)
-_NO_MONEY = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
-_NO_MONEY_WORDS = ("insufficient_quota", "insufficient balance", "余额不足")
-"""How endpoints without such a code put it, in lower case. A quota that is "exceeded" may be that of a minute."""
-"""Characters from which on a key is secret, and removed from messages: a local endpoint's may be one letter."""
 # How the paths of most endpoints end
 _VERSIONED = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")
 _AZURE_DEPLOYMENT = "/openai/deployments/"
 _PAGE = "a web page came, not JSON"
-_RETRIED = frozenset({408, 409, 425, 429})
-_OVERLOADED = frozenset({503, 504, 529})
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,56 +80,6 @@ class Access:
 
 
 _NOTHING = Usage(cost_usd=0.0)
-
-
-@dataclass(eq=False)
-class _TroubleError(Exception):
-    """An attempt failed in a way that another attempt may mend."""
-
-    cause: str
-    ended: Ended = Ended.OTHER
-    retry_after: float | None = None
-    usage: Usage | None = None
-    """What a body without a usable reply took; None: unknown, or nothing."""
-    timed_out: bool = False
-
-    @property
-    def patience(self) -> float:
-        """The seconds that the endpoint asks to wait."""
-        return self.retry_after or 0.0
-
-
-@dataclass(eq=False)
-class _RejectedError(Exception):
-    """The endpoint refused the request itself: the same request would be refused again."""
-
-    status: int
-    code: str
-    message: str
-    named: str = ""
-    """The part of the request that the endpoint names, "" where it names none."""
-    of_format: bool = False
-    """Whether it speaks of the way that JSON was asked for."""
-
-    @property
-    def broke(self) -> bool:
-        """Whether the account has no credit left."""
-        return self.status == 402 or self.code in _NO_MONEY
-
-    @property
-    def kind(self) -> type[EndpointUnavailable]:
-        """Whether this request, this caller, or the endpoint is concerned."""
-        if self.of_format or (
-            self.status in {400, 413, 422}
-            and not self.broke
-            and self.code not in _THE_CALLERS
-        ):
-            return RequestRefused
-        return (
-            CallerRefused
-            if self.status in {401, 403, 404} or self.broke
-            else EndpointUnavailable
-        )
 
 
 class OpenAIEngine:
@@ -281,7 +187,7 @@ class OpenAIEngine:
     async def answer(self, request: Request) -> Reply:
         """The endpoint's reply to a typed request; see Engine for what it raises."""
         mode = self.json_mode
-        first: _RejectedError | None = None
+        first: Refusal | None = None
         while True:
             body = chat_body(
                 self._model,
@@ -291,24 +197,21 @@ class OpenAIEngine:
             )
             try:
                 reply = await self._ask(encoded(body), shaped="response_format" in body)
-            except _RejectedError as rejected:
+            except Refusal as refusal:
                 if first is None or first.of_format:
-                    first = rejected
-                looser = (
-                    None if self._rejected_parameter(rejected) else _LOOSER.get(mode)
-                )
+                    first = refusal
                 if (
-                    looser is None
-                    or not (rejected.of_format or rejected.status in {400, 415, 422})
-                    or rejected.code in _NOT_THE_FORMAT
+                    mode is JsonMode.NONE
+                    or not refusal.may_be_of_format
+                    or refusal.find_parameter(self._parameters)
                 ):
                     raise self._refused(first) from None
-                mode = looser
+                mode = _LOOSER[mode]
                 await pay_again(None)
-                continue
-            if first is not None:
-                self._limiter.json_modes[self._model] = mode
-            return reply
+            else:
+                if first is not None:
+                    self._limiter.json_modes[self._model] = mode
+                return reply
 
     def body(self, request: Request) -> dict[str, Any]:
         """The body that `answer` sends first, for whoever sends it another way."""
@@ -332,11 +235,10 @@ class OpenAIEngine:
         sent = sum(
             len(message["content"].encode("utf-8", "replace")) for message in messages
         )
-        limits = (
-            self._parameters.get(name)
-            for name in ("max_completion_tokens", "max_tokens")
+        limit = self._parameters.get("max_completion_tokens") or self._parameters.get(
+            "max_tokens"
         )
-        most = next((limit for limit in map(count, limits) if limit), ASSUMED_OUTPUT)
+        most = limit if isinstance(limit, int) and limit > 0 else ASSUMED_OUTPUT
         asked = -(-sent // BYTES_A_TOKEN)
         return Usage(
             asked, 0, most, self._price.cost(asked, 0, most) if self._price else None
@@ -348,8 +250,8 @@ class OpenAIEngine:
             return await self._ask(
                 encoded(chat_body(self._model, messages, self._parameters))
             )
-        except _RejectedError as rejected:
-            raise self._refused(rejected) from None
+        except Refusal as refusal:
+            raise self._refused(refusal) from None
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -362,29 +264,30 @@ class OpenAIEngine:
             served = self._limiter.answered
             try:
                 reply = await self._attempt(content, shaped=shaped)
-            except _TroubleError as exc:
+            except Trouble as exc:
                 trouble = exc
             else:
                 return replace(reply, usage=lost + reply.usage, last_usage=reply.usage)
             lost += trouble.usage or _NOTHING
+            if (trouble.retry_after or 0.0) > ENDPOINT_WAIT_S:
+                trouble.cause += f"; asks to wait {trouble.retry_after:.0f} s"
+                raise self._unavailable(trouble, attempt)
             # Turned away while others were served is waiting in line: the limit was lowered for it.
             turned_away = (
                 trouble.ended is Ended.LIMITED and self._limiter.answered > served
             )
-            in_line = turned_away and spared < MOST_SPARED
-            if trouble.patience > ENDPOINT_WAIT_S or not (
-                in_line or attempt <= self._max_retries
-            ):
+            if turned_away and spared < MOST_SPARED:
+                spared += 1
+                await self._wait(trouble.retry_after, 1)
+                continue
+            if attempt > self._max_retries:
                 raise self._unavailable(trouble, attempt)
-            await self._wait(trouble.retry_after, 1 if in_line else attempt)
-            if not in_line:
-                try:
-                    await pay_again(trouble.usage)
-                except BudgetSpent:
-                    raise self._unavailable(trouble, attempt) from None
-            spared, attempt = (
-                (spared + 1, attempt) if in_line else (spared, attempt + 1)
-            )
+            await self._wait(trouble.retry_after, attempt)
+            try:
+                await pay_again(trouble.usage)
+            except BudgetSpent:
+                raise self._unavailable(trouble, attempt) from None
+            attempt += 1
 
     async def _wait(self, retry_after: float | None, attempt: int) -> None:
         if retry_after is None:
@@ -397,55 +300,45 @@ class OpenAIEngine:
             self._limiter.pause(wait)
         await asyncio.sleep(wait)
 
-    def _unavailable(
-        self, trouble: _TroubleError, attempts: int
-    ) -> EndpointUnavailable:
-        patience = trouble.patience
-        cause = trouble.cause + (
-            f"; asks to wait {patience:.0f} s" if patience > ENDPOINT_WAIT_S else ""
-        )
+    def _unavailable(self, trouble: Trouble, attempts: int) -> EndpointUnavailable:
         hint = "Check that the endpoint is up and reachable; what failed is tried again with the next run."
         if trouble.cause == _PAGE:
             hint = "Does the address end in /v1, as most do? This one is a web site's, or a proxy stands before it."
         error = EndpointUnavailable(
             f"{self._endpoint} gave no answer for model {self._model!r} in {attempts} "
-            f"attempt{'s' if attempts > 1 else ''}: {self._clean(cause)}",
+            f"attempt{'s' if attempts > 1 else ''}: {_clean(trouble.cause)}",
             hint=hint,
         )
         error.usage = trouble.usage
         return error
 
     async def _attempt(self, content: bytes, *, shaped: bool) -> Reply:
+        """One attempt, in its turn; what came of it is learnt by the limiter and the circuit."""
         began = await self._limiter.enter()
         ended = Ended.OTHER
         try:
             await self.circuit.check()
-            try:
-                reply = await self._exchange(content, shaped=shaped)
-            except _RejectedError as rejected:
-                await self._learn_refusal(rejected)
-                raise
-            except _TroubleError as trouble:
-                ended = trouble.ended
-                if ended is not Ended.LIMITED:
-                    await self.circuit.failed(
-                        self._clean(trouble.cause), began, timed_out=trouble.timed_out
-                    )
-                raise
+            reply = await self._exchange(content, shaped=shaped)
             ended = Ended.ANSWERED
             await self.circuit.answered()
             return reply
+        except Refusal as refusal:
+            if refusal.kind is CallerRefused:
+                cause = f"status {refusal.status}: {_clean(refusal.message)}"
+                certain = refusal.status == 401 or refusal.is_broke
+                await self.circuit.refused(cause, certain=certain)
+            else:
+                await self.circuit.answered()
+            raise
+        except Trouble as trouble:
+            ended = trouble.ended
+            if ended is not Ended.LIMITED:
+                await self.circuit.failed(
+                    _clean(trouble.cause), began, timed_out=trouble.timed_out
+                )
+            raise
         finally:
             self._limiter.leave(began, ended)
-
-    async def _learn_refusal(self, rejected: _RejectedError) -> None:
-        if rejected.kind is CallerRefused:
-            cause = f"status {rejected.status}: {self._clean(rejected.message)}"
-            await self.circuit.refused(
-                cause, certain=rejected.status == 401 or rejected.broke
-            )
-        else:
-            await self.circuit.answered()
 
     async def _exchange(self, content: bytes, *, shaped: bool) -> Reply:
         started = time.perf_counter()
@@ -458,29 +351,20 @@ class OpenAIEngine:
                     options={"headers": self._headers},
                 )
         except TimeoutError:
-            raise _TroubleError(
-                f"no answer within {self._timeout_s:g} s",
-                Ended.OVERLOADED,
-                timed_out=True,
-            ) from None
+            cause = f"no answer within {self._timeout_s:g} s"
+            raise Trouble(cause, Ended.OVERLOADED, timed_out=True) from None
         except APIConnectionError as error:
-            cause = error.__cause__
-            what = (
-                "no connection"
-                if isinstance(cause, httpx2.ConnectError)
-                else "the connection broke"
-            )
-            raise _TroubleError(f"{what}: {cause or type(cause).__name__}") from None
+            broken = error.__cause__
+            connected = not isinstance(broken, httpx2.ConnectError)
+            what = "the connection broke" if connected else "no connection"
+            raise Trouble(f"{what}: {broken or type(broken).__name__}") from None
         except APIStatusError as error:
-            message = self._clean(_filter_message(error, shaped=shaped))
-            # A filter that refuses a prompt has read it, and providers charge for that.
+            problem = read_error(error, shaped=shaped)
+            if isinstance(problem, Trouble) or not problem.is_by_filter:
+                raise problem from None
             latency_ms = (time.perf_counter() - started) * 1000
-            return Reply(
-                message,
-                Finish.REFUSAL,
-                usage_bound(content, "", self._price, latency_ms),
-                self._model,
-            )
+            usage = usage_bound(content, "", self._price, latency_ms)
+            return Reply(_clean(problem.message), Finish.REFUSAL, usage, self._model)
         latency_ms = (time.perf_counter() - started) * 1000
         raw = hide_known(response.content.decode("utf-8", "surrogateescape")).encode(
             "utf-8", "surrogateescape"
@@ -489,33 +373,11 @@ class OpenAIEngine:
             return read_completion(raw, content, self._price, latency_ms)
         except NotACompletion as fault:
             page = raw.lstrip()[:1] == b"<"
-            spent = (
-                fault.usage
-                if fault.usage and fault.usage.input_tokens + fault.usage.output_tokens
-                else None
-            )
-            raise _TroubleError(_PAGE if page else str(fault), usage=spent) from None
+            raise Trouble(_PAGE if page else str(fault), usage=fault.usage) from None
 
-    def _rejected_parameter(self, rejected: _RejectedError) -> str | None:
-        """The parameter that the endpoint says the model does not take; None where it says no such thing."""
-        if rejected.status not in {400, 422} or rejected.code in _NOT_THE_FORMAT:
-            return None
-        message = rejected.message.casefold()
-        if rejected.code not in _PARAMETER_CODES and not any(
-            word in message for word in _PARAMETER_WORDS
-        ):
-            return None
-        named = rejected.named.split(".")[0]
-        if named in self._parameters:
-            return named
-        words = set(re.findall(r"\w+", message))
-        quoted = [name for name in self._parameters if name.casefold() in words]
-        # The longest: "max_tokens" may be named beside the parameter that should stand in its place.
-        return max(quoted, key=len) if quoted else None
-
-    def _refused(self, rejected: _RejectedError) -> EndpointUnavailable | ConfigError:
-        message = self._clean(rejected.message)
-        if (parameter := self._rejected_parameter(rejected)) is not None:
+    def _refused(self, refusal: Refusal) -> EndpointUnavailable | ConfigError:
+        message = _clean(refusal.message)
+        if (parameter := refusal.find_parameter(self._parameters)) is not None:
             sent = f"{parameter} = {canonical_json(self._parameters[parameter])[:80]}"
             return ConfigError(
                 f"{self._endpoint}: model {self._model!r} does not take the parameter {sent}: {message}",
@@ -523,32 +385,33 @@ class OpenAIEngine:
                 if parameter == "max_tokens"
                 else f"Take {parameter} out of the model's table in models.toml, or of --parameters.",
             )
-        return rejected.kind(
-            f"{self._endpoint} refuses requests for model {self._model!r}: status {rejected.status}: {message}",
-            hint=self._hint(rejected),
+        return refusal.kind(
+            f"{self._endpoint} refuses requests for model {self._model!r}: status {refusal.status}: {message}",
+            hint=self._hint(refusal),
         )
 
-    def _hint(self, rejected: _RejectedError) -> str:
+    def _hint(self, refusal: Refusal) -> str:
         variable = self._key_variable or "of this model"
-        if rejected.broke:
+        if refusal.is_broke:
             return f"The account behind the key in the variable {variable} has no credit left."
-        if rejected.status in {401, 403} and not self._secret:
+        if refusal.status in {401, 403} and not self._secret:
             return f"The variable {variable} is not set or empty, so no key was sent: set it, or name another one."
-        if rejected.status in {401, 403}:
+        if refusal.status in {401, 403}:
             return f"Check the key in the variable {variable}: the endpoint does not accept it."
-        if rejected.status < 400:
+        if refusal.status < 400:
             return "The address redirects: set the one that it leads to as base_url."
-        if rejected.status != 404:
+        if refusal.status != 404:
             return "Check the parameters that the model is asked with, and that the input fits its context."
-        known = f"the endpoint knows no model {self._model!r}"
-        if rejected.code == "model_not_found" or _VERSIONED.search(self._address.path):
-            return f"T{known[1:]}: look for its id in the endpoint's list of models."
-        return f"Does the address end in /v1, as most do? Else {known}."
+        known = f"he endpoint knows no model {self._model!r}"
+        if "model_not_found" in refusal.codes or _VERSIONED.search(self._address.path):
+            return f"T{known}: look for its id in the endpoint's list of models."
+        return f"Does the address end in /v1, as most do? Else t{known}."
 
-    def _clean(self, text: str) -> str:
-        """An endpoint's words on one line of at most 300 characters, without secrets, which some echo."""
-        text = " ".join(hide_secrets(text[:6000])[:3000].split())
-        return text if len(text) <= 300 else text[:299] + "…"
+
+def _clean(text: str) -> str:
+    """An endpoint's words on one line of at most 300 characters, without secrets, which some echo."""
+    text = " ".join(hide_secrets(text[:6000])[:3000].split())
+    return text if len(text) <= 300 else text[:299] + "…"
 
 
 _LOOSER = {JsonMode.SCHEMA: JsonMode.OBJECT, JsonMode.OBJECT: JsonMode.NONE}
@@ -598,36 +461,3 @@ def _request_headers(path: str, secret: str, access: Access) -> dict[str, str | 
     if key_header and secret:
         headers[key_header] = secret
     return headers
-
-
-def _filter_message(error: APIStatusError, *, shaped: bool) -> str:
-    """What the endpoint's content filter says in an error; raises what any other error means.
-
-    `shaped`: the request held a response_format, and an error that speaks of it is a refusal, not an outage.
-    """
-    status = error.status_code
-    text, codes, param = read_error(error.response.content)
-    if status in {400, 403} and not _FILTERED.isdisjoint(codes):
-        return text
-    words = f"{param} {text}".casefold()
-    if shaped and status != 429 and any(word in words for word in _FORMAT_WORDS):
-        raise _RejectedError(status, next(iter(codes), ""), text, param, of_format=True)
-    broke = not _NO_MONEY.isdisjoint(codes) or any(
-        words in text.casefold() for words in _NO_MONEY_WORDS
-    )
-    if (status in _RETRIED or status >= 500) and not broke:
-        ended = (
-            Ended.LIMITED
-            if status == 429
-            else Ended.OVERLOADED
-            if status in _OVERLOADED
-            else Ended.OTHER
-        )
-        raise _TroubleError(
-            f"status {status}: {text}",
-            ended,
-            parse_retry_after(error.response.headers.get("retry-after", "")),
-        )
-    raise _RejectedError(
-        status, "insufficient_quota" if broke else next(iter(codes), ""), text, param
-    )

@@ -28,7 +28,7 @@ from medlive.evaluation.runs.folder import open_run, read_grades
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.openai import Price
+from medlive.llm.wire import Price
 from tests.unit.evaluation.conftest import (
     AT,
     USE,

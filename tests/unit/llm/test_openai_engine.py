@@ -21,8 +21,8 @@ from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.fence import render
 from medlive.llm.limiter import Limiter
-from medlive.llm.openai import JsonMode, OpenAIEngine, Price
-from medlive.llm.wire import strict_schema
+from medlive.llm.openai import OpenAIEngine
+from medlive.llm.wire import JsonMode, Price, strict_schema
 from medlive.rubric.write import RubricReply
 from tests.support.bad_endpoint import (
     Step,

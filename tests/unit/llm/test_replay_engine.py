@@ -9,8 +9,9 @@ import pytest
 from medlive.errors import EndpointUnavailable
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import Finish, Prompt, Reply, Request
-from medlive.llm.openai import OpenAIEngine, Price
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
+from medlive.llm.wire import Price
 from tests.support.bad_endpoint import (
     BadEndpoint,
     Step,

@@ -18,10 +18,11 @@ from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.evaluation.root_causes import AuditReply
 from medlive.harm.read import HarmReply
 from medlive.llm.engine import Request
-from medlive.llm.openai import JsonMode, OpenAIEngine
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.server import serve
+from medlive.llm.wire import JsonMode
 from medlive.rubric.classify import ClassifyReply
 from medlive.rubric.completion import CompleteReply, MatchReply
 from medlive.rubric.review import ReviewReply
