@@ -10,7 +10,7 @@ import random
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -67,18 +67,6 @@ _AZURE_DEPLOYMENT = "/openai/deployments/"
 _PAGE = "a web page came, not JSON"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
-    """How requests to an endpoint are addressed, where a base URL and a bearer key are not enough."""
-
-    query: Mapping[str, str] = field(default_factory=dict)
-    """Query parameters of every request, as Azure's `api-version`."""
-    headers: Mapping[str, str] = field(default_factory=dict)
-    """Headers of every request; no secrets, since they are stored with a configuration."""
-    key_header: str | None = None
-    """The header with the key; None for `Authorization: Bearer`, on Azure's deployment paths "api-key"."""
-
-
 _NOTHING = Usage(cost_usd=0.0)
 
 
@@ -92,7 +80,9 @@ class OpenAIEngine:
         api_key: SecretStr | str = "",
         parameters: Mapping[str, Any] | None = None,
         *,
-        access: Access | None = None,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        key_header: str | None = None,
         timeout_s: float = 120.0,
         max_retries: int = 4,
         concurrency: int = 16,
@@ -109,6 +99,9 @@ class OpenAIEngine:
         Args:
             base_url: The address before `/chat/completions`; it may end in a query.
             parameters: Sent as they are (temperature, …).
+            query: Query parameters of every request, as Azure's `api-version`.
+            headers: Headers of every request; no secrets, since they are stored with a configuration.
+            key_header: The header with the key; None for `Authorization: Bearer`, on deployments of Azure "api-key".
             timeout_s: Seconds for one whole attempt.
             max_retries: The attempts after the first.
             concurrency: Most attempts under way.
@@ -129,7 +122,6 @@ class OpenAIEngine:
                 f"The key of model {model!r} holds characters that no key has"
             )
         remember(self._secret)
-        access = access or Access()
         self._address = address = _checked_address(model, base_url)
         host = address.hostname or ""
         self._endpoint = f"{host}:{address.port}" if address.port else host
@@ -137,7 +129,7 @@ class OpenAIEngine:
         self._client = AsyncOpenAI(
             api_key=self._secret or "none",
             base_url=address._replace(query="").geturl(),
-            default_query={**dict(parse_qsl(address.query)), **access.query},
+            default_query={**dict(parse_qsl(address.query)), **(query or {})},
             max_retries=0,
             http_client=reply_client(
                 ENDPOINT_BODY_BYTES,
@@ -147,7 +139,14 @@ class OpenAIEngine:
         # From variables that only OpenAI's client reads: they would go to every endpoint.
         self._client.organization = self._client.project = None
         self._client._custom_headers = {}
-        self._headers = _request_headers(address.path, self._secret, access)
+        if key_header is None and _AZURE_DEPLOYMENT in address.path:
+            key_header = "api-key"
+        self._headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
+        if key_header or not self._secret:
+            self._headers["Authorization"] = Omit()
+        self._headers |= headers or {}
+        if key_header and self._secret:
+            self._headers[key_header] = self._secret
         self._model, self._pinned, self._price = model, pinned, price
         self._timeout_s, self._max_retries, self._backoff_s = (
             timeout_s,
@@ -449,15 +448,3 @@ def _checked_address(model: str, base_url: str) -> SplitResult:
             hint="Write it like https://host/v1; a key is named by its variable.",
         )
     return address._replace(path=address.path.rstrip("/"))
-
-
-def _request_headers(path: str, secret: str, access: Access) -> dict[str, str | Omit]:
-    """The headers of every request, besides those of OpenAI's client."""
-    headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
-    key_header = access.key_header or ("api-key" if _AZURE_DEPLOYMENT in path else None)
-    if key_header or not secret:
-        headers["Authorization"] = Omit()
-    headers |= access.headers
-    if key_header and secret:
-        headers[key_header] = secret
-    return headers

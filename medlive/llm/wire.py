@@ -5,12 +5,13 @@ Nothing is sent here.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
 from pydantic import (
     BaseModel,
+    ConfigDict,
     Field,
     InstanceOf,
     Strict,
@@ -40,6 +41,9 @@ _FINISH = {
 """What endpoints give as finish_reason, in lower case."""
 
 
+Amount = Annotated[float, Field(ge=0)]
+
+
 class NotACompletion(ValueError):
     """A body is not a chat completion that can be used; the text says why."""
 
@@ -57,14 +61,17 @@ class JsonMode(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars for a million tokens."""
+class Price(BaseModel):
+    """US dollars per million tokens."""
 
-    input: float
-    output: float
-    cached: float | None = None
-    """Input tokens that the endpoint's prefix cache held; None when they cost as much as others."""
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    input: Amount
+    """Of a million tokens of a request."""
+    # Of those that the endpoint's prefix cache held; None for the price of other tokens
+    cached: Amount | None = None
+    output: Amount
+    """Of a million tokens of a reply."""
 
     def cost(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
         """Dollars for one answer; the cached tokens are among the input tokens."""

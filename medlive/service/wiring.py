@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from medlive.clock import now
 from medlive.config import (
     DEFAULT_KEY_VARIABLE,
-    Price,
     RoleSettings,
     Settings,
     validate_section,
@@ -34,7 +33,7 @@ from medlive.llm.recorded import RecordedEngine, RecordingEngine, load_recording
 from medlive.llm.recorded import Recording as Recording
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.wire import Price as EnginePrice
+from medlive.llm.wire import Price
 from medlive.service.paths import encoder_settings, index_path
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def open_endpoint(
     Engines with the same `limiters`, address and key share a limit. Raises ConfigError if the key is not set.
     """
     # OpenAI's client takes half a second to import.
-    from medlive.llm.openai import Access, OpenAIEngine
+    from medlive.llm.openai import OpenAIEngine
 
     if settings.base_url is None or settings.model is None:
         raise ConfigError('engine "openai" needs base_url and model')
@@ -112,11 +111,14 @@ def open_endpoint(
         "max_retries",
         "concurrency",
         "json_mode",
+        "query",
+        "headers",
+        "key_header",
     }
     return OpenAIEngine(
         **settings.model_dump(include=same),
         api_key=key,
-        price=EnginePrice(price.input, price.output, price.cached) if price else None,
+        price=price,
         key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
         limiter=limiters.of(settings.base_url, key, settings.concurrency)
         if limiters
@@ -124,7 +126,6 @@ def open_endpoint(
         circuit=limiters.circuit(settings.base_url, key, settings.model)
         if limiters
         else None,
-        access=Access(settings.query, settings.headers, settings.key_header),
         pinned=not settings.allow_unpinned,
     )
 
