@@ -29,8 +29,9 @@ from pydantic import BaseModel
 
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.engine import Finish, Prompt, Reply, Request
-from medlive.llm.openai import JsonMode, OpenAIEngine
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.reading import read_object
+from medlive.llm.wire import JsonMode
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "endpoints.md"
