@@ -54,7 +54,7 @@ FIRST = (
 )
 
 
-THREATS = Path(__file__).parents[1] / "docs" / "security.md"
+THREATS = Path(__file__).parents[1] / "docs" / "builders" / "threats.md"
 
 
 def named_tests(document: Path) -> set[str]:
