@@ -168,7 +168,9 @@ def test_the_references_have_every_command_and_setting() -> None:
 def test_the_page_of_attacks_lists_those_that_are_tried() -> None:
     page = (ROOT / "docs" / "builders" / "attacks.md").read_text(encoding="utf-8")
     tried = re.findall(r"^\| ((?:en|zh)-[\w-]+) \|", page, re.M)
-    assert page.startswith(report.HEAD), "run tests/attacks/report.py > docs/builders/attacks.md"
+    assert page.startswith(report.HEAD), (
+        "run tests/attacks/report.py > docs/builders/attacks.md"
+    )
     assert tried == [attack.id for attack in ATTACKS]
 
 
@@ -236,7 +238,7 @@ def test_every_file_that_documents_name_exists(code: list[Place]) -> None:
 def test_every_step_from_a_criterion_to_the_report_exists_in_ten_and_three_shapes() -> (
     None
 ):
-    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/builders/architecture.md").read_text(encoding="utf-8")
     _, _, walk = text.partition("## From a criterion to a cell of the report")
     rows = re.findall(r"^\| \d+\. [^|]*\| `([\w.]+)` \| (?:`([\w.]+)` )?\|", walk, re.M)
     shapes = [shape for _, shape in rows if shape]
