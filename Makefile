@@ -115,7 +115,7 @@ units: $(VENV)/.dev ## as root: the units of deploy/systemd in a container with 
 	@$(BIN)/python -m tests.containers.units
 
 docs: $(VENV)/.docs ## the documents as a site in .medlive/docs, which `medlive serve` shows at /docs ([web] docs_folder)
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "built .medlive/docs: open .medlive/docs/index.html, or MEDLIVE_WEB__DOCS_FOLDER=$(CURDIR)/.medlive/docs $(BIN)/medlive serve"
 
 clean: ## stop the demo's database and remove what was made here

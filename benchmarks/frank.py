@@ -4,7 +4,7 @@ Run `python benchmarks/frank.py [--scores FILE] [--draws 1000] [--no-write]`; it
 docs/builders/measurements/frank.md.
 The files lie beside the repository, in shared/realdata/agreement, and are never copied. `--scores` is what `medlive
 eval protocol run cross-examination RUNS --set lowest=9999 --json` printed of pairs whose id is FRANK's `hash`
-and whose model its `model_name` (docs/protocols.md#against-people-frank); that page is printed and not written. Every correlation is
+and whose model its `model_name` (docs/protocols.md); that page is printed and not written. Every correlation is
 computed a second time by scikit-learn and scipy in the way of FRANK's authors. Exit status 1 where the two differ, 3
 where the files or those libraries are absent.
 """

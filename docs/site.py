@@ -15,7 +15,7 @@ from mkdocs.structure.pages import Page
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import references  # noqa: E402
+import references
 
 _OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md")
 """The pages of the repository that the site shows too, under `repository/`."""

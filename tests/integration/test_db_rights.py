@@ -1,4 +1,4 @@
-"""What `docs/builders/database-rights.md` says of the database's rights, compared with the catalogue in both directions."""
+"""The database's rights as `docs/builders/database-rights.md` has them, compared with the catalogue both ways."""
 
 import re
 from collections import defaultdict
