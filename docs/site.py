@@ -75,6 +75,8 @@ def _site_path(path: str) -> str:
     """Where the site shows a file of the repository."""
     if path == "README.md":
         return "index.md"
+    if path == "docs/builders/decisions":
+        return _DECISIONS
     if path in _OUTSIDE:
         return f"repository/{path}"
     return path.removeprefix("docs/") if path.startswith("docs/") else path
