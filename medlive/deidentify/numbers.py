@@ -333,17 +333,7 @@ def _records(view: View) -> Candidates:
     yield from matches(IdentifierKind.RECORD_NUMBER, _TRIP, lower)
 
 
-_WEAK_LABELS = (
-    "social",
-    "licence",
-    "license",
-    "pan",
-    "medicare",
-    "card",
-    "dl",
-    "opd",
-    "ipd",
-)
+_WEAK_LABELS = word_list("english", "weak labels")
 
 
 def _record(match: re.Match[str], lower: str) -> Candidate | None:

@@ -14,6 +14,7 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from medlive.guard.bounds import PAGE_BYTES, PAGE_DEPTH
 from medlive.sources.source import LayoutError, ListEntry, Page, PageRequest, link
+from medlive.text.lists import read_lists
 
 # The parser's output is well formed: neither text nor attribute values contain a bare "<" or ">". The content of
 # scripts and the like is not escaped, so it is one token with their start tag. The expression is linear: no
@@ -29,83 +30,13 @@ _TOKEN = re.compile(
 )
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^>]*)>")
 _ATTRIBUTE = re.compile(r"([^\s=\"]+)=\"([^\"]*)\"")
-_VOID = frozenset(
-    (
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-    )
-)
-_SILENT = frozenset(
-    (
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "svg",
-        "button",
-        "select",
-        "textarea",
-        "head",
-        "iframe",
-        "object",
-        "video",
-        "audio",
-    )
-)
-_BLOCK = frozenset(
-    (
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "tbody",
-        "tfoot",
-        "thead",
-        "tr",
-        "ul",
-    )
-)
+_ELEMENTS = {
+    use: frozenset(" ".join(lines).split())
+    for use, lines in read_lists("medlive.sources", "elements.txt").items()
+}
+_VOID, _SILENT, _BLOCK = (_ELEMENTS[use] for use in ("void", "silent", "block"))
 _INVISIBLE = frozenset(["script", "style", "noscript", "template"])
-# Elements that need no end tag: leaving it out does not nest them.
-_SELF_CLOSING = {name.encode() for name in _VOID} | set(
-    b"dd dt li option p tbody td tfoot th thead tr".split()
-)
+_SELF_CLOSING = {name.encode() for name in _VOID | _ELEMENTS["self-closing"]}
 _MEDIA = {
     "img": "image",
     "picture": "image",
