@@ -12,12 +12,16 @@ from typing import cast
 from xml.etree.ElementTree import ParseError
 
 from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
-from medlive.evidence.corpora.pubmed import PMID, parse_record, publication_day
+from medlive.evidence.corpora.pubmed import (
+    NOTICES,
+    PMID,
+    parse_record,
+    publication_day,
+)
 from medlive.evidence.fetch.model import ArticleType, FetchFailed, Selection
 
 _TYPE = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
 _LANGUAGE = re.compile(rb"<Language>\s*([a-z]{3})\s*</Language>")
-_NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
 _NAMES = {
     ArticleType.GUIDELINE: (
         "Guideline",
@@ -79,7 +83,7 @@ def select(
 
 
 def _is_kept(frame: Frame, names: set[str], selection: Selection) -> bool:
-    if frame.kind == "DeleteCitation" or any(map(frame.data.__contains__, _NOTICES)):
+    if frame.kind == "DeleteCitation" or any(map(frame.data.__contains__, NOTICES)):
         return True
     if names and not any(_is_named(kind, names) for kind in _values(_TYPE, frame.data)):
         return False
