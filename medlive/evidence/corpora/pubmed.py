@@ -141,8 +141,7 @@ class _Valid:
             if named is not None:
                 articles[-1] = int(named[2])
                 versions[-1] = int(named[1] or 1)
-            if any(map(frame.data.__contains__, NOTICES)):
-                notices += _notices_of(frame.data)
+            notices += _notices_of(frame.data)
         for article, version in zip(articles, versions, strict=True):
             self._add(article, version)
         for article, version in deleted:
@@ -151,10 +150,7 @@ class _Valid:
                 self.numbers[article] = 0
                 self.versions.pop(article, None)
         for kind, article in notices:
-            if kind in _RETRACTING:
-                self.retracted.add(article)
-            elif kind == "ExpressionOfConcernFor":
-                self.concerns.add(article)
+            (self.retracted if kind in _RETRACTING else self.concerns).add(article)
 
     def _add(self, article: int, version: int) -> None:
         """Count the next record, which holds unless a later version of its article was met."""
@@ -170,10 +166,13 @@ class _Valid:
 
 
 def _notices_of(data: bytes) -> Iterator[tuple[str, int]]:
+    """The kind of each notice of retraction or concern, and the article that it is about."""
+    if not any(map(data.__contains__, NOTICES)):
+        return
     for notice in NOTICE.finditer(data):
-        other = PMID.search(notice[2])
-        if other is not None:
-            yield notice[1].decode(), int(other[2])
+        kind, article = notice[1].decode(), pmid_of(notice[2])
+        if article and (kind in _RETRACTING or kind == "ExpressionOfConcernFor"):
+            yield kind, int(article)
 
 
 def _record(
