@@ -361,7 +361,8 @@ def chinese_places(view: View) -> Candidates:
     for start, end in _numbered_addresses(view):
         yield IdentifierKind.ADDRESS, start, end
     for match in _LIVES.finditer(lower):
-        if _is_home(match["place"]):
+        place = match["place"]
+        if place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place):
             yield IdentifierKind.ADDRESS, *match.span("place")
     if "公司" in lower:
         yield from matches(IdentifierKind.PLACE, _COMPANY, lower)
@@ -392,10 +393,6 @@ def _numbered_addresses(view: View) -> Iterator[Span]:
         name = text[start : name_end + 2]
         if start < name_end and _NOT_ESTATE.isdisjoint((name[:2], name)):
             yield _with_province(text, start), name_end + len(match[0].rstrip(" ，,"))
-
-
-def _is_home(place: str) -> bool:
-    return place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place)
 
 
 def _with_province(text: str, start: int) -> int:

@@ -101,7 +101,7 @@ class EndpointEncoder:
         }
         digest = digest_json({"endpoint": model.names, **made})
         self.identity = EncoderIdentity(name=name, digest=digest, **made)
-        if known is not None and _same(known, self.identity):
+        if known is not None and _is_same(known, self.identity):
             kept = {"digest": known.digest, "probe": known.probe}
             self.identity = self.identity.model_copy(update=kept)
 
@@ -192,7 +192,7 @@ class EndpointEncoder:
         )
 
 
-def _same(known: EncoderIdentity, now: EncoderIdentity) -> bool:
+def _is_same(known: EncoderIdentity, now: EncoderIdentity) -> bool:
     if (known.dimension, len(known.probe)) != (now.dimension, len(now.probe)):
         return False
     return bool(np.allclose(known.probe, now.probe, rtol=0, atol=TOLERANCE))

@@ -6,7 +6,6 @@ is not chosen becomes a deletion of its number: an earlier version of it may hav
 
 import gzip
 import re
-from datetime import date
 from io import BufferedIOBase, FileIO
 from typing import cast
 from xml.etree.ElementTree import ParseError
@@ -90,15 +89,13 @@ def _is_kept(frame: Frame, names: set[str], selection: Selection) -> bool:
     written = _values(_LANGUAGE, frame.data)
     if selection.languages and not set(written).intersection(selection.languages):
         return False
-    return selection.since is None or _is_since(frame.data, selection.since)
-
-
-def _is_since(data: bytes, since: date) -> bool:
+    if selection.since is None:
+        return True
     try:
-        day = publication_day(parse_record(data))
+        day = publication_day(parse_record(frame.data))
     except ParseError:
         return True  # The reader of the corpus reports it.
-    return day is None or day >= since
+    return day is None or day >= selection.since
 
 
 def _values(pattern: re.Pattern[bytes], data: bytes) -> list[str]:
