@@ -150,7 +150,7 @@ def embed_work(
     home: Path, opening: Callable[[str], Encoder]
 ) -> Callable[..., Awaitable[None]]:
     """The work of the queue `embed`: one shard at a time, by encoders that stay open."""
-    from medlive.evidence.build import embed_shard  # imports NumPy
+    from medlive.evidence.dense_side import embed_shard  # imports NumPy
 
     opened: dict[str, Encoder] = {}
     turn = asyncio.Lock()
