@@ -40,7 +40,7 @@ from medlive.harm.model import (
 from medlive.integrity.digest import digest_json
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.prompts import load_prompt
-from medlive.service.wiring import open_endpoint
+from medlive.opening import open_endpoint
 
 DATA: Final = Path(__file__).resolve().parents[1].parent / "shared" / "realdata"
 LOG: Final = "harm.jsonl"

@@ -26,7 +26,7 @@ from aiohttp import web
 from openai import AsyncOpenAI
 
 from medlive.errors import EndpointUnavailable
-from medlive.evaluation.grading.verdict import GradeReply
+from medlive.grader.reply import GradeReply
 from medlive.llm.engine import Request
 from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, EndpointState, Limiter
@@ -37,7 +37,7 @@ from medlive.llm.rules.server import serve
 
 REQUEST = Request(
     "grader.criterion",
-    load_prompt("medlive.evaluation", "grader.criterion"),
+    load_prompt("medlive.grader", "grader.criterion"),
     {
         "language": "en",
         "question": "The patient has had a red, hot big toe for two days.\n\nWhat is it?",

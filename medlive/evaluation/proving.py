@@ -23,7 +23,6 @@ from medlive.evaluation.grading.grade import (
     open_work,
     read_record,
 )
-from medlive.evaluation.grading.judge import Judge, Work
 from medlive.evaluation.grading.questions import (
     Findings,
     Question,
@@ -31,13 +30,13 @@ from medlive.evaluation.grading.questions import (
     plan_questions,
     read_findings,
 )
-from medlive.evaluation.log import open_log
+from medlive.evaluation.grading.work import Work
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
     CallsMade,
     EvaluationCase,
-    Mode,
+    grade_keys,
 )
 from medlive.evaluation.penalties import (
     ERRORS,
@@ -45,6 +44,8 @@ from medlive.evaluation.penalties import (
     Penalties,
     read_penalties,
 )
+from medlive.grader.judge import Judge, Mode
+from medlive.integrity.log import open_log
 from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity
@@ -324,7 +325,7 @@ def plan_proof(
     record = read_record(out / GRADES, judge.digest)
     calls, verdicts = [], 0
     for work in _left(judge, evaluated, _answers(probes), record):
-        text = sent_text(judge.request(work))
+        text = sent_text(judge.request(work.call))
         calls.append(Call(work.case.language, text, len(work.criteria)))
         verdicts += len(work.criteria)
     grades = plan_calls(
@@ -471,7 +472,7 @@ def _graded(
     graded = []
     for probe, written in probes.items():
         verdicts = {}
-        keys = judge.keys(case, answers[probe][case.case_id])
+        keys = grade_keys(case, answers[probe][case.case_id], judge.digest)
         for criterion_id, key in keys.items():
             settled = record.latest.get(key)
             if settled and judge.settles(settled):

@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.agreement.meta import CaseLevel
-from medlive.evaluation.agreement.reliability import Reliability
-from medlive.evaluation.log import read_bytes
 from medlive.evaluation.scoring.refusals import Objection
+from medlive.integrity.log import read_bytes
+from medlive.statistics.raters import Reliability
 
 Shape = TypeVar("Shape", bound=BaseModel)
 

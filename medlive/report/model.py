@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
@@ -31,6 +30,7 @@ from medlive.evaluation.scoring.overlap import (
 )
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import FEW, CaseBasis, ModelScore, ScoreTable
+from medlive.llm.registry import EMPTY, Registry
 from medlive.report.html import lang_of, render
 from medlive.report.meta import MetaFile
 

@@ -9,8 +9,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.evaluation.asking.registry import Cutoff
-from medlive.evaluation.log import writing
 from medlive.evaluation.runs import folder
 from medlive.evaluation.scoring.ability import abilities_of
 from medlive.evaluation.scoring.companions import CORE
@@ -29,6 +27,8 @@ from medlive.evaluation.scoring.score import (
     ScoreTable,
     month_table,
 )
+from medlive.integrity.log import writing
+from medlive.llm.registry import Cutoff
 
 _FIGURES: Final = (
     "n",

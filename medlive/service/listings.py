@@ -21,7 +21,12 @@ from medlive.snapshot.export import guarded
 
 R = TypeVar("R")
 _TASK: Final = re.compile(r"[a-z_.]{1,80}")
-_PROMPTS: Final = ("medlive.curation", "medlive.rubric", "medlive.evaluation")
+_PROMPTS: Final = (
+    "medlive.curation",
+    "medlive.rubric",
+    "medlive.grader",
+    "medlive.evaluation",
+)
 
 
 def parse_week(week: str) -> str:

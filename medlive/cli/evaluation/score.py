@@ -27,8 +27,8 @@ from medlive.cli.output import (
     show_result,
 )
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.log import some
 from medlive.guard.printable import printable_json
+from medlive.integrity.log import some
 
 if TYPE_CHECKING:
     from medlive.evaluation.harm import ControlFigures

@@ -16,16 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.reliability import (
-    Codes,
-    PairAgreement,
-    agree,
-    code_of,
-    grader_name,
-    grader_of,
-    mean_of,
-    scores_of,
-)
 from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
@@ -49,6 +39,7 @@ from medlive.statistics.correlation import (
     kendall,
     spearman,
 )
+from medlive.statistics.raters import Codes, PairAgreement, agree, code_of, mean_of
 
 _TOPS: Final = (1, 3, 5)
 
@@ -247,7 +238,7 @@ def gradings(
         rows = read_grades(path / GRADES)[0]
         for digest in dict.fromkeys(grade.judge for grade in rows):
             run = load_graded(path, judge=digest)
-            grader = grader_of(run)
+            grader = run.known_grader
             matching = [name for name in judges if is_judge(grader, name)]
             unused.difference_update(matching)
             if not (matching if judges else grader.engine != SETTLED):
@@ -255,7 +246,7 @@ def gradings(
             info = run.run.info
             setting = _Setting(info.model, info.template.name, info.arm)
             by_judge = settings.setdefault(setting, {})
-            other = by_judge.setdefault(grader_name(grader), run)
+            other = by_judge.setdefault(grader.name, run)
             if other is not run:
                 raise UsageError(
                     f"{other.run.path} and {path} are both {info.model}, graded by {grader.model}"
@@ -360,7 +351,7 @@ def _case_scores(
     model: str, first: str, second: str, pair: _Pair, draws: int, seed: int
 ) -> CaseScores:
     """How alike two judges score a model's cases."""
-    first_scores, second_scores = scores_of(pair.first), scores_of(pair.second)
+    first_scores, second_scores = pair.first.whole_scores(), pair.second.whole_scores()
     cases: list[EvaluationCase] = []
     scored: dict[str, tuple[float, float]] = {}
     for case in comparable(*pair):
@@ -420,7 +411,7 @@ def _common_scores(
     for model, by_judge in models.items():
         known.append(_same_answers(by_judge))
         for judge, run in by_judge.items():
-            scores[model, judge] = scores_of(run)
+            scores[model, judge] = run.whole_scores()
             known.append(set(scores[model, judge]))
     common = set.intersection(*known)
     some_run = next(iter(next(iter(models.values())).values()))

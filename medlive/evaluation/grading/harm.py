@@ -35,7 +35,6 @@ from medlive.evaluation.harm import (
     material_of,
     read_rows,
 )
-from medlive.evaluation.log import writing
 from medlive.evaluation.model import CallsMade, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
 from medlive.harm.controls import load_controls, same_statement
@@ -53,6 +52,7 @@ from medlive.harm.read import (
     harm_inputs,
 )
 from medlive.integrity.digest import digest_json
+from medlive.integrity.log import writing
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Usage
 from medlive.llm.prompts import load_prompt
 

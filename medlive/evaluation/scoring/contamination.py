@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from medlive.evaluation.asking.registry import EMPTY, Basis, Cutoff, Registry
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.runs.folder import RAW
 from medlive.evaluation.scoring.estimates import FEW
@@ -20,6 +19,7 @@ from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
+from medlive.llm.registry import EMPTY, Basis, Cutoff, Registry
 from medlive.statistics.bootstrap import (
     Comparison,
     Floats,

@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.metrics import MOST, CaseScore, Metric
 from medlive.evaluation.scoring.published import published_mean
+from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
     Floats,

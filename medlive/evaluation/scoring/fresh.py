@@ -8,12 +8,12 @@ from typing import Any, Final
 import numpy as np
 
 from medlive.errors import UsageError
-from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.estimates import FEW, Estimate, Grid, standings_of
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
+from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import Comparison, Standing, compare, holm
 from medlive.statistics.contamination import Drop, Sides, drop
 

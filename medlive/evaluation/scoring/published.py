@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from medlive.errors import BadInput
 from medlive.evaluation.cases.livemedbench import month_of, read_grades, read_json
-from medlive.evaluation.log import writing
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import write_whole
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, with_figure
+from medlive.integrity.log import writing
 
 _FOLDER: Final = "livemedbench"
 

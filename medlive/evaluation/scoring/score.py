@@ -10,10 +10,8 @@ from typing import Final
 import numpy as np
 
 from medlive.errors import UsageError
-from medlive.evaluation.asking.registry import EMPTY, Cutoff, Registry
 from medlive.evaluation.asking.run import note_thinking
 from medlive.evaluation.harm import NOT_READ, control_figures
-from medlive.evaluation.log import some
 from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.companions import (
@@ -60,6 +58,8 @@ from medlive.evaluation.scoring.refusals import (
     judge_of,
     unpublishable_reasons,
 )
+from medlive.integrity.log import some
+from medlive.llm.registry import EMPTY, Cutoff, Registry
 from medlive.statistics.bootstrap import (
     Comparison,
     Floats,

@@ -8,7 +8,7 @@ from medlive.config import Settings
 from medlive.errors import IndexMissing, MedliveError
 from medlive.evidence.manifest import read_manifest
 from medlive.integrity.digest import digest_json
-from medlive.service.paths import archive_path, index_path
+from medlive.paths import archive_path, index_path
 from medlive.service.watch.model import Disk, LocalFacts
 
 

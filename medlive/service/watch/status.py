@@ -16,8 +16,8 @@ from medlive.db.jobs import Queue, count_open
 from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
 from medlive.db.waits import count_waiting
+from medlive.paths import encoder_settings, index_path
 from medlive.service.harvest.sources import not_modified_share
-from medlive.service.paths import encoder_settings, index_path
 from medlive.service.schedule.steps import StepState, read_states
 from medlive.service.watch import problems as watched
 from medlive.service.watch.facts import read_facts

@@ -4,14 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from medlive.evaluation.asking.registry import load_registry
-from medlive.evaluation.log import open_log
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
     CaseSet,
     Grade,
-    Mode,
     grade_keys,
 )
 from medlive.evaluation.runs.folder import (
@@ -23,6 +20,9 @@ from medlive.evaluation.runs.folder import (
 )
 from medlive.evaluation.scoring.contamination import contamination, score_arms
 from medlive.evaluation.scoring.score import load_graded, score_runs
+from medlive.grader.judge import Mode
+from medlive.integrity.log import open_log
+from medlive.llm.registry import load_registry
 from tests.support.runs import JUDGE, MADE_AT, made_cases
 
 CASES = made_cases(4, criteria=2)

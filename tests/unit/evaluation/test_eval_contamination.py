@@ -12,13 +12,6 @@ import pytest
 
 from medlive.__main__ import run
 from medlive.errors import BadInput, ConfigError
-from medlive.evaluation.asking.registry import (
-    Basis,
-    Candidate,
-    Registry,
-    load_registry,
-    read_registry,
-)
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -33,6 +26,13 @@ from medlive.evaluation.scoring.contamination import (
     score_arms,
 )
 from medlive.evaluation.scoring.score import AFTER, CUTOFF, UP_TO, GradedRun, score_runs
+from medlive.llm.registry import (
+    Basis,
+    Candidate,
+    Registry,
+    load_registry,
+    read_registry,
+)
 from medlive.report.tables import arms_rows, contamination_json
 from tests.support.runs import made_cases, made_run
 

@@ -22,7 +22,6 @@ from medlive.evaluation.model import (
     Answer,
     AnswerState,
     EvaluationCriterion,
-    Mode,
     grade_keys,
 )
 from medlive.evaluation.runs.folder import RunInfo
@@ -37,6 +36,7 @@ from medlive.evaluation.scoring.score import (
     GradedRun,
     score_runs,
 )
+from medlive.grader.judge import Mode
 from medlive.integrity.digest import canonical_json
 from medlive.report.tables import HARM_RATES, score_rows, scores_csv, scores_json
 from tests.unit.evaluation.conftest import (

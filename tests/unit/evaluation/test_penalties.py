@@ -10,7 +10,6 @@ from medlive.__main__ import run
 from medlive.errors import UsageError
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.harm import READINGS, encode, harm_key, material_of
-from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, AnswerState, gradable
 from medlive.evaluation.penalties import (
     Candidate,
@@ -28,6 +27,7 @@ from medlive.evaluation.runs.folder import (
     open_run,
 )
 from medlive.harm.model import JudgedHarm, Severity
+from medlive.integrity.log import open_log
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.snapshot.load import Snapshot
@@ -233,9 +233,7 @@ def test_the_command_proposes_and_changes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     scripted = engine(reply(error()))
-    monkeypatch.setattr(
-        "medlive.service.wiring.grader_engine", lambda *_, **__: scripted
-    )
+    monkeypatch.setattr("medlive.opening.grader_engine", lambda *_, **__: scripted)
     command = ["snapshot", "prove", str(snapshot.path), "--out", str(tmp_path)]
     for of_model in runs:
         command += ["--answers", str(of_model.path)]

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, ServiceUnavailable
-from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.evaluation.root_causes import AuditReply
+from medlive.grader.reply import GradeReply, RubricGradeReply
 from medlive.harm.read import HarmReply
 from medlive.llm.engine import Request
 from medlive.llm.openai import JsonMode, OpenAIEngine
@@ -52,8 +52,8 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "rubric.complete": (RUBRIC, CompleteReply),
     "rubric.match": (RUBRIC, MatchReply),
     "rubric.classify": (RUBRIC, ClassifyReply),
-    "grader.criterion": (EVALUATION, GradeReply),
-    "grader.rubric": (EVALUATION, RubricGradeReply),
+    "grader.criterion": ("medlive.grader", GradeReply),
+    "grader.rubric": ("medlive.grader", RubricGradeReply),
     "grader.harm": ("medlive.harm", HarmReply),
     "audit.cause": (EVALUATION, AuditReply),
 }

@@ -15,7 +15,6 @@ import pytest
 from markupsafe import escape
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.asking.registry import EMPTY, Registry, load_registry
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.root_causes import RootCause, audit_run, find_bottom
 from medlive.evaluation.scoring.errata import (
@@ -32,6 +31,7 @@ from medlive.evaluation.scoring.score import (
     score_runs,
 )
 from medlive.llm.engine import Request
+from medlive.llm.registry import EMPTY, Registry, load_registry
 from medlive.report import cases as case_pages
 from medlive.report.cases import entries
 from medlive.report.html import file_name

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.score import (
     GradedRun,
@@ -15,6 +14,7 @@ from medlive.evaluation.scoring.score import (
     score_runs,
 )
 from medlive.llm.engine import Usage
+from medlive.llm.registry import load_registry
 from medlive.report.html import whole
 from medlive.report.model import analyse
 from medlive.report.sections.costs import costs, spent

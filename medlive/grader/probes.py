@@ -4,14 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText
-from medlive.evaluation.grading.judge import Judge, Verdicts, Work
-from medlive.evaluation.model import (
-    Answer,
-    AnswerState,
-    EvaluationCase,
-    EvaluationCriterion,
-    Mode,
-)
+from medlive.grader.judge import GradingCall, Judge, Mode, Verdicts
 from medlive.rubric.model import Criterion
 from medlive.rubric.proof import ProbeVerdict
 
@@ -30,33 +23,13 @@ async def grade_probe(
     Raises:
         AgentFailure: If a criterion stays ungraded, which is no verdict.
     """
-    case = probed_case(text, criteria, grader.language)
-    probe_answer = Answer(case.case_id, AnswerState.OK, answer, "stop", "")
+    question = f"{text.narrative}\n\n{text.query}".strip()
     judge = Judge(grader.identity, Mode.RUBRIC)
     probe_verdicts: dict[str, ProbeVerdict] = {}
-    for part in judge.parts(case.criteria):
-        work = Work(case, probe_answer, part)
-        verdicts = Verdicts(judge, work)
-        read = await grader.send(judge.request(work), verdicts.read)
+    for part in judge.parts(criteria):
+        call = GradingCall(grader.language, question, answer, part)
+        verdicts = Verdicts(judge, call)
+        read = await grader.send(judge.request(call), verdicts.read)
         for criterion_id, (verdict, _) in read.items():
             probe_verdicts[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)
     return probe_verdicts
-
-
-def probed_case(
-    text: CaseText, criteria: Sequence[Criterion], language: str
-) -> EvaluationCase:
-    """A case as the grader sees it, before it has an id."""
-    return EvaluationCase(
-        case_id="proof",
-        language=language,
-        narrative=text.narrative,
-        query=text.query,
-        advice=text.advice,
-        criteria=tuple(
-            EvaluationCriterion(c.id, c.criterion, c.points, c.axis.value)
-            for c in criteria
-        ),
-        post_time="",
-        month=None,
-    )
