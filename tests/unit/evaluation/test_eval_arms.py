@@ -18,7 +18,8 @@ from medlive.evaluation.runs.folder import (
     TemplateUse,
     create_run,
 )
-from medlive.evaluation.scoring.contamination import contamination, score_arms
+from medlive.evaluation.scoring.books import score_arms
+from medlive.evaluation.scoring.contamination import contamination
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.grader.judge import Mode
 from medlive.integrity.log import open_log
