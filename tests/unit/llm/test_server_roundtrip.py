@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, ServiceUnavailable
 from medlive.evaluation.root_causes import AuditReply
+from medlive.grader.probes import GradedAnswersReply
 from medlive.grader.reply import GradeReply, RubricGradeReply
 from medlive.harm.read import HarmReply
 from medlive.llm.engine import Request
@@ -54,6 +55,7 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "rubric.classify": (RUBRIC, ClassifyReply),
     "grader.criterion": ("medlive.grader", GradeReply),
     "grader.rubric": ("medlive.grader", RubricGradeReply),
+    "grader.answers": ("medlive.grader", GradedAnswersReply),
     "grader.harm": ("medlive.harm", HarmReply),
     "audit.cause": (EVALUATION, AuditReply),
 }
@@ -215,6 +217,12 @@ INPUTS: dict[str, dict[str, Any]] = {
         "question": "?",
         "answer": "This is gout.",
         "criteria": [{"id": "c1", "criterion": "States that this is gout."}],
+    },
+    "grader.answers": {
+        "language": "en",
+        "question": "?",
+        "criteria": [{"id": "c1", "criterion": "States that this is gout."}],
+        "answers": [{"id": "r1", "answer": "This is gout."}],
     },
     "audit.cause": {
         "language": "en",
