@@ -99,7 +99,7 @@ class PenaltyProposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class AnsweredCase:
     """A case with the models' answers to it."""
 
     case: SnapshotCase
@@ -220,7 +220,7 @@ class Penalties:
 
 def find_candidates(
     snapshot: Snapshot, runs: Sequence[RunFolder]
-) -> tuple[Candidate, ...]:
+) -> tuple[AnsweredCase, ...]:
     """The cases that enough models answered; where every run was read for harm, only the answers in which harm was
     confirmed count.
 
@@ -287,15 +287,15 @@ class _Answers:
 
     def candidate(
         self, case: SnapshotCase, answers: Sequence[ModelQuote], least: int
-    ) -> Candidate:
+    ) -> AnsweredCase:
         """A case with these answers under names that hide their models."""
         named = {f"a{place}": quote for place, quote in enumerate(answers, start=1)}
         if not self.are_read:
-            return Candidate(case, named, least)
+            return AnsweredCase(case, named, least)
         quotes = {
             name: self.harms[case.case_id, quote] for name, quote in named.items()
         }
-        return Candidate(case, named, least, quotes)
+        return AnsweredCase(case, named, least, quotes)
 
 
 def _confirmed(row: HarmRow | None) -> tuple[str, ...]:
@@ -306,7 +306,7 @@ def _confirmed(row: HarmRow | None) -> tuple[str, ...]:
 
 
 def read_penalties(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[AnsweredCase],
     out: Path,
     reader: EngineIdentity,
     *,

@@ -40,7 +40,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.penalties import (
     ERRORS,
-    Candidate,
+    AnsweredCase,
     Penalties,
     read_penalties,
 )
@@ -209,7 +209,7 @@ async def prove_snapshot(
     prober: Engine,
     grader: Engine,
     *,
-    candidates: Sequence[Candidate] = (),
+    candidates: Sequence[AnsweredCase] = (),
     concurrency: int = 16,
     allow_unpinned: bool = False,
     budget: Budget | None = None,
@@ -297,7 +297,7 @@ def plan_proof(
     prober: EngineIdentity,
     grader: EngineIdentity,
     *,
-    candidates: Sequence[Candidate] = (),
+    candidates: Sequence[AnsweredCase] = (),
     concurrency: int = 16,
     allow_unpinned: bool = False,
     prices: tuple[Price | None, Price | None] = (None, None),
@@ -353,7 +353,7 @@ def _check_place(snapshot: Snapshot, out: Path) -> None:
         )
 
 
-def _errors(candidates: Sequence[Candidate]) -> list[Question]:
+def _errors(candidates: Sequence[AnsweredCase]) -> list[Question]:
     return [candidate.question for candidate in candidates]
 
 

@@ -21,14 +21,14 @@ class Read(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Run(Read):
+class MetaRun(Read):
     """The run that was graded."""
 
     model: str
     cases: str
 
 
-class Grader(Read):
+class MetaGrader(Read):
     """Who graded."""
 
     name: str
@@ -48,8 +48,8 @@ class MetaFile(Read):
 
     format: Literal["medlive-meta"]
     format_version: Literal[1]
-    run: Run
-    grader: Grader
+    run: MetaRun
+    grader: MetaGrader
     human: Human | None = None
     criteria: Reliability | None = None
     cases: tuple[CaseLevel, ...] = ()

@@ -10,7 +10,7 @@ from markupsafe import Markup
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
-    Finding,
+    NamedCause,
     RootCause,
     load_audit,
 )
@@ -150,7 +150,7 @@ class Report:
         """The heads of a table's columns for these models: each label and how many of its cases were audited."""
         return [f"*{label} (n={self.audits[label].audited})" for label in labels]
 
-    def examples(self, most: int) -> list[tuple[str, RootCause, str, Finding]]:
+    def examples(self, most: int) -> list[tuple[str, RootCause, str, NamedCause]]:
         """(label, cause, language tag, finding) of the lowest `most` audited cases of each model and cause."""
         langs = {}
         for model in self.models:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Unpack
 from typer import Option
 
 from medlive.cli.asking import confirm
-from medlive.cli.evaluation.grade import Work, grade_answers, reads_harm
+from medlive.cli.evaluation.grade import Steps, grade_answers, reads_harm
 from medlive.cli.evaluation.options import (
     AllowOption,
     AskArguments,
@@ -173,7 +173,7 @@ def all_(
         return answers_result(ask(dry_run=False), case_set, budget)
 
     def grade() -> Result:
-        work = Work(harm=harm)
+        work = Steps(harm=harm)
         return grade_answers(run, by, judging.mode, judge_calls, budget, work)
 
     def score() -> Result:

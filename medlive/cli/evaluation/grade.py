@@ -63,7 +63,7 @@ def grade(
     if harm_only and not harm:
         raise UsageError("--harm-only and --no-harm exclude each other")
     budget = calls.budget(*runs)
-    what = Work(grades=not harm_only, harm=harm, repeats=repeats)
+    what = Steps(grades=not harm_only, harm=harm, repeats=repeats)
     results = []
     for run_dir in runs:
         results.append(grade_answers(run_dir, by, mode, calls, budget, what))
@@ -81,7 +81,7 @@ def _combine(results: list[Result]) -> Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Steps:
     """What is done about a run's answers."""
 
     grades: bool = True
@@ -108,7 +108,7 @@ def grade_answers(
     mode: str,
     calls: Calls,
     budget: "Budget",
-    work: Work,
+    work: Steps,
 ) -> Result:
     """Grade and read for harm, or plan it, and return the state of both."""
     from medlive.grader.judge import Mode
@@ -146,7 +146,7 @@ class _Grading:
     mode: "Mode"
     calls: Calls
     budget: "Budget"
-    work: Work
+    work: Steps
 
     def judge(self, engine: "Engine") -> "Judge":
         """The judge, who is named on stderr. Raises UsageError for the rules engine that nobody chose."""

@@ -22,7 +22,7 @@ from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.penalties import Candidate, Penalties
+    from medlive.evaluation.penalties import AnsweredCase, Penalties
     from medlive.evaluation.proving import SnapshotProof
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
@@ -82,7 +82,7 @@ async def _prove(
     snapshot: "Snapshot",
     out: Path,
     named: tuple[str | None, str | None, str | None],
-    candidates: Sequence["Candidate"],
+    candidates: Sequence["AnsweredCase"],
     by: Grader,
     calls: Calls,
     budget: "Budget",

@@ -56,7 +56,7 @@ class GroupAgreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
+class TopCases:
     """The overlap of two graders' k highest-scoring cases; equal scores are ordered by case id."""
 
     k: int
@@ -73,12 +73,12 @@ class CaseScores:
     spearman: Correlation
     kendall: Correlation
     mean_absolute_difference: Estimate
-    top: Overlap | None
+    top: TopCases | None
     """Of the best tenth of the cases."""
 
 
 @dataclass(frozen=True, slots=True)
-class ModelScore:
+class JudgedModel:
     """One model under one judge, on the cases common to all models and judges."""
 
     model: str
@@ -90,7 +90,7 @@ class ModelScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class RankAgreement:
     """Whether models stand in the same order under two judges; intervals are over draws of cases."""
 
     first: str
@@ -119,8 +119,8 @@ class Judges:
     judges: tuple[str, ...]
     criteria: tuple[GroupAgreement, ...]
     cases: tuple[CaseScores, ...]
-    scores: tuple[ModelScore, ...]
-    rankings: tuple[Ranking, ...]
+    scores: tuple[JudgedModel, ...]
+    rankings: tuple[RankAgreement, ...]
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -179,8 +179,8 @@ def compare_judges(
             )
         else:
             whole[model] = by_judge
-    scores: tuple[ModelScore, ...] = ()
-    rankings: tuple[Ranking, ...] = ()
+    scores: tuple[JudgedModel, ...] = ()
+    rankings: tuple[RankAgreement, ...] = ()
     if whole:
         common = _common_scores(whole, list(names))
         scores = tuple(_model_scores(common, draws, seed))
@@ -375,11 +375,11 @@ def _case_scores(
     )
 
 
-def _overlap(ids: list[str], first: Floats, second: Floats) -> Overlap | None:
+def _overlap(ids: list[str], first: Floats, second: Floats) -> TopCases | None:
     if not ids:
         return None
     k = max(1, len(ids) // 10)
-    return Overlap(k, len(_best(ids, first, k) & _best(ids, second, k)))
+    return TopCases(k, len(_best(ids, first, k) & _best(ids, second, k)))
 
 
 def _best(ids: Sequence[str], scores: Floats, k: int) -> set[str]:
@@ -424,7 +424,9 @@ def _common_scores(
     return _CommonScores(list(models), judges, values, _clusters(cases))
 
 
-def _model_scores(common: _CommonScores, draws: int, seed: int) -> Iterator[ModelScore]:
+def _model_scores(
+    common: _CommonScores, draws: int, seed: int
+) -> Iterator[JudgedModel]:
     """Every model under every judge."""
     for judge, values in zip(common.judges, common.values, strict=True):
         means = values.mean(axis=0) if len(values) else None
@@ -433,10 +435,10 @@ def _model_scores(common: _CommonScores, draws: int, seed: int) -> Iterator[Mode
             rank = None
             if means is not None:
                 rank = 1 + int((means > means[place] + 1e-12).sum())
-            yield ModelScore(model, judge, score, rank)
+            yield JudgedModel(model, judge, score, rank)
 
 
-def _rankings(common: _CommonScores, draws: int, seed: int) -> Iterator[Ranking]:
+def _rankings(common: _CommonScores, draws: int, seed: int) -> Iterator[RankAgreement]:
     """The order of models under every two judges."""
     if len(common.models) < 2:
         return
@@ -467,12 +469,12 @@ def compare_ranks(
     clusters: Codes,
     draws: int,
     seed: int,
-) -> Ranking:
+) -> RankAgreement:
     """Compare two judges' scores, (2 x cases x models)."""
     n, k = values.shape[1], len(set(clusters.tolist()))
     if not n:
         none = no_estimate("no common case")
-        return Ranking(*names, len(models), 0, none, none, none, none, 0, (), {})
+        return RankAgreement(*names, len(models), 0, none, none, none, none, 0, (), {})
     means = values.mean(axis=1)
     flat = np.concatenate([*values, np.ones((n, 1))], axis=1)
     chunks = weight_chunks(clusters, draws, seed)
@@ -502,7 +504,7 @@ def compare_ranks(
             best = _best(models, means[0], size)
             top[size] = len(best & _best(models, means[1], size))
     shift = (values[1] - values[0]).mean(axis=1)
-    return Ranking(
+    return RankAgreement(
         *names,
         models=len(models),
         cases=n,

@@ -68,7 +68,7 @@ class CaseLevel:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class RatedCoverage:
     """How many criteria and cases can be compared."""
 
     criteria: int
@@ -94,7 +94,7 @@ class Meta:
     run: Mapping[str, Any]
     grader: Mapping[str, Any]
     human: Mapping[str, Any] | None
-    coverage: Coverage | None
+    coverage: RatedCoverage | None
     criteria: Reliability | None
     cases: tuple[CaseLevel, ...]
     repeated: Repeated | None
@@ -161,7 +161,7 @@ def meta_run(
         counts, criteria = _criteria(
             run, people, adjudicator, name, notes, draws=draws, seed=seed
         )
-        coverage = Coverage(
+        coverage = RatedCoverage(
             **counts,
             cases_scored_by_people=len(truth.scores),
             people_scores=truth.origin if truth.scores else "none",
@@ -379,7 +379,7 @@ class _PeopleScores(NamedTuple):
 
     scores: dict[str, float]
     origin: str
-    """As `Coverage.people_scores`."""
+    """As `RatedCoverage.people_scores`."""
 
 
 def _people_scores(

@@ -43,7 +43,7 @@ class ModelWeek:
 
 
 @dataclass(frozen=True, slots=True)
-class Week:
+class ScaleWeek:
     """The cases of one release."""
 
     name: str
@@ -76,7 +76,7 @@ class AbilityTable:
     """Models on one scale, and the cases that put them there."""
 
     scale: Scale
-    weeks: tuple[Week, ...]
+    weeks: tuple[ScaleWeek, ...]
     cases: tuple[CaseItem, ...]
     criteria: tuple[CaseItem, ...]
     hard: tuple[HardScore, ...]
@@ -244,7 +244,7 @@ def _weeks(
     cases: Sequence[EvaluationCase],
     scores: Floats,
     on_scale: Scale,
-) -> tuple[Week, ...]:
+) -> tuple[ScaleWeek, ...]:
     names = np.array([case.first_release or NO_WEEK for case in cases])
     weeks = []
     for name in np.unique(names):
@@ -259,7 +259,7 @@ def _weeks(
             if week is not None:
                 own.append(week)
         easiness = None if np.isnan(expected).all() else float(np.nanmean(expected))
-        weeks.append(Week(str(name), len(rows), easiness, tuple(own)))
+        weeks.append(ScaleWeek(str(name), len(rows), easiness, tuple(own)))
     return tuple(weeks)
 
 

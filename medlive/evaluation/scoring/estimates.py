@@ -190,7 +190,7 @@ def _side(cutoff: Cutoff, case: EvaluationCase) -> str | None:
     return UP_TO if seen else AFTER
 
 
-class Grid:
+class ScoreGrid:
     """Every case's score by every model, and the estimates that one set of draws gives of them."""
 
     def __init__(

@@ -10,7 +10,7 @@ import numpy as np
 from medlive.errors import UsageError
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.scoring.estimates import FEW, Estimate, Grid, standings_of
+from medlive.evaluation.scoring.estimates import FEW, Estimate, ScoreGrid, standings_of
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
 from medlive.llm.registry import Cutoff
@@ -118,7 +118,7 @@ def rank_fresh(
     if not any(cases):
         return ranking
     names = [labels[place] for place in ranked]
-    grid = Grid(cases, metric, draws, seed)
+    grid = ScoreGrid(cases, metric, draws, seed)
     comparisons = compare(
         names, grid.score, draws=draws, seed=seed, clusters=grid.clusters
     )

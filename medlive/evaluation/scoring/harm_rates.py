@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from medlive.evaluation.harm import ControlFigures, HarmRow, control_figures, worst_of
-from medlive.evaluation.scoring.estimates import Estimate, Grid
+from medlive.evaluation.scoring.estimates import Estimate, ScoreGrid
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric
 from medlive.harm.model import Severity, worst_omission
@@ -62,11 +62,11 @@ def harm_rates(
         cells = []
         for run, own in zip(runs, complete, strict=True):
             cells.append([_said(run, score, counted) for score in own])
-        return Grid(cells, Metric.COMPLETE, draws, seed).overall()
+        return ScoreGrid(cells, Metric.COMPLETE, draws, seed).overall()
 
     def left_out(counted: Sequence[Severity]) -> list[Estimate]:
         cells = [[_left_out(score, counted) for score in own] for own in complete]
-        return Grid(cells, Metric.COMPLETE, draws, seed).overall()
+        return ScoreGrid(cells, Metric.COMPLETE, draws, seed).overall()
 
     severe, any_ = said(_SEVERE), said(_ANY)
     omitted_severe, omitted = left_out(_SEVERE), left_out(_ANY)

@@ -31,7 +31,7 @@ from medlive.evaluation.scoring.estimates import (
     UP_TO,
     AxisErrors,
     Estimate,
-    Grid,
+    ScoreGrid,
     Slice,
     cases_by_id,
     standings_of,
@@ -78,13 +78,13 @@ __all__ = [
     "UP_TO",
     "AxisErrors",
     "CaseBasis",
-    "Coverage",
     "Estimate",
     "GradedRun",
     "Grader",
     "ModelScore",
     "Rates",
     "ScoreTable",
+    "ScoredCases",
     "Slice",
     "load_graded",
     "month_table",
@@ -130,7 +130,7 @@ _OF_CASES: Final = ("partly_graded", "unanswered", "truncated", "refused", "unsc
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class ScoredCases:
     """The cases that a model is scored on, and those that only other models have."""
 
     label: str
@@ -181,7 +181,7 @@ class ScoreTable:
     """How errata were handled, in the order of the given runs; None: errata were not looked up."""
     labels: tuple[str, ...] = ()
     basis: CaseBasis = CaseBasis.OWN
-    coverage: tuple[Coverage, ...] = ()
+    coverage: tuple[ScoredCases, ...] = ()
     """Of each model, in that order, before a restriction to common cases."""
     fresh: FreshRanking | None = None
     """The ranking on what was posted after every model's cutoff; None: no cutoff is known."""
@@ -258,7 +258,7 @@ def score_runs(
     if basis is CaseBasis.COMMON:
         shared = _common_ids(labels, scored)
         scored, in_runs = _only(shared, scored), _only(shared, in_runs)
-    grid = Grid(scored, metric, draws, seed)
+    grid = ScoreGrid(scored, metric, draws, seed)
     comparisons = compare(
         labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters
     )
@@ -402,7 +402,7 @@ def _coverage(
     runs: Sequence[GradedRun],
     in_runs: Sequence[Sequence[CaseScore]],
     scored: Sequence[Sequence[CaseScore]],
-) -> tuple[Coverage, ...]:
+) -> tuple[ScoredCases, ...]:
     have = _scored_ids(scored)
     anyone: dict[str, None] = {}
     for own in have:
@@ -410,7 +410,7 @@ def _coverage(
     coverage = []
     for run, cases, own in zip(runs, in_runs, have, strict=True):
         lacking = [case_id for case_id in anyone if case_id not in own]
-        coverage.append(Coverage(run.label, len(cases), len(own), tuple(lacking)))
+        coverage.append(ScoredCases(run.label, len(cases), len(own), tuple(lacking)))
     return tuple(coverage)
 
 
