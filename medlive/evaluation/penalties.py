@@ -18,7 +18,7 @@ from medlive.evaluation.runs.folder import RunFolder
 from medlive.harm.controls import same_statement
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
-from medlive.rubric.model import Axis, Criterion, known_axis
+from medlive.rubric.model import Axis, Criterion
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import SnapshotCase
 from medlive.text.quotes import shows
@@ -113,13 +113,7 @@ class AnsweredCase:
     @property
     def criteria(self) -> tuple[Criterion, ...]:
         """The frozen rubric."""
-        criteria = []
-        for frozen in self.case.criteria:
-            axis, points = known_axis(frozen.axis), frozen.points
-            criteria.append(
-                _criterion(frozen.criterion_id, frozen.criterion, axis, points)
-            )
-        return tuple(criteria)
+        return tuple(criterion.written() for criterion in self.case.criteria)
 
     @property
     def question(self) -> Question:
@@ -159,7 +153,14 @@ class AnsweredCase:
                     return f"no passage of answer {quote.answer}: {quote.quote[:80]!r}"
                 if not self._is_confirmed(quote):
                     return f"not called harmful in answer {quote.answer}: {quote.quote[:80]!r}"
-            new = _criterion(_NEW, item.criterion, item.axis, item.points)
+            new = Criterion(
+                id=_NEW,
+                position=len(self.criteria) + 1,
+                criterion=item.criterion,
+                axis=item.axis,
+                points=item.points,
+                advice_id=None,
+            )
             for finding in lint(self.case.language, [*self.criteria, new], {}, ""):
                 return f"{item.criterion[:80]!r}: {finding.detail}"
         return None
@@ -192,12 +193,6 @@ class AnsweredCase:
                 proposals.append(proposal)
                 covered.append(item.criterion)
         return proposals
-
-
-def _criterion(name: str, text: str, axis: Axis, points: int) -> Criterion:
-    return Criterion(
-        id=name, position=1, criterion=text, axis=axis, points=points, advice_id=None
-    )
 
 
 @dataclass(frozen=True, slots=True)

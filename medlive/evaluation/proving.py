@@ -51,7 +51,7 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.wire import Price
-from medlive.rubric.model import Criterion, known_axis
+from medlive.rubric.model import Criterion
 from medlive.rubric.probe import (
     LENGTHS,
     TASK,
@@ -500,7 +500,7 @@ def _prove(
             missing=missing,
         )
         return proof, []
-    criteria = tuple(_criterion(c.criterion_id, c) for c in case.criteria)
+    criteria = tuple(criterion.written() for criterion in case.criteria)
     examination = examine(criteria, probes)
     scores = {}
     for probe, score in examination.scores.items():
@@ -523,18 +523,6 @@ def _missing(case: SnapshotCase, probes: Sequence[GradedProbe]) -> str:
     ids = {criterion.criterion_id for criterion in case.criteria}
     ungraded = sum(len(ids - probe.verdicts.keys()) for probe in probes)
     return f"{ungraded} verdicts are missing" if ungraded else ""
-
-
-def _criterion(criterion_id: str, frozen: Any) -> Criterion:
-    return Criterion(
-        id=criterion_id,
-        position=frozen.position,
-        criterion=frozen.criterion,
-        axis=known_axis(frozen.axis),
-        points=frozen.points,
-        advice_id="",
-        asked=frozen.asked,
-    )
 
 
 def _findings(examination: Examination) -> tuple[str, ...]:
