@@ -31,8 +31,14 @@ from medlive.evaluation.bundles.files import write_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import ScoreTable, load_graded, score_runs
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    score_runs,
+)
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.integrity.checks import StepState

@@ -20,6 +20,9 @@ from medlive.evaluation.scoring.contamination import (
     contamination,
 )
 from medlive.evaluation.scoring.errata import RunErrata
+from medlive.evaluation.scoring.estimates import (
+    FEW,
+)
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.overlap import (
     Profiles,
@@ -28,7 +31,11 @@ from medlive.evaluation.scoring.overlap import (
     worst_cases,
 )
 from medlive.evaluation.scoring.refusals import marked
-from medlive.evaluation.scoring.score import FEW, CaseBasis, ModelScore, ScoreTable
+from medlive.evaluation.scoring.score import (
+    CaseBasis,
+    ModelScore,
+    ScoreTable,
+)
 from medlive.llm.registry import EMPTY, Registry
 from medlive.report.html import lang_of, render
 from medlive.report.meta import MetaFile

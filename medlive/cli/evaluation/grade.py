@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from medlive.evaluation.grading.harm import HarmResult
     from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.grading.repeats import RepeatResult
-    from medlive.evaluation.scoring.estimates import Estimate
+    from medlive.evaluation.scoring.estimates import ScoreEstimate
     from medlive.grader.judge import Judge, Mode
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
@@ -343,7 +343,7 @@ def _describe_grades(
     return Result(value, shown, notes, failure)
 
 
-def _partial_score(run_dir: Path, judge: str) -> "Estimate":
+def _partial_score(run_dir: Path, judge: str) -> "ScoreEstimate":
     """The score of what is graded so far, with the bounds that the rest leaves."""
     from medlive.api import load_run, score
     from medlive.evaluation.scoring.refusals import EVERYTHING
@@ -352,7 +352,7 @@ def _partial_score(run_dir: Path, judge: str) -> "Estimate":
     return table.models[0].overall
 
 
-def _partial_text(partial: "Estimate") -> str:
+def _partial_text(partial: "ScoreEstimate") -> str:
     mean = "none" if partial.mean is None else f"{partial.mean:.1%}"
     return (
         f"score so far: {mean} on {partial.n} of {partial.of} cases; with what is unanswered or ungraded "

@@ -37,9 +37,13 @@ from medlive.integrity.log import some
 
 if TYPE_CHECKING:
     from medlive.evaluation.harm import ControlFigures
-    from medlive.evaluation.scoring.estimates import AxisErrors, Estimate
+    from medlive.evaluation.scoring.estimates import AxisErrors, ScoreEstimate
     from medlive.evaluation.scoring.harm_rates import HarmRates
-    from medlive.evaluation.scoring.score import ModelScore, Rates, ScoreTable
+    from medlive.evaluation.scoring.score import (
+        ModelScore,
+        Rates,
+        ScoreTable,
+    )
     from medlive.statistics.contamination import Drop
 
 ERRORS: Final = "errors by axis"
@@ -50,7 +54,9 @@ _MOST_IDLE = 5
 def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> "ScoreTable":
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     from medlive.api import open_registry, score
-    from medlive.evaluation.scoring.score import CaseBasis
+    from medlive.evaluation.scoring.score import (
+        CaseBasis,
+    )
 
     graded = load_runs(runs, how.judge)
     registry = open_registry(how.models)
@@ -459,7 +465,7 @@ def _marked(title: str, table: "ScoreTable") -> str:
     return marked(title, table.overridden)
 
 
-def _interval_of(estimate: "Estimate | AxisErrors") -> str | None:
+def _interval_of(estimate: "ScoreEstimate | AxisErrors") -> str | None:
     """The interval, or that there is too little for one; `_few_reasons` gives the reason."""
     from medlive.statistics.intervals import TOO_FEW
 

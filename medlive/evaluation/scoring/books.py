@@ -7,7 +7,11 @@ import numpy as np
 from medlive.evaluation.model import cluster_numbers
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import sides_of
-from medlive.evaluation.scoring.score import ModelScore, ScoreTable, score_matrix
+from medlive.evaluation.scoring.score import (
+    ModelScore,
+    ScoreTable,
+    score_matrix,
+)
 from medlive.llm.registry import EMPTY, Cutoff, Registry
 from medlive.statistics.bootstrap import (
     Comparison,

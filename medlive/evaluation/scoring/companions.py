@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.evaluation.model import ADVICE, EvaluationCase
-from medlive.evaluation.scoring.estimates import Estimate, ScoreGrid
+from medlive.evaluation.scoring.estimates import ScoreEstimate, ScoreGrid
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, core_case
 from medlive.statistics.bootstrap import Floats
@@ -25,11 +25,11 @@ Narrow = Callable[[EvaluationCase], EvaluationCase]
 class Companions:
     """One model's figures beside its headline score."""
 
-    complete: Estimate
+    complete: ScoreEstimate
     """Equation 1 over criteria of every origin."""
-    paper: Estimate
+    paper: ScoreEstimate
     """Equation 1 over criteria of origin `advice`; equal to `complete` where there are no others."""
-    core: Estimate
+    core: ScoreEstimate
     """Equation 1 over the criteria of `CORE_POINTS` and more, either way, that count under the headline's metric;
     cases without such a positive criterion have none."""
     characters: float | None

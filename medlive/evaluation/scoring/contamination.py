@@ -14,7 +14,10 @@ from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection
-from medlive.evaluation.scoring.score import ScoreTable, score_matrix
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    score_matrix,
+)
 from medlive.llm.registry import Basis, Cutoff, Registry
 from medlive.statistics.bootstrap import (
     Floats,

@@ -62,7 +62,7 @@ def slice_order(value: str) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ScoreEstimate:
     """A mean with its 95 % interval and its bounds over ungraded and unanswered cases."""
 
     n: int
@@ -92,7 +92,7 @@ class Slice:
 
     kind: str
     value: str
-    estimate: Estimate
+    estimate: ScoreEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _batch(
 
 
 def standings_of(
-    overall: Mapping[str, Estimate], comparisons: Sequence[Comparison]
+    overall: Mapping[str, ScoreEstimate], comparisons: Sequence[Comparison]
 ) -> dict[str, Standing]:
     """The standing of each model that has a mean."""
     means: dict[str, float] = {}
@@ -244,7 +244,7 @@ class ScoreGrid:
         """(items x models), NaN where a model has no score for an item."""
         return np.asarray(self._points[0])
 
-    def overall(self) -> list[Estimate]:
+    def overall(self) -> list[ScoreEstimate]:
         """Each model's estimate over all its cases."""
         return self._whole_cases(
             list(range(len(self._scored))), np.zeros(len(self.score), dtype=np.int_), 1
@@ -370,7 +370,7 @@ class ScoreGrid:
 
     def _whole_cases(
         self, models: list[int], groups: Places, count: int
-    ) -> list[list[Estimate]]:
+    ) -> list[list[ScoreEstimate]]:
         """The estimates of whole cases' scores, by group and model."""
         out = self._estimates(
             [values[:, models] for values in self._points], groups, count
@@ -388,7 +388,7 @@ class ScoreGrid:
 
     def _estimates(
         self, points: Sequence[Floats], groups: Places, count: int
-    ) -> list[list[Estimate]]:
+    ) -> list[list[ScoreEstimate]]:
         """By group and column of `points`: scores and their bounds, each (items x columns)."""
         drawn = bootstrap_groups(points[0], groups, count, **self._how)
         out = []
@@ -404,7 +404,7 @@ class ScoreGrid:
             estimates = []
             for column in range(points[0].shape[1]):
                 known = bool(n[column])
-                estimate = Estimate(
+                estimate = ScoreEstimate(
                     n=int(n[column]),
                     mean=float(mean[column]) if known else None,
                     low=_end(ends[0, column]),
@@ -430,7 +430,7 @@ def _end(bound: float) -> float | None:
     return None if np.isnan(bound) else float(bound)
 
 
-def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:
+def _published(estimate: ScoreEstimate, figures: Sequence[float]) -> ScoreEstimate:
     """Return the estimate with the published script's mean.
 
     A non-finite figure alone determines the mean: there is no interval, and no verdict would change it.
@@ -445,4 +445,6 @@ def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:
             least=min(estimate.least, mean),
             most=max(estimate.most, mean),
         )
-    return Estimate(n=n, mean=mean, low=None, high=None, least=mean, most=mean, of=n)
+    return ScoreEstimate(
+        n=n, mean=mean, low=None, high=None, least=mean, most=mean, of=n
+    )

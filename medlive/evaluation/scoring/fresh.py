@@ -10,7 +10,12 @@ import numpy as np
 from medlive.errors import UsageError
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.scoring.estimates import FEW, Estimate, ScoreGrid, standings_of
+from medlive.evaluation.scoring.estimates import (
+    FEW,
+    ScoreEstimate,
+    ScoreGrid,
+    standings_of,
+)
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
 from medlive.llm.registry import Cutoff
@@ -62,7 +67,7 @@ class FreshScore:
     """One model on the cases after every cutoff."""
 
     label: str
-    overall: Estimate
+    overall: ScoreEstimate
     standing: Standing | None
 
 

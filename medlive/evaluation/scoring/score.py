@@ -22,15 +22,8 @@ from medlive.evaluation.scoring.companions import (
 )
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, without
 from medlive.evaluation.scoring.estimates import (
-    AFTER,
-    AXIS,
-    CUTOFF,
-    FEW,
-    KINDS,
-    SLICES,
-    UP_TO,
     AxisErrors,
-    Estimate,
+    ScoreEstimate,
     ScoreGrid,
     Slice,
     cases_by_id,
@@ -43,7 +36,7 @@ from medlive.evaluation.scoring.fresh import (
     rank_fresh,
     significant_drops,
 )
-from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
+from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.harm_rates import HarmRates, harm_rates
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric
 from medlive.evaluation.scoring.published import (
@@ -67,30 +60,6 @@ from medlive.statistics.bootstrap import (
     compare,
 )
 from medlive.statistics.contamination import Drop
-
-__all__ = [
-    "AFTER",
-    "AXIS",
-    "CUTOFF",
-    "FEW",
-    "KINDS",
-    "SLICES",
-    "UP_TO",
-    "AxisErrors",
-    "CaseBasis",
-    "Estimate",
-    "GradedRun",
-    "Grader",
-    "ModelScore",
-    "Rates",
-    "ScoreTable",
-    "ScoredCases",
-    "Slice",
-    "load_graded",
-    "month_table",
-    "score_matrix",
-    "score_runs",
-]
 
 
 class CaseBasis(StrEnum):
@@ -146,7 +115,7 @@ class ModelScore:
 
     label: str
     run: GradedRun
-    overall: Estimate
+    overall: ScoreEstimate
     standing: Standing | None
     rates: Rates
     slices: tuple[Slice, ...]
@@ -156,7 +125,7 @@ class ModelScore:
     harm: HarmRates
     cutoff: Cutoff | None = None
 
-    def slice(self, kind: str, value: str) -> Estimate | None:
+    def slice(self, kind: str, value: str) -> ScoreEstimate | None:
         """The estimate of one slice; None where the model has no such slice."""
         return next(
             (s.estimate for s in self.slices if s.kind == kind and s.value == value),

@@ -23,7 +23,9 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.runs.templates import load_template
-from medlive.evaluation.scoring.score import load_graded
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
 from medlive.grader.judge import Mode
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.log import open_log

@@ -25,7 +25,17 @@ from medlive.evaluation.scoring.contamination import (
     ModelContamination,
     contamination,
 )
-from medlive.evaluation.scoring.score import AFTER, CUTOFF, UP_TO, GradedRun, score_runs
+from medlive.evaluation.scoring.estimates import (
+    AFTER,
+    CUTOFF,
+    UP_TO,
+)
+from medlive.evaluation.scoring.graded import (
+    GradedRun,
+)
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
 from medlive.llm.registry import (
     Basis,
     Candidate,

@@ -40,8 +40,14 @@ from medlive.evaluation.scoring.errata import (
     RunErrata,
     use_errata,
 )
+from medlive.evaluation.scoring.graded import (
+    GradedRun,
+)
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import GradedRun, month_table, score_runs
+from medlive.evaluation.scoring.score import (
+    month_table,
+    score_runs,
+)
 from medlive.grader.judge import Mode
 from medlive.integrity.digest import digest_file
 from medlive.integrity.signing import PublicKey, SecretKey, generate, sign

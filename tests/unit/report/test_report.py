@@ -23,11 +23,13 @@ from medlive.evaluation.scoring.errata import (
     FoundErrata,
     RunErrata,
 )
+from medlive.evaluation.scoring.graded import (
+    GradedRun,
+    load_graded,
+)
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import (
-    GradedRun,
     ScoreTable,
-    load_graded,
     score_runs,
 )
 from medlive.llm.engine import Request

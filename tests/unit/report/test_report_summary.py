@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.score import (
+from medlive.evaluation.scoring.graded import (
     GradedRun,
-    ScoreTable,
     load_graded,
+)
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
     score_runs,
 )
 from medlive.llm.engine import Usage
