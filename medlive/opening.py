@@ -9,31 +9,34 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from medlive.config import DEFAULT_KEY_VARIABLE, Price, RoleSettings, Settings
+from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
 from medlive.errors import ConfigError, UsageError
 from medlive.home import models_file
-from medlive.llm.engine import Engine, EngineIdentity
+from medlive.llm.engine import Engine, EngineIdentity, endpoint_engine
 from medlive.llm.limiter import Limiters
-from medlive.llm.openai import RULES_MODEL, Access, OpenAIEngine
 from medlive.llm.recorded import RecordedEngine, load_recording
 from medlive.llm.registry import Candidate, load_registry
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.wire import Price as EnginePrice
+from medlive.llm.wire import Price
 from medlive.paths import encoder_settings, index_path
 
 if TYPE_CHECKING:
     from medlive.evidence.retriever import IndexRetriever
+    from medlive.llm.openai import OpenAIEngine
 
 DEFAULT_INDEX: Final = "default"
 
 
 def open_endpoint(
     settings: RoleSettings, price: Price | None = None, limiters: Limiters | None = None
-) -> OpenAIEngine:
+) -> "OpenAIEngine":
     """Open a model at an OpenAI-compatible endpoint, with its own price or else the one given.
 
     Engines with the same `limiters`, address and key share a limit. Raises ConfigError if the key is not set.
     """
+    # OpenAI's client takes half a second to import.
+    from medlive.llm.openai import OpenAIEngine
+
     if settings.base_url is None or settings.model is None:
         raise ConfigError('engine "openai" needs base_url and model')
     key, price = read_key(settings.api_key_env), settings.price or price
@@ -45,11 +48,14 @@ def open_endpoint(
         "max_retries",
         "concurrency",
         "json_mode",
+        "query",
+        "headers",
+        "key_header",
     }
     return OpenAIEngine(
         **settings.model_dump(include=same),
         api_key=key,
-        price=EnginePrice(price.input, price.output, price.cached) if price else None,
+        price=price,
         key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
         limiter=limiters.of(settings.base_url, key, settings.concurrency)
         if limiters
@@ -57,7 +63,6 @@ def open_endpoint(
         circuit=limiters.circuit(settings.base_url, key, settings.model)
         if limiters
         else None,
-        access=Access(settings.query, settings.headers, settings.key_header),
         pinned=not settings.allow_unpinned,
     )
 
@@ -102,11 +107,6 @@ def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
             hint=f"set it under [prices] in {models_file(os.environ)} (`medlive eval`: --price IN,OUT), or limit "
             "calls or tokens instead",
         )
-
-
-def is_rules_model(model: str) -> bool:
-    """Whether a model's id is that of the rules engine at an endpoint."""
-    return model == RULES_MODEL or model.startswith(RULES_MODEL + "-")
 
 
 def choose_candidate(
@@ -160,7 +160,7 @@ def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
     """The identity of the grader of that name, configured or given by `--grader`."""
     if settings.engine == "openai" and settings.model == model:
         return EngineIdentity("openai", model, settings.parameters)
-    return EngineIdentity("rules" if is_rules_model(model) else "openai", model)
+    return EngineIdentity(endpoint_engine(model), model)
 
 
 def grader_engine(

@@ -17,17 +17,16 @@ from medlive.errors import IndexMissing
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import Budget
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_of
+from medlive.llm.engine import endpoint_engine
 from medlive.llm.limiter import Limiters
 from medlive.llm.prompts import load_prompt
 from medlive.llm.recorded import Recording as Recording
 from medlive.llm.recorded import RecordingEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import serve
 from medlive.opening import (
     build_engine,
     check_priced,
-    is_rules_model,
     open_retriever,
     read_key,
 )
@@ -131,7 +130,7 @@ def prober_role(settings: Settings) -> RoleSettings:
 
 def _is_rules(role: RoleSettings) -> bool:
     """Whether the rules engine answers for a role, in this process or at an endpoint."""
-    return role.engine == "rules" or is_rules_model(role.model or "")
+    return role.engine == "rules" or endpoint_engine(role.model or "") == "rules"
 
 
 @asynccontextmanager
@@ -147,6 +146,8 @@ async def serve_rules(
 
     `sample-evidence` searches the evidence index; `warn` is called if there is none.
     """
+    from medlive.llm.rules.server import serve
+
     retriever = None
     with suppress(IndexMissing):
         if index_path(settings).exists():

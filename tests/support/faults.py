@@ -616,4 +616,4 @@ FAULTS: Mapping[str, Fault] = {
     "certificate-expired": Fault("certificate_ends", certificate(-1)),
     "certificate-of-nobody": Fault("certificate_ends", certificate(300, trusted=False)),
 }
-"""Name → a fault; the table in docs/operations.md has a row for each."""
+"""Name → a fault; the table in docs/builders/faults.md has a row for each."""
