@@ -12,7 +12,7 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
     cluster_numbers,
 )
-from medlive.evaluation.scoring.estimates import cases_by_id
+from medlive.evaluation.scoring.estimates import cases_by_id, matrix
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import (
     ScoreTable,
@@ -129,7 +129,7 @@ def plan_link(table: ScoreTable, *, cases: int, models: int, error: float) -> Li
         error: Wanted standard error of the week's difficulty, on the scale of scores from 0 to 1.
     """
     scored = [model.cases for model in table.models]
-    scores = _scores(list(cases_by_id(scored).values()), scored)
+    scores = np.clip(matrix(scored), 0.0, 1.0)
     on_scale = abilities_of(table).scale
     if on_scale.why:
         return Link(why=on_scale.why)
@@ -153,7 +153,7 @@ def abilities(
         seed: Of the draws.
     """
     cases = list(cases_by_id(scored).values())
-    scores = _scores(cases, scored)
+    scores = np.clip(matrix(scored), 0.0, 1.0)
     on_scale = scale(
         labels, scores, clusters=cluster_numbers(cases), draws=draws, seed=seed
     )
@@ -211,19 +211,6 @@ def suspects_of(table: ScoreTable) -> list[Suspect]:
                 camps[met == (item.criterion.points > 0)].append(label)
         suspects.append(Suspect(item, tuple(camps[True]), tuple(camps[False])))
     return suspects
-
-
-def _scores(
-    cases: Sequence[EvaluationCase], scored: Sequence[Sequence[CaseScore]]
-) -> Floats:
-    """(cases x models): scores in [0, 1], NaN where there is none."""
-    rows = {case.case_id: row for row, case in enumerate(cases)}
-    scores = np.full((len(cases), len(scored)), np.nan)
-    for column, own in enumerate(scored):
-        for case in own:
-            if case.score is not None:
-                scores[rows[case.case.case_id], column] = case.score
-    return np.asarray(np.clip(scores, 0.0, 1.0))
 
 
 def _criteria(

@@ -179,6 +179,17 @@ def cases_by_id(
     return by_id
 
 
+def matrix(scored: Sequence[Sequence[CaseScore]]) -> Floats:
+    """(cases as `cases_by_id` x models): scores, NaN where there is none."""
+    rows = {case_id: row for row, case_id in enumerate(cases_by_id(scored))}
+    values = np.full((len(rows), len(scored)), np.nan)
+    for column, own in enumerate(scored):
+        for case in own:
+            if case.score is not None:
+                values[rows[case.case.case_id], column] = case.score
+    return values
+
+
 def _item_rows(cases: Sequence[CaseScore], order: Mapping[str, int]) -> Places:
     return np.array([order[score.case.case_id] for score in cases], dtype=np.int_)
 

@@ -25,6 +25,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import (
     GRADES,
+    IMPORTED,
     SETTLED,
     RunFolder,
     grades_of,
@@ -82,6 +83,11 @@ class GradedRun:
     """Other judges with current verdicts, where nobody chose one; none where people settled the verdicts."""
     harm: RunHarm | None = None
     """The readings for harm of the current answers; None: not read for harm."""
+
+    @property
+    def imported(self) -> bool:
+        """Whether the verdicts were imported, so that who graded is not known."""
+        return self.grader is not None and self.grader.engine == IMPORTED
 
     @property
     def known_grader(self) -> Grader:

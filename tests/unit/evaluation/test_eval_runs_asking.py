@@ -15,9 +15,7 @@ from medlive.evaluation.asking.run import Spending, plan_run, run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.score import (
-    run_warnings,
-)
+from medlive.evaluation.scoring.warnings import run_warnings
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Usage
 from medlive.llm.registry import Candidate, load_registry
