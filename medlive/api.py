@@ -17,7 +17,7 @@ from medlive.clock import now
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.cases.load import from_snapshot, load_cases
-from medlive.evaluation.grading.questions import Findings, QuestionsAsked
+from medlive.evaluation.grading.questions import JudgeReplies, QuestionsAsked
 from medlive.evaluation.model import (
     CaseSet,
     cluster_numbers,
@@ -82,7 +82,7 @@ Cases = str | Path | Snapshot | CaseSet
 Models = str | Path | Registry | None
 """The models' cutoffs: a file like models.toml, or a loaded one; None: that of the configuration."""
 Choice = TypeVar("Choice", bound=StrEnum)
-UNASKED: Final = Findings(EngineIdentity("", ""))
+UNASKED: Final = JudgeReplies(EngineIdentity("", ""))
 """For protocols that ask no judge."""
 
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -25,7 +25,7 @@ _PROMPTS: Final = (
     "medlive.curation",
     "medlive.rubric",
     "medlive.grader",
-    "medlive.evaluation",
+    "medlive.harm",
 )
 
 
@@ -78,14 +78,17 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-async def show_prompt(session: Session, name: str) -> dict[str, Any]:
+async def show_prompt(
+    session: Session, name: str, packages: Sequence[str] = ()
+) -> dict[str, Any]:
     """A task's present prompt, or by its digest a stored prompt, or a stored request as it was rendered.
 
     "messages" is what the engine is sent; of a request with the reply, of a prompt with what stands for inputs.
-    A digest may be cut short. Raises UsageError for an unknown or ambiguous one.
+    `packages` hold prompts beside the service's own. A digest may be cut short. Raises UsageError for an unknown or
+    ambiguous one.
     """
     digest = name if name.startswith("sha256:") else f"sha256:{name}"
-    for package in _PROMPTS if _TASK.fullmatch(name) else ():
+    for package in (*_PROMPTS, *packages) if _TASK.fullmatch(name) else ():
         try:
             prompt = load_prompt(package, name)
         except FileNotFoundError:

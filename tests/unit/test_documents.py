@@ -215,7 +215,7 @@ def test_every_setting_and_task_that_documents_name_exists(code: list[Place]) ->
 
 def _tasks() -> set[str]:
     """The engine's tasks; each has a prompt of its name."""
-    prompts = (ROOT / "medlive").glob("*/prompts/*.md")
+    prompts = (ROOT / "medlive").rglob("prompts/*.md")
     return {file.stem.replace("_", ".", 1) for file in prompts}
 
 
