@@ -168,7 +168,6 @@ def fill(url: str, threads: int) -> None:
         connection.execute(
             "CREATE INDEX ix_thread_standings_words ON thread_standings USING gin (words)"
         )
-        connection.execute("SELECT medlive_sum_counts()")
         connection.execute("VACUUM ANALYZE")
         print(f"  {time.perf_counter() - began:6.1f} s  where they stand, vacuum")
 
@@ -215,7 +214,8 @@ def questions(chance: random.Random) -> tuple[str, Ask]:
         await load_page(session, listing, where, sort=sort, descending=down)
 
     async def next_page(session: Session) -> None:
-        key = f'["{2024 + chance.random() * 2:.0f}-06-01T00:00:00+00:00", {chance.randint(1, 10**6)}]'
+        year = 2024 + chance.random() * 2
+        key = f"{year:.0f}-06-01T00:00:00+00:00~{chance.randint(1, 10**6)}"
         await load_page(session, listing, where, sort=sort, descending=down, after=key)
 
     async def counts(session: Session) -> None:

@@ -191,7 +191,7 @@ async def test_wrong_addresses_are_said(viewer: Browser, many: None) -> None:
         ("threads?since=0001-01-01T00:00:00%2B14:00", 422),
         ("threads?sort=nothing", 422),
         ("threads?after=[]", 422),
-        (f"pages?after=[{big}]", 422),
+        (f"pages?after={big}", 422),
         ("pages?status=%00", 422),
         ("pages.csv?status=%00", 422),
         ("nothing.csv", 404),
@@ -205,7 +205,7 @@ async def test_wrong_addresses_are_said(viewer: Browser, many: None) -> None:
         ).status_code == status, path
     assert (await viewer.post(f"/audit/views/{big}/forget")).status_code == 422
     gone = await viewer.get(
-        '/audit/threads?source=s1&before=["9999-01-01T00:00:00%2B00:00",1]'
+        "/audit/threads?source=s1&before=9999-01-01T00:00:00%2B00:00~1"
     )
     assert (gone.status_code, gone.headers["Location"]) == (
         303,

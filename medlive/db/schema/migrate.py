@@ -45,7 +45,6 @@ _TRIGGERS = {
     "studies": ("closed", "kept"),
     "study_items": ("open", "kept"),
     "study_ratings": ("open", "kept"),
-    "thread_standings": ("come", "moved", "gone"),
     "cases": ("stand", "moved"),
     "filter_results": ("stand",),
 }

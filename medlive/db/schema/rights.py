@@ -77,7 +77,6 @@ _WEB: Final = _ACTS | {
     "week_threads": "INSERT, UPDATE",  # An overruled thread is queued
     "study_items": _ADDED,
     "study_ratings": "INSERT (study, item, rater, rating, comment)",
-    "thread_counts": _ADDED,
     "thread_revisions": _LOCKED,
 }
 _ADDED_BY_WORKER: Final = (
@@ -105,7 +104,6 @@ _REPLACED_BY_WORKER: Final = (
     "snapshot_changes",
     "snapshot_kept_out",
     "snapshot_members",
-    "thread_counts",
 )
 _WORKER: Final = (
     _ACTS
@@ -158,7 +156,6 @@ _FUNCTIONS: Final = MappingProxyType(
         ),
         WORKER: (
             *_CALLED_BY_TRIGGERS,
-            "medlive_sum_counts",
             "medlive_waiting_threads",
             "procrastinate_%",
         ),

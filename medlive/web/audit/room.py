@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from medlive.db.audit.listing import load_listing, stream_rows
+from medlive.db.audit.listing import count_rows, load_page, stream_rows
 from medlive.db.audit.views import forget_view, list_views, save_view
 from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
@@ -184,7 +184,7 @@ async def show_table(
     state = _state(request, table)
     view = TABLES[table]
     async with site.database.read() as session:
-        page, counts = await load_listing(
+        page = await load_page(
             session,
             state.listing,
             state.where,
@@ -193,6 +193,7 @@ async def show_table(
             after=state.after,
             before=state.before,
         )
+        counts = await count_rows(session, state.listing, state.where)
         if not page.rows and (state.after or state.before):  # They are gone
             return RedirectResponse(state.page(), 303)
         views = [
