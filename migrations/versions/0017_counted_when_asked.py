@@ -1,4 +1,5 @@
-"""Threads are counted and listed by the one table that says where each stands: sums and places go.
+"""Threads are counted and listed by the one table that says where each stands: sums and places go, and saved
+views, which a browser keeps.
 
 Revision ID: 0017
 Revises: 0016
@@ -16,6 +17,7 @@ DROP TRIGGER thread_standings_gone ON thread_standings;
 DROP FUNCTION medlive_count_standings();
 DROP FUNCTION medlive_sum_counts();
 DROP TABLE thread_counts;
+DROP TABLE saved_views;
 DROP INDEX ix_cases_week_changed_at;
 DROP INDEX ix_cases_week_posted_at;
 DROP INDEX ix_thread_standings_week_changed_at_thread_id;

@@ -253,7 +253,7 @@ def test_a_closed_study_stays_closed_and_its_ratings_as_they_were(
 def test_the_worker_reads_no_accounts_and_rewrites_no_log(worker_url: str) -> None:
     read = [
         f"SELECT FROM {table}"
-        for table in ("accounts", "account_sessions", "sign_in_attempts", "saved_views")
+        for table in ("accounts", "account_sessions", "sign_in_attempts")
     ]
     assert (
         refused(

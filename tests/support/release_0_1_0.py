@@ -75,6 +75,8 @@ def read_columns(connection: psycopg.Connection[Any]) -> dict[str, list[str]]:
 
 RENAMED = {("claim_verdicts", "second_goes_against"): "second_false_by_passage"}
 """(table, column of 0.1.0) → its name in a later version."""
+GONE = frozenset({"saved_views", "thread_counts"})
+"""Tables of 0.1.0 that a later version does not have."""
 
 
 def digest_rows(
@@ -85,7 +87,10 @@ def digest_rows(
     known = connection.execute(
         "SELECT table_name, column_name FROM information_schema.columns"
     ).fetchall()
+    tables = {table for table, _ in known}
     for table, names in columns.items():
+        if table in GONE and table not in tables:
+            continue
         present = [
             name if (table, name) in known else RENAMED[table, name] for name in names
         ]

@@ -67,7 +67,6 @@ _WEB: Final = _ACTS | {
     "cases": _STATUS,
     "downloads": "INSERT, UPDATE",
     "procrastinate_jobs": _ADDED,
-    "saved_views": "INSERT, UPDATE, DELETE",
     "sign_in_attempts": "INSERT, UPDATE, DELETE",
     "sources": "UPDATE (quarantined_at, quarantine_reason, compared_since)",
     "studies": "INSERT, UPDATE (closed_at)",
@@ -136,7 +135,7 @@ _TABLES: Final = MappingProxyType({WEB: _WEB, WORKER: _WORKER})
 _UNREAD: Final = MappingProxyType(
     {
         WEB: (),
-        WORKER: ("accounts", "account_sessions", "saved_views", "sign_in_attempts"),
+        WORKER: ("accounts", "account_sessions", "sign_in_attempts"),
     }
 )
 _SEQUENCES: Final = ("procrastinate_jobs_id_seq", "procrastinate_events_id_seq")

@@ -1,4 +1,4 @@
-"""Tables of the audit room: where each thread stands, kept by triggers; saved views."""
+"""Tables of the audit room: where each thread stands, kept by triggers."""
 
 from datetime import datetime
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 from sqlalchemy import (
     ForeignKey,
     Index,
-    UniqueConstraint,
 )
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped
@@ -15,7 +14,6 @@ from medlive.db.tables.base import (
     Base,
     column,
     key_column,
-    number_column,
 )
 
 
@@ -89,17 +87,3 @@ class ThreadStandingRow(Base):
     words: Mapped[Any] = column(
         "What is searched: title, messages and the case's texts", TSVECTOR
     )
-
-
-class SavedViewRow(Base):
-    """Table pages that accounts go back to."""
-
-    __tablename__ = "saved_views"
-    __table_args__ = (UniqueConstraint("account_id", "title"),)
-    id: Mapped[int] = number_column("The view's number")
-    account_id: Mapped[int] = column(
-        "Whose it is", ForeignKey("accounts.id", ondelete="CASCADE")
-    )
-    title: Mapped[str] = column("What the account calls it")
-    table_name: Mapped[str] = column("The table")
-    query: Mapped[str] = column("Filter and sort, as in the page's address")

@@ -1,13 +1,13 @@
 """Jobs in PostgreSQL, by Procrastinate: deferred in the transaction of their rows, run by those who serve a queue.
 
 A job is known by its queueing lock, so that it is deferred once. A job that a stop breaks off waits again at once;
-a killed process leaves its jobs "doing", and others take them over once its heartbeat is older than STALLED_AFTER_S. Whoever does a job has a lock on its name, so that one that is delivered twice is done by one at a
-time. Jobs wait by the database's clock.
+a killed process leaves its jobs "doing", and others take them over once its heartbeat is older than STALLED_AFTER_S.
+Whoever does a job has a lock on its name, so that one that is delivered twice is done by one at a time. Jobs wait by
+the database's clock.
 """
 
 import asyncio
 import copy
-import time
 from collections.abc import (
     AsyncIterator,
     Awaitable,

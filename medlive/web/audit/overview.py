@@ -9,7 +9,6 @@ from medlive.db.accounts import Account
 from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import Spent, spending
 from medlive.db.audit.standing import count_by_source, count_by_week
-from medlive.db.audit.views import list_views
 from medlive.db.curation.funnel import funnel
 from medlive.db.session import Session
 from medlive.db.tables.accounts import Role
@@ -38,7 +37,6 @@ async def load_overview(
         shown = {outcome for _, outcome, _ in by_source}
         return OverviewPage(
             tables=tables,
-            views=await list_views(session, account.id),
             health=health,
             outcomes=[o for o in OUTCOMES if o in shown],
             by_source=_by_first(by_source),
