@@ -1,14 +1,16 @@
 """The judge of evidence against people's labels: HealthVer and HealthFC, each claim with its annotated passage.
 
-Run: `python benchmarks/claims.py [--part tuned|held_out|all] [--set NAME] [--limit N] [--seed S] [--out FILE]
+Run: `python benchmarks/claims.py [--made] [--part tuned|held_out|all] [--set NAME] [--limit N] [--seed S] [--out FILE]
 [--compare FILE] [--recorded [FILE]]`. Each claim is a case of one claim without a history, and its passage the
 only hit; alignment and the second check are those of `medlive curate`, with the validator's engine of the
 settings. A claim that is put as a question is judged as its answer "yes". The passage is shown whole;
 `--passage excerpt` cuts it as curation does. `--recorded` scores readers' verdicts and asks nobody.
 
 A third of the claims, by the digest of their id, is held out: never look at them while a prompt is changed.
-Nothing here has a target. The claims lie beside the repository, in shared/realdata/claims, and are never copied.
-Exit status 3 where they are absent.
+`--made` judges 120 pairs that a writer who had seen no
+prompt made for what is hard: other drugs and situations, mild words against a claim, claims that only report.
+Nothing here has a target. The claims of people lie beside the repository, in shared/realdata/claims, and are never
+copied. Exit status 3 where they are absent.
 """
 
 import argparse
@@ -59,6 +61,7 @@ FILE: Final = (
     / "claims"
     / "claims.jsonl"
 )
+MADE: Final = Path(__file__).resolve().parent / "data" / "made_claims.jsonl"
 RECORDED: Final = Path(__file__).resolve().parent / "data" / "claims_readers.jsonl"
 SETS: Final = ("healthver", "healthfc")
 PARTS: Final = ("tuned", "held_out")
@@ -89,7 +92,7 @@ def read_claims(path: Path) -> list[LabelledClaim]:
             claims[key] = LabelledClaim(
                 key=key,
                 name=name,
-                part=part_of(f"{name} {identity}"),
+                part="held_out" if name == "made" else part_of(f"{name} {identity}"),
                 language=dominant_language(f"{claim}\n{row['evidence']}"),
                 claim=claim,
                 question=row["question"],
@@ -256,22 +259,29 @@ async def run_judge(
     return [verdict for verdict in verdicts if verdict is not None]
 
 
+def kind_of(claim: LabelledClaim) -> str:
+    """What a made pair tries; empty for the claims of people."""
+    return claim.source.partition("/")[0] if claim.name == "made" else ""
+
+
 def groups_of(
     claims: Sequence[LabelledClaim],
 ) -> Iterator[tuple[str, list[LabelledClaim]]]:
     """The claims by set and part, and by language; in one order, so that a seed gives the same intervals."""
     claims = sorted(claims, key=lambda claim: claim.key)
-    for name in SETS:
+    for name in (*SETS, "made"):
         for part in PARTS:
             own = [
                 claim for claim in claims if (claim.name, claim.part) == (name, part)
             ]
             if own:
                 yield f"{name}, {part}", own
+    for kind in sorted({kind_of(claim) for claim in claims} - {""}):
+        yield f"made, {kind}", [claim for claim in claims if kind_of(claim) == kind]
     languages = sorted({claim.language for claim in claims})
     for language in languages:
         yield (
-            f"both sets, language {language}",
+            f"all sets, language {language}",
             [claim for claim in claims if claim.language == language],
         )
 
@@ -312,6 +322,9 @@ def show_differences(
 def arguments_of(given: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--made", action="store_true", help="the made pairs, in place of people's"
+    )
     parser.add_argument(
         "--set", action="append", choices=SETS, help="one set alone; default: both"
     )
@@ -378,7 +391,7 @@ def judged_by_setup(
 def main(given: Sequence[str] | None = None) -> int:
     """Judge or read, and print."""
     options = arguments_of(given)
-    if not FILE.is_file():
+    if not options.made and not FILE.is_file():
         print(
             "absent: shared/realdata/claims/claims.jsonl, beside the repository",
             file=sys.stderr,
@@ -386,9 +399,9 @@ def main(given: Sequence[str] | None = None) -> int:
         return 3
     try:
         claims = choose(
-            read_claims(FILE),
-            sets=options.set or SETS,
-            part=options.part,
+            read_claims(MADE if options.made else FILE),
+            sets=["made"] if options.made else options.set or SETS,
+            part="all" if options.made else options.part,
             limit=None if options.recorded else options.limit,
             seed=options.seed,
         )
@@ -413,7 +426,9 @@ def main(given: Sequence[str] | None = None) -> int:
                     print(name, *compare(group, verdicts, theirs), sep="\n")
         if options.differences:
             show_differences(claims, verdicts)
-    print("\npublished", *(PUBLISHED[name] for name in options.set or SETS), sep="\n  ")
+    if not options.made:
+        published = [PUBLISHED[name] for name in options.set or SETS]
+        print("\npublished", *published, sep="\n  ")
     return 0
 
 

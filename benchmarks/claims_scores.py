@@ -44,7 +44,7 @@ class LabelledClaim(NamedTuple):
 
     key: str
     name: str
-    """The set: "healthver" or "healthfc"."""
+    """The set: "healthver", "healthfc" or "made"."""
     part: str
     """"tuned" or "held_out"."""
     language: str
@@ -53,7 +53,7 @@ class LabelledClaim(NamedTuple):
     """The question that the claim answers; empty if none."""
     evidence: str
     source: str
-    """What claims share that are not independent: a claim's text (HealthVer), an article (HealthFC)."""
+    """What dependent claims share: a claim's text (HealthVer), an article (HealthFC), kind and number (made)."""
     label: Alignment
 
 

@@ -20,16 +20,16 @@ class FileReplyStore:
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest."""
         row = self._rows.get(request_digest)
-        return (
-            Reply(
-                **{
-                    **row,
-                    "usage": Usage(**row["usage"]),
-                    "finish": Finish(row["finish"]),
-                }
-            )
-            if row
-            else None
+        if row is None:
+            return None
+        last = row["last_usage"]
+        return Reply(
+            **{
+                **row,
+                "usage": Usage(**row["usage"]),
+                "last_usage": Usage(**last) if last else None,
+                "finish": Finish(row["finish"]),
+            }
         )
 
     async def keep(

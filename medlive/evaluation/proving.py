@@ -396,7 +396,7 @@ def _question(
         inputs={"language": case.language, **inputs},
         reply=ProbeReply,
         check=check,
-        prompt=probe_prompt(probe),
+        prompt=probe_prompt(probe, case.language),
     )
 
 

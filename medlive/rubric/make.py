@@ -9,7 +9,7 @@ from medlive.rubric.defend import cited_passages
 from medlive.rubric.model import Rubric
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import MISTAKEN, GradedProbe
-from medlive.rubric.prove import GradeProbe, Proving
+from medlive.rubric.prove import GradeProbes, Proving
 from medlive.rubric.write import Drafting, MadeRubric
 
 
@@ -19,7 +19,7 @@ async def make_rubric(
     agents: Mapping[str, Agent],
     *,
     library: Library | None,
-    grade: GradeProbe | None,
+    grade: GradeProbes | None,
 ) -> MadeRubric:
     """Write, complete and prove the rubric of a case.
 

@@ -24,6 +24,7 @@ from medlive.text.normalise import fold
 
 TASK: Final = "rubric.probe"
 _ASSIGNMENT: Final = re.compile(r"^## Assignment: (\w+)\n", re.MULTILINE)
+_EXAMPLE: Final = re.compile(r'Input: `\{"language":"(\w+)"')
 _WORD: Final = re.compile(r"[\u3400-\u9fff]|[a-z0-9]+(?:['’-][a-z0-9]+)*")
 """A word, or a Chinese character."""
 
@@ -81,20 +82,19 @@ _META: Final = re.compile(
 """What speaks of the assignment, or praises."""
 
 
-def probe_prompt(probe: Probe) -> Prompt:
-    """The instructions for one answer: what all share, and this one's assignment alone."""
-    return _prompts()[probe]
-
-
 @cache
-def _prompts() -> dict[Probe, Prompt]:
-    whole = load_prompt("medlive.rubric", TASK)
-    common, *parts = _ASSIGNMENT.split(whole.text)
-    names, texts = parts[0::2], parts[1::2]
-    prompts = {}
-    for name, text in zip(names, texts, strict=True):
-        prompts[Probe(name)] = Prompt(TASK, f"{common}## Assignment\n{text.strip()}\n")
-    return prompts
+def probe_prompt(probe: Probe, language: str) -> Prompt:
+    """The instructions for one answer: what all share, this one's assignment alone, and its example in the language
+    of the case ("en" or "zh")."""
+    common, *parts = _ASSIGNMENT.split(load_prompt("medlive.rubric", TASK).text)
+    assignment = parts[parts.index(probe.value) + 1]
+    paragraphs = []
+    for paragraph in assignment.strip().split("\n\n"):
+        example = _EXAMPLE.search(paragraph)
+        if example is None or example[1] == language:
+            paragraphs.append(paragraph)
+    text = "\n\n".join(paragraphs)
+    return Prompt(TASK, f"{common}## Assignment\n{text}\n")
 
 
 async def write_probes(
@@ -117,7 +117,8 @@ async def write_probes(
             return find_fault(reply, probe, prober.language, (), written)
 
         inputs = probe_inputs(probe, text.query, text.narrative)
-        reply = await prober.ask(ProbeReply, inputs, check, prompt=probe_prompt(probe))
+        prompt = probe_prompt(probe, prober.language)
+        reply = await prober.ask(ProbeReply, inputs, check, prompt=prompt)
         written.append(probe_of(probe, reply))
         return written[-1]
 

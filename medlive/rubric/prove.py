@@ -3,7 +3,6 @@
 Source: docs/method.md §1, Rubric, Proof. `proof` decides; here the engines are asked.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -31,10 +30,11 @@ from medlive.rubric.write import Drafting, omit
 MOST_REVISIONS: Final = 2
 """How often a rubric goes back to its writer."""
 
-GradeProbe = Callable[
-    [CaseText, Sequence[Criterion], str, Agent], Awaitable[Mapping[str, ProbeVerdict]]
+GradeProbes = Callable[
+    [CaseText, Sequence[Criterion], Sequence[str], Agent],
+    Awaitable[Sequence[Mapping[str, ProbeVerdict]]],
 ]
-"""Grades one answer by every criterion. Raises AgentFailure where one stays ungraded."""
+"""Grades answers by every criterion, each by the criterion's id. Raises AgentFailure where one stays ungraded."""
 
 
 Complete = Callable[[Rubric, Sequence[str]], Awaitable[Rubric]]
@@ -50,7 +50,7 @@ class Proving:
     complete: Complete
     prober: Agent
     grader: Agent
-    grade: GradeProbe
+    grade: GradeProbes
     findings: list[ProofFinding] = field(default_factory=list)
     verdicts: dict[tuple[Probe, str], ProbeVerdict] = field(default_factory=dict)
     """By answer and the criterion's text: what stays in a revision is not graded again."""
@@ -141,27 +141,22 @@ class Proving:
     async def _grade(
         self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
     ) -> tuple[GradedProbe, ...]:
-        """Grade the answers by the criteria that are new, the first alone so that the others find their shared
-        beginning in the endpoint's cache."""
-        first, *others = probes
-        graded = [await self._grade_one(criteria, first)]
-        graded += await asyncio.gather(
-            *[self._grade_one(criteria, probe) for probe in others]
-        )
-        return tuple(graded)
-
-    async def _grade_one(
-        self, criteria: Sequence[Criterion], probe: GradedProbe
-    ) -> GradedProbe:
-        new = [c for c in criteria if (probe.probe, c.criterion) not in self.verdicts]
+        """Grade the answers by the criteria that are new."""
+        new = [
+            c for c in criteria if (probes[0].probe, c.criterion) not in self.verdicts
+        ]
         if new:
-            text = self.drafting.text
-            verdicts = await self.grade(text, new, probe.answer, self.grader)
-            for criterion in new:
-                key = probe.probe, criterion.criterion
-                self.verdicts[key] = verdicts[criterion.id]
-        known = {c.id: self.verdicts[probe.probe, c.criterion] for c in criteria}
-        return replace(probe, verdicts=known)
+            answers = [probe.answer for probe in probes]
+            grades = await self.grade(self.drafting.text, new, answers, self.grader)
+            for probe, verdicts in zip(probes, grades, strict=True):
+                for criterion in new:
+                    key = probe.probe, criterion.criterion
+                    self.verdicts[key] = verdicts[criterion.id]
+        graded = []
+        for probe in probes:
+            known = {c.id: self.verdicts[probe.probe, c.criterion] for c in criteria}
+            graded.append(replace(probe, verdicts=known))
+        return tuple(graded)
 
     async def _rule_on(
         self, examination: Examination, rubric: Rubric, number: int

@@ -86,7 +86,7 @@ PROMPTS = {
 }
 PROOF_PROMPTS = {
     "medlive.rubric": ("rubric.probe", "rubric.defend"),
-    "medlive.evaluation": ("grader.rubric",),
+    "medlive.evaluation": ("grader.answers", "grader.rubric"),
     "medlive.harm": ("grader.harm", "grader.harm_check"),
 }
 """The prompts of proofs, which decide where rubrics are proved."""

@@ -20,7 +20,7 @@ from medlive.web.serving import serve_web
 from medlive.web.site import Site
 from tests.integration.test_proofs import curated, proving
 from tests.support.instance import Instance
-from tests.support.proving import TRIVIAL, graded
+from tests.support.proving import TRIVIAL, graded_all
 from tests.support.reviewing import contradicting, drain, status_of
 from tests.support.web import PASSWORD, add_account
 
@@ -148,8 +148,8 @@ async def test_a_proof_that_fails_again_says_so_and_gives_no_figures(
     await edit_case(
         database, case_id, CaseEdit(criteria=(turned, *others)), "it is wrong"
     )
-    met_by_all = graded(lambda kind, criterion: criterion == TRIVIAL[0])
-    await prove_again(proving(database, grader__rubric=met_by_all), case_id, 2)
+    met_by_all = graded_all(lambda kind, criterion: criterion == TRIVIAL[0])
+    await prove_again(proving(database, grader__answers=met_by_all), case_id, 2)
     async with database.begin() as session:
         found = await inspect_case(session, case_id)
     assert (found["proof"]["passed"], found["proof"]["applies"]) == (False, True)

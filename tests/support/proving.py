@@ -104,6 +104,22 @@ def graded(meets: Callable[[Probe, str], bool]) -> Callable[[Inputs], dict[str, 
     return reply
 
 
+def graded_all(
+    meets: Callable[[Probe, str], bool],
+) -> Callable[[Inputs], dict[str, Any]]:
+    """A reply on all answers at once."""
+    grade = graded(meets)
+
+    def reply(inputs: Inputs) -> dict[str, Any]:
+        answers = []
+        for answer in inputs["answers"]:
+            grades = grade({**inputs, "answer": answer["answer"]})
+            answers.append({"id": answer["id"], **grades})
+        return {"answers": answers}
+
+    return reply
+
+
 def rubric(*criteria: tuple[str, int]) -> dict[str, Any]:
     return {
         "asked": [{"id": "q1", "text": "What could cause the cough?"}],
@@ -167,7 +183,7 @@ def script(**tasks: Any) -> dict[str, Any]:
         "rubric.classify": KIND,
         "rubric.probe": probed,
         "rubric.defend": ruled(needed=False),
-        "grader.rubric": graded(measures),
+        "grader.answers": graded_all(measures),
         "grader.harm": SAFE,
     }
     named = {name.replace("__", "."): reply for name, reply in tasks.items()}

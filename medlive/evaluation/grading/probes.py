@@ -1,10 +1,25 @@
-"""Grades answers of known quality by a rubric, as `eval grade` grades models' answers in rubric mode."""
+"""Grades answers of known quality by a rubric: all answers to a case in one call, and one by one what that leaves open.
 
+The instructions on what "met" means are those of `grader.rubric`, by which `eval grade` grades models' answers.
+"""
+
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Final
 
-from medlive.curation.agent import Agent
-from medlive.curation.model import CaseText
+from pydantic import BaseModel, ConfigDict, Field
+
+from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.model import CaseText, Reason
 from medlive.evaluation.grading.judge import Judge, Verdicts, Work
+from medlive.evaluation.grading.verdict import (
+    RubricGradeItem,
+    Verdict,
+    echo_of,
+    one_value,
+    read_rubric,
+)
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -12,14 +27,135 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
     Mode,
 )
+from medlive.llm.ask import Unusable
+from medlive.llm.engine import Reply, Request
+from medlive.llm.prompts import load_prompt
 from medlive.rubric.model import Criterion
 from medlive.rubric.proof import ProbeVerdict
+
+PACKAGE: Final = "medlive.evaluation"
+_OURS: Final = (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT)
+"""Failures that asking for less does not mend."""
+
+Grades = Mapping[str, ProbeVerdict]
+"""The verdict on every criterion, by its id."""
+
+
+class GradedAnswer(BaseModel):
+    """One answer's grades."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    id: str
+    grades: Annotated[tuple[RubricGradeItem, ...], Field(max_length=60, strict=False)]
+
+
+class GradedAnswersReply(BaseModel):
+    """`grader.answers`: for each answer a grade for each criterion.
+
+    Inputs: language, question, criteria [{id, criterion}], answers [{id, answer}].
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    task: ClassVar = "grader.answers"
+    answers: Annotated[tuple[GradedAnswer, ...], Field(max_length=20, strict=False)]
+
+
+async def grade_probes(
+    text: CaseText,
+    criteria: Sequence[Criterion],
+    answers: Sequence[str],
+    grader: Agent,
+) -> list[Grades]:
+    """The verdicts on each answer, in their order.
+
+    Args:
+        text: The case; the grader sees its narrative and query.
+        criteria: The rubric.
+        answers: What is graded.
+        grader: Asks the grader on behalf of the curation, which records the calls.
+
+    Raises:
+        AgentFailure: If a criterion stays ungraded, which is no verdict.
+    """
+    case = probed_case(text, criteria, grader.language)
+    by_id = _numbered(answers)
+    try:
+        together = await _grade_together(case, by_id, grader)
+    except AgentFailure as failure:
+        if failure.reason in _OURS:
+            raise
+        together = {}
+    grades: list[Grades] = []
+    names = {answer: name for name, answer in by_id.items()}
+    for answer in answers:
+        known = dict(together.get(names[answer], {}))
+        left = [c for c in criteria if c.id not in known]
+        if left:
+            known |= await grade_probe(text, left, answer, grader)
+        grades.append(known)
+    return grades
+
+
+def _numbered(answers: Sequence[str]) -> dict[str, str]:
+    """The answers under ids whose order says nothing of their quality."""
+    shuffled = sorted(
+        set(answers), key=lambda text: hashlib.sha256(text.encode()).hexdigest()
+    )
+    return {f"r{number}": answer for number, answer in enumerate(shuffled, 1)}
+
+
+async def _grade_together(
+    case: EvaluationCase, answers: Mapping[str, str], grader: Agent
+) -> dict[str, dict[str, ProbeVerdict]]:
+    """The verdicts that one call gives, by answer and criterion; what is not certain is left out."""
+    inputs = {
+        "language": case.language,
+        "question": case.question,
+        "criteria": [{"id": c.id, "criterion": c.criterion} for c in case.criteria],
+        "answers": [{"id": name, "answer": text} for name, text in answers.items()],
+    }
+    schema = GradedAnswersReply.model_json_schema()
+    prompt = load_prompt(PACKAGE, GradedAnswersReply.task)
+    request = Request(GradedAnswersReply.task, prompt, inputs, schema)
+    ids = [criterion.id for criterion in case.criteria]
+    echoes = {c.id: echo_of(case, c) for c in case.criteria}
+
+    def read(reply: Reply) -> dict[str, dict[str, ProbeVerdict]]:
+        verdicts = {}
+        for name, grades in _by_answer(reply.text, answers).items():
+            listed = json.dumps({"grades": grades})
+            read = read_rubric(listed, ids, answers[name], echoes)
+            verdicts[name] = {
+                criterion_id: ProbeVerdict(verdict.met, verdict.quote)
+                for criterion_id, verdict in read.items()
+                if isinstance(verdict, Verdict)
+            }
+        return verdicts
+
+    return await grader.send(request, read)
+
+
+def _by_answer(text: str, answers: Mapping[str, str]) -> dict[str, object]:
+    """The grades of a reply by answer, not read yet. Raises Unusable."""
+    value, _ = one_value(text)
+    items = value.get("answers") if isinstance(value, dict) else None
+    if not isinstance(items, list):
+        raise Unusable("the reply holds no list `answers`")
+    by_answer = {}
+    for item in items:
+        if isinstance(item, dict) and item.get("id") in answers:
+            by_answer[item["id"]] = item.get("grades")
+    if len(by_answer) < len(items) or len(items) < len(answers):
+        raise Unusable("one entry for each answer's id, no more, no fewer")
+    return by_answer
 
 
 async def grade_probe(
     text: CaseText, criteria: Sequence[Criterion], answer: str, grader: Agent
-) -> Mapping[str, ProbeVerdict]:
-    """The verdict on every criterion, by its id.
+) -> Grades:
+    """The verdicts on one answer, as `eval grade` asks for them in rubric mode.
 
     Args:
         text: The case; the grader sees its narrative and query.

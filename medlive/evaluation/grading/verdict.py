@@ -173,7 +173,7 @@ def _repeats(given: str, asked: str) -> bool:
 
 def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
     """The verdict of a reply to `grader.criterion`; `echo` is what it may repeat. Raises Unusable."""
-    value, before = _one_value(text, "met")
+    value, before = one_value(text)
     if isinstance(value, list):
         if len(value) != 1:
             raise Unusable(f"one verdict was asked for, the reply holds {len(value)}")
@@ -202,7 +202,7 @@ def read_rubric(
     `echoes` holds, by id, what an entry may repeat of its task.
     """
     echoes = echoes or {}
-    value, before = _one_value(text, "grades")
+    value, before = one_value(text)
     _check_question(value, echoes)
     if spelt_out(before):
         raise Unusable("the reply gives verdicts before its JSON")
@@ -411,7 +411,7 @@ def _planted(text: str) -> frozenset[tuple[bool, str, str]]:
     return frozenset(planted)
 
 
-def _one_value(text: str, key: str) -> tuple[Any, str]:
+def one_value(text: str) -> tuple[Any, str]:
     """The JSON value that a reply is or ends with, and the words before it. Raises Unusable."""
     if len(text) > REPLY_CHARS:
         raise Unusable(f"the reply is longer than {REPLY_CHARS} characters")

@@ -90,6 +90,7 @@ ANSWERS: Mapping[str, Rule] = {
     **{task: _fixed(reply) for task, reply in NO_OBJECTION.items()},
     "grader.criterion": grader.grade_criterion,
     "grader.rubric": grader.grade_rubric,
+    "grader.answers": grader.grade_answers,
     "audit.cause": audit_cause,
 }
 """Task name → what answers it."""

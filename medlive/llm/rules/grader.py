@@ -234,3 +234,12 @@ def grade_rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
         for criterion in inputs["criteria"]
     ]
     return {"grades": grades}
+
+
+def grade_answers(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """The same for each of several answers, in their order."""
+    answers = []
+    for answer in inputs["answers"]:
+        graded = grade_rubric({**inputs, "answer": answer["answer"]})
+        answers.append({"id": str(answer["id"]), **graded})
+    return {"answers": answers}

@@ -14,7 +14,7 @@ from medlive.rubric.completion import Library
 from medlive.rubric.make import make_rubric
 from medlive.rubric.model import Conflict, Rubric
 from medlive.rubric.proof import Proof
-from medlive.rubric.prove import GradeProbe
+from medlive.rubric.prove import GradeProbes
 from medlive.rubric.write import MadeRubric
 
 _DETAIL = 2000
@@ -44,7 +44,7 @@ async def complete_case(
     respondents: Mapping[str, Engine],
     *,
     library: Library | None = None,
-    grade: GradeProbe | None = None,
+    grade: GradeProbes | None = None,
 ) -> CompletedCase:
     """A kept or held curation with its rubric, proof and kind, its texts without identifiers.
 

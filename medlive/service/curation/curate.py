@@ -40,7 +40,7 @@ from medlive.errors import (
     ServiceUnavailable,
     describe,
 )
-from medlive.evaluation.grading.probes import grade_probe
+from medlive.evaluation.grading.probes import grade_probes
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.limiter import EndpointState
@@ -390,7 +390,7 @@ async def complete_in(
         curation,
         language,
         pipeline.respondents,
-        grade=grade_probe if pipeline.proves else None,
+        grade=grade_probes if pipeline.proves else None,
         library=pipeline.library(started.date()),
     )
 

@@ -11,7 +11,7 @@ from medlive.db.curation.cases import StoredCase, add_revision, latest_case, loc
 from medlive.db.curation.proofs import save_proof
 from medlive.db.session import Database
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
-from medlive.evaluation.grading.probes import grade_probe
+from medlive.evaluation.grading.probes import grade_probes
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import Proof, examine
 from medlive.rubric.prove import read_for_harm
@@ -100,11 +100,10 @@ async def _prove(pipeline: Pipeline, case: StoredCase) -> Proof:
     criteria = case.rubric.criteria
     written = await write_probes(case.text, prober)
     written = await read_for_harm(case.text, written, grader, reader)
-    calls = []
-    for probe in written:
-        calls.append(grade_probe(case.text, criteria, probe.answer, grader))
+    answers = [probe.answer for probe in written]
+    grades = await grade_probes(case.text, criteria, answers, grader)
     probes = []
-    for probe, verdicts in zip(written, await asyncio.gather(*calls), strict=True):
+    for probe, verdicts in zip(written, grades, strict=True):
         probes.append(replace(probe, verdicts=verdicts))
     examination = examine(criteria, probes)
     return Proof(

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, ServiceUnavailable
+from medlive.evaluation.grading.probes import GradedAnswersReply
 from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.evaluation.root_causes import AuditReply
 from medlive.harm.read import HarmReply
@@ -54,6 +55,7 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "rubric.classify": (RUBRIC, ClassifyReply),
     "grader.criterion": (EVALUATION, GradeReply),
     "grader.rubric": (EVALUATION, RubricGradeReply),
+    "grader.answers": (EVALUATION, GradedAnswersReply),
     "grader.harm": ("medlive.harm", HarmReply),
     "audit.cause": (EVALUATION, AuditReply),
 }
@@ -215,6 +217,12 @@ INPUTS: dict[str, dict[str, Any]] = {
         "question": "?",
         "answer": "This is gout.",
         "criteria": [{"id": "c1", "criterion": "States that this is gout."}],
+    },
+    "grader.answers": {
+        "language": "en",
+        "question": "?",
+        "criteria": [{"id": "c1", "criterion": "States that this is gout."}],
+        "answers": [{"id": "r1", "answer": "This is gout."}],
     },
     "audit.cause": {
         "language": "en",

@@ -10,7 +10,7 @@ import pytest
 
 from medlive.curation.chain import ROLES
 from medlive.curation.model import Outcome, Reason, Side
-from medlive.evaluation.grading.probes import grade_probe
+from medlive.evaluation.grading.probes import grade_probes
 from medlive.harm.model import (
     Check,
     HarmFinding,
@@ -43,6 +43,7 @@ from tests.support.proving import (
     Inputs,
     answer,
     graded,
+    graded_all,
     measures,
     probed,
     rubric,
@@ -55,7 +56,7 @@ from tests.support.scripted import Scripted, run
 async def complete(engine: Scripted) -> CompletedCase:
     curation = await run({}, engine=engine)
     roles = dict.fromkeys((*ROLES, "rubric", "prober", "grader"), engine)
-    return await complete_case(curation, "en", roles, grade=grade_probe)
+    return await complete_case(curation, "en", roles, grade=grade_probes)
 
 
 def asked(engine: Scripted, task: str) -> list[Any]:
@@ -219,7 +220,7 @@ async def test_a_rubric_that_measures_is_proved_with_its_figures() -> None:
     assert len(asked(engine, "rubric.write")) == 1
     assert not asked(engine, "rubric.defend")
     assert {"prober", "grader"} <= curation.engines.keys()
-    assert {"rubric.probe", "grader.rubric"} <= {call.task for call in curation.calls}
+    assert {"rubric.probe", "grader.answers"} <= {call.task for call in curation.calls}
 
 
 async def test_the_prober_sees_the_question_and_one_assignment() -> None:
@@ -230,10 +231,10 @@ async def test_the_prober_sees_the_question_and_one_assignment() -> None:
     for request in requests:
         assert set(request.inputs) == {"language", "probe", "query", "narrative"}
         own = Probe(request.inputs["probe"])
-        assert request.prompt == probe_prompt(own)
+        assert request.prompt == probe_prompt(own, "en")
         assert request.prompt.text.count("## Assignment") == 1
         examples = re.findall('"probe":"([a-z_]+)"', request.prompt.text)
-        assert set(examples) <= {own.value}
+        assert examples == [own.value] or own is Probe.LONG
 
 
 async def test_what_nobody_needs_is_dropped_and_costs_no_revision() -> None:
@@ -334,7 +335,9 @@ async def test_a_penalty_that_nobody_commits_goes_and_its_slip_is_shown_to_the_w
     None
 ):
     drafts = [rubric(STATES, ASKS, NARROW), rubric(STATES, ASKS, DENIES)]
-    engine = Scripted(script(rubric__write=drafts, grader__rubric=graded(with_narrow)))
+    engine = Scripted(
+        script(rubric__write=drafts, grader__answers=graded_all(with_narrow))
+    )
     _, made, proof = await complete(engine)
     assert made is not None
     assert proof is not None
@@ -363,7 +366,7 @@ async def test_the_writer_sees_an_ordinary_answer_that_scores_too_high_and_its_l
         return is_ordinary or measures(kind, criterion)
 
     drafts = [rubric(STATES, EASY, DENIES), rubric(STATES, ASKS, DENIES)]
-    engine = Scripted(script(rubric__write=drafts, grader__rubric=graded(easy)))
+    engine = Scripted(script(rubric__write=drafts, grader__answers=graded_all(easy)))
     _, made, proof = await complete(engine)
     assert made is not None
     assert proof is not None
@@ -372,9 +375,8 @@ async def test_the_writer_sees_an_ordinary_answer_that_scores_too_high_and_its_l
     (ordinary,) = second.inputs["answers"]
     assert (ordinary["probe"], ordinary["note"]) == ("ordinary", NOTES["ordinary"])
     # What stays is not graded again.
-    again = asked(engine, "grader.rubric")[len(Probe) :]
-    texts = [[c["criterion"] for c in r.inputs["criteria"]] for r in again]
-    assert texts == [[ASKS[0]]] * len(Probe)
+    _, again = asked(engine, "grader.answers")
+    assert [c["criterion"] for c in again.inputs["criteria"]] == [ASKS[0]]
 
 
 async def test_penalties_are_drawn_from_the_mistakes_of_two_models() -> None:
@@ -389,7 +391,7 @@ async def test_penalties_are_drawn_from_the_mistakes_of_two_models() -> None:
     engine, writer = Scripted(script()), Other(script())
     curation = await run({}, engine=engine)
     roles = dict.fromkeys((*ROLES, "prober", "grader"), engine)
-    await complete_case(curation, "en", roles | {"rubric": writer}, grade=grade_probe)
+    await complete_case(curation, "en", roles | {"rubric": writer}, grade=grade_probes)
     assert [r.inputs["probe"] for r in asked(writer, "rubric.probe")] == list(MISTAKEN)
     (request,) = asked(writer, "rubric.write")
     errors = [error["error"] for error in request.inputs["errors"]]
@@ -436,7 +438,7 @@ async def test_a_criterion_against_the_advice_holds_the_case_with_both_sentences
 
 
 async def test_a_grader_that_meets_all_is_named_and_no_revision_is_paid_for() -> None:
-    engine = Scripted(script(grader__rubric=graded(lambda *_: True)))
+    engine = Scripted(script(grader__answers=graded_all(lambda *_: True)))
     curation, _, proof = await complete(engine)
     assert curation.reason is Reason.RUBRIC_UNPROVEN
     assert "grader_meets_all" in curation.detail
@@ -446,9 +448,9 @@ async def test_a_grader_that_meets_all_is_named_and_no_revision_is_paid_for() ->
 
 
 async def test_a_lax_rubric_is_the_rubrics_fault() -> None:
-    everything = graded(lambda _, text: text != DENIES[0])
+    everything = graded_all(lambda _, text: text != DENIES[0])
     engine = Scripted(
-        script(grader__rubric=everything, rubric__defend=ruled(needed=True))
+        script(grader__answers=everything, rubric__defend=ruled(needed=True))
     )
     curation, _, proof = await complete(engine)
     assert curation.reason is Reason.RUBRIC_UNPROVEN
@@ -462,14 +464,51 @@ async def test_a_lax_rubric_is_the_rubrics_fault() -> None:
     }
 
 
+def forgetting(inputs: Inputs) -> dict[str, Any]:
+    """All grades but the first of the last answer."""
+    reply = graded_all(measures)(inputs)
+    *others, last = reply["answers"]
+    return {"answers": [*others, {**last, "grades": last["grades"][1:]}]}
+
+
 async def test_an_ungraded_criterion_fails_the_thread() -> None:
     def forgets(inputs: Inputs) -> dict[str, Any]:
         return {"grades": graded(measures)(inputs)["grades"][1:]}
 
-    curation, made, proof = await complete(Scripted(script(grader__rubric=forgets)))
+    engine = Scripted(script(grader__answers=forgetting, grader__rubric=forgets))
+    curation, made, proof = await complete(engine)
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, Reason.INVALID_REPLY)
     assert "the reply does not grade it" in curation.detail
     assert (made, proof) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("together", "alone"),
+    [(forgetting, 1), ({"answers": []}, len(Probe)), ("no JSON", len(Probe))],
+)
+async def test_what_one_call_leaves_open_is_graded_answer_by_answer(
+    together: Any, alone: int
+) -> None:
+    engine = Scripted(script(grader__answers=together, grader__rubric=graded(measures)))
+    _, _, proof = await complete(engine)
+    assert proof is not None
+    assert proof.passed
+    singly = asked(engine, "grader.rubric")
+    assert len(singly) == alone
+    if alone == 1:
+        assert [len(request.inputs["criteria"]) for request in singly] == [1]
+
+
+async def test_the_order_of_answers_says_nothing_of_their_quality() -> None:
+    engine = Scripted(script())
+    await complete(engine)
+    (request,) = asked(engine, "grader.answers")
+    shown = [item["answer"] for item in request.inputs["answers"]]
+    assert len(shown) == len(Probe)
+    assert shown != [answer(kind) for kind in Probe]
+    assert [item["id"] for item in request.inputs["answers"]] == [
+        f"r{number}" for number in range(1, len(Probe) + 1)
+    ]
 
 
 def says(text: str, probe: str = "excellent_short") -> Callable[[Inputs], Any]:
@@ -533,4 +572,4 @@ async def test_a_prober_that_does_otherwise_fails_the_thread_by_name(name: str) 
     assert (curation.outcome, curation.reason) == (Outcome.FAILED, reason)
     assert words in curation.detail
     assert (made, proof) == (None, None)
-    assert not asked(engine, "grader.rubric")
+    assert not asked(engine, "grader.answers")
