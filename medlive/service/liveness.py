@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 
-class Health:
+class Liveness:
     """What a process answers to probes."""
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Health:
 
 @asynccontextmanager
 async def answer_probes(
-    port: int | None, health: Health | None = None
+    port: int | None, health: Liveness | None = None
 ) -> AsyncIterator[None]:
     """Answer GET /healthz on every address while the block runs; None: do not listen.
 
@@ -43,12 +43,12 @@ async def answer_probes(
     if port is None:
         yield
         return
-    async with _listening(None, port, health or Health()):
+    async with _listening(None, port, health or Liveness()):
         yield
 
 
 @asynccontextmanager
-async def answer_waiting(host: str, port: int, health: Health) -> AsyncIterator[None]:
+async def answer_waiting(host: str, port: int, health: Liveness) -> AsyncIterator[None]:
     """Stand in for a server that waits: /healthz as `answer_probes`, 503 for everything else.
 
     Args:
@@ -73,7 +73,7 @@ async def answer_waiting(host: str, port: int, health: Health) -> AsyncIterator[
 async def _listening(
     host: str | None,
     port: int,
-    health: Health,
+    health: Liveness,
     otherwise: "Callable[[web.Request], Awaitable[web.Response]] | None" = None,
 ) -> AsyncIterator[None]:
     """Answer probes, and by `otherwise` what else is asked, while the block runs."""

@@ -263,7 +263,7 @@ async def test_what_was_broken_off_waits_for_no_clock(
 
 
 async def test_a_worker_is_dead_when_its_heartbeat_is_old(database: Database) -> None:
-    async def statuses(app: App) -> list[tuple[int, str]]:
+    async def statuses(app: App) -> list[tuple[Any, str]]:
         jobs = await app.job_manager.list_jobs_async()
         return sorted((job.task_kwargs["revision"], job.status) for job in jobs)
 

@@ -17,7 +17,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.online import europepmc, pubmed, service
 from medlive.service.paths import index_path
-from medlive.service.watch.doctor import Finding, Health, examine
+from medlive.service.watch.doctor import Diagnosis, Health, examine
 from tests.support.bad_endpoint import (
     BadEndpoint,
     bad_endpoint,
@@ -57,7 +57,7 @@ class SetUp:
     def change(self, **sections: Any) -> None:
         self.values |= sections
 
-    async def examined(self) -> dict[str, Finding]:
+    async def examined(self) -> dict[str, Diagnosis]:
         findings = {}
         async for finding in examine(
             Settings.model_validate({"home": self.home, **self.values})

@@ -51,7 +51,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[R]):
+class RowPage(Generic[R]):
     """Rows in their order, and the keys of the pages beside them; None where there is none."""
 
     rows: tuple[R, ...]
@@ -244,7 +244,7 @@ async def load_page(
     after: str | None = None,
     before: str | None = None,
     size: int = 50,
-) -> Page[R]:
+) -> RowPage[R]:
     """A page of the rows of a filter: the first, or what lies behind the key `after`, or before the key `before`.
 
     Raises:
@@ -267,7 +267,9 @@ async def load_page(
     rows = tuple(read(listing.row, row) for row in rows_read)
     keys = tuple(_format_key(row, len(order)) for row in rows_read)
     first, last = (keys[0], keys[-1]) if keys else (None, None)
-    return Page(rows, first if has_before else None, last if has_after else None, keys)
+    return RowPage(
+        rows, first if has_before else None, last if has_after else None, keys
+    )
 
 
 async def stream_rows(

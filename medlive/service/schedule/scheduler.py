@@ -57,7 +57,7 @@ from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
-from medlive.service.liveness import Health
+from medlive.service.liveness import Liveness
 from medlive.service.release.freeze import PartialWord, WeekIncomplete, freeze
 from medlive.service.release.weekly import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
@@ -112,7 +112,7 @@ async def run_scheduler(
     once: bool = False,
     clock: Callable[[], datetime] | None = None,
     wake_s: float = WAKE_S,
-    health: Health | None = None,
+    health: Liveness | None = None,
 ) -> list[StepResult]:
     """Run each step when it is due until `stop` is set, or with `once` run what is due now; the results.
 
@@ -133,7 +133,7 @@ async def run_scheduler(
             notify,
             clock,
             once,
-            health or Health(),
+            health or Liveness(),
         )
         working = asyncio.create_task(runner.work(connection, once=once, wake_s=wake_s))
         stopping = asyncio.create_task(stop.wait())
@@ -156,7 +156,7 @@ class _Runner:
     notify: Notify
     clock: Callable[[], datetime] | None
     again: bool
-    health: Health
+    health: Liveness
     results: list[StepResult] = field(default_factory=list)
     sent: set[str] = field(default_factory=set)
     lanes: dict[str, asyncio.Task[None]] = field(default_factory=dict)

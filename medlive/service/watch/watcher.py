@@ -21,7 +21,6 @@ from medlive.service.watch.model import (
     EVIDENCE,
     HEARTBEAT,
     SCHEDULER_HEARD,
-    Problem,
 )
 from medlive.service.watch.notify import Event, beat
 from medlive.service.watch.outbox import deliver, write_message
@@ -39,7 +38,7 @@ Clock = Callable[[], datetime]
 
 async def look(
     database: Database, settings: Settings, *, heard: bool = False, clock: Clock = now
-) -> list[Problem]:
+) -> list[OpenProblemRow]:
     """Run every check, store what they find, and send messages about it; the problems.
 
     `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable.
@@ -84,7 +83,7 @@ async def look_safely(
 
 
 async def _store(
-    session: Session, settings: Settings, problems: Sequence[Problem], week: str
+    session: Session, settings: Settings, problems: Sequence[OpenProblemRow], week: str
 ) -> None:
     """Bring the stored problems up to date, and write the messages that are due."""
     await watch.save_seen(session, problems)
@@ -159,7 +158,7 @@ async def _look_closer(database: Database, settings: Settings) -> None:
 
 
 async def _beat(
-    database: Database, settings: Settings, problems: Sequence[Problem]
+    database: Database, settings: Settings, problems: Sequence[OpenProblemRow]
 ) -> None:
     """Tell the dead man's switch that a scheduler works, or which problems stop the week."""
     if settings.notify.heartbeat_url is None:

@@ -36,9 +36,9 @@ from medlive.db.jobs import (
 )
 from medlive.db.release.weeks import note_queued
 from medlive.db.session import (
-    Claims,
     Connection,
     Database,
+    NameLocks,
     Session,
     lock_connection,
     translate,
@@ -274,7 +274,7 @@ async def run_until_drained(
                     concurrency,
                     taken,
                 )
-                await worker.run(Claims(connection), wait=False, grace_s=grace_s)
+                await worker.run(NameLocks(connection), wait=False, grace_s=grace_s)
             waiting = len(await _list_jobs(app, "doing", Queue.CURATE))
             todo = len(await _list_jobs(app, "todo", Queue.CURATE))
             if readiness.pauses or not (waiting or todo):
@@ -314,7 +314,7 @@ async def run_until_stopped(
     """
     taken = taken or TakenJobs(Readiness())
     async with serving(database, queues) as connection:
-        claims = Claims(connection)
+        claims = NameLocks(connection)
         running = _Worker(
             app,
             database,
@@ -405,7 +405,7 @@ async def run_step_job(
                             1,
                             taken,
                         )
-                        await worker.run(Claims(connection), wait=False, grace_s=0)
+                        await worker.run(NameLocks(connection), wait=False, grace_s=0)
                 if pause := readiness.pauses.get(queue):
                     raise pause.obstacle
             await asyncio.sleep(POLL_S)
@@ -422,7 +422,9 @@ class _Worker:
     concurrency: int
     taken: TakenJobs
 
-    async def run(self, claims: Claims, *, wait: bool, grace_s: float | None) -> None:
+    async def run(
+        self, claims: NameLocks, *, wait: bool, grace_s: float | None
+    ) -> None:
         """Do jobs. On cancellation no more are taken, and those that last longer than `grace_s` are broken off.
 
         Raises DatabaseUnavailable when jobs cannot be ended any more.
@@ -477,7 +479,7 @@ class _Worker:
             raise taken.cause
 
 
-async def _keep_connected(claims: Claims) -> None:
+async def _keep_connected(claims: NameLocks) -> None:
     """Raises DatabaseUnavailable when the connection is lost, and with it what says that this process serves."""
     while True:
         await claims.ask("SELECT :key = 0", 0)
