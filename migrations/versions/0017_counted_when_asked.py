@@ -18,6 +18,8 @@ DROP FUNCTION medlive_count_standings();
 DROP FUNCTION medlive_sum_counts();
 DROP TABLE thread_counts;
 DROP TABLE saved_views;
+DELETE FROM observations WHERE name = 'certificates';
+COMMENT ON TABLE observations IS 'What a process noted last, by name, such as when the scheduler was heard';
 DROP INDEX ix_cases_week_changed_at;
 DROP INDEX ix_cases_week_posted_at;
 DROP INDEX ix_thread_standings_week_changed_at_thread_id;

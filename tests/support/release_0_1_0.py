@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from alembic import command
-from alembic.config import Config
 from psycopg.sql import SQL, Composable, Identifier, Literal
 
-from medlive.db.schema import migrate
+from medlive.db.schema import migrate, revisions
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "release_0_1_0"
@@ -51,11 +49,8 @@ def unpack_folders(home: Path) -> None:
 
 def migrate_to(url: str, revision: str) -> None:
     """Run the migrations up to a revision."""
-    with migrate.connect(url) as connection:
-        config = Config()
-        config.set_main_option("script_location", str(ROOT / "migrations"))
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
+    with revisions.connect(url) as connection:
+        migrate.upgrade_own_tables(connection, revision)
 
 
 def read_columns(connection: psycopg.Connection[Any]) -> dict[str, list[str]]:

@@ -103,7 +103,7 @@ def print_list(
 ) -> None:
     """Print what a filter finds in the form that is asked for; `names`: the columns that people see."""
     from medlive.db.audit.listing import Filter, count_rows, load_page
-    from medlive.service.listings import parse_week
+    from medlive.db.iso_weeks import parse_week
 
     facets = {name: tuple(values) for name, values in asdict(places).items() if values}
     if window.week:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
 
@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.mapping import read, to_stored
 from medlive.db.tables.base import EnumText
 from medlive.errors import UsageError
@@ -188,18 +189,6 @@ def define_listing(
         moment=moment,
         **options,
     )
-
-
-def week_bounds(week: str) -> tuple[datetime, datetime]:
-    """The first moment of an ISO week and of the next, in UTC. Raises UsageError."""
-    try:
-        year, _, number = week.partition(".W")
-        start = datetime.fromisocalendar(int(year), int(number), 1).replace(tzinfo=UTC)
-        return start, start + timedelta(days=7)
-    except (ValueError, OverflowError):
-        raise UsageError(
-            f"expected an ISO week such as 2026.W47, not {week[:40]!r}"
-        ) from None
 
 
 def _in_weeks(moment: Any, weeks: Iterable[str]) -> ColumnElement[bool]:

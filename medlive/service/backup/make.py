@@ -26,7 +26,7 @@ from medlive.db.backups import (
 )
 from medlive.db.harvest.archives import list_archives
 from medlive.db.release.snapshots import list_snapshots
-from medlive.db.schema.migrate import head
+from medlive.db.schema.revisions import head
 from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotState
 from medlive.errors import (

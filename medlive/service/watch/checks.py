@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from medlive.clock import parse_moment
 from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.watch import OpenProblemRow, Severity
 from medlive.guard.printable import printable
@@ -22,7 +21,6 @@ from medlive.service.schedule.steps import (
 )
 from medlive.service.watch.alike import group_failures
 from medlive.service.watch.model import (
-    CERTIFICATES,
     EVIDENCE,
     HEARTBEAT,
     Facts,
@@ -478,26 +476,6 @@ def heartbeat_undelivered(facts: Facts) -> Iterator[Symptom]:
         )
 
 
-def certificate_ends(facts: Facts) -> Iterator[Symptom]:
-    """A certificate is near its end, or does not verify."""
-    noted = facts.observations.get(CERTIFICATES)
-    for host, certificate in sorted((noted.value if noted else {}).items()):
-        if certificate["problem"] is not None:
-            yield Symptom(
-                f"the certificate of {host} does not verify: {certificate['problem']}",
-                "renew it",
-                host,
-            )
-        elif certificate["ends"] is not None:
-            ends = parse_moment(certificate["ends"])
-            if ends - facts.moment < timedelta(
-                days=facts.settings.watch.certificate_days
-            ):
-                yield Symptom(
-                    f"the certificate of {host} ends {_minute(ends)}", "renew it", host
-                )
-
-
 CHECKS: Final[tuple[Check, ...]] = (
     Check("no_scheduler", Severity.PAGE, no_scheduler),
     Check("scheduler_silent", Severity.PAGE, scheduler_silent),
@@ -527,7 +505,6 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check("backup_unchecked", Severity.TICKET, backup_unchecked),
     Check("message_undelivered", Severity.TICKET, message_undelivered),
     Check("heartbeat_undelivered", Severity.TICKET, heartbeat_undelivered),
-    Check("certificate_ends", Severity.TICKET, certificate_ends),
 )
 """All checks, in the order in which `status --check` prints what they find."""
 

@@ -21,7 +21,7 @@ from pydantic import BaseModel
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
 from medlive.db.runs import load_history
-from medlive.db.schema.migrate import check as schema_differences
+from medlive.db.schema.differences import find_differences
 from medlive.db.session import read_clock
 from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
 from medlive.evidence.encoders.folders import DOWNLOAD, PACKAGES
@@ -172,7 +172,7 @@ async def examine_database(settings: Settings) -> Diagnoses:
         off = clock_problem(now(), await read_clock(session))
     if off is not None:
         yield _bad(off, "let both machines set their clocks by the network (NTP)")
-    elif differences := schema_differences(database_url(settings)):
+    elif differences := find_differences(database_url(settings)):
         text = f"{len(differences)} differences between tables and model"
         step = "medlive db check lists them; restore a backup, or upgrade with the version that made the tables"
         yield _bad(text, step)

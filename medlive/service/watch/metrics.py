@@ -10,16 +10,16 @@ from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
 from medlive import __version__
-from medlive.clock import iso_week, parse_moment
+from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db.audit.gauges import Gauges, read_gauges
-from medlive.db.audit.listing import week_bounds
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.watch import OpenProblemRow
 from medlive.service.watch.checks import CHECKS
 from medlive.service.watch.facts import read_facts
-from medlive.service.watch.model import CERTIFICATES, Facts
+from medlive.service.watch.model import Facts
 from medlive.service.watch.problems import read_problems
 from medlive.service.week_budget import week_limits
 
@@ -39,10 +39,6 @@ NAMES: Final = {
     "medlive_undelivered_messages": (
         "Messages to operators that failed and are sent again.",
         "place",
-    ),
-    "medlive_certificate_expiry_timestamp_seconds": (
-        "When a certificate ends.",
-        "host",
     ),
     "medlive_threads": ("Threads by where they stand.", "stage outcome reason"),
     "medlive_recent_threads": ("Threads that engines decided within a day.", "outcome"),
@@ -178,8 +174,3 @@ def _watched(facts: Facts) -> Iterator[Row]:
     for disk in facts.local.disks if facts.local else ():
         yield "medlive_disk_free_bytes", disk.place, disk.free
         yield "medlive_disk_size_bytes", disk.place, disk.size
-    certificates = facts.observations.get(CERTIFICATES)
-    for host, certificate in (certificates.value if certificates else {}).items():
-        if certificate["ends"] is not None:
-            ends = parse_moment(certificate["ends"]).timestamp()
-            yield "medlive_certificate_expiry_timestamp_seconds", host, ends

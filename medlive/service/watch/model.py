@@ -15,7 +15,6 @@ from medlive.llm.circuit import Opening
 from medlive.service.schedule.steps import StepState
 
 SCHEDULER_HEARD = "scheduler"
-CERTIFICATES = "certificates"
 EVIDENCE = "evidence"
 HEARTBEAT = "heartbeat"
 """Names of observations."""

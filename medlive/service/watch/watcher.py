@@ -12,12 +12,10 @@ from medlive.db import watch
 from medlive.db.session import Database, Session, read_clock
 from medlive.db.tables.watch import OpenProblemRow, Severity
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
-from medlive.service.watch.certificates import certificate_hosts, look_at_certificates
 from medlive.service.watch.checks import find_problems
 from medlive.service.watch.facts import read_facts
 from medlive.service.watch.local import read_local, verify_evidence
 from medlive.service.watch.model import (
-    CERTIFICATES,
     EVIDENCE,
     HEARTBEAT,
     SCHEDULER_HEARD,
@@ -131,16 +129,9 @@ def _text(problem: OpenProblemRow) -> str:
 
 
 async def _look_closer(database: Database, settings: Settings) -> None:
-    """What takes longer: certificates once a day, evidence when its files changed, or a day later."""
+    """What takes longer: evidence, when its files changed, or a day later."""
     async with database.begin() as session:
         noted, moment = await watch.observations(session), await read_clock(session)
-    hosts, known = certificate_hosts(settings), noted.get(CERTIFICATES)
-    if (hosts or known) and (
-        known is None or moment - known.at > _DAILY or sorted(known.value) != hosts
-    ):
-        seen = await look_at_certificates(settings)
-        async with database.begin() as session:
-            await watch.observe(session, CERTIFICATES, seen)
     local = await asyncio.to_thread(read_local, settings, None)
     if local is None or local.evidence_missing or local.evidence_corrupt:
         return

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 from medlive.clock import iso_week, now
 from medlive.db.accounts import Account
-from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import Spent, spending
 from medlive.db.audit.standing import count_by_source, count_by_week
 from medlive.db.curation.funnel import funnel
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.session import Session
 from medlive.db.tables.accounts import Role
 from medlive.service.watch.status import read_health

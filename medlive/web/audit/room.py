@@ -19,11 +19,8 @@ from medlive.service.curation.inspect import (
     inspect_case,
     inspect_thread,
 )
-from medlive.service.listings import (
-    show_prompt,
-    stream_csv,
-    without_identifiers,
-)
+from medlive.service.listings import stream_csv, without_identifiers
+from medlive.service.prompts import show_prompt
 from medlive.web.accounts.access import Viewer, require
 from medlive.web.audit.overview import load_overview
 from medlive.web.audit.pages import GapsPage, RequestPage, TablePage
