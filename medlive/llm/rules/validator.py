@@ -141,7 +141,7 @@ def _verdict(
     wanted, denied = terms(text), _denies(text)
     best, where, quote = 0.0, "", ""
     for passage_id, part in passages:
-        for sentence in sentences(part, language_of(None, part)):
+        for sentence in sentences(part):
             own = terms(sentence.text)
             if (
                 len(own) < 4
