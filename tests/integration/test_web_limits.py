@@ -11,8 +11,7 @@ from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.db.threads.threads import save_threads
-from medlive.guard import bounds
-from medlive.web import serving
+from medlive.guard import bounds, serving
 from medlive.web.site import Site
 from tests.support.scripted import THREAD
 from tests.support.waiting import LIMIT_S

@@ -11,7 +11,6 @@ import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -20,7 +19,6 @@ from pydantic import BaseModel
 
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
-from medlive.db.runs import load_history
 from medlive.db.schema.differences import find_differences
 from medlive.db.session import read_clock
 from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
@@ -44,13 +42,6 @@ if TYPE_CHECKING:
     from medlive.sources.fetching.policy import FetchPolicy
     from medlive.sources.source import PageRequest
 
-WEEKS_AHEAD: Final = 52
-"""The disk is compared with what a year of weeks would add."""
-GB_A_WEEK: Final = 0.5
-"""What a week adds where none was harvested yet: twice what 10,000 threads and their pages take."""
-LOW_SHARE: Final = 0.05
-"""Less of a disk than this share free is too little for any week."""
-_GB: Final = 1024**3
 _EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "dense": PACKAGES,
     "s3": ("boto3",),
@@ -135,35 +126,15 @@ async def examine_home(settings: Settings) -> Diagnoses:
 
 
 async def examine_disk(settings: Settings) -> Diagnoses:
-    """Whether the disk of the home has room for a year of weeks like those before."""
-    usage = shutil.disk_usage(settings.home)
-    weeks = await _weeks_harvested(settings)
-    used = 0
-    for path in settings.home.rglob("*"):
-        if path.is_file():
-            used += path.lstat().st_size
-    per_week = used / weeks / _GB if weeks else GB_A_WEEK
-    basis = f"{weeks} weeks so far" if weeks else "10,000 threads a week are assumed"
-    if weeks is None:
-        basis += ": the database cannot say how many weeks there were"
-    needed, free = per_week * WEEKS_AHEAD, usage.free / _GB
-    text = f"{free:.1f} GB free; a year takes about {needed:.1f} GB ({basis})"
-    step = "a larger disk, [archive] keep_days, or archive.folder on another disk"
-    if usage.free < LOW_SHARE * usage.total:
+    """Whether the disk of the home has the room below which a check reports it."""
+    usage, limits = shutil.disk_usage(settings.home), settings.watch
+    least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * usage.total)
+    text = f"{usage.free / 1e9:.1f} of {usage.total / 1e9:.0f} GB are free"
+    if usage.free < least:
+        step = "a larger disk, [archive] keep_days, or archive.folder on another disk"
         yield _bad(text, step)
     else:
-        yield _warning(text, step) if free < needed else _good(text)
-
-
-async def _weeks_harvested(settings: Settings) -> int | None:
-    """The whole weeks since the first harvest, 0 where there was none; None where the database cannot say."""
-    try:
-        async with open_database(settings) as database, database.begin() as session:
-            history = await load_history(session)
-    except MedliveError:
-        return None
-    begun = [harvest.first_at for harvest in history.harvests.values()]
-    return (now() - min(begun)) // timedelta(weeks=1) if begun else 0
+        yield _good(text)
 
 
 async def examine_database(settings: Settings) -> Diagnoses:
