@@ -28,7 +28,7 @@ from medlive.evidence.online.retriever import OnlineRetriever
 from medlive.evidence.passage import Query, Side
 from medlive.integrity.digest import digest_text
 from medlive.llm import circuit
-from medlive.service.paths import index_path
+from medlive.paths import index_path
 from medlive.service.schedule.scheduler import WORK
 from medlive.service.schedule.steps import RETENTION
 from medlive.service.wiring import (
