@@ -155,6 +155,11 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
+def sums_text(digests: Mapping[str, str]) -> str:
+    """Return SHA256SUMS for name → sha256."""
+    return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
+
+
 def read_small(path: Path, max_bytes: int = SMALL_FILE_BYTES) -> bytes:
     """Read a file whole. Raises TooLong, or OSError."""
     with open_plain(path) as handle:

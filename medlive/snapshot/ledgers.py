@@ -5,7 +5,7 @@ is JSON of the same value.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, Protocol, Self
@@ -23,12 +23,7 @@ from medlive.integrity.checks import Faults
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import TooLong, lines
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
-from medlive.snapshot.verify.text_checks import (
-    find_contact,
-    find_disguise,
-    find_unstorable,
-    texts_of,
-)
+from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
 CHANGES: Final = "changes.json"
 CHANGE_SECTIONS: Final = {
@@ -37,6 +32,11 @@ CHANGE_SECTIONS: Final = {
     "withdrawn": "case_id",
 }
 """Section → the key by which its entries are in order, each once."""
+_NO_REVISION: Final[Mapping[str, Sequence[str]]] = {
+    "added": ["from_revision"],
+    "revised": [],
+    "withdrawn": ["to_revision"],
+}
 
 HOLDOUTS: Final = "holdouts.json"
 HOLDOUT_SECTIONS: Final = {
@@ -219,21 +219,24 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
             changes.add("ledgers", "the fields of its format", name)
     for section, case_id, entry in _entries(ledgers.changes):
         where = f"{CHANGES}: {section} {case_id!r}"[:300]
-        has_revision = (
-            entry["from_revision"] is not None,
-            entry["to_revision"] is not None,
-        )
-        if has_revision != (section != "added", section != "withdrawn"):
-            changes.add(
-                where, f"the revisions of a case that was {section}", f"{has_revision}"
-            )
+        lacking = []
+        for name in ("from_revision", "to_revision"):
+            if entry[name] is None:
+                lacking.append(name)
+        if lacking != _NO_REVISION[section]:
+            expected = f"the revisions of a case that was {section}"
+            changes.add(where, expected, f"no {lacking}")
         if manifest.parent is None and section != "added":
             changes.add(where, "only added cases, since there is no parent", section)
-    ancestors, seen = {ancestor.version for ancestor in manifest.lineage}, set[str]()
+    seen = set[str]()
     for section, _, entry in _entries(ledgers.holdouts):
-        commitment, since = entry["commitment"], entry["held_since"]
+        commitment = entry["commitment"]
+        since = entry["held_since"]
         where = f"{HOLDOUTS}: {section} {commitment}"
-        if since not in ancestors and (section, since) != ("held", manifest.version):
+        if since not in manifest.ancestry and (section, since) != (
+            "held",
+            manifest.version,
+        ):
             holdouts.add(where, "held since a release of this line", since)
         if commitment in seen:
             holdouts.add(where, "each commitment once", "another entry of it")
@@ -289,10 +292,6 @@ def _unknown_fields(place: str, entry: Entry, known: Iterable[str]) -> set[str]:
 
 def _check_texts(where: str, value: object, leaks: Faults) -> None:
     for text in texts_of(value):
-        for find in _LEAKS:
-            if leak := find(text):
-                leaks.add(where, "plain text without addresses", leak)
-                return
-
-
-_LEAKS: Final = (find_unstorable, find_disguise, find_contact)
+        if leak := find_leak(text):
+            leaks.add(where, "plain text without addresses", leak)
+            return
