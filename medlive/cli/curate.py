@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from medlive.cli.output import Grid, Result, progress, say, wait_for
-from medlive.config import load_settings
+from medlive.config_loading import load_settings
 from medlive.errors import (
     CheckFailed,
     ConfigError,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medlive.cli.output import Grid, Result, say, wait_for
-from medlive.config import load_settings
+from medlive.config_loading import load_settings
 from medlive.errors import UsageError
 from medlive.home import default_home
 from medlive.llm.wire import JsonMode

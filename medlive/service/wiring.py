@@ -14,13 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medlive.clock import now
-from medlive.config import (
-    DEFAULT_KEY_VARIABLE,
-    Price,
-    RoleSettings,
-    Settings,
-    validate_section,
-)
+from medlive.config import DEFAULT_KEY_VARIABLE, Price, RoleSettings, Settings
+from medlive.config_loading import validate_section
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
 from medlive.home import models_file

@@ -5,7 +5,7 @@ is JSON of the same value.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, Protocol, Self
@@ -32,11 +32,12 @@ CHANGE_SECTIONS: Final = {
     "withdrawn": "case_id",
 }
 """Section → the key by which its entries are in order, each once."""
-_NO_REVISION: Final[Mapping[str, Sequence[str]]] = {
-    "added": ["from_revision"],
-    "revised": [],
-    "withdrawn": ["to_revision"],
+_REVISIONS: Final = {
+    "added": (False, True),
+    "revised": (True, True),
+    "withdrawn": (True, False),
 }
+"""Section → whether its entries have a revision before and after."""
 
 HOLDOUTS: Final = "holdouts.json"
 HOLDOUT_SECTIONS: Final = {
@@ -219,13 +220,9 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
             changes.add("ledgers", "the fields of its format", name)
     for section, case_id, entry in _entries(ledgers.changes):
         where = f"{CHANGES}: {section} {case_id!r}"[:300]
-        lacking = []
-        for name in ("from_revision", "to_revision"):
-            if entry[name] is None:
-                lacking.append(name)
-        if lacking != _NO_REVISION[section]:
-            expected = f"the revisions of a case that was {section}"
-            changes.add(where, expected, f"no {lacking}")
+        has = entry["from_revision"] is not None, entry["to_revision"] is not None
+        if has != _REVISIONS[section]:
+            changes.add(where, f"the revisions of a case that was {section}", f"{has}")
         if manifest.parent is None and section != "added":
             changes.add(where, "only added cases, since there is no parent", section)
     seen = set[str]()

@@ -19,7 +19,6 @@ from medlive.snapshot.shape import Column
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
 ROWS_PER_GROUP: Final = 5_000
 """Fixed, since it decides the file's bytes and bounds the writer's memory."""

@@ -22,7 +22,7 @@ from medlive.cli.output import (
     with_instance,
 )
 from medlive.clock import iso_week, now
-from medlive.config import load_settings
+from medlive.config_loading import load_settings
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:

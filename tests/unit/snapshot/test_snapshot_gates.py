@@ -1,9 +1,7 @@
 """The gates: each has its reason, and what decides them has a digest."""
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,10 +16,9 @@ from medlive.snapshot.gates import (
     release_hits,
     row_hits,
     standard_linter,
-    standard_scanner,
 )
 from medlive.snapshot.manifest import EngineUse
-from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from medlive.snapshot.model import SnapshotCase
 from tests.unit.snapshot.conftest import PROVENANCE, make_case
 
 
