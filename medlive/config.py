@@ -238,8 +238,6 @@ class PublishSection(_Section):
     endpoint_url: str | None = None
     # The public address of the target; None for relative links
     base_url: str | None = None
-    # The domain in the feed's ids; None for ids from the versions' digests
-    authority: str | None = None
     weekly: bool = False  # Whether the scheduler publishes each week that its gates let pass, and announces it
 
 
