@@ -74,11 +74,8 @@ def write_ledger(
         out.write(f",{canonical_json(name)}:[\n".encode())
         number = 0
         for number, entry in enumerate(entries, start=1):
-            out.write(
-                (b"," if number > 1 else b"")
-                + canonical_json(dict(entry)).encode("utf-8")
-                + b"\n"
-            )
+            comma = "," if number > 1 else ""
+            out.write(f"{comma}{canonical_json(dict(entry))}\n".encode())
         counts[name] = number
         out.write(b"]\n")
     out.write(b"}\n")
@@ -95,16 +92,12 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
     sections: dict[str, list[Entry]] = {section: [] for section in keys}
     file = _Comparison(root / name)
+    parsed = []
+    for section, key in keys.items():
+        parsed.append((section, file.parse(section, key, sections[section])))
     try:
         head = json.loads(file.line[:-1] + b"}")
-        write_ledger(
-            file,
-            head,
-            (
-                (section, file.parse(section, key, sections[section]))
-                for section, key in keys.items()
-            ),
-        )
+        write_ledger(file, head, parsed)
         file.write(b"")
     except ValidationError as exc:
         raise LedgerFault(f"line {file.number}: {first_fault(exc)}"[:300]) from exc
@@ -118,13 +111,15 @@ class _Comparison:
 
     def __init__(self, path: Path) -> None:
         self._lines = lines(path)
-        self.number, self.line = 1, next(self._lines, b"")
+        self.number = 1
+        self.line = next(self._lines, b"")
 
     def write(self, data: bytes, /) -> int:
         """Go on to the next line. Raises ValueError if this one is another."""
         if data != self.line:
             raise ValueError(f"expected {data[:80]!r}, got {self.line[:80]!r}")
-        self.number, self.line = self.number + 1, next(self._lines, b"")
+        self.number += 1
+        self.line = next(self._lines, b"")
         return len(data)
 
     def parse(self, section: str, key: str, earlier: list[Entry]) -> Iterator[Entry]:
@@ -198,6 +193,11 @@ class Ledgers:
     unknown: set[str] = field(default_factory=set)
     """Fields of entries that this medlive does not know, in words."""
 
+    def entries(self, name: str, section: str) -> dict[str, Entry]:
+        """Return the entries of a section of one ledger, by key; none if the ledger is not valid."""
+        ledger = self.changes if name == CHANGES else self.holdouts
+        return ledger[section] if ledger else {}
+
     def commitments(self) -> dict[str, tuple[str, str]]:
         """Return commitment → its section and the version since which it is held."""
         commitments = {}
@@ -210,7 +210,8 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     """Read both ledgers, and check them by themselves and against the manifest."""
     ledgers = Ledgers()
     head = {"canary": manifest.canary, "version": manifest.version}
-    changes, holdouts = ledgers.change_faults, ledgers.holdout_faults
+    changes = ledgers.change_faults
+    holdouts = ledgers.holdout_faults
     ledgers.changes = _read(
         root, CHANGES, {**head, "parent": manifest.parent}, changes, ledgers
     )
