@@ -117,9 +117,11 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         where = ".".join(part for part in parts if part != "[key]")
         below = (o for name, o in origins.items() if name.startswith(where))
         origin = origins.get(where) or next(below, str(own_folder(env)))
-        problem, hint = first["msg"], None
+        problem = first["msg"]
+        hint = None
         if first["type"] == "extra_forbidden":
-            problem, hint = "unknown setting", _nearest_setting(parts, origin)
+            problem = "unknown setting"
+            hint = _nearest_setting(parts, origin)
         raise ConfigError(f"{origin}: {where}: {problem}", hint=hint) from exc
     use_authority(settings.tls.authority)
     use_plugins(settings.plugins)
@@ -153,25 +155,6 @@ def validate_section(
         return model.model_validate(values)
     except ValidationError as exc:
         raise ConfigError(f"{name}.{first_fault(exc)}") from exc
-
-
-def describe(loaded: Loaded) -> list[tuple[str, Any, str]]:
-    """(dotted key, value, origin) of every setting, secrets masked."""
-    rows: list[tuple[str, Any, str]] = []
-
-    def walk(value: Any, name: str) -> None:
-        if isinstance(value, dict) and value:
-            for key in value:
-                walk(value[key], f"{name}.{key}" if name else str(key))
-        else:
-            rows.append((name, value, loaded.origins.get(name, "default")))
-
-    url = loaded.settings.database_url
-    database = f"embedded, under {loaded.settings.home}"
-    if url is not None:
-        database = mask_url(url.get_secret_value())
-    walk({**loaded.settings.model_dump(mode="json"), "database_url": database}, "")
-    return sorted(rows, key=lambda row: row[0])
 
 
 def mask_url(url: str) -> str:

@@ -127,7 +127,8 @@ def _find_obstacle(done: "CurationRun") -> MedliveError | None:
 
 
 def _remarks(done: "CurationRun") -> Iterator[str]:
-    counts, spent = done.counts, done.spent
+    counts = done.counts
+    spent = done.spent
     outcomes = [f"{n} {outcome}" for outcome, n in counts.outcomes.items()]
     yield (
         f"this run: {done.passed} passed the filters, {done.rejected} did not; "

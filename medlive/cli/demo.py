@@ -69,7 +69,9 @@ def command(
     say(f"the demo's home: {settings.home}")
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint))
-    frozen, scores, curated = done.frozen, done.scores, done.curated
+    frozen = done.frozen
+    scores = done.scores
+    curated = done.curated
     assert frozen is not None
     assert scores is not None
     assert curated is not None

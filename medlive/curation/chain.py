@@ -405,7 +405,8 @@ class _Chain:
     async def _judge_alignment(self) -> Curation | None:
         self._set(stage=Stage.VALIDATOR)
         assert self.retriever is not None
-        agent, case = self._agent("validator"), self._case
+        agent = self._agent("validator")
+        case = self._case
         stated = await validator.state_claims(case, agent)
         if Reason.NO_SOUND_ADVICE not in self.state.overruled:
             stated = self._without_advertising(stated)

@@ -148,7 +148,8 @@ def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) ->
     An item is present while a kept element or the query states it.
     """
     known = {*ids_of(kept), QUERY_ID}
-    required, present = 0, 0
+    required = 0
+    present = 0
     for requirement in requirements:
         if requirement.prudent:
             continue

@@ -253,7 +253,8 @@ class _Medlive(_Community):
             str(form.get(key, "")) for key in ("branch", "page", "size")
         )
         rows = self.on_board(branch)
-        start, width = (_number(page) - 1) * _number(size), _number(size)
+        start = (_number(page) - 1) * _number(size)
+        width = _number(size)
         return web.json_response(pages.medlive_rows(rows[start : start + width]))
 
     async def thread(self, request: web.Request) -> web.StreamResponse:

@@ -229,7 +229,8 @@ def fault_of_reading(material: Material, reply: HarmReply) -> str | None:
 
 def fault_of_check(reply: CheckReply) -> str | None:
     """Why a check that fits its schema cannot be used; None if it can."""
-    conclusion, severity = reply.conclusion, reply.severity
+    conclusion = reply.conclusion
+    severity = reply.severity
     if (conclusion == "harmful") is (severity == "none"):
         return f"its conclusion is {conclusion!r}, its severity {severity!r}"
     return None

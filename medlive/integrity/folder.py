@@ -127,7 +127,8 @@ def _list_folder(
             for e in islice(entries, SNAPSHOT_FILES + 1)
         )
     for entry, status in listed:
-        name, mode = prefix + entry, status.st_mode
+        name = prefix + entry
+        mode = status.st_mode
         if stat.S_ISREG(mode) and status.st_size > SNAPSHOT_FILE_BYTES:
             faults.append(
                 Finding(

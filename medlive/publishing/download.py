@@ -132,11 +132,13 @@ class _Fetch:
         stated = None
         if version == "latest":
             latest = await self._latest()
-            version, stated = latest.version, latest.digest
+            version = latest.version
+            stated = latest.digest
             if not allow_older:
                 _check_not_older(version, self.source, self.out)
         sums = await self._sums(version, stated)
-        digest, target = digest_bytes(sums), self.out / folder_name(version)
+        digest = digest_bytes(sums)
+        target = self.out / folder_name(version)
         already = _exists(self.out, target.name, sums)
         folder = target if already else await self._files(version, sums)
         report = await asyncio.to_thread(verify_snapshot, folder, public_key=self.key)
@@ -210,7 +212,8 @@ class _Fetch:
 
     async def _files(self, version: str, sums: bytes) -> Path:
         """Fetch every file into a hidden folder beside the target, each with its digest."""
-        root, digests = folder_name(version), _parse_sums(sums)
+        root = folder_name(version)
+        digests = _parse_sums(sums)
         partial = f".{root}.fetched"
         data = await self._file(
             f"{root}/manifest.json", digests["manifest.json"], SMALL_FILE_BYTES

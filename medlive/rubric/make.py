@@ -39,7 +39,8 @@ async def make_rubric(
     Raises:
         AgentFailure: If an engine gives no usable reply.
     """
-    writer, reader = agents["rubric"], agents["reader"]
+    writer = agents["rubric"]
+    reader = agents["reader"]
     probes: tuple[GradedProbe, ...] = ()
     errors: list[str] = []
     if grade is not None:

@@ -222,7 +222,8 @@ def _criterion_faults(
     case: SnapshotCase,
     enumerations: Mapping[str, tuple[str, ...]],
 ) -> Iterator[str]:
-    points, text = criterion.points, criterion.criterion
+    points = criterion.points
+    text = criterion.criterion
     if criterion.axis not in enumerations.get("axis", ()):
         yield f"axis {criterion.axis!r}"
     if points == 0 or not -10 <= points <= 10:
@@ -296,7 +297,8 @@ def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, 
         yield Gate.TEXT, f"{character}, which is not what it seems"
     if (markup := find_markup(text)) is not None:
         yield Gate.TEXT, f"markup: {markup!r}"
-    contact, identifiers = find_contact(text), scan(text, language)
+    contact = find_contact(text)
+    identifiers = scan(text, language)
     if contact is not None:
         yield Gate.IDENTIFIERS, f"a {contact}"
     for identifier in identifiers:

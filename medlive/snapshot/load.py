@@ -168,16 +168,27 @@ class Snapshot:
         Raises:
             MissingExtra: If pyarrow is not installed.
             UsageError: If there is no such table.
-            BadInput: If the rows cannot be read.
+            BadInput: If the file or its rows cannot be read.
         """
         if table not in TABLES:
             raise UsageError(f"expected the table cases or criteria, got {table!r}")
         _require("pyarrow", "a data frame")
         import pyarrow as pa
+        import pyarrow.parquet as pq
 
         from medlive.snapshot.parquet import schema
 
         shape = self.manifest.shape
+        absent = shape.absent(table)
+        columns = schema((*shape.columns[table], *absent))
+        # Parquet that was not verified is never opened, and parts are read from the rows anyway.
+        if self.verified and not self.keep and not absent:
+            name = f"data/{table}.parquet"
+            self._check_same(name)
+            try:
+                return pq.read_table(self.path / name, columns=columns.names)
+            except (pa.ArrowException, OSError) as exc:
+                raise BadInput(f"{self.path / name}: {str(exc)[:300]}") from exc
         same = {**shape.unknown(table), "canary": self.manifest.canary}
         rows: list[dict[str, Any]] = []
         for case in self:
@@ -185,7 +196,6 @@ class Snapshot:
                 rows.append({**same, **case.row(), "posted_at": case.posted_at})
             else:
                 rows += [{**same, **criterion.row()} for criterion in case.criteria]
-        columns = schema((*shape.columns[table], *shape.absent(table)))
         return pa.Table.from_pylist(rows, schema=columns)
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
@@ -265,7 +275,7 @@ def open_snapshot(
     if public_key is not None and not verify:
         raise UsageError("public_key needs verify=True")
     files = {}
-    for name in (CASES, CRITERIA):
+    for name in (CASES, CRITERIA, "data/cases.parquet", "data/criteria.parquet"):
         if (root / name).is_file():
             files[name] = _state(root / name)
     if verify:

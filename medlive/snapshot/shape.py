@@ -122,7 +122,8 @@ class Shape:
             if column.kind is None or (value is None and column.nullable):
                 continue
             if type(value) is not column.kind:
-                expected, got = column.kind.__name__, type(value).__name__
+                expected = column.kind.__name__
+                got = type(value).__name__
                 return f"{column.name}: expected {expected}, got {got}"
         return None
 

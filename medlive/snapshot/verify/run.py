@@ -299,7 +299,8 @@ def _report(*places: str) -> Callable[[Inspected, Faults], None]:
 
 
 def _counts(folder: Inspected, out: Faults) -> None:
-    manifest, tally = folder.require_manifest(), folder.scan.tally
+    manifest = folder.require_manifest()
+    tally = folder.scan.tally
     held_out = len((folder.ledgers.holdouts or {}).get("held", ()))
     stated = _known(manifest.counts)
     for name, expected in sorted(_known(tally.counts(held_out)).items()):
