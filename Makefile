@@ -62,7 +62,7 @@ thorough: $(VENV)/.dev ## the tests that `make test` leaves out: matrices of fau
 test-unit: $(VENV)/.dev ## the tests without a database, a browser or whole programs
 	@tests/in_memory.sh $(BIN)/python -m pytest -q -n 3 -m "not thorough" tests/unit tests/golden
 
-security: $(VENV)/.dev ## the tests of the threat model (docs/security.md), properties with many new examples
+security: $(VENV)/.dev ## the tests of the threat model (docs/builders/threats.md), properties with many new examples
 	@HYPOTHESIS_PROFILE=security tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m security --ignore=tests/integrations
 
 audit: $(VENV)/.dev ## known vulnerabilities of the pinned versions; needs pypi.org and its advisories
@@ -115,8 +115,7 @@ units: $(VENV)/.dev ## as root: the units of deploy/systemd in a container with 
 	@$(BIN)/python -m tests.containers.units
 
 docs: $(VENV)/.docs ## the documents as a site in .medlive/docs, which `medlive serve` shows at /docs ([web] docs_folder)
-	@$(BIN)/python docs/references.py
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo "built .medlive/docs: open .medlive/docs/index.html, or MEDLIVE_WEB__DOCS_FOLDER=$(CURDIR)/.medlive/docs $(BIN)/medlive serve"
 
 clean: ## stop the demo's database and remove what was made here

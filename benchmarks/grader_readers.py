@@ -1,6 +1,7 @@
 """How judge's replies are read: by medlive, by HealthBench's reader and by Inspect's `model_graded_qa`.
 
-Run `python benchmarks/grader_readers.py`; it prints the table of docs/grading.md. The replies are the tests' own
+Run `python benchmarks/grader_readers.py`; it prints the table of
+docs/builders/measurements/grader-replies.md. The replies are the tests' own
 (tests/support/judge_replies.py), one criterion each, in both languages, for both verdicts. HealthBench's reader
 (openai/simple-evals, healthbench_eval.py) is written anew after its description; it is given the same replies with
 its own names of keys. Inspect's is the installed one, behind its mock model; each whole JSON object of a reply is

@@ -21,7 +21,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
 
 from medlive.clock import now
 from medlive.curation.chain import ROLES, CurationSettings, curate
@@ -41,6 +43,7 @@ from medlive.evaluation.runs.folder import GRADES
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.open_index import open_index
+from medlive.guard.serving import serve_app
 from medlive.integrity.digest import canonical_json, digest_json
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.openai import OpenAIEngine
@@ -116,23 +119,20 @@ class Counted:
 async def counting(counted: Counted) -> AsyncIterator[str]:
     """The rules engine as an endpoint that counts; its base URL."""
 
-    @web.middleware
-    async def count(request: web.Request, handler: Any) -> web.StreamResponse:
-        response: web.Response = await handler(request)
-        assert isinstance(response.body, bytes)
-        counted.take(json.loads(await request.read()), json.loads(response.body))
-        return response
+    async def count(request: HttpRequest, answer: RequestResponseEndpoint) -> Response:
+        asked = await request.json()
+        response = await answer(request)
+        replied = b"".join([bytes(part) async for part in response.body_iterator])  # type: ignore[attr-defined]
+        counted.take(asked, json.loads(replied))
+        return Response(replied, media_type="application/json")
 
     engine = RulesEngine()
     app = build_app(engine)
-    app.middlewares.append(count)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    app.add_middleware(BaseHTTPMiddleware, dispatch=count)
     try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        async with serve_app(app, "127.0.0.1", 0) as address:
+            yield f"{address}/v1"
     finally:
-        await runner.cleanup()
         await engine.aclose()
 
 

@@ -1,7 +1,7 @@
-"""Refuse the words that docs/style.md replaces, in documents, help and error texts: `make check` runs it.
+"""Refuse the words that docs/builders/style.md replaces, in documents, help and error texts: `make check` runs it.
 
-What is looked for, and in which texts, is the table of docs/style.md: its first column. Measurements, decisions and
-the changelog say what was said then, and are left as they are.
+What is looked for, and in which texts, is the table of docs/builders/style.md: its first column. Measurements,
+decisions and the changelog say what was said then, and are left as they are.
 """
 
 import ast
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
-STYLE = ROOT / "docs" / "style.md"
+STYLE = ROOT / "docs" / "builders" / "style.md"
 _LEFT = {"measurements", "decisions"}
 _GENERATED = {"attacks.md"}
 _ALLOWED = re.compile(
@@ -100,5 +100,10 @@ def faults(texts: Iterator[Text]) -> list[str]:
 if __name__ == "__main__":
     found = [*faults(documents()), *faults(messages())]
     if found:
-        print("docs/style.md has plainer words for:", *found, sep="\n", file=sys.stderr)
+        print(
+            "docs/builders/style.md has plainer words for:",
+            *found,
+            sep="\n",
+            file=sys.stderr,
+        )
         sys.exit(1)

@@ -1,6 +1,6 @@
-"""Writes the pages of docs/reference from the program: `python docs/references.py`.
+"""The pages of reference, made from the program when the site is built (docs/site.py).
 
-A test compares the files with what this makes, so that none can be out of date.
+None is kept in the repository: `medlive COMMAND --help` and `medlive config show` say the same.
 """
 
 import ast
@@ -8,7 +8,6 @@ import inspect
 import io
 import tokenize
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
@@ -22,14 +21,11 @@ from medlive.cli.main import COMMANDS, build
 from medlive.evaluation.asking import registry
 from medlive.evidence.encoders import table
 from medlive.filters import model as filters
+from medlive.llm import wire
 from medlive.sources import source
 from medlive.sources.fetching import policy
 
 _LONGEST = 120  # Characters of a default that are shown
-FOLDER = Path(__file__).parent / "reference"
-_WRITTEN = (
-    "<!-- Written by docs/references.py: change the program, then run it again. -->"
-)
 
 
 class Command(NamedTuple):
@@ -101,7 +97,7 @@ def _command(command: object, path: str) -> Command:
 def commands_page() -> str:
     """The reference of every command, argument and option, in Markdown."""
     known = commands()
-    rows = [_WRITTEN, "# Commands", ""]
+    rows = ["# Commands", ""]
     for command in known.values():
         rows += [f"## {command.path}", "", _cell(command.help), ""]
         rows += [f"    {command.usage}", ""]
@@ -120,7 +116,7 @@ def _cell(text: str) -> str:
 def settings() -> list[Setting]:
     """Every setting, in the order of the code."""
     fields: dict[str, dict[str, str]] = {}
-    for module in (registry, filters, source, policy, table, config):
+    for module in (registry, filters, source, policy, table, wire, config):
         fields |= _declared(module)
     tables = {"filters": filters.FilterSettings, "harvest": policy.FetchSettings}
     found = []
@@ -208,7 +204,6 @@ def _class_fields(
 def settings_page() -> str:
     """The reference of every setting, in Markdown."""
     rows = [
-        _WRITTEN,
         "# Settings",
         "",
         "Each is written in a file of the [folder of settings](../operations.md#where-settings-are-read-from) or given "
@@ -225,16 +220,11 @@ def settings_page() -> str:
     return "\n".join(rows) + "\n"
 
 
-def pages() -> dict[Path, str]:
-    """File → its text."""
+def pages() -> dict[str, str]:
+    """Name of a page → its text."""
     return {
-        FOLDER / "commands.md": commands_page(),
-        FOLDER / "settings.md": settings_page(),
-        FOLDER / "python.md": shapes.python_page(_WRITTEN),
-        FOLDER / "formats.md": shapes.formats_page(_WRITTEN, _declared),
+        "commands.md": commands_page(),
+        "settings.md": settings_page(),
+        "python.md": shapes.python_page(),
+        "formats.md": shapes.formats_page(_declared),
     }
-
-
-if __name__ == "__main__":
-    for file, text in pages().items():
-        file.write_text(text, encoding="utf-8")

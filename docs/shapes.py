@@ -36,9 +36,9 @@ _ELSEWHERE = {("SnapshotCase", "criteria")}  # A file of its own
 _STAMPED = ("SnapshotCase", "SnapshotCriterion")  # Their rows get the snapshot's canary
 
 
-def python_page(written: str) -> str:
+def python_page() -> str:
     """The reference of what `from medlive import …` gives, and of the classes that it returns."""
-    rows = [written, "# Python", "", "`from medlive import NAME`.", ""]
+    rows = ["# Python", "", "`from medlive import NAME`.", ""]
     shown: dict[str, object] = {}
     for name in medlive.__all__:
         if not name.startswith("__"):
@@ -78,10 +78,9 @@ def _described(name: str, member: object) -> list[str]:
     return rows
 
 
-def formats_page(written: str, explain: Explain) -> str:
+def formats_page(explain: Explain) -> str:
     """The reference of the files that others read and write, field by field."""
     rows = [
-        written,
         "# Formats",
         "",
         "Fields are only added; a change of one has a version and a line in the changelog. Text is UTF-8, a `.jsonl` "

@@ -1,4 +1,4 @@
-"""What MkDocs cannot do alone: pages that lie outside `docs/`, and the list of decisions.
+"""What MkDocs cannot do alone: pages that lie outside `docs/`, the references, and the list of decisions.
 
 A link of a page is a path in the repository. One to another page becomes a link of the site; one to a file of the
 repository that the site does not show becomes its path.
@@ -6,11 +6,16 @@ repository that the site does not show becomes its path.
 
 import os
 import re
+import sys
 from pathlib import Path, PurePosixPath
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import references
 
 _OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "deploy/README.md")
 """The pages of the repository that the site shows too, under `repository/`."""
@@ -19,11 +24,13 @@ _DECISIONS = "builders/decisions/index.md"
 
 
 def on_files(files: Files, *, config: MkDocsConfig) -> Files:
-    """Add the pages from outside `docs/`, and the list of decisions."""
+    """Add the pages from outside `docs/`, the references, and the list of decisions."""
     root = Path(config.config_file_path).parent
     for name in _OUTSIDE:
         text = (root / name).read_text(encoding="utf-8")
         files.append(File.generated(config, f"repository/{name}", content=text))
+    for name, text in references.pages().items():
+        files.append(File.generated(config, f"reference/{name}", content=text))
     rows = ["# Decisions", "", "Each with its problem, the choice and the cost.", ""]
     for file in sorted((root / "docs" / "builders" / "decisions").glob("[0-9]*.md")):
         title = file.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
@@ -68,6 +75,8 @@ def _site_path(path: str) -> str:
     """Where the site shows a file of the repository."""
     if path == "README.md":
         return "index.md"
+    if path == "docs/builders/decisions":
+        return _DECISIONS
     if path in _OUTSIDE:
         return f"repository/{path}"
     return path.removeprefix("docs/") if path.startswith("docs/") else path

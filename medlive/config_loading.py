@@ -2,7 +2,7 @@
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -155,6 +155,34 @@ def validate_section(
         return model.model_validate(values)
     except ValidationError as exc:
         raise ConfigError(f"{name}.{first_fault(exc)}") from exc
+
+
+def dotted(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the values of nested tables, each under its dotted name; an empty table is a value.
+
+    Tables of a list have their place in it, from 1, as a name.
+    """
+    tables = value
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        tables = dict(enumerate(value, start=1))
+    if not isinstance(tables, dict) or not tables:
+        yield name, value
+        return
+    for key, part in tables.items():
+        yield from dotted(part, f"{name}.{key}" if name else str(key))
+
+
+def describe(loaded: Loaded) -> list[tuple[str, object, str]]:
+    """(dotted key, value, origin) of every setting, secrets masked."""
+    settings = loaded.settings.model_dump(mode="json")
+    url = loaded.settings.database_url
+    settings["database_url"] = f"embedded, under {loaded.settings.home}"
+    if url is not None:
+        settings["database_url"] = mask_url(url.get_secret_value())
+    rows = []
+    for name, value in sorted(dotted(settings), key=lambda row: row[0]):
+        rows.append((name, value, loaded.origins.get(name, "default")))
+    return rows
 
 
 def mask_url(url: str) -> str:

@@ -54,14 +54,12 @@ FIRST = (
 )
 
 
-THREATS = Path(__file__).parents[1] / "docs" / "security.md"
+THREATS = Path(__file__).parents[1] / "docs" / "builders" / "threats.md"
 
 
 def named_tests(document: Path) -> set[str]:
-    """The tests that a document names, as `tests/…/test_x.py::test_y`."""
-    return set(
-        re.findall(r"`(tests/[\w/]+\.py::\w+)`", document.read_text(encoding="utf-8"))
-    )
+    """The tests that a document names, as `test_x.py::test_y`."""
+    return set(re.findall(r"`(\w+\.py::\w+)`", document.read_text(encoding="utf-8")))
 
 
 def pytest_collection_finish() -> None:
@@ -80,7 +78,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     rows: Counter[str] = Counter()
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if name in threats:
+        if name.rpartition("/")[2] in threats:
             item.add_marker("security")
         if item.get_closest_marker("matrix") is not None:
             if rows[name] % SAMPLED:

@@ -15,7 +15,6 @@ from pydantic import SecretStr
 from medlive.clock import iso_week
 from medlive.config import (
     NotifySection,
-    Price,
     PublishSection,
     Roles,
     RoleSettings,
@@ -27,6 +26,7 @@ from medlive.demo.samples import SITES, SampleThread, Site, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.integrity.signing import KEY_VARIABLE, generate
+from medlive.llm.wire import Price
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import lift_source_quarantine
 from medlive.service.harvest.takedown import take_down

@@ -10,8 +10,15 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from aiohttp import web
-from aiohttp.typedefs import Handler
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import (
+    HTMLResponse,
+    JSONResponse,
+    PlainTextResponse,
+    Response,
+)
 
 from medlive.demo.communities import Communities, serve_communities
 from medlive.demo.samples import (
@@ -21,6 +28,7 @@ from medlive.demo.samples import (
     Site,
     load_sample_threads,
 )
+from medlive.guard.serving import serve_app
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import build_app
 
@@ -160,7 +168,9 @@ class World:
         if not self._first_port:
             self._first_port = await _free_ports(len(SITES))
         self._serving = serve_communities(
-            seen, first_port=self._first_port, middlewares=[self._spoil]
+            seen,
+            first_port=self._first_port,
+            middleware=[Middleware(BaseHTTPMiddleware, dispatch=self._spoil)],
         )
         self.communities = await self._serving.__aenter__()
         self.ports = {
@@ -174,73 +184,54 @@ class World:
             await self._serving.__aexit__(None, None, None)
             self._serving = None
 
-    @property
-    def _spoil(self) -> Any:
-        @web.middleware
-        async def spoil(request: web.Request, handler: Handler) -> web.StreamResponse:
-            site = self.ports.get(request.url.port or 0)
-            if site in self.banned:
-                return web.Response(status=403, text="You have been blocked.")
-            response = await handler(request)
-            if (
-                site in self.changed_layout
-                and isinstance(response, web.Response)
-                and response.body
-            ):
-                # A redesign: every class and every script variable has another name.
-                text = (
-                    str(response.text)
-                    .replace('class="', 'class="v2-')
-                    .replace("__", "_v2_")
-                )
-                response = web.Response(text=text, content_type="text/html")
-            return response
+    async def _spoil(
+        self, request: Request, answer: RequestResponseEndpoint
+    ) -> Response:
+        site = self.ports.get(request.url.port or 0)
+        if site in self.banned:
+            return PlainTextResponse("You have been blocked.", 403)
+        response = await answer(request)
+        if site in self.changed_layout and response.status_code == 200:
+            # A redesign: every class and every script variable has another name.
+            page = (await _read(response)).decode("utf-8", "replace")
+            page = page.replace('class="', 'class="v2-').replace("__", "_v2_")
+            return HTMLResponse(page)
+        return response
 
-        return spoil
-
-    @property
-    def guard(self) -> Any:
-        """The endpoint's check of the key; its models are called as the configuration names them."""
-
-        @web.middleware
-        async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if request.path == "/told":
-                self.told(await request.json())
-                return web.Response(status=204)
-            if request.headers.get("Authorization") != f"Bearer {self.good_key}":
-                self.refused += 1
-                return web.json_response(
-                    {"error": {"message": "invalid key", "code": "invalid_api_key"}},
-                    status=401,
-                )
-            body = await request.json()
-            asked, body["model"] = body["model"], "rules"
-            request._read_bytes = json.dumps(
-                body
-            ).encode()  # what the next handler reads
-            self.calls += 1
-            response = await handler(request)
-            if isinstance(response, web.Response) and response.status == 200:
-                answer = json.loads(response.body)  # type: ignore[arg-type]
-                answer["model"] = asked
-                response = web.json_response(answer)
-            return response
-
-        return guard
+    async def guard(
+        self, request: Request, answer: RequestResponseEndpoint
+    ) -> Response:
+        """Check the endpoint's key; its models are called as the configuration names them."""
+        if request.url.path == "/told":
+            self.told(await request.json())
+            return Response(status_code=204)
+        if request.headers.get("Authorization") != f"Bearer {self.good_key}":
+            self.refused += 1
+            error = {"message": "invalid key", "code": "invalid_api_key"}
+            return JSONResponse({"error": error}, 401)
+        body = await request.json()
+        asked, body["model"] = body["model"], "rules"
+        request._body = json.dumps(body).encode()  # what the endpoint reads
+        self.calls += 1
+        response = await answer(request)
+        reply = json.loads(await _read(response))
+        if response.status_code == 200:
+            reply["model"] = asked
+        return JSONResponse(reply, response.status_code)
 
 
 @asynccontextmanager
 async def serve_endpoint(world: World) -> AsyncIterator[str]:
     """The rules engine as an endpoint that wants a key; the base URL."""
     app = build_app(RulesEngine())
-    app.middlewares.append(world.guard)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        await runner.cleanup()
+    app.add_middleware(BaseHTTPMiddleware, dispatch=world.guard)
+    async with serve_app(app, "127.0.0.1", 0) as address:
+        yield f"{address}/v1"
+
+
+async def _read(response: Response) -> bytes:
+    """The body of a response on its way through a middleware."""
+    return b"".join([bytes(part) async for part in response.body_iterator])  # type: ignore[attr-defined]
 
 
 async def _free_ports(count: int) -> int:

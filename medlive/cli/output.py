@@ -218,21 +218,6 @@ def table_of(
     return Grid([name.replace("_", " ") for name in names], cells, title)
 
 
-def dotted(value: object, name: str = "") -> Iterator[tuple[str, object]]:
-    """Yield the values of nested tables, each under its dotted name; an empty table is a value.
-
-    Tables of a list have their place in it, from 1, as a name.
-    """
-    tables = value
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        tables = dict(enumerate(value, start=1))
-    if not isinstance(tables, dict) or not tables:
-        yield name, value
-        return
-    for key, part in tables.items():
-        yield from dotted(part, f"{name}.{key}" if name else str(key))
-
-
 def fields_of(record: object, names: Sequence[str]) -> dict[str, object]:
     """An object's attributes of these names."""
     return {name: getattr(record, name) for name in names}

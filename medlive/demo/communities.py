@@ -9,13 +9,19 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import format_datetime, parsedate_to_datetime
 
-from aiohttp import web
-from aiohttp.typedefs import Middleware
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 
 from medlive import clock
 from medlive.demo import pages
 from medlive.demo.samples import SITES, SampleThread, Site
+from medlive.guard.serving import serve_app
 
 ROBOTS = "User-agent: *\nDisallow: /user/\nDisallow: /members/\nDisallow: /p/\nDisallow: /search/\n"
 PIXEL = bytes.fromhex(
@@ -41,26 +47,21 @@ async def serve_communities(
     threads: Sequence[SampleThread],
     *,
     first_port: int = 0,
-    middlewares: Sequence[Middleware] = (),
+    middleware: Sequence[Middleware] = (),
 ) -> AsyncIterator[Communities]:
     """Serve the threads on 127.0.0.1 until the block ends.
 
-    `first_port` is the first of four ports; 0 lets the system choose free ones. `middlewares` see every request,
+    `first_port` is the first of four ports; 0 lets the system choose free ones. `middleware` sees every request,
     for communities with faults.
     """
     by_site = {site: [t for t in threads if t.site == site] for site in SITES}
     async with AsyncExitStack() as stack:
         urls: dict[str, str] = {}
         for offset, site in enumerate(SITES):
-            runner = web.AppRunner(
-                _application(site, by_site[site], middlewares), access_log=None
-            )
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            await web.TCPSite(
-                runner, "127.0.0.1", first_port + offset if first_port else 0
-            ).start()
-            urls[site] = f"http://127.0.0.1:{runner.addresses[0][1]}"
+            app = _application(site, by_site[site], middleware)
+            port = first_port + offset if first_port else 0
+            serving = serve_app(app, "127.0.0.1", port)
+            urls[site] = await stack.enter_async_context(serving)
         yield Communities(
             base_urls=urls,
             boards={
@@ -70,63 +71,67 @@ async def serve_communities(
 
 
 def _application(
-    site: Site, threads: list[SampleThread], middlewares: Sequence[Middleware]
-) -> web.Application:
-    application = web.Application(middlewares=middlewares)
-    application.router.add_get("/robots.txt", _robots)
-    application.router.add_get("/img/{name}", _image)
-    _COMMUNITIES[site](threads).add_routes(application.router)
+    site: Site, threads: list[SampleThread], middleware: Sequence[Middleware]
+) -> Starlette:
+    routes = [
+        Route("/robots.txt", _robots),
+        Route("/img/{name}", _image),
+        *_COMMUNITIES[site](threads).routes(),
+    ]
+    application = Starlette(routes=routes, middleware=middleware)
+    application.router.redirect_slashes = False
     return application
 
 
-async def _robots(request: web.Request) -> web.StreamResponse:
-    return web.Response(text=ROBOTS, content_type="text/plain", charset="utf-8")
+async def _robots(request: Request) -> Response:
+    return PlainTextResponse(ROBOTS)
 
 
-async def _image(request: web.Request) -> web.StreamResponse:
-    return web.Response(body=PIXEL, content_type="image/gif")
+async def _image(request: Request) -> Response:
+    return Response(PIXEL, media_type="image/gif")
 
 
 def _respond(
-    request: web.Request,
+    request: Request,
     page: str,
     *,
     charset: str = "utf-8",
     modified: datetime | None = None,
-) -> web.StreamResponse:
+) -> Response:
     """Respond with the page, or with 304 if the client has it.
 
     A page in another encoding than UTF-8 declares it in its own head only, as on old servers.
     """
     body = page.encode(charset)
-    tag = hashlib.sha256(body).hexdigest()[:32]
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    kind = "text/html; charset=utf-8" if charset == "utf-8" else "text/html"
+    headers = {"ETag": tag, "Content-Type": kind}
     # Last-Modified must not be in the future (RFC 9110, 8.8.2.1).
-    changed = (
-        modified.replace(microsecond=0)
-        if modified and modified <= clock.now()
-        else None
+    if modified and modified <= clock.now():
+        headers["Last-Modified"] = format_datetime(modified.astimezone(UTC), True)
+    tags, since = (
+        request.headers.get(name) for name in ("If-None-Match", "If-Modified-Since")
     )
-    if request.if_none_match is not None:
-        is_cached = any(etag.value in (tag, "*") for etag in request.if_none_match)
+    if tags is not None:
+        is_cached = tags.strip() == "*" or tag in tags.replace(" ", "").split(",")
+    elif since is not None and "Last-Modified" in headers:
+        changed = parsedate_to_datetime(headers["Last-Modified"])
+        is_cached = changed <= parsedate_to_datetime(since)
     else:
-        since = request.if_modified_since
-        is_cached = since is not None and changed is not None and changed <= since
-    response = web.Response(status=304) if is_cached else web.Response(body=body)
-    response.etag = tag
-    response.last_modified = changed
-    if not is_cached:
-        response.headers["Content-Type"] = (
-            "text/html; charset=utf-8" if charset == "utf-8" else "text/html"
-        )
-    return response
+        is_cached = False
+    if is_cached:
+        del headers["Content-Type"]
+        return Response(status_code=304, headers=headers)
+    return Response(body, headers=headers)
 
 
-def _number(text: str | None) -> int:
+def _number(text: object) -> int:
     """Parse a page number from 1; raises 404 for anything else."""
     if text is None:
         return 1
+    text = str(text)
     if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:6]) <= 99_999:
-        raise web.HTTPNotFound
+        raise HTTPException(404)
     return int(text)
 
 
@@ -137,7 +142,7 @@ def _slice(
     size = pages.ROWS_PER_PAGE
     last = max(1, -(-len(threads) // size))
     if page > last:
-        raise web.HTTPNotFound
+        raise HTTPException(404)
     return threads[(page - 1) * size : page * size], last
 
 
@@ -154,111 +159,120 @@ class _Community(ABC):
         self.boards = {t.board for t in threads}
 
     @abstractmethod
-    def add_routes(self, router: web.UrlDispatcher) -> None:
-        """Add the site's routes."""
+    def routes(self) -> list[Route]:
+        """The site's routes."""
 
     def on_board(self, board: str) -> list[SampleThread]:
         """The board's threads, newest first; raises 404 for an unknown board."""
         if board not in self.boards:
-            raise web.HTTPNotFound
+            raise HTTPException(404)
         return [t for t in self.threads if t.board == board]
 
     def thread_at(self, path: str) -> SampleThread:
         """The thread at a path; raises 404 if there is none."""
         if path not in self.by_path:
-            raise web.HTTPNotFound
+            raise HTTPException(404)
         return self.by_path[path]
 
 
 class _Icliniq(_Community):
-    def add_routes(self, router: web.UrlDispatcher) -> None:
-        router.add_get("/qa", self.index)
-        router.add_get("/qa/{topic}", self.index)
-        router.add_get("/qa/{topic}/{slug}", self.thread)
+    def routes(self) -> list[Route]:
+        return [
+            Route("/qa", self.index),
+            Route("/qa/{topic}", self.index),
+            Route("/qa/{topic}/{slug}", self.thread),
+        ]
 
-    async def index(self, request: web.Request) -> web.StreamResponse:
-        topic = request.match_info.get("topic")
-        page = _number(request.query.get("page"))
+    async def index(self, request: Request) -> Response:
+        topic = request.path_params.get("topic")
+        page = _number(request.query_params.get("page"))
         rows, last = _slice(
             self.threads if topic is None else self.on_board(topic), page
         )
-        return _respond(request, pages.icliniq_list(rows, request.path, page, last))
+        return _respond(request, pages.icliniq_list(rows, request.url.path, page, last))
 
-    async def thread(self, request: web.Request) -> web.StreamResponse:
-        thread = self.thread_at(request.path)
+    async def thread(self, request: Request) -> Response:
+        thread = self.thread_at(request.url.path)
         return _respond(
             request, pages.icliniq_thread(thread), modified=thread.last_post
         )
 
 
 class _Sdn(_Community):
-    def add_routes(self, router: web.UrlDispatcher) -> None:
-        for tail in ("", r"page-{page:\d+}"):
-            router.add_get("/forums/{board}/" + tail, self.index)
-            router.add_get("/threads/{slug}/" + tail, self.thread)
+    def routes(self) -> list[Route]:
+        return [
+            Route("/forums/{board}/", self.index),
+            Route("/forums/{board}/page-{page}", self.index),
+            Route("/threads/{slug}/", self.thread),
+            Route("/threads/{slug}/page-{page}", self.thread),
+        ]
 
-    async def index(self, request: web.Request) -> web.StreamResponse:
-        board = request.match_info["board"]
+    async def index(self, request: Request) -> Response:
+        board = request.path_params["board"]
         threads = self.on_board(board)
-        if request.query.get("order") != "post_date":
+        if request.query_params.get("order") != "post_date":
             threads = sorted(threads, key=lambda t: t.last_post or OLDEST, reverse=True)
-        page = _number(request.match_info.get("page"))
+        page = _number(request.path_params.get("page"))
         rows, last = _slice(threads, page)
-        query = f"?{request.query_string}" if request.query_string else ""
+        query = f"?{request.url.query}" if request.url.query else ""
         return _respond(request, pages.sdn_list(board, rows, page, last, query))
 
-    async def thread(self, request: web.Request) -> web.StreamResponse:
-        thread = self.thread_at(f"/threads/{request.match_info['slug']}/")
-        page = _number(request.match_info.get("page"))
+    async def thread(self, request: Request) -> Response:
+        thread = self.thread_at(f"/threads/{request.path_params['slug']}/")
+        page = _number(request.path_params.get("page"))
         last = max(1, -(-len(thread.messages) // pages.POSTS_PER_PAGE))
         if page > last:
-            raise web.HTTPNotFound
+            raise HTTPException(404)
         return _respond(
             request, pages.sdn_thread(thread, page, last), modified=thread.last_post
         )
 
 
 class _Dxy(_Community):
-    def add_routes(self, router: web.UrlDispatcher) -> None:
-        router.add_get("/questions/{section}", self.index)
-        router.add_get("/question/{id}", self.thread)
+    def routes(self) -> list[Route]:
+        return [
+            Route("/questions/{section}", self.index),
+            Route("/question/{id}", self.thread),
+        ]
 
-    async def index(self, request: web.Request) -> web.StreamResponse:
-        section = request.match_info["section"]
-        page = _number(request.query.get("page_index"))
+    async def index(self, request: Request) -> Response:
+        section = request.path_params["section"]
+        page = _number(request.query_params.get("page_index"))
         rows, last = _slice(self.on_board(section), page)
         return _respond(request, pages.dxy_list(section, rows, page, last))
 
-    async def thread(self, request: web.Request) -> web.StreamResponse:
-        thread = self.thread_at(request.path)
+    async def thread(self, request: Request) -> Response:
+        thread = self.thread_at(request.url.path)
         return _respond(request, pages.dxy_thread(thread), modified=thread.last_post)
 
 
 class _Medlive(_Community):
     TOKEN = "demo-visitor"
 
-    def add_routes(self, router: web.UrlDispatcher) -> None:
-        router.add_get("/new/", self.front)
-        router.add_post("/new/articlelist", self.index)
-        router.add_get("/case/{name}.html", self.thread)
+    def routes(self) -> list[Route]:
+        return [
+            Route("/new/", self.front),
+            Route("/new/articlelist", self.index, methods=["POST"]),
+            Route("/case/{name}.html", self.thread),
+        ]
 
-    async def front(self, request: web.Request) -> web.StreamResponse:
+    async def front(self, request: Request) -> Response:
         return _respond(request, pages.medlive_front(self.TOKEN))
 
-    async def index(self, request: web.Request) -> web.StreamResponse:
-        form = await request.post()
+    async def index(self, request: Request) -> Response:
+        form = await request.form()
         if form.get("_token") != self.TOKEN:
-            raise web.HTTPForbidden(text="token missing")
+            raise HTTPException(403, "token missing")
         branch, page, size = (
             str(form.get(key, "")) for key in ("branch", "page", "size")
         )
         rows = self.on_board(branch)
         start = (_number(page) - 1) * _number(size)
         width = _number(size)
-        return web.json_response(pages.medlive_rows(rows[start : start + width]))
+        return JSONResponse(pages.medlive_rows(rows[start : start + width]))
 
-    async def thread(self, request: web.Request) -> web.StreamResponse:
-        thread = self.thread_at(request.path)
+    async def thread(self, request: Request) -> Response:
+        thread = self.thread_at(request.url.path)
         return _respond(
             request,
             pages.medlive_thread(thread),

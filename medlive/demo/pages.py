@@ -1,4 +1,4 @@
-"""Render sample threads in the markup of the four sites (docs/sources.md) by `templates/`; all text is escaped."""
+"""Render sample threads in the markup of the four sites (docs/builders/sites.md) by `templates/`, escaped."""
 
 import json
 import zlib

@@ -4,10 +4,12 @@ The check is a part of connecting, so that a name that changes its address in be
 else. Redirects are left to callers, who know which hosts they may ask, and environments' proxies are not used.
 """
 
+import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any, Final
 
 import httpcore2
@@ -21,6 +23,8 @@ Addresses = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a host and port that may be asked. Raises OSError, or what its caller expects of a refused one."""
 
 KEEP_ALIVE_S: Final = 5.0
+_POOLS: Final = 16
+"""Pools of a client that asks many at once: of 256 connections each has 16."""
 RETRIED_STATUSES: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 """After which the same request may succeed."""
 
@@ -33,6 +37,11 @@ def resolve_name(host: str, port: int) -> list[str]:
     """Return the addresses of a host's name; blocking. Raises OSError, or UnicodeError."""
     entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+
+
+async def any_address(host: str, port: int) -> list[str]:
+    """Return the addresses of a host that the configuration names, which may be one's own. Raises as `resolve_name`."""
+    return await asyncio.to_thread(resolve_name, host, port)
 
 
 def public_addresses(
@@ -68,14 +77,28 @@ def guarded_client(
         connections: Most of them at a time.
         timeout: Limits of each step; None for none.
     """
-    transport = httpx2.AsyncHTTPTransport(verify=tls_context(), trust_env=False)
-    transport._pool = httpcore2.AsyncConnectionPool(
-        ssl_context=tls_context(),
-        max_connections=connections,
-        max_keepalive_connections=connections,
-        keepalive_expiry=KEEP_ALIVE_S,
-        network_backend=_Backend(addresses),
-    )
+    return _client(_transport(addresses, connections), headers, timeout)
+
+
+def reply_client(reply_bytes: int, *, proxy: str | None = None) -> httpx2.AsyncClient:
+    """Return a client whose replies are short: each has been read when it is returned.
+
+    It asks any address, follows no redirect, and leaves it to its caller how many requests are under way and how
+    long each may take.
+
+    Args:
+        reply_bytes: The longest body, unpacked; ReadError for a longer one.
+        proxy: The address of a proxy, which then makes the connections.
+    """
+    pools = [_transport(any_address, None, proxy) for _ in range(_POOLS)]
+    return _client(_WholeReplies(pools, reply_bytes), {}, None)
+
+
+def _client(
+    transport: httpx2.AsyncBaseTransport,
+    headers: Mapping[str, str],
+    timeout: httpx2.Timeout | None,
+) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(
         transport=transport,
         headers=headers,
@@ -83,6 +106,59 @@ def guarded_client(
         follow_redirects=False,
         trust_env=False,
     )
+
+
+def _transport(
+    addresses: Addresses, connections: int | None, proxy: str | None = None
+) -> httpx2.AsyncHTTPTransport:
+    tls = tls_context()
+    transport = httpx2.AsyncHTTPTransport(
+        verify=tls,
+        trust_env=False,
+        limits=httpx2.Limits(
+            max_connections=connections,
+            max_keepalive_connections=connections,
+            keepalive_expiry=KEEP_ALIVE_S,
+        ),
+        proxy=proxy
+        and httpx2.Proxy(proxy, ssl_context=tls if proxy[:6] == "https:" else None),
+    )
+    transport._pool._network_backend = _Backend(addresses)
+    return transport
+
+
+class _WholeReplies(httpx2.AsyncBaseTransport):
+    """Asks pools in turn: httpcore2 looks at every connection of a pool, twice for each request."""
+
+    def __init__(
+        self, pools: Sequence[httpx2.AsyncHTTPTransport], reply_bytes: int
+    ) -> None:
+        self._pools, self._turns = pools, cycle(pools)
+        self._reply_bytes = reply_bytes
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Return a response whose body is there. Raises ReadError, and what httpx2 raises."""
+        response = await next(self._turns).handle_async_request(request)
+        body = bytearray()
+        try:
+            async for part in response.aiter_bytes():
+                body += part
+                if len(body) > self._reply_bytes:
+                    raise httpx2.ReadError(
+                        f"the answer is longer than {self._reply_bytes} bytes"
+                    )
+        finally:
+            await response.aclose()
+        headers = response.headers.copy()
+        headers.pop("Content-Encoding", None)
+        return httpx2.Response(
+            response.status_code, headers=headers, content=bytes(body)
+        )
+
+    async def aclose(self) -> None:
+        """Close every pool."""
+        for pool in self._pools:
+            await pool.aclose()
 
 
 class _Backend(httpcore2.AnyIOBackend):
@@ -136,14 +212,12 @@ def blocking_transport(
     addresses: Callable[[str, int], list[str]], deadline: Deadline
 ) -> httpx2.HTTPTransport:
     """Return the same for a client that blocks: one connection, which ends at the deadline."""
-    transport = httpx2.HTTPTransport(verify=tls_context(), trust_env=False)
-    transport._pool = httpcore2.ConnectionPool(
-        ssl_context=tls_context(),
-        max_connections=1,
-        max_keepalive_connections=1,
-        keepalive_expiry=KEEP_ALIVE_S,
-        network_backend=_BlockingBackend(addresses, deadline),
+    transport = httpx2.HTTPTransport(
+        verify=tls_context(),
+        trust_env=False,
+        limits=httpx2.Limits(max_connections=1, keepalive_expiry=KEEP_ALIVE_S),
     )
+    transport._pool._network_backend = _BlockingBackend(addresses, deadline)
     return transport
 
 

@@ -14,13 +14,13 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from medlive import errors
 from medlive.errors import (
     CallerRefused,
     CircuitOpen,
     ConfigError,
     EndpointUnavailable,
     RequestRefused,
+    first_fault,
 )
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.circuit import circuit_of
@@ -421,7 +421,7 @@ def read_as(
                 ) from exc
             raise Unusable(str(exc)) from exc
         except ValidationError as exc:
-            raise Unusable(first_fault(exc)) from exc
+            raise Unusable(first_fault(exc, "the reply")) from exc
         except ValueError as exc:
             raise Unusable(str(exc)[:300]) from exc
         if problem := check(value):
@@ -429,8 +429,3 @@ def read_as(
         return value
 
     return read
-
-
-def first_fault(exc: ValidationError) -> str:
-    """The first of the faults that a reply's schema finds, and where it is."""
-    return errors.first_fault(exc, "the reply")

@@ -32,6 +32,16 @@ UNPUBLISHABLE_ENGINES = frozenset({"rules", "recorded"})
 """Engines whose cases are for trying the loop: rules make no clinical judgement, a recording is of old replies."""
 
 
+RULES_MODEL = "rules"
+"""The rules engine's name at an endpoint, alone or before a hyphen."""
+
+
+def endpoint_engine(model: str) -> str:
+    """The engine that a model at an endpoint counts as: the rules engine behind HTTP is still the rules engine."""
+    is_rules = model == RULES_MODEL or model.startswith(f"{RULES_MODEL}-")
+    return "rules" if is_rules else "openai"
+
+
 class Finish(StrEnum):
     """Why an engine stopped."""
 
@@ -88,21 +98,9 @@ class Request:
     # On a second attempt: the raw reply and what was wrong with it
     repair: tuple[str, str] | None = None
     round: int = 0  # Raised when a stored reply was unusable, so that the next run asks afresh for that one alone
-    _digests: dict[str, str] = field(
-        default_factory=dict, init=False, repr=False, compare=False
-    )
 
     def digest(self, engine: "EngineIdentity") -> str:
-        """The key that a stored reply is found by: all that the answer depends on.
-
-        Made once for each engine: the inputs are long, and several rooms ask.
-        """
-        key = f"{engine.engine} {engine.model} {sorted(engine.parameters.items())!r}"
-        if key not in self._digests:
-            self._digests[key] = self._made(engine)
-        return self._digests[key]
-
-    def _made(self, engine: "EngineIdentity") -> str:
+        """The key that a stored reply is found by: all that the answer depends on."""
         return digest_json(
             {
                 "task": self.task,

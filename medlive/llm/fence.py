@@ -10,8 +10,6 @@ speak as somebody.
 
 import json
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from json.encoder import encode_basestring
 from typing import Any
 
 from medlive.llm.engine import Request
@@ -19,7 +17,6 @@ from medlive.text.neutral import inert, neutralise
 
 OPEN = "<input>"
 CLOSE = "</input>"
-LONGEST = 100_000  # Characters; of texts up to this the last 64 are remembered as they are written
 
 
 def schema_name(task: str) -> str:
@@ -51,29 +48,11 @@ def data(request: Request) -> str:
 
 
 def fenced(inputs: Mapping[str, Any]) -> str:
-    """The inputs as the JSON text that stands between the fences; their names are the agents' own."""
-    return (
-        "{" + ",".join([_member(name, value) for name, value in inputs.items()]) + "}"
-    )
-
-
-def _member(name: str, value: Any) -> str:
-    if isinstance(value, str) and len(value) <= LONGEST:
-        return _remembered(name, value)
+    """The inputs as the JSON text that stands between the fences."""
     text = json.dumps(
-        _neutral(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False
+        _neutral(inputs), ensure_ascii=False, separators=(",", ":"), allow_nan=False
     )
-    return f"{_written(name)}:{inert(text)}"
-
-
-@lru_cache(maxsize=64)
-def _remembered(name: str, text: str) -> str:
-    """Calls of one case share its texts, and come after each other."""
-    return f"{_written(name)}:{_written(text)}"
-
-
-def _written(text: str) -> str:
-    return inert(encode_basestring(neutralise(text)))
+    return inert(text)
 
 
 def _neutral(value: Any) -> Any:

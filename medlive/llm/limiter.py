@@ -27,6 +27,9 @@ QUEUED = 4.0  # An answer took so many times the quickest one's time, and SLACK_
 SLACK_S = 0.05
 STUCK_S = 240.0
 """Seconds without any call at the endpoint after which a caller waits for its turn no longer."""
+SPREAD = 0.5
+"""Of the quickest round trip, over which as many calls begin as are allowed: calls that begin as one burst are answered
+as one, and the processor, idle meanwhile, delays each next burst."""
 AGEING = 1.001  # The quickest time's growth with each answer: one odd answer does not count for ever
 
 
@@ -76,7 +79,8 @@ class Limiter:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._moved_at = time.monotonic()
         """When a call last began or ended."""
-        self._paused_until = 0.0
+        self._paused_until = self._next_at = 0.0
+        """Before when no call begins: as the endpoint asked, and so that calls are spread."""
         self._closed: Exception | None = None
         self._ended = dict.fromkeys(Ended, 0)
 
@@ -141,8 +145,11 @@ class Limiter:
             self._begin()
         else:
             await self._wait()
+        begin_at = max(self._next_at, time.monotonic())
+        if self._quickest < math.inf:
+            self._next_at = begin_at + SPREAD * self._quickest / self._limit
         try:
-            while (pause := self._paused_until - time.monotonic()) > 0:  # noqa: ASYNC110 - it may be prolonged
+            while (pause := max(begin_at, self._paused_until) - time.monotonic()) > 0:  # noqa: ASYNC110 - it may be prolonged
                 await asyncio.sleep(pause)
         except BaseException:
             self._release()
@@ -213,15 +220,15 @@ class Limiters:
 
     def __init__(self, circuits: CircuitStore | None = None) -> None:
         """`circuits` shares what is open with other processes."""
-        self._of: dict[tuple[str, str], Limiter] = {}
+        self._limiters: dict[tuple[str, str], Limiter] = {}
         self._circuits: dict[str, Circuit] = {}
         self._store = circuits
 
-    def of(self, base_url: str, key: str, most: int) -> Limiter:
+    def limiter(self, base_url: str, key: str, most: int) -> Limiter:
         """The limiter of that address and key; its maximum is the largest that was asked for."""
         address = base_url.rstrip("/")
         place = (address, digest_text(key.strip()))
-        limiter = self._of.setdefault(
+        limiter = self._limiters.setdefault(
             place, Limiter(urlsplit(address).netloc.rpartition("@")[2], most)
         )
         limiter.allow(most)
@@ -238,9 +245,9 @@ class Limiters:
         """The limiter of each address and key, by a digest of both."""
         return {
             digest_text("\n".join(place)): limiter
-            for place, limiter in self._of.items()
+            for place, limiter in self._limiters.items()
         }
 
     def states(self) -> list[EndpointState]:
         """The state of each."""
-        return [limiter.state() for limiter in self._of.values()]
+        return [limiter.state() for limiter in self._limiters.values()]

@@ -5,9 +5,20 @@ Nothing is sent here.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    Strict,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+)
 
 from medlive.guard.bounds import REPLY_TOKENS
 from medlive.integrity.digest import canonical_json
@@ -16,36 +27,28 @@ from medlive.llm.fence import schema_name
 from medlive.llm.reading import split_thinking
 
 _FINISH = {
-    **dict.fromkeys(
-        ("stop", "eos", "eos_token", "end_turn", "stop_sequence", "completed"),
-        Finish.STOP,
-    ),
-    **dict.fromkeys(
-        ("length", "max_tokens", "model_length", "max_output_tokens"), Finish.LENGTH
-    ),
-    **dict.fromkeys(
+    reason: finish
+    for finish, reasons in (
+        (Finish.STOP, "stop eos eos_token end_turn stop_sequence completed"),
+        (Finish.LENGTH, "length max_tokens model_length max_output_tokens"),
         (
-            "content_filter",
-            "refusal",
-            "safety",
-            "sensitive",
-            "recitation",
-            "blocklist",
-            "prohibited_content",
+            Finish.REFUSAL,
+            "content_filter refusal safety sensitive recitation blocklist prohibited_content",
         ),
-        Finish.REFUSAL,
-    ),
+    )
+    for reason in reasons.split()
 }
 """What endpoints give as finish_reason, in lower case."""
-_THINKING_FIELDS = ("reasoning_content", "reasoning")
-"""Where endpoints put a model's thinking beside `content`: DeepSeek and vLLM, OpenRouter."""
+
+
+Amount = Annotated[float, Field(ge=0)]
 
 
 class NotACompletion(ValueError):
     """A body is not a chat completion that can be used; the text says why."""
 
     def __init__(self, problem: str, usage: Usage | None = None) -> None:
-        """`usage` is what the body says that it took."""
+        """`usage` is what the body says that it took; None: it does not say."""
         super().__init__(problem)
         self.usage = usage
 
@@ -58,14 +61,17 @@ class JsonMode(StrEnum):
     NONE = "none"
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
-    """US dollars for a million tokens."""
+class Price(BaseModel):
+    """US dollars per million tokens."""
 
-    input: float
-    output: float
-    cached: float | None = None
-    """Input tokens that the endpoint's prefix cache held; None when they cost as much as others."""
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+    input: Amount
+    """Of a million tokens of a request."""
+    # Of those that the endpoint's prefix cache held; None for the price of other tokens
+    cached: Amount | None = None
+    output: Amount
+    """Of a million tokens of a reply."""
 
     def cost(self, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
         """Dollars for one answer; the cached tokens are among the input tokens."""
@@ -112,6 +118,63 @@ def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
     return {"type": "json_schema", "json_schema": shape}
 
 
+def _if_valid(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    try:
+        return validate(value)
+    except ValidationError:
+        return None
+
+
+IF_VALID: Final = WrapValidator(_if_valid)
+"""What an endpoint sends in a wrong form counts as not sent."""
+Text = Annotated[InstanceOf[str] | None, IF_VALID]
+"""A text, which may hold lone surrogates."""
+_Tokens = Annotated[int | None, Strict(), Field(ge=0, le=REPLY_TOKENS), IF_VALID]
+
+
+class _Part(BaseModel):
+    text: Text = None
+
+
+class _Message(BaseModel):
+    content: Annotated[InstanceOf[str] | list[_Part] | None, IF_VALID] = None
+    refusal: Text = None
+    reasoning_content: Text = None  # DeepSeek and vLLM
+    reasoning: Text = None  # OpenRouter
+
+    @property
+    def text(self) -> str | None:
+        """The text, which some endpoints send in parts; None if there is none."""
+        if isinstance(self.content, list):
+            texts = [part.text for part in self.content if part.text is not None]
+            return "".join(texts) if texts else None
+        return self.content
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: Any = None
+
+
+class _Details(BaseModel):
+    cached_tokens: _Tokens = None
+    reasoning_tokens: _Tokens = None
+
+
+class _Usage(BaseModel):
+    prompt_tokens: _Tokens = None
+    completion_tokens: _Tokens = None
+    prompt_tokens_details: Annotated[_Details | None, IF_VALID] = None
+    completion_tokens_details: Annotated[_Details | None, IF_VALID] = None
+
+
+class _Completion(BaseModel):
+    choices: Annotated[list[_Choice] | None, IF_VALID] = None
+    model: Text = None
+    usage: Annotated[_Usage | None, IF_VALID] = None
+    error: Any = None
+
+
 def read_completion(
     raw: bytes, sent: bytes, price: Price | None, latency_ms: float = 0.0
 ) -> Reply:
@@ -154,115 +217,58 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
 
     Raises NotACompletion.
     """
-    usage = _usage(
-        body.get("usage") if isinstance(body, dict) else None, price, latency_ms
-    )
-    choice = _first_choice(body, usage)
-    reason, message = choice.get("finish_reason"), choice["message"]
+    try:
+        parsed = _Completion.model_validate(body)
+    except ValidationError:
+        raise NotACompletion("the answer is not a JSON object") from None
+    usage = _usage(parsed.usage, price, latency_ms)
+    if not parsed.choices:
+        error = f": {parsed.error}" if parsed.error else ""
+        raise NotACompletion(f"the answer holds no choice with a message{error}", usage)
+    message, reason = parsed.choices[0].message, parsed.choices[0].finish_reason
     # An endpoint that gives no reason is taken to have stopped. Others: a tool call, an error, an unknown word.
-    finish = _FINISH.get(str(reason or "stop").casefold())
-    text, refusal = _text(message.get("content")), _text(message.get("refusal"))
-    if refusal:
-        finish, text = Finish.REFUSAL, refusal
+    finish, text = _FINISH.get(str(reason or "stop").casefold()), message.text
+    if message.refusal:
+        finish, text = Finish.REFUSAL, message.refusal
     if finish is None or (text is None and finish is Finish.STOP):
         fault = "may not be whole" if finish is None else "holds no text"
         raise NotACompletion(
             f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
         )
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
-    thinking = next(
-        (thought for name in _THINKING_FIELDS if (thought := _text(message.get(name)))),
-        thinking,
+    thinking = message.reasoning_content or message.reasoning or thinking
+    return Reply(
+        text,
+        finish,
+        usage or Usage(latency_ms=latency_ms),
+        parsed.model or UNNAMED,
+        thinking=thinking,
     )
-    return Reply(text, finish, usage, choice["model"], thinking=thinking)
 
 
-def _first_choice(body: object, usage: Usage) -> dict[str, Any]:
-    """A completion's first choice, with the model that is named. Raises NotACompletion."""
-    if not isinstance(body, dict):
-        raise NotACompletion("the answer holds no choice", usage)
-    choices, error, model = body.get("choices"), body.get("error"), body.get("model")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        raise NotACompletion(
-            f"the answer holds no choice{f': {error}' if error else ''}", usage
-        )
-    if not isinstance(choices[0].get("message"), dict):
-        raise NotACompletion("the answer's choice holds no message", usage)
-    return {
-        **choices[0],
-        "model": model if isinstance(model, str) and model else UNNAMED,
-    }
-
-
-def _usage(usage: object, price: Price | None, latency_ms: float) -> Usage:
-    if not isinstance(usage, dict):
-        return Usage(latency_ms=latency_ms)
-
-    def detail(field: str, name: str) -> int:
-        details = usage.get(field)
-        return count(details.get(name)) if isinstance(details, dict) else 0
-
-    asked, answered = (
-        count(usage.get("prompt_tokens")),
-        count(usage.get("completion_tokens")),
-    )
+def _usage(
+    reported: _Usage | None, price: Price | None, latency_ms: float
+) -> Usage | None:
     # Every request has input: a usage with neither, or with half of it, is not a usage.
-    if not asked or (not answered and usage.get("completion_tokens") != 0):
-        return Usage(latency_ms=latency_ms)
+    if (
+        reported is None
+        or not reported.prompt_tokens
+        or reported.completion_tokens is None
+    ):
+        return None
+    asked, answered = reported.prompt_tokens, reported.completion_tokens
+    read = reported.prompt_tokens_details or _Details()
+    wrote = reported.completion_tokens_details or _Details()
     # Some endpoints report more cached tokens than they read.
-    cached = min(asked, detail("prompt_tokens_details", "cached_tokens"))
-    cost = price.cost(asked, cached, answered) if price else None
-    reasoning = detail("completion_tokens_details", "reasoning_tokens")
-    return Usage(asked, cached, answered, cost, latency_ms, reasoning)
-
-
-def _text(content: object) -> str | None:
-    """A message's text, which some endpoints send in parts; None if there is none."""
-    if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict)]
-        texts = [part for part in parts if isinstance(part, str)]
-        return "".join(texts) if texts else None
-    return content if isinstance(content, str) else None
-
-
-class EndpointError(NamedTuple):
-    """What an endpoint says of an error."""
-
-    message: str
-    codes: list[str]  # In lower case
-    parameter: str  # The one that it names; else empty
-
-
-def read_error(raw: bytes) -> EndpointError:
-    """Read an error's body, in each form that endpoints give it."""
-    plain = raw[:1000].decode("utf-8", "replace")
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError):
-        return EndpointError(plain, [], "")
-    body = body[0] if isinstance(body, list) and body else body  # Google
-    # vLLM: no envelope
-    error = body.get("error", body) if isinstance(body, dict) else None
-    if not isinstance(error, dict):
-        # Ollama: a string
-        return EndpointError(error if isinstance(error, str) else plain, [], "")
-    inner = error.get("innererror")
-    names = [
-        error.get("code"),
-        error.get("type"),
-        inner.get("code") if isinstance(inner, dict) else None,
-    ]
-    codes = [name.casefold() for name in names if isinstance(name, str) and name]
-    param = error.get("param")
-    message = str(error.get("message") or error.get("detail") or plain)
-    return EndpointError(message, codes, param if isinstance(param, str) else "")
-
-
-def count(value: object) -> int:
-    """A number of tokens; 0 if the value is not one, or more than any request takes."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return 0
-    return value if 0 < value <= REPLY_TOKENS else 0
+    cached = min(asked, read.cached_tokens or 0)
+    return Usage(
+        input_tokens=asked,
+        cached_tokens=cached,
+        output_tokens=answered,
+        cost_usd=price.cost(asked, cached, answered) if price else None,
+        latency_ms=latency_ms,
+        reasoning_tokens=wrote.reasoning_tokens or 0,
+    )
 
 
 _LEFT_OUT = frozenset(

@@ -10,7 +10,6 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 import httpx2
-from yarl import URL
 
 from medlive.errors import BadInput, ServiceUnavailable, UsageError
 from medlive.guard.bounds import FETCH_GRACE_S, FETCH_LEAST_RATE, FETCH_REDIRECTS
@@ -104,8 +103,8 @@ async def open_source(
             f"{source!r} is not an address to fetch from",
             hint="write https://host/path",
         )
-    base = URL(source.rstrip("/"))
-    gate = _Gate(network, (base.raw_host or "", base.port or 0))
+    base = httpx2.URL(source.rstrip("/"))
+    gate = _Gate(network, _host_and_port(base))
     headers = {"User-Agent": "medlive", "Accept-Encoding": "identity"}
     timeout = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
     async with guarded_client(gate.addresses, headers=headers, timeout=timeout) as http:
@@ -211,10 +210,10 @@ class _Site:
 
     async def _answer(self, url: str, most: int) -> bytes | None:
         """Follow redirects to an answer and read it."""
-        place = URL(url)
+        place = httpx2.URL(url)
         for _ in range(FETCH_REDIRECTS + 1):
-            await self.gate.addresses(place.raw_host or "", place.port or 0)
-            async with self.http.stream("GET", str(place)) as answer:
+            await self.gate.addresses(*_host_and_port(place))
+            async with self.http.stream("GET", place) as answer:
                 status = answer.status_code
                 if status in _REDIRECTS:
                     place = _target(place, answer.headers.get("Location"))
@@ -240,18 +239,20 @@ class _Site:
         raise _Refused(f"more than {FETCH_REDIRECTS} redirects")
 
 
-def _target(place: URL, location: str | None) -> URL:
+def _host_and_port(url: httpx2.URL) -> tuple[str, int]:
+    """The host as it is looked up, and the port."""
+    return url.raw_host.decode("ascii"), url.port or (
+        443 if url.scheme == "https" else 80
+    )
+
+
+def _target(place: httpx2.URL, location: str | None) -> httpx2.URL:
     """Return where a redirect leads. Raises _Refused if it must not be followed."""
     try:
-        target = place.join(URL(location or "ftp:"))
-        host = target.raw_host
-    except ValueError as exc:
+        target = place.join(location or "ftp:")
+    except (httpx2.InvalidURL, ValueError) as exc:
         raise _Refused("a redirect to an invalid address") from exc
-    if (
-        target.scheme not in ("http", "https")
-        or not host
-        or target.raw_user is not None
-    ):
+    if target.scheme not in ("http", "https") or not target.host or target.userinfo:
         raise _Refused(
             f"a redirect to no plain http or https address: {printable(location or 'none')[:200]}"
         )

@@ -1,16 +1,14 @@
 """Whether a worker or a scheduler still runs, for whoever restarts it when it does not."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from medlive.errors import ServiceUnavailable
-
 if TYPE_CHECKING:
-    from aiohttp import web
+    from starlette.types import Receive, Scope, Send
 
 
-class Health:
+class Liveness:
     """What a process answers to probes."""
 
     def __init__(self) -> None:
@@ -33,70 +31,37 @@ class Health:
 
 @asynccontextmanager
 async def answer_probes(
-    port: int | None, health: Health | None = None
+    port: int | None, health: Liveness | None = None, host: str | None = None
 ) -> AsyncIterator[None]:
-    """Answer GET /healthz on every address while the block runs; None: do not listen.
+    """Answer /healthz while the block runs, and everything else with 503.
 
     The answer comes from the event loop that does the work, so that one that hangs answers nothing. Its status is
-    503 where `health` finds a problem. Raises ServiceUnavailable when the port is taken.
+    503 where `health` finds a problem.
+
+    Args:
+        port: The port; None: do not listen.
+        health: What is answered; None: all is well.
+        host: The address to listen on; None: every one.
+
+    Raises:
+        ServiceUnavailable: When the address is taken.
     """
     if port is None:
         yield
         return
-    async with _listening(None, port, health or Health()):
-        yield
+    # Which most commands do without
+    from starlette.responses import JSONResponse
 
+    from medlive.guard.serving import serve_app
 
-@asynccontextmanager
-async def answer_waiting(host: str, port: int, health: Health) -> AsyncIterator[None]:
-    """Stand in for a server that waits: /healthz as `answer_probes`, 503 for everything else.
+    health = health or Liveness()
 
-    Args:
-        host: The address to listen on.
-        port: The port.
-        health: What is waited for.
-
-    Raises:
-        ServiceUnavailable: when the address is taken.
-    """
-    from aiohttp import web
-
-    async def unready(request: "web.Request") -> "web.Response":
-        body = {"status": "waiting", "reason": health.waiting}
-        return web.json_response(body, status=503, headers={"Retry-After": "10"})
-
-    async with _listening(host, port, health, unready):
-        yield
-
-
-@asynccontextmanager
-async def _listening(
-    host: str | None,
-    port: int,
-    health: Health,
-    otherwise: "Callable[[web.Request], Awaitable[web.Response]] | None" = None,
-) -> AsyncIterator[None]:
-    """Answer probes, and by `otherwise` what else is asked, while the block runs."""
-    from aiohttp import web  # which most commands do without
-
-    async def alive(request: "web.Request") -> "web.Response":
+    async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
         status, body = health.answer()
-        return web.json_response(body, status=status)
+        response = JSONResponse(body, status)
+        if scope["path"] != "/healthz":
+            response = JSONResponse(body, 503, {"Retry-After": "10"})
+        await response(scope, receive, send)
 
-    app = web.Application()
-    app.router.add_get("/healthz", alive)
-    if otherwise is not None:
-        app.router.add_route("*", "/{path:.*}", otherwise)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise ServiceUnavailable(
-                f"cannot listen on port {port}: {error.strerror or error}",
-                hint="choose another port",
-            ) from error
+    async with serve_app(answer, host, port):
         yield
-    finally:
-        await runner.cleanup()

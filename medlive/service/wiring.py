@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medlive.clock import now
-from medlive.config import DEFAULT_KEY_VARIABLE, Price, RoleSettings, Settings
+from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
 from medlive.config_loading import validate_section
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
@@ -22,16 +22,14 @@ from medlive.home import models_file
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import Budget
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_of
-from medlive.llm.engine import Engine, EngineIdentity
+from medlive.llm.engine import Engine, EngineIdentity, endpoint_engine
 from medlive.llm.limiter import Limiters
-from medlive.llm.openai import RULES_MODEL, Access, OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.recorded import RecordedEngine, RecordingEngine, load_recording
 from medlive.llm.recorded import Recording as Recording
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import serve
-from medlive.llm.wire import Price as EnginePrice
+from medlive.llm.wire import Price
 from medlive.service.paths import encoder_settings, index_path
 
 if TYPE_CHECKING:
@@ -43,6 +41,7 @@ if TYPE_CHECKING:
     from medlive.evidence.passage import Retriever
     from medlive.evidence.retriever import IndexRetriever
     from medlive.filters.chain import FilterChain
+    from medlive.llm.openai import OpenAIEngine
     from medlive.rubric.completion import Library
 
 DEFAULT_INDEX = "default"
@@ -89,11 +88,14 @@ PROOF_PROMPTS = {
 
 def open_endpoint(
     settings: RoleSettings, price: Price | None = None, limiters: Limiters | None = None
-) -> OpenAIEngine:
+) -> "OpenAIEngine":
     """Open a model at an OpenAI-compatible endpoint, with its own price or else the one given.
 
     Engines with the same `limiters`, address and key share a limit. Raises ConfigError if the key is not set.
     """
+    # OpenAI's client takes half a second to import.
+    from medlive.llm.openai import OpenAIEngine
+
     if settings.base_url is None or settings.model is None:
         raise ConfigError('engine "openai" needs base_url and model')
     key, price = read_key(settings.api_key_env), settings.price or price
@@ -105,19 +107,21 @@ def open_endpoint(
         "max_retries",
         "concurrency",
         "json_mode",
+        "query",
+        "headers",
+        "key_header",
     }
     return OpenAIEngine(
         **settings.model_dump(include=same),
         api_key=key,
-        price=EnginePrice(price.input, price.output, price.cached) if price else None,
+        price=price,
         key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
-        limiter=limiters.of(settings.base_url, key, settings.concurrency)
+        limiter=limiters.limiter(settings.base_url, key, settings.concurrency)
         if limiters
         else None,
         circuit=limiters.circuit(settings.base_url, key, settings.model)
         if limiters
         else None,
-        access=Access(settings.query, settings.headers, settings.key_header),
         pinned=not settings.allow_unpinned,
     )
 
@@ -212,9 +216,7 @@ def prober_role(settings: Settings) -> RoleSettings:
 
 def _is_rules(role: RoleSettings) -> bool:
     """Whether the rules engine answers for a role, in this process or at an endpoint."""
-    model = role.model or ""
-    served = model == RULES_MODEL or model.startswith(RULES_MODEL + "-")
-    return role.engine == "rules" or served
+    return role.engine == "rules" or endpoint_engine(role.model or "") == "rules"
 
 
 def choose_candidate(
@@ -268,8 +270,7 @@ def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
     """The identity of the grader of that name, configured or given by `--grader`."""
     if settings.engine == "openai" and settings.model == model:
         return EngineIdentity("openai", model, settings.parameters)
-    rules = model == RULES_MODEL or model.startswith(RULES_MODEL + "-")
-    return EngineIdentity("rules" if rules else "openai", model)
+    return EngineIdentity(endpoint_engine(model), model)
 
 
 def grader_engine(
@@ -320,6 +321,8 @@ async def serve_rules(
 
     `sample-evidence` searches the evidence index; `warn` is called if there is none.
     """
+    from medlive.llm.rules.server import serve
+
     retriever = None
     with suppress(IndexMissing):
         if index_path(settings).exists():

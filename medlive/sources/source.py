@@ -74,7 +74,7 @@ class LayoutError(SourceError, kind=ProblemKind.LAYOUT):
         super().__init__(
             f"{url}: no layout fits: looked for {looked_for}"
             + (f", found {found}" if found else ""),
-            hint="keep the page and mend the adapter; docs/sources.md says what it reads",
+            hint="keep the page and mend the adapter; docs/builders/sites.md says what it reads",
         )
 
 

@@ -18,6 +18,7 @@ from medlive.llm.engine import Reply, Request
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
+from tests.support.counting_endpoint import counting_endpoint
 from tests.support.publishing import a_snapshot
 from tests.support.releases import case, release
 
@@ -75,14 +76,11 @@ async def until(holds: Callable[[], bool], process: asyncio.subprocess.Process) 
 async def test_a_kill_at_any_stage_costs_the_calls_under_way(
     snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    out, asked = tmp_path / "out", 0
-
-    def count(_: int) -> None:
-        nonlocal asked
-        asked += 1
-
-    async with serve(RulesEngine, latency_ms=150, faults=count) as url:
-        mine = command(snapshot, url, out, "--yes", "--concurrency", 1, "--no-cache")
+    out = tmp_path / "out"
+    async with counting_endpoint(latency_ms=150) as endpoint:
+        mine = command(
+            snapshot, endpoint.url, out, "--yes", "--concurrency", 1, "--no-cache"
+        )
         # In the middle of the answers, then of the grades.
         for calls in (2, CASES + 3):
             process = await asyncio.create_subprocess_exec(
@@ -95,14 +93,14 @@ async def test_a_kill_at_any_stage_costs_the_calls_under_way(
                 stdout=asyncio.subprocess.DEVNULL,
                 stderr=asyncio.subprocess.PIPE,
             )
-            await until(lambda most=calls: asked >= most, process)  # type: ignore[misc]
+            await until(lambda most=calls: endpoint.asked >= most, process)  # type: ignore[misc]
             process.send_signal(signal.SIGKILL)
             await process.communicate()
             assert not (out / "report").exists()
         assert len(rows(out / "run" / "grades.jsonl")) > 0
         assert await here(*mine) == 0, capsys.readouterr().err
         told = capsys.readouterr()
-        assert asked <= 2 * CASES + 2, (
+        assert endpoint.asked <= 2 * CASES + 2, (
             "more than the two calls under way was asked twice"
         )
         assert "stage 2 of 3: grades; spent 0 calls" in told.err
@@ -111,12 +109,12 @@ async def test_a_kill_at_any_stage_costs_the_calls_under_way(
         answers = {row["case_id"] for row in rows(out / "run" / "responses.jsonl")}
         assert len(answers) == len(rows(out / "run" / "responses.jsonl")) == CASES
         # What was lost after the last call is made again, without a question since nothing is spent.
-        before = asked
+        before = endpoint.asked
         shutil.rmtree(page.parent)
         assert await here(*(word for word in mine if word != "--yes")) == 0, (
             capsys.readouterr().err
         )
-        assert (asked, page.exists()) == (before, True)
+        assert (endpoint.asked, page.exists()) == (before, True)
 
 
 async def test_nothing_is_sent_before_a_yes(
@@ -200,21 +198,15 @@ async def test_dollars_are_the_folder_s_in_all_and_a_spent_budget_leaves_a_score
 async def test_one_budget_holds_for_both_stages_and_whatever_comes_back(
     snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = 0
-
-    def count(_: int) -> None:
-        nonlocal asked
-        asked += 1
-
-    async with serve(RulesEngine, faults=count) as url:
-        mine = command(snapshot, url, tmp_path / "out", "--yes")
+    async with counting_endpoint() as endpoint:
+        mine = command(snapshot, endpoint.url, tmp_path / "out", "--yes")
         for spent in (3, CASES + 2):
-            assert await here(*mine, "--max-calls", str(spent - asked)) == 1
+            assert await here(*mine, "--max-calls", str(spent - endpoint.asked)) == 1
             assert "goes on from here" in capsys.readouterr().err
-            assert asked == spent
+            assert endpoint.asked == spent
             assert not (tmp_path / "out" / "report").exists()
         assert await here(*mine) == 0, capsys.readouterr().err
-        assert asked == 2 * CASES
+        assert endpoint.asked == 2 * CASES
     tool_call = sends(completion(None, finish="tool_calls", tool_calls=[{"id": "1"}]))
     async with bad_endpoint([tool_call]) as endpoint:
         other = command(

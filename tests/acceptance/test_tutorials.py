@@ -22,7 +22,10 @@ from medlive.db import embedded
 from tests.support.instance import REPOSITORY
 from tests.support.server import own_database
 
-TUTORIALS = REPOSITORY / "docs" / "tutorials"
+FOLDERS = (
+    REPOSITORY / "docs" / "tutorials",
+    REPOSITORY / "docs" / "builders" / "tutorials",
+)
 _BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.M | re.S)
 _SETS = (
     # Evaluate goes on in the home of the first, held cases in the same clone
@@ -42,6 +45,14 @@ class Step:
 
     command: str
     shown: list[str] = field(default_factory=list)
+
+
+def tutorials() -> dict[str, Path]:
+    """Name of a tutorial → its page."""
+    pages: dict[str, Path] = {}
+    for folder in FOLDERS:
+        pages |= {page.stem: page for page in folder.glob("*.md")}
+    return pages
 
 
 def steps_of(page: str) -> Iterator[Step]:
@@ -119,7 +130,7 @@ def run(server: str, tmp_path: Path) -> Iterator[Run]:
         def run_pages(names: list[str]) -> None:
             steps: list[Step] = []
             for name in names:
-                page = (TUTORIALS / f"{name}.md").read_text(encoding="utf-8")
+                page = tutorials()[name].read_text(encoding="utf-8")
                 steps += steps_of(page)
             if any(step.command == "medlive demo" for step in steps):
                 del environment["MEDLIVE_DATABASE_URL"]  # the demo has its own
@@ -178,8 +189,7 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
 
 
 def test_every_tutorial_is_run() -> None:
-    pages = {page.stem for page in TUTORIALS.glob("*.md")}
-    assert pages == {name for names in _SETS for name in names}
+    assert set(tutorials()) == {name for names in _SETS for name in names}
 
 
 @pytest.mark.parametrize(

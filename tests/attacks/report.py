@@ -1,6 +1,6 @@
-"""Write docs/attacks.md: every attack, and which control stops a model that obeys it.
+"""Write docs/builders/attacks.md: every attack, and which control stops a model that obeys it.
 
-Run in the repository: `python tests/attacks/report.py > docs/attacks.md`.
+Run in the repository: `python tests/attacks/report.py > docs/builders/attacks.md`.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from tests.support.attacks import (
 
 HEAD = """# Attacks and what stops them
 
-Made by `python tests/attacks/report.py > docs/attacks.md`; the same attacks run in `tests/attacks` and, through a
-database to a frozen snapshot, in `tests/acceptance/test_attacks.py`.
+Made by `python tests/attacks/report.py > docs/builders/attacks.md`; the same attacks run in `tests/attacks` and,
+through a database to a frozen snapshot, in `tests/acceptance/test_attacks.py`.
 
 Each attack is laid into a sample thread. The rules engine must decide the attacked thread no better than the
 thread without it (its twin). Then a model behind a real endpoint plays every role, does what the attack asks and

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import aiohttp
+import httpx2
 from aiohttp import web
 
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.rules.server import build_app
+from medlive.llm.rules.server import serve
 
 MODEL = "chaos-1"
 """Not a name of the rules engine's, so that what it makes may be published."""
@@ -98,12 +98,10 @@ class Endpoint:
     async def _answer(self, key: str, raw: bytes) -> dict[str, Any]:
         if key not in self.answers:
             body = json.loads(raw) | {"model": "rules"}
-            async with (
-                aiohttp.ClientSession() as session,
-                session.post(self.rules_url, json=body) as reply,
-            ):
-                assert reply.status == 200, await reply.text()
-                self.answers[key] = await reply.json()
+            async with httpx2.AsyncClient() as client:
+                reply = await client.post(self.rules_url, json=body)
+            assert reply.status_code == 200, reply.text
+            self.answers[key] = reply.json()
         return self.answers[key]
 
 
@@ -116,21 +114,16 @@ def _reset(http: web.Request) -> web.StreamResponse:
 @asynccontextmanager
 async def serve_endpoint() -> AsyncIterator[Endpoint]:
     """The endpoint while the context lasts."""
-    engine, endpoint = RulesEngine(), Endpoint()
+    endpoint = Endpoint()
     app = web.Application(client_max_size=2**26)
     app.router.add_post("/v1/chat/completions", endpoint.chat)
-    urls, runners = [], []
-    for one in (build_app(engine), app):
-        runners.append(
-            runner := web.AppRunner(one, access_log=None, shutdown_timeout=0.2)
-        )
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
+    async with serve(RulesEngine) as rules_url:
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        urls.append(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
-    endpoint.rules_url, endpoint.url = f"{urls[0]}/chat/completions", urls[1]
-    try:
-        yield endpoint
-    finally:
-        for runner in runners:
+        endpoint.rules_url = f"{rules_url}/chat/completions"
+        endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+        try:
+            yield endpoint
+        finally:
             await runner.cleanup()
-        await engine.aclose()

@@ -1,4 +1,4 @@
-"""What `docs/security.md` says of the database's rights, compared with the catalogue in both directions."""
+"""The database's rights as `docs/builders/database-rights.md` has them, compared with the catalogue both ways."""
 
 import re
 from collections import defaultdict
@@ -11,7 +11,7 @@ import psycopg
 from medlive.db.schema.rights import WEB, WORKER
 from tests.support.server import plain
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "security.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "builders" / "database-rights.md"
 Rights = Mapping[str, set[str]]
 """`role right` → the objects, with their columns where the right is on some columns alone."""
 

@@ -17,12 +17,12 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.service.watch import checks, watcher
 from medlive.service.watch.checks import CHECKS
 from medlive.service.watch.metrics import read_metrics
-from medlive.service.watch.problems import read_problems
+from medlive.service.watch.status import read_problems
 from medlive.service.watch.watcher import look
 from tests.support.faults import FAULTS, Stage, healthy_instance
 from tests.support.receivers import serve_webhook
 
-OPERATIONS = Path(__file__).parents[2] / "docs" / "operations.md"
+FAULTS_PAGE = Path(__file__).parents[2] / "docs" / "builders" / "faults.md"
 TEST = "tests/integration/test_faults.py::test_a_fault_is_named_wherever_people_look"
 
 
@@ -90,10 +90,10 @@ async def test_a_fault_is_named_wherever_people_look(stage: Stage, name: str) ->
         stage.configure("notify", webhook=SecretStr(url))
         await look(stage.database, stage.settings)
     problems = await read_problems(stage.database, stage.settings)
-    named = {problem.code for problem in problems}
+    named = {problem["code"] for problem in problems}
     assert fault.code in named
     assert all(
-        f"{problem.text}{problem.next_step}".isprintable() for problem in problems
+        f"{problem['text']}{problem['next_step']}".isprintable() for problem in problems
     )
     assert (await metrics_of(stage))[fault.code] == 1
     messages = [
@@ -114,7 +114,7 @@ def test_a_look_and_every_patience_together_take_less_than_five_minutes() -> Non
 
 
 def test_the_table_has_a_row_for_every_fault_and_a_fault_for_every_check() -> None:
-    table = OPERATIONS.read_text(encoding="utf-8")
+    table = FAULTS_PAGE.read_text(encoding="utf-8")
     rows = {
         fault: code
         for code, fault in re.findall(

@@ -8,9 +8,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from aiohttp import web
-from aiohttp.typedefs import Handler
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
+from medlive.guard.serving import serve_app
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import build_app
 
@@ -41,35 +43,23 @@ async def counting_endpoint(
     endpoint.answers.set()
     engine = RulesEngine()
 
-    @web.middleware
-    async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
-        endpoint.bodies[hashlib.sha256(await request.read()).hexdigest()] += 1
+    async def count(request: Request, answer: RequestResponseEndpoint) -> Response:
+        endpoint.bodies[hashlib.sha256(await request.body()).hexdigest()] += 1
         await endpoint.answers.wait()
-        response = await handler(request)
-        if (
-            not isinstance(response, web.Response)
-            or response.text is None
-            or response.status != 200
-        ):
-            return response
-        body = json.loads(response.text)
-        if endpoint.names is not None:
+        response = await answer(request)
+        parts = [bytes(part) async for part in response.body_iterator]  # type: ignore[attr-defined]
+        body = json.loads(b"".join(parts))
+        if response.status_code == 200 and endpoint.names is not None:
             body["model"] = endpoint.names
-        if not usage:
+        if response.status_code == 200 and not usage:
             body["usage"] = None
-        return web.json_response(body)
+        return JSONResponse(body, response.status_code)
 
     app = build_app(engine, latency_ms=latency_ms)
-    app.middlewares.append(count)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    endpoint.url = f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    app.add_middleware(BaseHTTPMiddleware, dispatch=count)
     try:
-        yield endpoint
+        async with serve_app(app, "127.0.0.1", 0) as address:
+            endpoint.url = f"{address}/v1"
+            yield endpoint
     finally:
-        await runner.cleanup()
         await engine.aclose()
-        # The transports of clients that were killed close in the next turns of the loop.
-        await asyncio.sleep(0)

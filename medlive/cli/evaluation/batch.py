@@ -132,12 +132,9 @@ def read(
     """
     from medlive.evaluation.asking.batch import read_answers
     from medlive.evaluation.grading.batch import read_batch
-    from medlive.llm.wire import Price
 
     settings = read_settings()
-    prices = {}
-    for model, price in settings.prices.items():
-        prices[model] = Price(price.input, price.output, price.cached)
+    prices = settings.prices
     if answers:
         done = read_answers(run_dir, results, prices=prices)
         kinds = ["ok", "truncated", "refused", "empty", "failed"]

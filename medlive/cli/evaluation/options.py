@@ -31,7 +31,6 @@ from medlive.errors import (
 )
 
 if TYPE_CHECKING:
-    from medlive.config import Price as ConfiguredPrice
     from medlive.config import RoleSettings
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.cache import GradeCache
@@ -171,15 +170,15 @@ PriceOption = Annotated[
 ]
 
 
-def read_price(text: str | None) -> "ConfiguredPrice | None":
+def read_price(text: str | None) -> "Price | None":
     """The price IN,OUT in dollars a million tokens. Raises UsageError."""
-    from medlive.config import Price as ConfiguredPrice
+    from medlive.llm.wire import Price
 
     if text is None:
         return None
     first, _, second = text.partition(",")
     try:
-        return ConfiguredPrice(input=float(first), output=float(second))
+        return Price(input=float(first), output=float(second))
     except ValueError as exc:
         hint = "two numbers of 0 and more, as 0.25,2"
         raise UsageError(
@@ -215,15 +214,13 @@ class Calls:
         """The limits of what may be spent; in dollars, with what run folders, or the calls of logs, cost already."""
         from medlive.evaluation.runs.spending import run_logs, spent_of
         from medlive.llm.budget import Budget
-        from medlive.llm.wire import Price
 
         budget = Budget(
             max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens
         )
         if self.max_usd is not None:
             own = read_price(self.price)
-            price = Price(own.input, own.output, own.cached) if own else None
-            spent = spent_of([*chain(*map(run_logs, run_dirs)), *logs], price)
+            spent = spent_of([*chain(*map(run_logs, run_dirs)), *logs], own)
             budget.usd_before = spent.usd
             if spent.unpriced:
                 say(
@@ -427,7 +424,7 @@ def price_of(engine: "Engine") -> "Price | None":
     from medlive.llm.wire import Price
 
     # Only an endpoint's engine has a price.
-    price: Price | None = getattr(engine, "price", Price(0.0, 0.0))
+    price: Price | None = getattr(engine, "price", Price(input=0.0, output=0.0))
     return price
 
 

@@ -234,7 +234,6 @@ async def ask_model(
     from medlive.evaluation.asking.batch import write_answers
     from medlive.evaluation.asking.run import Spending, begin_run, plan_run, run_model
     from medlive.evaluation.runs.templates import default_template, load_template
-    from medlive.llm.wire import Price
     from medlive.service.wiring import open_endpoint
 
     model, price = asking.model, chosen.price
@@ -254,7 +253,7 @@ async def ask_model(
                 created_at=now(),
                 template=template,
                 open_book=book,
-                price=Price(price.input, price.output, price.cached) if price else None,
+                price=price,
                 concurrency=calls.concurrency,
             )
         if batch is not None:

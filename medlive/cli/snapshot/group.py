@@ -20,7 +20,6 @@ from medlive.cli.output import (
     Result,
     check_as_json,
     checks_table,
-    dotted,
     fields_of,
     progress,
     shortened,
@@ -29,7 +28,7 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.cli.snapshot import prove, release
-from medlive.config_loading import load_settings
+from medlive.config_loading import dotted, load_settings
 from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
 from medlive.guard.printable import printable
 from medlive.integrity.checks import Trust

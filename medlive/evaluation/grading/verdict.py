@@ -21,9 +21,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from medlive.errors import first_fault
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.guard.bounds import REPLY_CHARS
-from medlive.llm.ask import Unusable, first_fault
+from medlive.llm.ask import Unusable
 from medlive.llm.planted import REASONING, planted_objects
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import NoObject, read_object
@@ -186,7 +187,7 @@ def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
     try:
         reply = GradeReply.model_validate(fields)
     except ValidationError as exc:
-        raise Unusable(first_fault(exc)) from exc
+        raise Unusable(first_fault(exc, "the reply")) from exc
     if before and said_in(before) is (not reply.met):
         raise Unusable("the words before the JSON object say the contrary of it")
     return _certain(reply, answer, echo or {}, concluded=concluded)
@@ -249,7 +250,7 @@ def _read_item(one: str, item: Any, answer: str, echo: Echo) -> Verdict | str:
         graded = RubricGradeItem.model_validate({**fields, "id": one})
         return _certain(graded, answer, echo, concluded=concluded)
     except ValidationError as exc:
-        return first_fault(exc)
+        return first_fault(exc, "the reply")
     except Unusable as exc:
         return str(exc)
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from medlive.errors import ConfigError, UsageError
+from medlive.errors import ConfigError, UsageError, first_fault
 from medlive.evaluation.protocols.checklist import Checklist
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.cross_examination import CrossExamine
@@ -14,7 +14,6 @@ from medlive.evaluation.protocols.exact import Number, Query
 from medlive.evaluation.protocols.model import Material, Protocol, Subject
 from medlive.evaluation.protocols.pairwise import Pairwise
 from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
-from medlive.llm.ask import first_fault
 from medlive.plugins import load_plugins
 
 _KINDS: Final = (

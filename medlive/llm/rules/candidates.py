@@ -67,7 +67,7 @@ def evidence_answer(question: str, passages: Sequence[str]) -> str:
     scored: list[tuple[float, int, str]] = []
     seen: set[str] = set()
     for rank, passage in enumerate(passages):
-        for sentence in sentences(passage, language_of(None, passage)):
+        for sentence in sentences(passage):
             text = " ".join(sentence.text.split())
             terms = _terms(text)
             shared = len(terms & wanted)

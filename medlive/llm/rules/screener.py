@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from medlive.llm.rules.lexicon import clinical_words
-from medlive.llm.rules.text import language_of, sentences, statement, unmarked
+from medlive.llm.rules.text import sentences, statement, unmarked
 
 _MOST = 40
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -37,7 +37,7 @@ def _pieces(inputs: Mapping[str, Any], role: str) -> Iterator[tuple[str, str]]:
         if message["role"] != role:
             continue
         text = message["text"]
-        for sentence in sentences(text, language_of(inputs["language"], text)):
+        for sentence in sentences(text):
             bare = unmarked(text, sentence)
             if bare is None or _SURROGATE.search(bare.text):
                 continue

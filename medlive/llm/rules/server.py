@@ -13,25 +13,30 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Annotated, Any, Literal
+from uuid import uuid4
 
-from aiohttp import web
 from pydantic import BaseModel, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
 
-from medlive.errors import (
-    EndpointUnavailable,
-    MedliveError,
-    ServiceUnavailable,
-    first_fault,
-)
+from medlive.errors import EndpointUnavailable, MedliveError, first_fault
 from medlive.guard.bounds import RULES_REQUEST_BYTES
-from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
+from medlive.guard.serving import serve_app
+from medlive.llm.engine import (
+    RULES_MODEL,
+    Engine,
+    Finish,
+    Prompt,
+    Reply,
+    Request,
+    Usage,
+    endpoint_engine,
+)
 from medlive.llm.fence import read_inputs
 from medlive.llm.prompts import TASK_LINE
 from medlive.llm.rules.candidates import MODELS, Search, evidence_answer, generic_answer
-
-RULES = "rules"
-Faults = Callable[[int], int | None]
-"""The status to fail the nth chat request with, counted from 1, or None to answer it."""
 
 _FINISH = {
     Finish.STOP: "stop",
@@ -40,97 +45,80 @@ _FINISH = {
 }
 
 
-class _ServedError(Exception):
-    """An error, answered in OpenAI's form."""
+class _Refused(Exception):
+    """A request that is not answered."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
-        self.status = status
-        kind = "invalid_request_error" if status < 500 else "server_error"
-        self.body = {
-            "error": {"message": message, "type": kind, "param": None, "code": code}
-        }
+        self.status, self.code = status, code
+
+
+def _json(value: object, status: int = 200) -> Response:
+    # ASCII only: a lone surrogate of a hostile text has no UTF-8 form.
+    content = json.dumps(value, separators=(",", ":"))
+    return Response(content, status, media_type="application/json")
+
+
+async def _explain(_: HttpRequest, error: Exception) -> Response:
+    """An error in OpenAI's form."""
+    status, code = 400, "bad_request"
+    if isinstance(error, _Refused):
+        status, code = error.status, error.code
+    elif isinstance(error, EndpointUnavailable):
+        status, code = 503, "unavailable"
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    body = {"message": str(error), "type": kind, "param": None, "code": code}
+    return _json({"error": body}, status)
 
 
 class _Server:
     """The handlers, and what they share."""
 
     def __init__(
-        self,
-        engine: Engine,
-        latency_ms: float,
-        faults: Faults | None,
-        search: Search | None,
+        self, engine: Engine, latency_ms: float, search: Search | None
     ) -> None:
-        self._engine = engine
+        self._engine, self._search = engine, search
         self._latency_s = latency_ms / 1000
-        self._faults = faults
-        self._search = search
-        self._asked = 0
-        model = engine.identity.model
-        self._model = model if model.startswith(RULES) else f"{RULES}-{model}"
+        self._model = model = engine.identity.model
+        if endpoint_engine(model) != "rules":
+            self._model = f"{RULES_MODEL}-{model}"
 
-    async def health(self, _: web.Request) -> web.Response:
-        return web.json_response(
-            {"status": "ok", "engine": self._engine.identity.engine}
-        )
+    async def health(self, _: HttpRequest) -> Response:
+        return _json({"status": "ok", "engine": self._engine.identity.engine})
 
-    async def models(self, _: web.Request) -> web.Response:
-        names = dict.fromkeys((RULES, self._model, *MODELS))
+    async def models(self, _: HttpRequest) -> Response:
+        names = dict.fromkeys((RULES_MODEL, self._model, *MODELS))
         data = [
             {"id": name, "object": "model", "created": 0, "owned_by": "medlive"}
             for name in names
         ]
-        return web.json_response({"object": "list", "data": data})
+        return _json({"object": "list", "data": data})
 
-    async def chat(self, http: web.Request) -> web.Response:
+    async def chat(self, http: HttpRequest) -> Response:
         started = time.perf_counter()
-        self._asked += 1
-        number = self._asked
-        try:
-            if (
-                self._faults is not None
-                and (failure := self._faults(number)) is not None
-            ):
-                raise _ServedError(
-                    failure, "injected_fault", "This failure was asked for."
-                )
-            chat = await _read(http)
-            answer = _completion(number, await self._reply(chat), chat)
-            status = 200
-        except _ServedError as error:
-            status, answer = error.status, error.body
-        except EndpointUnavailable as error:
-            status, answer = 503, _ServedError(503, "unavailable", error.message).body
-        except MedliveError as error:
-            status, answer = 400, _ServedError(400, "bad_request", error.message).body
+        chat = await _read(http)
+        answer = _completion(await self._reply(chat), chat)
         # The latency is that of the whole answer: the engine's own time is part of it.
-        if (rest := self._latency_s - (time.perf_counter() - started)) > 0:
-            await asyncio.sleep(rest)
-        # ASCII only: a lone surrogate of a hostile text has no UTF-8 form.
-        return web.Response(
-            body=json.dumps(answer, separators=(",", ":")).encode("ascii"),
-            status=status,
-            content_type="application/json",
-        )
+        await asyncio.sleep(self._latency_s - (time.perf_counter() - started))
+        return _json(answer)
 
     async def _reply(self, chat: "_Chat") -> Reply:
         if chat.model in MODELS:
             return await self._candidate(chat)
-        if chat.model not in (RULES, self._model):
-            raise _ServedError(
+        if chat.model not in (RULES_MODEL, self._model):
+            raise _Refused(
                 404, "model_not_found", f"The model {chat.model!r} does not exist."
             )
         task = chat.task
         if task is None:
-            raise _ServedError(
+            raise _Refused(
                 400,
                 "unknown_task",
                 "No task: give a json_schema named after one, or one of medlive's prompts.",
             )
         inputs = read_inputs(chat.model_dump()["messages"])
         if inputs is None:
-            raise _ServedError(
+            raise _Refused(
                 400,
                 "no_inputs",
                 f"The request for {task} holds no inputs between the fences.",
@@ -140,7 +128,7 @@ class _Server:
             reply = await self._engine.answer(Request(task, prompt, inputs, {}))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             # The inputs came over the wire and may lack what the task reads.
-            raise _ServedError(
+            raise _Refused(
                 400, "bad_inputs", f"The inputs of {task} cannot be used: {error!r}"
             ) from error
         return replace(reply, model=self._model)
@@ -148,9 +136,7 @@ class _Server:
     async def _candidate(self, chat: "_Chat") -> Reply:
         question = chat.last("user")
         if not question.strip():
-            raise _ServedError(
-                400, "no_question", "The last user message holds no text."
-            )
+            raise _Refused(400, "no_question", "The last user message holds no text.")
         if chat.model == "sample-evidence" and self._search is not None:
             text = evidence_answer(question, await self._search(question))
         else:
@@ -198,25 +184,28 @@ class _Chat(BaseModel):
         return ""
 
 
-async def _read(http: web.Request) -> _Chat:
+async def _read(http: HttpRequest) -> _Chat:
+    body = bytearray()
+    async for part in http.stream():
+        body += part
+        if len(body) > RULES_REQUEST_BYTES:
+            raise _Refused(
+                413, "too_large", f"The body is over {RULES_REQUEST_BYTES} bytes."
+            )
     try:
-        return _Chat.model_validate_json(await http.read())
+        return _Chat.model_validate_json(bytes(body))
     except ValidationError as error:
-        raise _ServedError(
+        raise _Refused(
             400, "bad_request", f"The body is not a chat request: {first_fault(error)}"
         ) from error
-    except web.HTTPRequestEntityTooLarge as error:
-        raise _ServedError(
-            413, "too_large", f"The body is over {RULES_REQUEST_BYTES} bytes."
-        ) from error
 
 
-def _completion(number: int, reply: Reply, chat: _Chat) -> dict[str, Any]:
+def _completion(reply: Reply, chat: _Chat) -> dict[str, Any]:
     """A chat completion; tokens are estimated as a fourth of the bytes, since nothing here has a tokeniser."""
     asked = sum(_tokens(message.content or "") for message in chat.messages)
     answered = _tokens(reply.text)
     return {
-        "id": f"chatcmpl-{number}",
+        "id": f"chatcmpl-{uuid4()}",
         "object": "chat.completion",
         "created": int(time.time()),
         "model": reply.model,
@@ -247,16 +236,18 @@ def build_app(
     engine: Engine,
     *,
     latency_ms: float = 0,
-    faults: Faults | None = None,
     search: Search | None = None,
-) -> web.Application:
+) -> Starlette:
     """The application with `/v1/chat/completions`, `/v1/models` and `/health`; it does not close the engine."""
-    server = _Server(engine, latency_ms, faults, search)
-    app = web.Application(client_max_size=RULES_REQUEST_BYTES)
-    app.router.add_post("/v1/chat/completions", server.chat)
-    app.router.add_get("/v1/models", server.models)
-    app.router.add_get("/health", server.health)
-    return app
+    server = _Server(engine, latency_ms, search)
+    return Starlette(
+        routes=[
+            Route("/v1/chat/completions", server.chat, methods=["POST"]),
+            Route("/v1/models", server.models),
+            Route("/health", server.health),
+        ],
+        exception_handlers={_Refused: _explain, MedliveError: _explain},
+    )
 
 
 @asynccontextmanager
@@ -266,7 +257,6 @@ async def serve(
     port: int = 0,
     *,
     latency_ms: float = 0,
-    faults: Faults | None = None,
     search: Search | None = None,
 ) -> AsyncIterator[str]:
     """Serve an engine while the context lasts; yields the base URL, `http://host:port/v1`.
@@ -275,24 +265,9 @@ async def serve(
     its passages. Raises ServiceUnavailable when the address is taken.
     """
     engine = engine_factory()
-    runner = web.AppRunner(
-        build_app(engine, latency_ms=latency_ms, faults=faults, search=search),
-        access_log=None,
-        shutdown_timeout=2.0,
-    )
+    app = build_app(engine, latency_ms=latency_ms, search=search)
     try:
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, host, port)
-            await site.start()
-        except OSError as error:
-            raise ServiceUnavailable(
-                f"Cannot listen on {host}:{port}: {error.strerror or error}",
-                hint="Choose another port.",
-            ) from error
-        bound = runner.addresses[0]
-        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        yield f"http://{shown}:{bound[1]}/v1"
+        async with serve_app(app, host, port) as address:
+            yield f"{address}/v1"
     finally:
-        await runner.cleanup()
         await engine.aclose()

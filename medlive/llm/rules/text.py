@@ -15,23 +15,9 @@ _ABBREVIATION = re.compile(
     r"mg|ml|mcg|yrs?|hrs?|mins?)$",
     re.IGNORECASE,
 )
-_SPECIES = re.compile(
-    r"(?:pylori|coli|aureus|epidermidis|pyogenes|pneumoniae|agalactiae|diff(?:icile)?|perfringens|tetani|albicans|"
-    r"influenzae|tuberculosis|leprae|avium|faecalis|faecium|aeruginosa|jejuni|typhi|vaginalis|trachomatis|gondii|"
-    r"gonorrhoeae|meningitidis|burgdorferi|acnes|vulgaris|lamblia|histolytica|falciparum|vivax|scabiei)\b",
-    re.IGNORECASE,
+_STOP = re.compile(
+    r"[.!?]+[\"'”’)\]]*(?=\s|$|[一-鿿])|[。！？；…]+[”’」』）)\"]*|[\r\n\v\f\x85\u2028\u2029]+"
 )
-_EN_STOP = re.compile(r"[.!?]+[\"'”’)\]]*|…+|[\r\n\v\f\x85\u2028\u2029]+")
-_ZH_STOP = re.compile(
-    r"[。！？；!?;…]+[”’」』）)\"]*|(?<=[一-鿿）)])\.(?=\s|$|[一-鿿])|[\r\n\v\f\x85\u2028\u2029]+"
-)
-_EN_MARKER = re.compile(
-    r"(?:(?<=[\s:;.,])|^)\(?(\d{1,2})(?:[.)]|\s?-(?=\s?[a-zA-Z]))(?=\s?[a-zA-Z])"
-)
-_ZH_MARKER = re.compile(
-    r"(?<![\d.年月\-/~：:第])[(（]?(\d{1,2})[、.．)），,](?=\s?[一-鿿])"
-)
-_EN_BULLET = re.compile(r"(?<=[\s.:;,])[-*•](?=\s[A-Z])")
 _BULLET = re.compile(
     r"^(?:[\s\-*•·●>#:：,，、.。;；)）]+|\(?\d{1,2}[.)、．](?!\d)\s*)+"
 )
@@ -64,79 +50,23 @@ def language_of(declared: object, text: str) -> Language:
     return "zh" if len(_HAN.findall(sample)) * 2 > len(_LATIN.findall(sample)) else "en"
 
 
-def _ends_english(text: str, start: int, end: int) -> bool:
-    stop = text[start]
-    if stop not in ".!?…" or end >= len(text):
-        return True
-    following = text[end]
-    if stop == "…" or end - start > 1 or stop in "!?":
-        return True
-    before = text[max(0, start - 12) : start]
-    if following.isspace():
-        rest = text[end : end + 24].lstrip()
-        if re.search(r"(?:^|\W)[A-Za-z]$", before) and _SPECIES.match(rest):
-            return False  # "h. pylori" is one name; cut, its second half would lose an "if" before it
-        if before[-1:].isdigit() and rest[:1].isdigit():
-            return False  # "30. 4" may be a damaged decimal
-        return not _ABBREVIATION.search(before) or (
-            before[-1:] in "gls" and rest[:1].isupper()
-        )
-    # Glued sentences: "treatment.Bronchoscopy".
-    return following.isupper() and bool(re.search(r"[a-z]{2}$|\)$", before))
-
-
-def _markers(text: str, pattern: re.Pattern[str], stops: str) -> dict[int, int]:
-    """List markers, start → end: at a line's start, after a stop, or continuing a count ("… 1. x 2. y")."""
-    ends: dict[int, int] = {}
-    pending: re.Match[str] | None = None
-    expected = 0
-    for match in pattern.finditer(text):
-        number = int(match.group(1))
-        if number == expected > 1:
-            if pending is not None:
-                ends[pending.start()] = pending.end()
-                pending = None
-            ends[match.start()] = match.end()
-            expected += 1
-        elif number <= 20 and _opens_item(text, match.start(), stops):
-            ends[match.start()] = match.end()
-            pending, expected = None, number + 1
-        elif number == 1:
-            pending, expected = match, 2
-    return ends
-
-
-def _opens_item(text: str, start: int, stops: str) -> bool:
-    """Whether a number stands at a line's start or after a stop; in "4.18." the 18 is no item."""
-    at = len(text[:start].rstrip(" \t　"))
-    decimal = at == start and at > 1 and text[at - 1] == "." and text[at - 2].isdigit()
-    return at == 0 or text[at - 1] in "\r\n" or (text[at - 1] in stops and not decimal)
-
-
-def sentences(text: str, language: Language) -> list[Piece]:
-    """The sentences of a text in order, numbered list items apart, none longer than LONGEST."""
+def sentences(text: str) -> list[Piece]:
+    """The sentences of a text in order, none longer than LONGEST."""
     text = text[:READ]
-    cuts: set[int] = {len(text)}
-    if language == "zh":
-        cuts.update(m.end() for m in _ZH_STOP.finditer(text))
-        cuts.update(_markers(text, _ZH_MARKER, "。；;！!"))
-    else:
-        markers = _markers(text, _EN_MARKER, ":;.")
-        inside = set(markers.values())
-        cuts.update(markers)
-        cuts.update(m.start() for m in _EN_BULLET.finditer(text))
-        cuts.update(
-            m.end()
-            for m in _EN_STOP.finditer(text)
-            if m.end() not in inside and _ends_english(text, m.start(), m.end())
-        )
+    ends = []
+    for stop in _STOP.finditer(text):
+        before = max(0, stop.start() - 12)
+        if text[stop.start()] != "." or not _ABBREVIATION.search(
+            text, before, stop.start()
+        ):
+            ends.append(stop.end())
     pieces: list[Piece] = []
     start = 0
-    for cut in sorted(cuts):
-        for low, high in _bounded(text, start, cut):
-            if (found_piece := piece(text, low, high)) is not None:
-                pieces.append(found_piece)
-        start = cut
+    for end in [*ends, len(text)]:
+        for low, high in _bounded(text, start, end):
+            if (stretch := piece(text, low, high)) is not None:
+                pieces.append(stretch)
+        start = end
     return pieces
 
 

@@ -114,18 +114,23 @@ def find_active_svg(data: bytes) -> str | None:
         figure = ElementTree.fromstring(data.decode("utf-8"))
     except (UnicodeDecodeError, ElementTree.ParseError) as exc:
         return str(exc)[:_MAX_SHOWN]
-    for element in figure.iter():
-        name = element.tag.removeprefix(_SVG)
-        if name not in _ELEMENTS or name == element.tag:
-            return name[:_MAX_SHOWN]
-        if name == "style" and (element.attrib or len(element)):
+    faults = map(_element_fault, figure.iter())
+    return next((fault[:_MAX_SHOWN] for fault in faults if fault), None)
+
+
+def _element_fault(element: ElementTree.Element) -> str | None:
+    name = element.tag.removeprefix(_SVG)
+    if name not in _ELEMENTS or name == element.tag:
+        return name
+    if name == "style":
+        if element.attrib or len(element):
             return name
-        if name == "style" and not _CSS.fullmatch(element.text or ""):
-            return (element.text or "")[:_MAX_SHOWN]
-        for attribute, value in element.items():
-            pattern = _VALUES.get(attribute)
-            if pattern is None or not pattern.fullmatch(value):
-                return f"{attribute}={value!r}"[:_MAX_SHOWN]
+        if not _CSS.fullmatch(element.text or ""):
+            return element.text
+    for attribute, value in element.items():
+        pattern = _VALUES.get(attribute)
+        if pattern is None or not pattern.fullmatch(value):
+            return f"{attribute}={value!r}"
     return None
 
 

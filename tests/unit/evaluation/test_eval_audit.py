@@ -377,7 +377,7 @@ async def test_a_plan_is_what_is_asked_then(run_dir: Path) -> None:
             "judge-1",
         )
     )
-    price = Price(2.0, 10.0)
+    price = Price(input=2.0, output=10.0)
     before = plan_audit(run, judge.identity, bottom=44, price=price, concurrency=4)
     assert (before.about, before.calls, before.seconds) == (
         {"questions": 44, "answered": 0},
@@ -539,7 +539,9 @@ async def test_dollars_are_the_folders_in_all(tmp_path: Path) -> None:
         told = json.loads((await call(a, *asked, "--max-calls", "1")).stdout)
         one = told["spent"]["usd"]
         assert one > 0
-        paid = spent_of([*run_logs(a), *run_logs(b)], Price(1000, 1000)).usd
+        paid = spent_of(
+            [*run_logs(a), *run_logs(b)], Price(input=1000, output=1000)
+        ).usd
         assert paid >= one
         limit = ("--max-usd", paid + one)
         spent = await call(a, b, *asked, *limit)

@@ -40,7 +40,7 @@ def says(text: str, model: str = "judge-1") -> Reply:
 
 
 async def test_a_plan_is_what_is_asked_then_and_learns_from_it(run: Path) -> None:
-    plan = plan_direct(run, JUDGE, price=Price(1.0, 4.0), concurrency=5)
+    plan = plan_direct(run, JUDGE, price=Price(input=1.0, output=4.0), concurrency=5)
     assert (plan.about, plan.calls) == ({"questions": 30, "answered": 0}, 30)
     assert plan.usd is not None
     assert plan.usd > 0
@@ -50,7 +50,7 @@ async def test_a_plan_is_what_is_asked_then_and_learns_from_it(run: Path) -> Non
     assert (
         await judge_direct(run, sent, budget=Budget(max_calls=25))
     ).stopped == "The budget of 25 calls is spent"
-    left = plan_direct(run, JUDGE, price=Price(1.0, 4.0), concurrency=5)
+    left = plan_direct(run, JUDGE, price=Price(input=1.0, output=4.0), concurrency=5)
     assert (left.about["answered"], left.calls) == (25, 5)
     measured = plan_direct(run, JUDGE, allow_unpinned=True)
     assert measured.latency_ms is None

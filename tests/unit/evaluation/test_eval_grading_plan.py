@@ -28,7 +28,7 @@ from medlive.evaluation.runs.folder import open_run, read_grades
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.openai import Price
+from medlive.llm.wire import Price
 from tests.unit.evaluation.conftest import (
     AT,
     USE,
@@ -60,7 +60,7 @@ async def test_a_plan_counts_the_calls_that_grading_makes(
     tmp_path: Path, mode: Mode
 ) -> None:
     run, cache = await answered(tmp_path / "run"), GradeCache(tmp_path / "cache")
-    price = Price(2.0, 8.0, 0.5)
+    price = Price(input=2.0, output=8.0, cached=0.5)
     judge = Judge(met)
 
     def plan(path: Path) -> tuple[int, int, int]:
@@ -153,7 +153,9 @@ async def test_rules_with_a_price_are_planned_at_it(tmp_path: Path) -> None:
     identity = EngineIdentity("rules", "rules", {})
     assert plan_grading(run, identity, mode=Mode.CRITERION).usd is None
     assert (
-        plan_grading(run, identity, price=Price(2.0, 8.0), mode=Mode.CRITERION).usd
+        plan_grading(
+            run, identity, price=Price(input=2.0, output=8.0), mode=Mode.CRITERION
+        ).usd
         or 0.0
     ) > 0
 
@@ -171,7 +173,7 @@ def test_tokens_are_more_for_more_text_and_chinese_costs_more_than_english(
 
 
 def test_a_plan_of_nothing_is_nothing() -> None:
-    plan = plan_calls([], about={}, price=Price(1.0, 1.0), concurrency=8)
+    plan = plan_calls([], about={}, price=Price(input=1.0, output=1.0), concurrency=8)
     assert (
         plan.calls,
         plan.input_tokens,

@@ -282,7 +282,7 @@ async def test_a_budget_ends_a_run_that_the_next_one_goes_on_with(
 
 
 async def test_a_plan_makes_nothing_and_counts_what_is_left(run_dir: Path) -> None:
-    price = Price(1.0, 10.0)
+    price = Price(input=1.0, output=10.0)
     plan = await plan_run(make_cases(30), run_dir, use=USE, created_at=AT, price=price)
     assert run_dir.name not in os.listdir(run_dir.parent)
     assert (plan.about["cases"], plan.about["answered"], plan.calls) == (30, 0, 30)

@@ -10,8 +10,9 @@ from medlive.curation.model import Call, Reason
 from medlive.curation.tasks import ComplaintReply
 from medlive.errors import CircuitOpen
 from medlive.llm.ask import STRANGERS, CallOutcome
-from medlive.llm.openai import JsonMode, OpenAIEngine
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
+from medlive.llm.wire import JsonMode
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
 from tests.support.reply_store import Memory, store_of
 

@@ -12,7 +12,7 @@ from medlive.config import RoleSettings
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.ask import Asker, CallOutcome, read_as
 from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
-from medlive.llm.openai import Access, OpenAIEngine
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.reading import split_thinking
 from medlive.rubric.review import ReviewReply
 from medlive.service.wiring import build_engine
@@ -34,7 +34,7 @@ class Addressing:
     """How a base URL and its settings become a request."""
 
     path: str
-    access: Access
+    access: dict[str, Any]
     expected: str
     """Path and query of the request."""
     headers: Mapping[str, str]
@@ -43,34 +43,34 @@ class Addressing:
 
 BEARER = {"Authorization": f"Bearer {KEY}"}
 ADDRESSING = {
-    "bearer": Addressing("/v1", Access(), "/v1/chat/completions", BEARER, ("api-key",)),
+    "bearer": Addressing("/v1", {}, "/v1/chat/completions", BEARER, ("api-key",)),
     "Azure, a deployment": Addressing(
         "/openai/deployments/my-gpt",
-        Access(query={"api-version": "2024-10-21"}),
+        {"query": {"api-version": "2024-10-21"}},
         "/openai/deployments/my-gpt/chat/completions?api-version=2024-10-21",
         {"api-key": KEY},
         ("Authorization",),
     ),
     "Azure, a deployment named by the address alone": Addressing(
         "/openai/deployments/my-gpt?api-version=2024-10-21",
-        Access(),
+        {},
         "/openai/deployments/my-gpt/chat/completions?api-version=2024-10-21",
         {"api-key": KEY},
         ("Authorization",),
     ),
     "Azure, v1 with a bearer": Addressing(
-        "/openai/v1/", Access(), "/openai/v1/chat/completions", BEARER
+        "/openai/v1/", {}, "/openai/v1/chat/completions", BEARER
     ),
     "Azure, v1 with its own header": Addressing(
         "/openai/v1",
-        Access(key_header="api-key"),
+        {"key_header": "api-key"},
         "/openai/v1/chat/completions",
         {"api-key": KEY},
         ("Authorization",),
     ),
     "a gateway with headers": Addressing(
         "/v1",
-        Access(headers={"OpenAI-Organization": "org-1", "X-Title": "medlive"}),
+        {"headers": {"OpenAI-Organization": "org-1", "X-Title": "medlive"}},
         "/v1/chat/completions",
         {
             "OpenAI-Organization": "org-1",
@@ -91,12 +91,12 @@ async def test_requests_go_where_the_endpoint_expects_them(case: str) -> None:
         return web.json_response(completion(GOOD))
 
     async with serving(keep) as url:
-        engine = OpenAIEngine("m-1", url + one.path, KEY, access=one.access)
+        engine = OpenAIEngine("m-1", url + one.path, KEY, **one.access)
         assert (await engine.answer(REQUEST)).text == GOOD
         await engine.aclose()
     ((path, headers),) = seen
     assert path == one.expected
-    assert one.headers.items() <= dict(headers).items()
+    assert {name: headers[name] for name in one.headers} == one.headers
     assert not any(name in headers for name in one.absent)
 
 

@@ -21,8 +21,8 @@ from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.fence import render
 from medlive.llm.limiter import Limiter
-from medlive.llm.openai import JsonMode, OpenAIEngine, Price
-from medlive.llm.wire import strict_schema
+from medlive.llm.openai import OpenAIEngine
+from medlive.llm.wire import JsonMode, Price, strict_schema
 from medlive.rubric.write import RubricReply
 from tests.support.bad_endpoint import (
     Step,
@@ -67,7 +67,9 @@ async def ask(script: list[Step], **more: Any) -> tuple[Any, int]:
 
 
 async def test_a_sound_answer_carries_text_model_usage_and_cost() -> None:
-    reply, asked = await ask([ok(GOOD)], price=Price(2.0, 10.0, cached=0.5))
+    reply, asked = await ask(
+        [ok(GOOD)], price=Price(input=2.0, output=10.0, cached=0.5)
+    )
     assert (reply.text, reply.finish, reply.model, asked) == (
         GOOD,
         Finish.STOP,
@@ -105,7 +107,9 @@ async def test_without_a_price_the_cost_is_unknown_and_without_a_usage_it_is_an_
         {"prompt_tokens": 1, "completion_tokens": 10**400},
     ]
     for usage in unusable:
-        reply, asked = await ask([sends({**body, "usage": usage})], price=Price(1, 1))
+        reply, asked = await ask(
+            [sends({**body, "usage": usage})], price=Price(input=1, output=1)
+        )
         assert asked == 1
         # A byte-level tokenizer makes no more tokens than there are bytes.
         assert reply.usage.input_tokens > sum(

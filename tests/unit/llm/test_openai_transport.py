@@ -1,6 +1,7 @@
 """Requests over real HTTP: where they go, what they carry, and how much of an answer is read."""
 
 import gzip
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -87,6 +88,28 @@ async def test_no_redirect_takes_the_key_elsewhere() -> None:
         assert "status 307" in (message := await ask(f"{url}/v1"))
     assert "set the one that it leads to as base_url" in message
     assert seen == [f"Bearer {KEY}"]
+
+
+@pytest.mark.security
+async def test_what_the_environment_says_to_openais_client_goes_to_no_endpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "project-1")
+    monkeypatch.setenv("OPENAI_ADMIN_KEY", "admin-1")
+    monkeypatch.setenv("OPENAI_API_KEY", "key-1")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Own: own-1")
+    seen: list[str] = []
+
+    async def keep(request: web.Request) -> web.Response:
+        seen.append(str(request.headers))
+        return web.json_response(completion("ok"))
+
+    async with serving(keep) as url:
+        engine = OpenAIEngine("m", f"{url}/v1")
+        await engine.answer(REQUEST)
+        await engine.aclose()
+    assert not re.search("(org|project|admin|key|own)-1|authorization", seen[0], re.I)
 
 
 async def test_a_proxy_of_the_environment_is_used(

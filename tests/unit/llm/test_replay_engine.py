@@ -9,8 +9,9 @@ import pytest
 from medlive.errors import EndpointUnavailable
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.engine import Finish, Prompt, Reply, Request
-from medlive.llm.openai import OpenAIEngine, Price
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
+from medlive.llm.wire import Price
 from tests.support.bad_endpoint import (
     BadEndpoint,
     Step,
@@ -162,7 +163,7 @@ async def test_a_budget_of_dollars_or_tokens_stops_the_next_call(
                 endpoint,
                 tmp_path / str(budget.max_tokens),
                 budget,
-                price=Price(1.0, 1.0),
+                price=Price(input=1.0, output=1.0),
             )
             await engine.answer(request(0))
             await engine.answer(request(1))
@@ -184,7 +185,7 @@ async def test_calls_at_once_do_not_overshoot_a_budget(
             endpoint,
             tmp_path,
             budget,
-            price=Price(1.0, 1.0),
+            price=Price(input=1.0, output=1.0),
             parameters={"max_tokens": 1100},
         )
         got = await asyncio.gather(
@@ -220,7 +221,11 @@ async def test_every_attempt_is_counted_with_what_it_took(tmp_path: Path) -> Non
     ) as endpoint:
         budget = Budget(max_tokens=10**6)
         engine = OpenAIEngine(
-            "m", endpoint.url, max_retries=2, backoff_s=0.0, price=Price(1.0, 1.0)
+            "m",
+            endpoint.url,
+            max_retries=2,
+            backoff_s=0.0,
+            price=Price(input=1.0, output=1.0),
         )
         asked = ReplayEngine(engine, store_of(tmp_path), budget)
         reply = await asked.answer(request(0))
@@ -255,7 +260,7 @@ async def test_a_budget_binds_the_attempts_of_a_call_too(
             "m",
             endpoint.url,
             backoff_s=0.0,
-            price=Price(1.0, 1.0),
+            price=Price(input=1.0, output=1.0),
             parameters={"max_tokens": 1100},
         )
         asked = ReplayEngine(engine, store_of(tmp_path), budget)
@@ -291,7 +296,10 @@ async def test_an_endpoint_that_reports_no_usage_is_charged_an_upper_bound(
         [sends({**completion("x" * 1000), "usage": None})]
     ) as endpoint:
         budget = Budget(max_tokens=6000, max_usd=1)
-        more = {"parameters": {"max_tokens": 1000}, "price": Price(1.0, 1.0)}
+        more = {
+            "parameters": {"max_tokens": 1000},
+            "price": Price(input=1.0, output=1.0),
+        }
         engine = asking(endpoint, tmp_path, budget, **more)
         got = await asyncio.gather(
             *(engine.answer(request(i)) for i in range(9)), return_exceptions=True

@@ -1,12 +1,11 @@
 """The served rules engine, asked by the real client over real HTTP, answers as the engine itself does."""
 
 import json
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import httpx2
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from pydantic import BaseModel
@@ -18,10 +17,11 @@ from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.evaluation.root_causes import AuditReply
 from medlive.harm.read import HarmReply
 from medlive.llm.engine import Request
-from medlive.llm.openai import JsonMode, OpenAIEngine
+from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.server import serve
+from medlive.llm.wire import JsonMode
 from medlive.rubric.classify import ClassifyReply
 from medlive.rubric.completion import CompleteReply, MatchReply
 from medlive.rubric.review import ReviewReply
@@ -390,7 +390,7 @@ async def test_what_cannot_be_served_is_an_error_in_openai_s_form() -> None:
                 await create(**{"model": "rules"} | asked)
         with pytest.raises(NotFoundError):
             await create(model="gpt-9", messages=[HELLO])
-    async with serve(RulesEngine) as url, aiohttp.ClientSession() as session:
+    async with serve(RulesEngine) as url, httpx2.AsyncClient() as client:
         for body in (
             b"",
             b"{",
@@ -400,26 +400,20 @@ async def test_what_cannot_be_served_is_an_error_in_openai_s_form() -> None:
             b'{"model": 3}',
             b'{"model": "rules", "messages": [1]}',
         ):
-            async with session.post(f"{url}/chat/completions", data=body) as response:
-                assert response.status == 400
-                assert (await response.json())["error"][
-                    "type"
-                ] == "invalid_request_error"
-        async with session.get(url.removesuffix("/v1") + "/health") as response:
-            assert (await response.json())["engine"] == "rules"
+            response = await client.post(f"{url}/chat/completions", content=body)
+            assert response.status_code == 400
+            assert response.json()["error"]["type"] == "invalid_request_error"
+        health = await client.get(url.removesuffix("/v1") + "/health")
+        assert health.json()["engine"] == "rules"
 
 
-async def test_faults_and_latency_are_given_as_asked_for() -> None:
-    async with serve(
-        RulesEngine, latency_ms=80, faults=lambda n: 503 if n < 3 else None
-    ) as url:
-        engine = OpenAIEngine("rules", url, max_retries=3, backoff_s=0.01)
-        started = time.perf_counter()
+async def test_latency_is_given_as_asked_for() -> None:
+    async with serve(RulesEngine, latency_ms=80) as url:
+        engine = OpenAIEngine("rules", url)
         reply = await engine.answer(request("grader.criterion"))
-        assert time.perf_counter() - started > 0.24
         assert reply.usage.latency_ms >= 80
         await engine.aclose()
-        hopeless = OpenAIEngine("rules-0", url, max_retries=0)
+        hopeless = OpenAIEngine("rules-0", url)
         with pytest.raises(EndpointUnavailable, match="rules-0"):
             await hopeless.answer(request("grader.criterion"))
         await hopeless.aclose()

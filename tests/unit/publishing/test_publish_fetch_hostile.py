@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from yarl import URL
+from httpx2 import URL
 
 from medlive.errors import BadInput, CheckFailed, MedliveError, ServiceUnavailable
 from medlive.integrity.folder import SUMS

@@ -1,8 +1,7 @@
-"""The sample models as an endpoint, as docs/evaluating.md says how to try them."""
+"""The sample models as an endpoint, asked and graded by the commands."""
 
 import asyncio
 import json
-import re
 import shlex
 import sys
 from pathlib import Path
@@ -13,33 +12,41 @@ from medlive.__main__ import run
 from medlive.config_loading import load_settings
 from medlive.service.wiring import serve_rules
 
-GUIDE = Path(__file__).parents[3] / "docs" / "evaluating.md"
+CASES = [
+    {
+        "case_id": "knee-1",
+        "post_time": "2026-10-01",
+        "narrative": "My knee hurts after running, for three weeks.",
+        "core_request": "Do I need an MRI scan?",
+        "doctor_advice": "Rest first; see a doctor if it swells.",
+        "rubric_items": [
+            {
+                "criterion": "Recommends rest until the patient is examined by a physician.",
+                "points": 5,
+            },
+            {"criterion": "Prescribes an antibiotic.", "points": -5},
+        ],
+    }
+]
+COMMANDS = (
+    "eval run --cases cases.json --model sample-generic --base-url URL --out runs/sample",
+    "eval grade runs/sample --grader rules --base-url URL",
+    "eval score runs/sample --allow not-publishable",
+)
 
 
-async def test_the_guide_s_trial_runs_as_it_is_written(
+async def test_a_sample_model_is_asked_graded_and_scored_without_an_index(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
     # Who has no index can serve without the extra `service`, which what searches one needs.
     monkeypatch.setitem(sys.modules, "medlive.evidence.open_index", None)
-    section = (
-        GUIDE.read_text("utf-8").split("## Try it without a model")[1].split("\n## ")[0]
-    )
-    held = re.search(r"<<'END'\n(.*?)\nEND\n", section, re.DOTALL)
-    (tmp_path / "cases.json").write_text(held[1], "utf-8")
-    lines = [
-        shlex.split(line)[1:]
-        for line in section.splitlines()
-        if line.startswith("medlive eval ")
-    ]
-    assert [words[1] for words in lines] == ["run", "grade", "score", "report"]
+    (tmp_path / "cases.json").write_text(json.dumps(CASES), "utf-8")
     told: list[str] = []
     async with serve_rules(load_settings().settings, warn=told.append) as url:
-        for line in lines[:3]:
-            words = [
-                url if word.startswith("http://127.0.0.1:") else word for word in line
-            ]
+        for command in COMMANDS:
+            words = shlex.split(command.replace("URL", url))
             assert await asyncio.to_thread(run, words) == 0
     assert told == [
         f"no evidence index at {tmp_path / 'home' / 'evidence' / 'default'}: "
