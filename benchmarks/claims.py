@@ -40,7 +40,8 @@ from claims_scores import (
 )
 from reply_file import FileReplyStore
 
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
+from medlive.config_loading import load_settings
 from medlive.curation import validator
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Alignment, ClaimVerdict, Element, Kind, Side

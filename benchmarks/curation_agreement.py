@@ -26,7 +26,8 @@ from curator_decisions import DECISIONS, SECOND, Decision, Key, draw, read_decis
 from reply_file import FileReplyStore
 
 from medlive.clock import now
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
+from medlive.config_loading import load_settings
 from medlive.curation.chain import CurationSettings, curate
 from medlive.curation.model import (
     Alignment,

@@ -23,7 +23,8 @@ from curator_decisions import DECISIONS, SECOND
 from reply_file import FileReplyStore
 
 from medlive.clock import now
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
+from medlive.config_loading import load_settings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Element, Side
 from medlive.curation.screener import screen

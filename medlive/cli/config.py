@@ -4,7 +4,7 @@ import os
 
 from medlive.cli.options import Commands
 from medlive.cli.output import Grid, Result
-from medlive.config import describe, load_settings
+from medlive.config_loading import describe, load_settings
 from medlive.home import own_folder
 
 app = Commands()

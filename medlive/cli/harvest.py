@@ -23,7 +23,8 @@ from medlive.cli.output import (
     with_instance,
 )
 from medlive.clock import iso_week, now, parse_moment
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
+from medlive.config_loading import load_settings
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, describe
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given

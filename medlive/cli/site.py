@@ -93,7 +93,8 @@ def build(
     size = write_site(files.values(), out)
     fix_hard(inputs.hard_file, files[f"data/{HARD}"].data)
     seconds = round(time.monotonic() - started, 1)
-    left_out, notes = [], []
+    left_out = []
+    notes = []
     for name, why in content.left_out:
         left_out.append({"name": name, "why": why})
         notes.append(f"left out: {name}: {why}")

@@ -8,11 +8,8 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from medlive.clock import now
-from medlive.config import (
-    RoleSettings,
-    Settings,
-    validate_section,
-)
+from medlive.config import RoleSettings, Settings
+from medlive.config_loading import validate_section
 from medlive.errors import IndexMissing
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import Budget

@@ -11,7 +11,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import make_url
 
-from medlive.config import load_settings
+from medlive.config_loading import load_settings
 from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread

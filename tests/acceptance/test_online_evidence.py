@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.config import load_settings
+from medlive.config_loading import load_settings
 from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread
 from medlive.evidence.online import europepmc, pubmed, service

@@ -13,7 +13,8 @@ from rich.text import Text
 
 from medlive.cli.operations.schedule import row
 from medlive.clock import iso_week
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
+from medlive.config_loading import load_settings
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database

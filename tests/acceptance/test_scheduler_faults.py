@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from medlive.clock import iso_week
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
+from medlive.config_loading import load_settings
 from medlive.db.session import Database, advisory_lock
 from medlive.demo.samples import SampleThread
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler, run_step

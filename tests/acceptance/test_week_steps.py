@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from medlive.clock import iso_week, now
-from medlive.config import load_settings
+from medlive.config_loading import load_settings
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.errors import CheckFailed

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from medlive.clock import iso_week
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
+from medlive.config_loading import load_settings
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.demo.samples import SampleThread

@@ -13,7 +13,8 @@ import psycopg
 import pytest
 
 from medlive.clock import iso_week
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
+from medlive.config_loading import load_settings
 from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.db.session import Database

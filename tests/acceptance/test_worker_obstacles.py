@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.config import load_settings
+from medlive.config_loading import load_settings
 from medlive.db.jobs import Queue
 from medlive.db.schema import migrate
 from medlive.demo.samples import load_sample_threads

@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Option
 
 from medlive.cli.output import Result, wait_for
-from medlive.config import load_settings
+from medlive.config_loading import load_settings
 from medlive.errors import UsageError
 
 

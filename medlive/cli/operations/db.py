@@ -11,7 +11,7 @@ from typer import Option
 
 from medlive.cli.options import Commands, DryRunOption
 from medlive.cli.output import Grid, Result, echo, say, wait_for
-from medlive.config import load_settings, mask_url
+from medlive.config_loading import load_settings, mask_url
 from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from medlive.cli.output import (
     wait_for,
     with_instance,
 )
-from medlive.config import load_settings
+from medlive.config_loading import load_settings
 from medlive.errors import CheckFailed
 from medlive.snapshot.manifest import Headroom
 

@@ -148,7 +148,8 @@ def _check_model(engine: "Engine", option: str) -> None:
 def _tables(proof: "SnapshotProof") -> Iterator[Grid]:
     rows = []
     for case in proof.cases:
-        now, moved = case.now, case.moved
+        now = case.now
+        moved = case.moved
         figures: list[float | None] = [None, None, None]
         if now is not None:
             figures = [now.ceiling, now.floor, now.separation]

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from medlive.clock import now
-from medlive.config import Settings, validate_section
+from medlive.config import Settings
+from medlive.config_loading import validate_section
 from medlive.db.harvest.harvests import SourceInfo, latest_measures, list_sources
 from medlive.db.runs import load_history
 from medlive.db.session import Database

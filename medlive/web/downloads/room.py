@@ -96,7 +96,7 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
 async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
     name, releases = request.url.path.removeprefix("/"), catalog.releases
-    place = Place(None, site.settings.publish.authority)
+    place = Place()
     if name == FEED:
         data = feed_xml(releases, place, await load_public_errata(site, catalog))
     elif not releases:

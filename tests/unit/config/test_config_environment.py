@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.config import describe, load_settings
+from medlive.config_loading import describe, load_settings
 from medlive.errors import ConfigError
 
 

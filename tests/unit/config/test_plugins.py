@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medlive import plugins
-from medlive.config import load_settings
+from medlive.config_loading import load_settings
 from medlive.errors import ConfigError
 from medlive.evaluation.protocols.registry import known_protocols
 from medlive.evaluation.protocols.safety.protocol import PassiveSafety

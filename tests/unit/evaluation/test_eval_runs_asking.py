@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from medlive.config import RoleSettings, load_settings
+from medlive.config import RoleSettings
+from medlive.config_loading import load_settings
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import Spending, plan_run, run_model
 from medlive.evaluation.model import AnswerState

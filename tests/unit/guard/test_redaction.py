@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from sqlalchemy import make_url
 
 from medlive import logs
-from medlive.config import describe as describe_settings
-from medlive.config import load_settings
+from medlive.config_loading import describe as describe_settings
+from medlive.config_loading import load_settings
 from medlive.db.session import parse_url
 from medlive.errors import ConfigError, MedliveError, describe
 from medlive.guard import redaction

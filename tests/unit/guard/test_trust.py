@@ -14,7 +14,8 @@ import httpx2
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from medlive.config import NotifySection, OidcSection, load_settings
+from medlive.config import NotifySection, OidcSection
+from medlive.config_loading import load_settings
 from medlive.db.session import Database, connection_url, ping
 from medlive.errors import ConfigError, MedliveError, ServiceUnavailable
 from medlive.evidence.fetch import model as evidence
