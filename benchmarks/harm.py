@@ -37,10 +37,10 @@ from medlive.harm.model import (
     Severity,
     safe_score,
 )
+from medlive.instance.opening import open_endpoint
 from medlive.integrity.digest import digest_json
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.prompts import load_prompt
-from medlive.opening import open_endpoint
 
 DATA: Final = Path(__file__).resolve().parents[1].parent / "shared" / "realdata"
 LOG: Final = "harm.jsonl"

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medlive.cli.output import Grid, Result, say, wait_for
-from medlive.config_loading import load_settings
 from medlive.errors import UsageError
 from medlive.home import default_home
+from medlive.instance.loading import load_settings
 from medlive.llm.wire import JsonMode
 
 if TYPE_CHECKING:

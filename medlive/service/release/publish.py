@@ -4,8 +4,8 @@ from pathlib import Path
 
 from medlive.config import PublishSection, Settings
 from medlive.errors import BadInput, UsageError
+from medlive.instance.paths import snapshot_folder, snapshots_path
 from medlive.integrity.signing import PublicKey
-from medlive.paths import snapshot_folder, snapshots_path
 from medlive.publishing.publish import Progress, Published, prepare_release, publish
 from medlive.publishing.target import FolderTarget, Target
 from medlive.snapshot.describe.feed import Place, safe_base
