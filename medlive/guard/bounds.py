@@ -23,12 +23,6 @@ CURSOR_CHARS: Final = 200
 """The key of a row after which a table goes on: a moment or a version, and numbers."""
 SEARCH_CHARS: Final = 200
 """The words of a search in a table."""
-VIEW_CHARS: Final = 2_000
-"""The address of a saved view."""
-VIEW_TITLE_CHARS: Final = 80
-"""The name of a saved view."""
-VIEWS: Final = 100
-"""Saved views of an account."""
 EXPORTS: Final = 2
 """Exports that an account may have under way at a time: each is a file until its reader has it."""
 EXPORT_BYTES: Final = 2**29
@@ -156,7 +150,5 @@ FETCH_LEAST_RATE: Final = 16 * 1024
 """Bytes a second below which a server counts as gone: a slow telephone line brings more."""
 FETCH_GRACE_S: Final = 60.0
 """Seconds that each answer may take beyond what its bytes need at that rate."""
-FETCH_BASE_S: Final = 900.0
-"""Seconds that all answers of a fetch may take together beyond what the declared bytes need at that rate."""
 FETCH_BYTES: Final = 4 * 2**30
 """All files of a snapshot that is fetched; the largest one is in memory meanwhile."""
