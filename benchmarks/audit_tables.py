@@ -24,9 +24,10 @@ import psycopg
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from medlive.db import embedded
-from medlive.db.audit.listing import Filter, count_rows, load_page, week_bounds
+from medlive.db.audit.listing import Filter, count_rows, load_page
 from medlive.db.audit.tables import LISTINGS
 from medlive.db.audit.threads import THREADS
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database, Session
 
@@ -168,7 +169,6 @@ def fill(url: str, threads: int) -> None:
         connection.execute(
             "CREATE INDEX ix_thread_standings_words ON thread_standings USING gin (words)"
         )
-        connection.execute("SELECT medlive_sum_counts()")
         connection.execute("VACUUM ANALYZE")
         print(f"  {time.perf_counter() - began:6.1f} s  where they stand, vacuum")
 
@@ -215,7 +215,8 @@ def questions(chance: random.Random) -> tuple[str, Ask]:
         await load_page(session, listing, where, sort=sort, descending=down)
 
     async def next_page(session: Session) -> None:
-        key = f'["{2024 + chance.random() * 2:.0f}-06-01T00:00:00+00:00", {chance.randint(1, 10**6)}]'
+        year = 2024 + chance.random() * 2
+        key = f"{year:.0f}-06-01T00:00:00+00:00~{chance.randint(1, 10**6)}"
         await load_page(session, listing, where, sort=sort, descending=down, after=key)
 
     async def counts(session: Session) -> None:

@@ -21,6 +21,7 @@ from medlive.cli.main import COMMANDS, build
 from medlive.evaluation.asking import registry
 from medlive.evidence.encoders import table
 from medlive.filters import model as filters
+from medlive.llm import wire
 from medlive.sources import source
 from medlive.sources.fetching import policy
 
@@ -115,7 +116,7 @@ def _cell(text: str) -> str:
 def settings() -> list[Setting]:
     """Every setting, in the order of the code."""
     fields: dict[str, dict[str, str]] = {}
-    for module in (registry, filters, source, policy, table, config):
+    for module in (registry, filters, source, policy, table, wire, config):
         fields |= _declared(module)
     tables = {"filters": filters.FilterSettings, "harvest": policy.FetchSettings}
     found = []

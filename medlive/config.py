@@ -356,8 +356,6 @@ class WatchSection(_Section):
     """A disk with a smaller share free is nearly full."""
     disk_free_gb: Amount = 2.0
     """A disk is nearly full below either of both."""
-    # Days before its end that a certificate is reported
-    certificate_days: Natural = 14
     # The age in days from which on the weekly backup is too old
     backup_days: Count = 8
 

@@ -3,7 +3,8 @@
 from alembic import context
 from sqlalchemy import text
 
-from medlive.db.schema.migrate import LOCK_TIMEOUT, include_name
+from medlive.db.schema.differences import include_name
+from medlive.db.schema.migrate import LOCK_TIMEOUT
 from medlive.db.tables import Base
 
 

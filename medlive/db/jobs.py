@@ -38,18 +38,6 @@ class Queue(StrEnum):
 
 STALLED_AFTER_S = 15.0
 """A worker without a heartbeat for so long is dead: others take its jobs over."""
-HEARTBEATS = (
-    "SELECT DISTINCT worker.id, last_heartbeat FROM procrastinate_workers AS worker JOIN procrastinate_jobs AS job"
-    " ON job.worker_id = worker.id WHERE status = 'doing' AND queue_name = ANY (%(queues)s)"
-)
-TAKE_OVER = (
-    "UPDATE procrastinate_jobs AS job SET status = 'todo', scheduled_at = NULL, worker_id = NULL"
-    " WHERE status = 'doing' AND queue_name = ANY (%(queues)s)"
-    " AND (worker_id IS NULL OR worker_id = ANY (%(dead)s))"
-    " AND NOT EXISTS (SELECT FROM procrastinate_jobs AS other WHERE other.queueing_lock = job.queueing_lock"
-    " AND (other.status = 'todo' OR (other.status = 'doing' AND other.id < job.id)))"
-)
-"""Of one queueing lock no two jobs may wait: a second one stays until the first is done."""
 UNCOUNT_ATTEMPT = (
     "UPDATE procrastinate_jobs SET attempts = attempts - 1 WHERE id = %(job_id)s"
 )

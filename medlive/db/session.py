@@ -283,7 +283,7 @@ async def lock_connection(database: Database) -> AsyncIterator[Connection]:
                 await alone.invalidate()
 
 
-class Claims:
+class NameLocks:
     """Names that one task of one process has at a time, as locks that share a connection."""
 
     def __init__(self, connection: Connection) -> None:
@@ -334,7 +334,7 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
     """
     async with (
         lock_connection(database) as connection,
-        Claims(connection).claim(name) as alone,
+        NameLocks(connection).claim(name) as alone,
     ):
         yield alone
 

@@ -1,7 +1,6 @@
 """Open problems, acknowledgements, the outbox and observations, as the scheduler keeps them."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from operator import attrgetter
 from typing import Any, Final
@@ -12,27 +11,11 @@ from medlive.db.audit_log import record
 from medlive.db.mapping import put_row
 from medlive.db.session import Session
 from medlive.db.tables.people import Act
-from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow, Severity
+from medlive.db.tables.watch import ObservationRow, OpenProblemRow, OutboxRow
 from medlive.errors import UsageError
 
 DROPPED_AFTER: Final = timedelta(days=14)
 """A message that could not be delivered for so long is removed."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenProblem:
-    """A thing that a person must look at."""
-
-    code: str
-    subject: str  # "" where it is about the whole
-    severity: Severity
-    text: str
-    next_step: str
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What tells it from other problems."""
-        return self.code, self.subject
 
 
 async def list_open(session: Session) -> list[OpenProblemRow]:
@@ -41,7 +24,7 @@ async def list_open(session: Session) -> list[OpenProblemRow]:
     return list(await session.scalars(select(row).order_by(row.began_at, row.code)))
 
 
-async def save_seen(session: Session, problems: Sequence[SeenProblem]) -> None:
+async def save_seen(session: Session, problems: Sequence[OpenProblemRow]) -> None:
     """Add problems that are new, and bring the others' text and `seen_at` up to date."""
     for problem in sorted(problems, key=attrgetter("key")):
         key = {"code": problem.code, "subject": problem.subject}

@@ -23,12 +23,6 @@ CURSOR_CHARS: Final = 200
 """The key of a row after which a table goes on: a moment or a version, and numbers."""
 SEARCH_CHARS: Final = 200
 """The words of a search in a table."""
-VIEW_CHARS: Final = 2_000
-"""The address of a saved view."""
-VIEW_TITLE_CHARS: Final = 80
-"""The name of a saved view."""
-VIEWS: Final = 100
-"""Saved views of an account."""
 EXPORTS: Final = 2
 """Exports that an account may have under way at a time: each is a file until its reader has it."""
 EXPORT_BYTES: Final = 2**29

@@ -20,7 +20,7 @@ from medlive.errors import (
 )
 from medlive.home import close_home
 from medlive.service.key_files import create_key_file
-from medlive.service.liveness import Health
+from medlive.service.liveness import Liveness
 
 T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ async def outlast(
     settings: Settings,
     work: Callable[[], Awaitable[T]],
     stop: asyncio.Event,
-    health: Health | None = None,
+    health: Liveness | None = None,
 ) -> T:
     """Do `work` to its end; where the database keeps it from that, begin it again once it can be used.
 
@@ -79,7 +79,7 @@ async def outlast(
         DatabaseUnavailable: when the database, or its tables, are not there when `stop` is set.
         DatabaseForbidden: when `stop` is set while a right is missing.
     """
-    health = health or Health()
+    health = health or Liveness()
     wait_s, message = RETRY_S, ""
 
     async def rest(seconds: float) -> None:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
-class Health:
+class Liveness:
     """What a process answers to probes."""
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class Health:
 
 @asynccontextmanager
 async def answer_probes(
-    port: int | None, health: Health | None = None, host: str | None = None
+    port: int | None, health: Liveness | None = None, host: str | None = None
 ) -> AsyncIterator[None]:
     """Answer /healthz while the block runs, and everything else with 503.
 
@@ -54,7 +54,7 @@ async def answer_probes(
 
     from medlive.guard.serving import serve_app
 
-    health = health or Health()
+    health = health or Liveness()
 
     async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
         status, body = health.answer()

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Final, TypeVar
 
 from medlive.errors import ConfigError, MedliveError, ServiceUnavailable
-from medlive.service.liveness import Health, answer_probes
+from medlive.service.liveness import Liveness, answer_probes
 
 T = TypeVar("T")
 LOOK_S: Final = 3.0
@@ -40,7 +40,7 @@ async def wait_until_ready(
     try:
         return await prepare()
     except (ServiceUnavailable, ConfigError) as error:
-        health, message = Health(), _say(error, "")
+        health, message = Liveness(), _say(error, "")
         health.waiting = _in_public(error)
     async with answer_probes(port, health, host):
         while not stop.is_set():

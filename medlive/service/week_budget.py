@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from medlive.clock import iso_week, now
 from medlive.config import BudgetSection
 from medlive.curation.model import Outcome
-from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import count_ended, stage_spending
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.session import Database, Session
 from medlive.llm.budget import BudgetSpent
 

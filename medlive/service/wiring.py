@@ -120,7 +120,7 @@ def open_endpoint(
         api_key=key,
         price=price,
         key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
-        limiter=limiters.of(settings.base_url, key, settings.concurrency)
+        limiter=limiters.limiter(settings.base_url, key, settings.concurrency)
         if limiters
         else None,
         circuit=limiters.circuit(settings.base_url, key, settings.model)

@@ -6,8 +6,6 @@ from alembic import op
 
 revision = "0001"
 down_revision = None
-branch_labels = None
-depends_on = None
 
 HERE = Path(__file__).parent
 # Table → why its rows are only ever added, what leads from a row to its thread, whose takedown alone may erase it,

@@ -6,8 +6,6 @@ from alembic import op
 
 revision = "0002"
 down_revision = "0001"
-branch_labels = None
-depends_on = None
 
 FUNCTIONS = Path(__file__).with_suffix(".sql")
 TABLES = (

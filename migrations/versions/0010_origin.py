@@ -3,10 +3,10 @@
 import sqlalchemy as sa
 from alembic import op
 
+from medlive.db.schema.changes import add, know_reasons
+
 revision = "0010"
 down_revision = "0009"
-branch_labels = None
-depends_on = None
 
 JSON = sa.dialects.postgresql.JSONB()
 REASONS = (
@@ -19,26 +19,12 @@ REASONS = (
 
 
 def upgrade() -> None:
-    op.add_column(
-        "criteria",
-        sa.Column(
-            "origin",
-            sa.Text,
-            nullable=False,
-            server_default="advice",
-            comment="What it rests on: advice, evidence or consensus",
-        ),
+    rests_on = "What it rests on: advice, evidence or consensus"
+    add("criteria", "origin", sa.Text(), "advice", rests_on)
+    named = (
+        "For evidence the passage, for consensus the models that named it, else empty"
     )
-    op.add_column(
-        "criteria",
-        sa.Column(
-            "source",
-            sa.Text,
-            nullable=False,
-            server_default="",
-            comment="For evidence the passage, for consensus the models that named it, else empty",
-        ),
-    )
+    add("criteria", "source", sa.Text(), "", named)
     op.alter_column(
         "criteria",
         "advice_id",
@@ -56,16 +42,8 @@ def upgrade() -> None:
         ("origin_has_source", "(origin = 'advice') = (source = '')"),
     ):
         op.create_check_constraint(op.f(f"ck_criteria_{name}"), "criteria", condition)
-    op.add_column(
-        "case_revisions",
-        sa.Column(
-            "omitted",
-            JSON,
-            nullable=False,
-            server_default="[]",
-            comment="Facts of the advice that the rubric leaves out, each with its reason",
-        ),
-    )
+    left_out = "Facts of the advice that the rubric leaves out, each with its reason"
+    add("case_revisions", "omitted", JSON, "[]", left_out)
     op.add_column(
         "case_revisions",
         sa.Column(
@@ -91,8 +69,4 @@ def upgrade() -> None:
         ),
     ):
         op.create_check_constraint(op.f(f"ck_elements_{name}"), "elements", condition)
-    listed = ", ".join(f"'{reason}'" for reason in REASONS.split())
-    for table in ("curations", "holds"):
-        name = op.f(f"ck_{table}_reason_known")
-        op.drop_constraint(name, table)
-        op.create_check_constraint(name, table, f"reason IN ({listed})")
+    know_reasons(REASONS)

@@ -3,10 +3,10 @@
 import sqlalchemy as sa
 from alembic import op
 
+from medlive.db.schema.changes import know_reasons
+
 revision = "0011"
 down_revision = "0010"
-branch_labels = None
-depends_on = None
 
 JSON = sa.dialects.postgresql.JSONB()
 REASONS = (
@@ -27,11 +27,7 @@ WHY = "the proof of a decision is never changed"
 
 
 def upgrade() -> None:
-    listed = ", ".join(f"'{reason}'" for reason in REASONS.split())
-    for table in ("curations", "holds"):
-        known = op.f(f"ck_{table}_reason_known")
-        op.drop_constraint(known, table)
-        op.create_check_constraint(known, table, f"reason IN ({listed})")
+    know_reasons(REASONS)
     for name, comment in FIGURES.items():
         column = sa.Column(name, sa.Float, comment=f"{comment}; NULL: not proved")
         op.add_column("case_revisions", column)

@@ -5,8 +5,6 @@ from alembic import op
 
 revision = "0013"
 down_revision = "0012"
-branch_labels = None
-depends_on = None
 
 COMMENT = (
     "The case's revision that was proved again; 0: the proof was made with the decision"

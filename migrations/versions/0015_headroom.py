@@ -7,10 +7,10 @@ Revises: 0014
 import sqlalchemy as sa
 from alembic import op
 
+from medlive.db.schema.changes import add, know, know_reasons
+
 revision = "0015"
 down_revision = "0014"
-branch_labels = None
-depends_on = None
 
 JSON = sa.dialects.postgresql.JSONB()
 REASONS = (
@@ -34,8 +34,7 @@ ORDINARY = "The score of the ordinary answer"
 
 def upgrade() -> None:
     """Add the columns; earlier rows have no parts, no reasons and no ordinary answer."""
-    know("curations", "reason", REASONS.split())
-    know("holds", "reason", REASONS.split())
+    know_reasons(REASONS)
     know("rubric_probes", "probe", PROBES)
     for name, comment in (
         ("asked", "What the query expressly asks: [{id, text}]"),
@@ -44,10 +43,7 @@ def upgrade() -> None:
             "Criteria that contradict the advice or one another: [{criterion, other, detail, advice_id}]",
         ),
     ):
-        column = sa.Column(
-            name, JSON, nullable=False, server_default="[]", comment=comment
-        )
-        op.add_column("case_revisions", column)
+        add("case_revisions", name, JSON, "[]", comment)
     for table, comment in (
         ("case_revisions", f"{ORDINARY}; NULL: not proved, or without one"),
         ("rubric_proofs", f"{ORDINARY}; NULL: an earlier proof, without one"),
@@ -66,10 +62,7 @@ def upgrade() -> None:
             "Of a penalty: the mistake it was drawn from, or why answers commit it; else empty",
         ),
     ):
-        column = sa.Column(
-            name, sa.Text, nullable=False, server_default="", comment=comment
-        )
-        op.add_column("criteria", column)
+        add("criteria", name, sa.Text(), "", comment)
     op.alter_column(
         "case_revisions",
         "omitted",
@@ -88,11 +81,3 @@ def upgrade() -> None:
             "harm", JSON, comment="What reading it for harm came to; NULL: not read"
         ),
     )
-
-
-def know(table: str, name: str, values: list[str] | tuple[str, ...]) -> None:
-    """Let a column hold these values and no others."""
-    listed = ", ".join(f"'{value}'" for value in values)
-    known = op.f(f"ck_{table}_{name}_known")
-    op.drop_constraint(known, table)
-    op.create_check_constraint(known, table, f"{name} IN ({listed})")

@@ -4,15 +4,13 @@ Revision ID: 0016
 Revises: 0015
 """
 
-from typing import Any
-
 import sqlalchemy as sa
 from alembic import op
 
+from medlive.db.schema.changes import add, know_reasons, replace_check
+
 revision = "0016"
 down_revision = "0015"
-branch_labels = None
-depends_on = None
 
 JSON = sa.dialects.postgresql.JSONB()
 REASONS = (
@@ -33,8 +31,7 @@ PASSES = (
 
 def upgrade() -> None:
     """Add the columns; earlier rows say nothing of them."""
-    know("curations", "reason", REASONS.split())
-    know("holds", "reason", REASONS.split())
+    know_reasons(REASONS)
     for name, comment in (
         (
             "answers_now",
@@ -46,11 +43,8 @@ def upgrade() -> None:
         ),
     ):
         op.add_column("curations", sa.Column(name, sa.Boolean, comment=comment))
-    passed = op.f("ck_curations_kept_passed")
-    op.drop_constraint(passed, "curations")
-    op.create_check_constraint(
-        passed, "curations", f"outcome NOT IN ('kept', 'held') OR ({PASSES}) IS TRUE"
-    )
+    passed = f"outcome NOT IN ('kept', 'held') OR ({PASSES}) IS TRUE"
+    replace_check("curations", "kept_passed", passed)
     add(
         "claim_verdicts",
         "lacks",
@@ -93,21 +87,3 @@ def upgrade() -> None:
         "wrong",
         comment="Advice found wrong: [{element_id, kind harmful|false|minor, reason, standard, sure}]",
     )
-
-
-def add(
-    table: str, name: str, kind: sa.types.TypeEngine[Any], default: str, comment: str
-) -> None:
-    """Add a column that earlier rows have the default in."""
-    column = sa.Column(
-        name, kind, nullable=False, server_default=default, comment=comment
-    )
-    op.add_column(table, column)
-
-
-def know(table: str, name: str, values: list[str] | tuple[str, ...]) -> None:
-    """Let a column hold these values and no others."""
-    listed = ", ".join(f"'{value}'" for value in values)
-    known = op.f(f"ck_{table}_{name}_known")
-    op.drop_constraint(known, table)
-    op.create_check_constraint(known, table, f"{name} IN ({listed})")

@@ -18,7 +18,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from medlive.clock import iso_week
-from medlive.db.audit.listing import week_bounds
+from medlive.db.iso_weeks import week_bounds
 from medlive.integrity.digest import digest_bytes
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Done, Instance

@@ -1,14 +1,11 @@
 """An upgrade of a database that is in use: shown first, done by one command alone, and undone by its copy."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import psycopg
 import pytest
-from alembic import command
-from alembic.config import Config
 
-from medlive.db.schema import migrate
+from medlive.db.schema import migrate, revisions
 from tests.support.instance import Instance
 from tests.support.server import plain
 
@@ -23,13 +20,9 @@ def old(new_instance: NewInstance) -> Instance:
     assert instance.url is not None
     instance.change("DROP SCHEMA public CASCADE")
     instance.change("CREATE SCHEMA public")
-    with migrate.connect(instance.url) as connection:
-        config = Config()
-        folder = Path(__file__).parents[2] / "migrations"
-        config.set_main_option("script_location", str(folder))
-        config.attributes["connection"] = connection
-        command.upgrade(config, OLD)
-        migrate._upgrade_queue(connection)
+    with revisions.connect(instance.url) as connection:
+        migrate.upgrade_own_tables(connection, OLD)
+        migrate.upgrade_queue(connection)
     instance.change("INSERT INTO sources (name, kind) VALUES ('sdn', 'site')")
     add_takedown(instance, "1")
     return instance
@@ -68,7 +61,7 @@ def test_an_upgrade_is_shown_then_done_then_undone(old: Instance) -> None:
 
     assert plan["revision"] == OLD
     later = []
-    for number in sorted(migrate._known_revisions()):
+    for number in sorted(revisions.known_revisions()):
         if number > OLD:
             later.append(number)
     assert [one["number"] for one in plan["migrations"]] == later

@@ -19,7 +19,7 @@ from medlive.llm.rules.engine import RulesEngine
 from medlive.service import database
 from medlive.service.curation.curate import CurationCounts
 from medlive.service.database import outlast
-from medlive.service.liveness import Health
+from medlive.service.liveness import Liveness
 from medlive.service.work import jobs, readiness
 from medlive.service.work.worker import run_worker
 from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
@@ -59,7 +59,7 @@ def queue_threads(instance: Instance) -> None:
 
 @asynccontextmanager
 async def working(
-    instance: Instance, health: Health | None = None, **more: str
+    instance: Instance, health: Liveness | None = None, **more: str
 ) -> AsyncIterator["asyncio.Task[CurationCounts]"]:
     """A worker on the queue `curate` while the block runs."""
     settings, stop = (
@@ -255,7 +255,7 @@ async def test_a_key_that_is_missing_is_waited_for(
     key = instance.home / "handle.key"
     whole = key.read_bytes()
     key.write_bytes(b"half")
-    health = Health()
+    health = Liveness()
     async with working(instance, health=health):
         await waits(instance, "does not contain a key")
         assert "does not contain a key" in health.answer()[1]["reason"]
@@ -273,7 +273,7 @@ async def test_a_database_without_tables_is_waited_for(
 ) -> None:
     """As a user who may not make them; the owner does, later."""
     monkeypatch.setattr("medlive.service.database.RETRY_S", 0.02)
-    missing, health, stop = True, Health(), asyncio.Event()
+    missing, health, stop = True, Liveness(), asyncio.Event()
 
     def refuse(url: str) -> None:
         if missing:

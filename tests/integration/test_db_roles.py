@@ -103,7 +103,6 @@ def test_the_web_reads_everything_and_writes_what_people_do_alone(
         "UPDATE study_ratings SET rating = 0",
         "INSERT INTO takedowns (source, thread_id, reason) VALUES ('a', 'b', 'c')",
         "SELECT nextval('threads_id_seq')",
-        "SELECT medlive_sum_counts()",
     ]
     assert refused(web_url, *changed) == []
 
@@ -254,7 +253,7 @@ def test_a_closed_study_stays_closed_and_its_ratings_as_they_were(
 def test_the_worker_reads_no_accounts_and_rewrites_no_log(worker_url: str) -> None:
     read = [
         f"SELECT FROM {table}"
-        for table in ("accounts", "account_sessions", "sign_in_attempts", "saved_views")
+        for table in ("accounts", "account_sessions", "sign_in_attempts")
     ]
     assert (
         refused(
@@ -286,7 +285,7 @@ def test_an_upgrade_makes_wider_rights_narrow(
     with psycopg.connect(plain(database_url), autocommit=True) as owner:
         owner.execute(f"GRANT ALL ON study_ratings TO {WORKER}")
         owner.execute(f"GRANT INSERT ON audit_log TO {WORKER}")
-        owner.execute("GRANT EXECUTE ON FUNCTION medlive_sum_counts TO PUBLIC")
+        owner.execute("GRANT EXECUTE ON FUNCTION medlive_waiting_threads TO PUBLIC")
         owner.execute(
             f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {WEB}"
         )  # Another database's role

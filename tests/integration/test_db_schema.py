@@ -7,14 +7,13 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from alembic import command
-from alembic.config import Config
 from psycopg.types.json import Jsonb
 from sqlalchemy import make_url, text
 
 from medlive.db.audit_log import record, verify_log
 from medlive.db.mapping import as_dict, to_stored
-from medlive.db.schema import migrate
+from medlive.db.schema import migrate, revisions
+from medlive.db.schema.differences import find_differences
 from medlive.db.session import Database
 from medlive.db.studies import Rating, ratings_of, save_rating
 from medlive.db.tables import Base
@@ -36,11 +35,11 @@ def empty_url(database_url: str) -> str:
 
 
 def test_an_empty_database_is_brought_to_the_model_once(empty_url: str) -> None:
-    assert migrate.check(empty_url) == [
-        f"the database has no tables of medlive, which is at {migrate.head()}"
+    assert find_differences(empty_url) == [
+        f"the database has no tables of medlive, which is at {revisions.head()}"
     ]
     assert migrate.upgrade(empty_url) is True
-    assert migrate.check(empty_url) == []
+    assert find_differences(empty_url) == []
     assert migrate.upgrade(empty_url) is False
 
 
@@ -62,19 +61,14 @@ def test_several_processes_may_upgrade_at_once(empty_url: str) -> None:
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(migrate.upgrade, [empty_url] * 4))
     assert sorted(done) == [False, False, False, True]
-    assert migrate.check(empty_url) == []
+    assert find_differences(empty_url) == []
 
 
 async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(
     empty_url: str,
 ) -> None:
-    with migrate.connect(empty_url) as connection:
-        config = Config()
-        config.set_main_option(
-            "script_location", str(Path(__file__).parents[2] / "migrations")
-        )
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+    with revisions.connect(empty_url) as connection:
+        migrate.upgrade_own_tables(connection, "0001")
     old: AuditLogRow | None = None
     with psycopg.connect(empty_url.replace("+psycopg", ""), autocommit=True) as owner:
         for number in (1, 2):
@@ -107,7 +101,7 @@ async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(
             "INSERT INTO study_ratings VALUES ('s', 'i', 'a', 2, 'first', now())"
         )
     assert migrate.upgrade(empty_url) is True
-    assert migrate.check(empty_url) == []
+    assert find_differences(empty_url) == []
     database = Database.connect(empty_url)
     async with database.begin() as session:
         assert (await record(session, Act.EDIT, "case:c", by=None)).number == 3
@@ -140,7 +134,7 @@ DIFFERENCES = [
 
 def test_the_check_tells_everything_that_differs(database_url: str) -> None:
     execute(database_url, *(change for change, _ in DIFFERENCES))
-    found = migrate.check(database_url)
+    found = find_differences(database_url)
     for _, told in DIFFERENCES:
         assert any(told in line for line in found), told
 
@@ -160,7 +154,7 @@ def test_later_migrations_of_the_queue_are_applied(database_url: str) -> None:
         "UPDATE components SET migration = '03.04.00_01_pre_add_retry_failed_job_procedure.sql'",
     )
     assert migrate.upgrade(database_url) is True
-    assert migrate.check(database_url) == []
+    assert find_differences(database_url) == []
     with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
         query = "SELECT count(*) FROM pg_trigger WHERE tgname = %s"
         assert connection.execute(query, (trigger,)).fetchone() == (1,)
@@ -191,7 +185,7 @@ def test_an_upgrade_waits_briefly_for_who_uses_the_tables_and_changes_nothing(
             migrate.upgrade(empty_url)
         other.rollback()
     assert migrate.upgrade(empty_url) is True
-    assert migrate.check(empty_url) == []
+    assert find_differences(empty_url) == []
 
 
 def test_every_table_and_column_explains_itself() -> None:

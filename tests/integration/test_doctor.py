@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from medlive.config import Settings
@@ -17,7 +16,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.online import europepmc, pubmed, service
 from medlive.service.paths import index_path
-from medlive.service.watch.doctor import Finding, Health, examine
+from medlive.service.watch.doctor import Diagnosis, Health, examine
 from tests.support.bad_endpoint import (
     BadEndpoint,
     bad_endpoint,
@@ -28,7 +27,6 @@ from tests.support.bad_endpoint import (
 from tests.support.forum import BOARD, Forum, serve_forum
 from tests.support.literature import Article, serve_literature
 from tests.support.receivers import serve_mail, serve_webhook
-from tests.support.server import plain
 
 ROLES = ("screener", "validator", "controller", "rubric", "reader", "grader")
 MODEL = "model-as-served"
@@ -57,7 +55,7 @@ class SetUp:
     def change(self, **sections: Any) -> None:
         self.values |= sections
 
-    async def examined(self) -> dict[str, Finding]:
+    async def examined(self) -> dict[str, Diagnosis]:
         findings = {}
         async for finding in examine(
             Settings.model_validate({"home": self.home, **self.values})
@@ -228,20 +226,6 @@ async def test_what_spoils_no_week_is_a_warning(set_up: SetUp) -> None:
     set_up.endpoint.script = [sends(READY)]
     set_up.change(prices={})
     assert "price" in (await set_up.examined())["role grader"].text
-
-
-async def test_the_disk_s_forecast_counts_from_the_first_harvest(set_up: SetUp) -> None:
-    assert "10,000 threads a week are assumed" in (await set_up.examined())["disk"].text
-    with psycopg.connect(plain(set_up.values["database_url"])) as owner:
-        owner.execute("INSERT INTO sources (name, kind) VALUES ('sdn', 'site')")
-        for days in (22, 1):
-            owner.execute(
-                "INSERT INTO harvest_runs (source, iso_week, started_at, finished_at, outcome, counts)"
-                """ SELECT 'sdn', to_char(at, 'IYYY."W"IW'), at, now(), 'done', '{}'"""
-                " FROM (SELECT now() - make_interval(days => %s) AS at) AS begun",
-                [days],
-            )
-    assert "3 weeks so far" in (await set_up.examined())["disk"].text
 
 
 async def test_mail_is_delivered_to_the_one_who_reads_it(set_up: SetUp) -> None:

@@ -17,7 +17,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.service.watch import checks, watcher
 from medlive.service.watch.checks import CHECKS
 from medlive.service.watch.metrics import read_metrics
-from medlive.service.watch.problems import read_problems
+from medlive.service.watch.status import read_problems
 from medlive.service.watch.watcher import look
 from tests.support.faults import FAULTS, Stage, healthy_instance
 from tests.support.receivers import serve_webhook
@@ -90,10 +90,10 @@ async def test_a_fault_is_named_wherever_people_look(stage: Stage, name: str) ->
         stage.configure("notify", webhook=SecretStr(url))
         await look(stage.database, stage.settings)
     problems = await read_problems(stage.database, stage.settings)
-    named = {problem.code for problem in problems}
+    named = {problem["code"] for problem in problems}
     assert fault.code in named
     assert all(
-        f"{problem.text}{problem.next_step}".isprintable() for problem in problems
+        f"{problem['text']}{problem['next_step']}".isprintable() for problem in problems
     )
     assert (await metrics_of(stage))[fault.code] == 1
     messages = [

@@ -13,7 +13,7 @@ from medlive.config import NotifySection, Settings
 from medlive.db import audit_log, watch
 from medlive.db.session import Database
 from medlive.errors import UsageError
-from medlive.service.watch.problems import read_problems
+from medlive.service.watch.status import read_problems
 from medlive.service.watch.watcher import RESENT_AFTER, RESENT_DAILY, look
 from tests.support.receivers import serve_beats, serve_webhook
 
@@ -41,6 +41,12 @@ async def lift(database: Database) -> None:
         await session.execute(
             text("UPDATE sources SET quarantined_at = NULL, quarantine_reason = NULL")
         )
+
+
+async def acknowledged(database: Database, settings: Settings) -> list[bool]:
+    """Whether somebody has taken on each problem."""
+    problems = await read_problems(database, settings)
+    return [problem["acknowledged"] for problem in problems]
 
 
 async def pass_time(database: Database, span: timedelta) -> None:
@@ -129,18 +135,14 @@ async def test_an_acknowledged_problem_is_silent_until_its_time_is_over_or_it_en
             "ada",
             "known",
         )
-    assert [
-        problem.is_acknowledged for problem in await read_problems(database, settings)
-    ] == [True]
+    assert await acknowledged(database, settings) == [True]
     await pass_time(database, timedelta(days=6))
     await look(database, settings)
     assert len(posts) == 1
     await pass_time(database, timedelta(days=2))
     await look(database, settings)
     assert [post["event"] for post in posts] == ["problem", "problem_again"]
-    assert [
-        problem.is_acknowledged for problem in await read_problems(database, settings)
-    ] == [False]
+    assert await acknowledged(database, settings) == [False]
     # An acknowledgement ends with its problem.
     async with database.begin() as session:
         await watch.acknowledge(session, "source_quarantined")

@@ -51,8 +51,6 @@ NEEDS: dict[str, Role | None] = {
     "GET /audit/threads/{source}/{thread_id:path}": Role.VIEWER,
     "GET /audit/cases/{case_id}": Role.VIEWER,
     "GET /audit/requests/{digest}": Role.VIEWER,
-    "POST /audit/views": Role.VIEWER,
-    "POST /audit/views/{number}/forget": Role.VIEWER,
 }
 """Route of a private room → the role that it needs; None: it is for who is not signed in yet."""
 

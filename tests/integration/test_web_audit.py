@@ -143,38 +143,6 @@ async def test_a_threads_page_leads_to_its_neighbours_in_the_list_it_came_from(
     assert urlsplit(str(previous.attributes["href"])).path == met[-2]
 
 
-async def test_a_view_is_kept_for_its_account_alone(
-    database: Database,
-    web_database: Database,
-    settings: Settings,
-    viewer: Browser,
-    tmp_path: Path,
-) -> None:
-    kept = {"title": "<b>Mine</b>", "table": "threads", "query": "source=s1&order=asc"}
-    done = await viewer.post("/audit/views", data=kept)
-    assert (done.status_code, done.headers["Location"]) == (
-        303,
-        "/audit/threads?source=s1&order=asc",
-    )
-    again = await viewer.post("/audit/views", data={**kept, "query": "source=s2"})
-    assert again.status_code == 303
-    page = await read(viewer, "/audit/threads")
-    assert [
-        a.text() for a in page.css("#facets a[href='/audit/threads?source=s2']")
-    ] == ["<b>Mine</b>"]
-    number = page.css_first("form.inline").attributes["action"]
-    for wrong in ({**kept, "table": "nothing"}, {**kept, "title": " "}):
-        assert (await viewer.post("/audit/views", data=wrong)).status_code == 422
-    site = Site(web_database, settings, tmp_path)
-    async with served(site) as other:
-        headers = await session_of(site, await add_account(database, "bo", Role.VIEWER))
-        other.headers.update({**headers, "Cookie": headers["Cookie"]})
-        assert "Mine" not in (await other.get("/audit/threads")).text
-        assert (await other.post(str(number))).status_code == 303
-    viewer_page = await viewer.get("/audit")
-    assert "Mine" in viewer_page.text
-
-
 async def test_wrong_addresses_are_said(viewer: Browser, many: None) -> None:
     big = "9" * 30
     for path, status in (
@@ -191,7 +159,7 @@ async def test_wrong_addresses_are_said(viewer: Browser, many: None) -> None:
         ("threads?since=0001-01-01T00:00:00%2B14:00", 422),
         ("threads?sort=nothing", 422),
         ("threads?after=[]", 422),
-        (f"pages?after=[{big}]", 422),
+        (f"pages?after={big}", 422),
         ("pages?status=%00", 422),
         ("pages.csv?status=%00", 422),
         ("nothing.csv", 404),
@@ -203,9 +171,8 @@ async def test_wrong_addresses_are_said(viewer: Browser, many: None) -> None:
         assert (
             await viewer.get(path if path.startswith("/") else f"/audit/{path}")
         ).status_code == status, path
-    assert (await viewer.post(f"/audit/views/{big}/forget")).status_code == 422
     gone = await viewer.get(
-        '/audit/threads?source=s1&before=["9999-01-01T00:00:00%2B00:00",1]'
+        "/audit/threads?source=s1&before=9999-01-01T00:00:00%2B00:00~1"
     )
     assert (gone.status_code, gone.headers["Location"]) == (
         303,

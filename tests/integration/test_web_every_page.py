@@ -16,7 +16,6 @@ from medlive.config import Settings
 from medlive.curation.model import Outcome
 from medlive.db import accounts
 from medlive.db.audit.tables import LISTINGS
-from medlive.db.audit.views import save_view
 from medlive.db.curation.cases import set_status
 from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
@@ -203,7 +202,7 @@ async def park_hostile(database: Database) -> None:
 async def fill_reviews(
     database: Database, settings: Settings, cases: list[str]
 ) -> None:
-    """Held cases, disputes, quarantined sources, a saved view, and two studies: one rated by ada, one settled."""
+    """Held cases, disputes, quarantined sources, and two studies: one rated by ada, one settled."""
     for case_id, text in zip(cases, TEXTS, strict=False):
         await dispute_case(database, case_id, text, by="ada")
     for text in TEXTS[len(cases) :]:
@@ -243,7 +242,6 @@ async def fill_reviews(
         )
         for n, text in enumerate(TEXTS, 1)
     ]
-    account = next(a for a in await list_of(database) if a.name == "ada")
     async with database.begin() as session:
         for case_id, text in zip(cases[1:4], TEXTS, strict=False):
             await set_status(session, case_id, CaseStatus.HELD, text)
@@ -257,7 +255,6 @@ async def fill_reviews(
             await save_rating(
                 session, "check", Rating(item.item, "bob", int(n % 3 == 0), "")
             )
-        await save_view(session, account.id, TEXTS[0][:80], "threads", "text=<b>")
         for n, text in enumerate(TEXTS):
             await session.execute(
                 sql(

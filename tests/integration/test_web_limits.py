@@ -1,4 +1,4 @@
-"""What a request may hold: hosts, addresses, headers, cursors and saved views beyond measure are refused."""
+"""What a request may hold: hosts, addresses, headers and cursors beyond measure are refused."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,8 +11,7 @@ from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.db.threads.threads import save_threads
-from medlive.guard import bounds
-from medlive.web import serving
+from medlive.guard import bounds, serving
 from medlive.web.site import Site
 from tests.support.scripted import THREAD
 from tests.support.waiting import LIMIT_S
@@ -191,20 +190,3 @@ async def test_a_cursor_of_strangers_making_is_a_wrong_value_and_no_fault(
         for cursor in CURSORS:
             answer = await viewer.get(path, params={name: cursor})
             assert answer.status_code == 422, (path, name, cursor[:80])
-
-
-async def test_a_view_is_bounded_in_length_and_number(
-    viewer: Browser, database: Database
-) -> None:
-    async def keep(title: str, query: str) -> int:
-        form = {"title": title, "table": "threads", "query": query}
-        return (await viewer.post("/audit/views", data=form)).status_code
-
-    assert await keep("long", "text=" + "x" * 900_000) == 422
-    assert await keep("long", "text=" + "x" * (bounds.VIEW_CHARS - 4)) == 422
-    assert await keep("fits", "text=" + "x" * (bounds.VIEW_CHARS - 5)) == 303
-    assert [await keep(str(n), "") for n in range(bounds.VIEWS - 1)] == [303] * (
-        bounds.VIEWS - 1
-    )
-    assert await keep("one more", "") == 422
-    assert len((await viewer.get("/audit")).text) < 200_000

@@ -25,9 +25,6 @@ EMPTY_AT_FIRST: Mapping[str, str] = {
     "medlive_problem == 1": "nothing is wrong",
     "sum(medlive_week_replies_unpriced)": NO_REPLIES,
     "sum(medlive_week_replies_estimated)": NO_REPLIES,
-    "(medlive_certificate_expiry_timestamp_seconds - time()) / 86400": (
-        "no certificate was looked at"
-    ),
 }
 """Query → why it is empty at first."""
 

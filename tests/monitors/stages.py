@@ -153,7 +153,6 @@ async def make_busy(stage: Stage) -> None:
     await faults.circuit_opened("no credit")(stage)
     await faults.step_ran("freeze", "failed")(stage)
     await faults.undelivered("webhook")(stage)
-    await faults.certificate(300)(stage)
     await look(stage.database, stage.settings)
 
 

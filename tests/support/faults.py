@@ -1,10 +1,8 @@
 """An instance that is well, and the faults that can be made in it: each for real, in its database and files."""
 
-import asyncio
 import json
 import os
 import shutil
-import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -14,10 +12,6 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from pydantic import SecretStr
 from sqlalchemy import text
 
@@ -454,58 +448,6 @@ async def heartbeat_fails(stage: Stage) -> None:
     await look(stage.database, stage.settings, heard=True)
 
 
-def certificate(days: int, *, trusted: bool = True) -> Make:
-    """The endpoint's certificate ends in so many days."""
-
-    async def make(stage: Stage) -> None:
-        key_file, certificate_file = write_certificate(stage.settings.home, days)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate_file, key_file)
-
-        async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            writer.close()
-
-        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
-        stage.holding.push_async_callback(server.wait_closed)
-        stage.holding.callback(server.close)
-        port = server.sockets[0].getsockname()[1]
-        if trusted:
-            stage.environment("SSL_CERT_FILE", str(certificate_file))
-        stage.configure("web", base_url=f"https://localhost:{port}")
-
-    return make
-
-
-def write_certificate(folder: Path, days: int) -> tuple[Path, Path]:
-    """The files of a new key and its own certificate for localhost."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(datetime.now(UTC) - timedelta(days=100))
-        .not_valid_after(datetime.now(UTC) + timedelta(days=days))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    paths = folder / "tls.key", folder / "tls.pem"
-    paths[0].write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    paths[1].write_bytes(built.public_bytes(serialization.Encoding.PEM))
-    return paths
-
-
 _BAD_REQUEST = (
     "'endpoint \x1b[2J refuses request ' || revision.id || "
     "': status 400: no parameter \"x' || revision.id || '\"'"
@@ -612,8 +554,5 @@ FAULTS: Mapping[str, Fault] = {
     "webhook-refuses": Fault("message_undelivered", undelivered("webhook")),
     "mail-refuses": Fault("message_undelivered", undelivered("email")),
     "heartbeat-refuses": Fault("heartbeat_undelivered", heartbeat_fails),
-    "certificate-near-its-end": Fault("certificate_ends", certificate(5)),
-    "certificate-expired": Fault("certificate_ends", certificate(-1)),
-    "certificate-of-nobody": Fault("certificate_ends", certificate(300, trusted=False)),
 }
 """Name → a fault; the table in docs/builders/faults.md has a row for each."""

@@ -27,9 +27,8 @@ def cost(
         week: Replies stored in this ISO week: 2026.W47, this or last; without it all.
     """
     from medlive.curation.model import Outcome
-    from medlive.db.audit.listing import week_bounds
     from medlive.db.audit.spending import count_ended, spending
-    from medlive.service.listings import parse_week
+    from medlive.db.iso_weeks import parse_week, week_bounds
 
     chosen = week and parse_week(week)
     since, until = (

@@ -20,7 +20,7 @@ from medlive.clock import parse_moment
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from medlive.db.audit.listing import Counts, Filter, Listing, Page
+    from medlive.db.audit.listing import Counts, Filter, Listing, RowPage
     from medlive.db.audit.threads import CaseItem, ThreadItem
     from medlive.db.session import Session
 
@@ -103,7 +103,7 @@ def print_list(
 ) -> None:
     """Print what a filter finds in the form that is asked for; `names`: the columns that people see."""
     from medlive.db.audit.listing import Filter, count_rows, load_page
-    from medlive.service.listings import parse_week
+    from medlive.db.iso_weeks import parse_week
 
     facets = {name: tuple(values) for name, values in asdict(places).items() if values}
     if window.week:
@@ -155,7 +155,7 @@ async def _print_csv(
         echo_lines(line)
 
 
-def _describe_page(page: "Page[R]", names: Sequence[str]) -> Result:
+def _describe_page(page: "RowPage[R]", names: Sequence[str]) -> Result:
     from medlive.service.listings import without_identifiers
 
     rows = list(map(asdict, without_identifiers(page.rows)))

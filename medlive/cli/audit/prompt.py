@@ -25,7 +25,7 @@ def show(
     Args:
         name: E.g. screener.extract, or the digest of a request.
     """
-    from medlive.service.listings import show_prompt
+    from medlive.service.prompts import show_prompt
 
     prompt = with_session(show_prompt, name)
     return Result(prompt, _lines(prompt))

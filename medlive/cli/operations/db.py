@@ -169,11 +169,11 @@ def _describe_plan(plan: "Plan", home: Path) -> Iterator[Grid | str]:
 @app.command()
 def check() -> Result:
     """Compare the schema with the model; exit status 1 when they differ."""
-    from medlive.db.schema.migrate import check as differences
+    from medlive.db.schema.differences import find_differences
     from medlive.service.database import database_url
 
     url = database_url(load_settings().settings)
-    faults = differences(url)
+    faults = find_differences(url)
     value = {"differences": faults}
     if not faults:
         return Result(value, notes=["schema and model agree"])

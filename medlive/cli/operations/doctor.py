@@ -8,7 +8,7 @@ from medlive.cli.options import JsonOption
 from medlive.cli.output import echo, print_json
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
-from medlive.service.watch.doctor import Finding, Health, examine
+from medlive.service.watch.doctor import Diagnosis, Health, examine
 
 
 def command(
@@ -34,7 +34,7 @@ def command(
         )
 
 
-async def _examine(*, send: bool, show: bool) -> list[Finding]:
+async def _examine(*, send: bool, show: bool) -> list[Diagnosis]:
     findings = []
     async for finding in examine(load_settings().settings, send=send):
         findings.append(finding)
@@ -43,7 +43,7 @@ async def _examine(*, send: bool, show: bool) -> list[Finding]:
     return findings
 
 
-def _print(finding: Finding) -> None:
+def _print(finding: Diagnosis) -> None:
     echo(f"{finding.health.value:<8} {finding.subject}: {finding.text}")
     if finding.next_step:
         echo(f"         → {finding.next_step}")

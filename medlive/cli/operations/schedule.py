@@ -87,7 +87,7 @@ def scheduler(
         once: Do what is due now, and exit.
     """
     from medlive.service.database import outlast
-    from medlive.service.liveness import Health, answer_probes
+    from medlive.service.liveness import Liveness, answer_probes
     from medlive.service.schedule.scheduler import (
         StepOutcome,
         StepResult,
@@ -104,7 +104,7 @@ def scheduler(
         with _stopped_by_signals() as stop:
             if not once:
                 say("taking each week's steps when they are due (stop with Ctrl-C)")
-            health = Health()
+            health = Liveness()
             async with answer_probes(health_port, health):
                 work = partial(
                     run_scheduler, settings, stop, say, once=once, health=health
@@ -143,7 +143,7 @@ def worker(
     """
     from medlive.db.jobs import Queue
     from medlive.service.database import outlast
-    from medlive.service.liveness import Health, answer_probes
+    from medlive.service.liveness import Liveness, answer_probes
     from medlive.service.work.worker import run_worker
 
     settings = load_settings().settings
@@ -158,7 +158,7 @@ def worker(
             ready = partial(
                 say, f"waiting for jobs of {', '.join(served)} (stop with Ctrl-C)"
             )
-            health = Health()
+            health = Liveness()
             async with answer_probes(health_port, health):
                 work = partial(
                     run_worker,

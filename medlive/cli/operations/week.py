@@ -40,7 +40,7 @@ def show(
         week: An ISO week such as 2026.W47, this or last.
         last: So many weeks up to it, their steps side by side.
     """
-    from medlive.service.listings import parse_week, weeks_before
+    from medlive.db.iso_weeks import parse_week, weeks_before
     from medlive.service.watch.week import read_week
 
     settings = load_settings().settings
@@ -68,7 +68,7 @@ def run(
     by: ByOption = None,
 ) -> Result:
     """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails."""
-    from medlive.service.listings import parse_week
+    from medlive.db.iso_weeks import parse_week
     from medlive.service.schedule.rerun import run_again
     from medlive.service.watch.week import run_as_json
 
@@ -99,7 +99,7 @@ def clear(
     Args:
         reason: Why, for the audit log.
     """
-    from medlive.service.listings import parse_week
+    from medlive.db.iso_weeks import parse_week
     from medlive.service.schedule.rerun import clear_step
 
     of_week = week and parse_week(week)

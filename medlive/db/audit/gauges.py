@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.audit.standing import sum_threads
-from medlive.db.tables.audit import ThreadCountRow
+from medlive.db.audit.standing import count_stages
 
 _RECENT = text(
     "SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters' GROUP BY 1"
@@ -40,14 +39,6 @@ class Gauges(NamedTuple):
     oldest: Sequence[tuple[Any, ...]]
     # task, replies since, without a price, by a bound, US dollars of the priced
     spent: Sequence[tuple[Any, ...]]
-
-
-async def count_stages(
-    session: AsyncSession, week: str = ""
-) -> Sequence[tuple[Any, ...]]:
-    """(stage, outcome, reason, threads) of the threads that last moved in an ISO week; of all for ""."""
-    row = ThreadCountRow
-    return await sum_threads(session, row.stage, row.outcome, row.reason, week=week)
 
 
 async def read_gauges(

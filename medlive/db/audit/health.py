@@ -90,7 +90,7 @@ class QueueHealth(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class FailedJobs:
+class UndoneJobs:
     """The failed jobs of a queue that no later job has done."""
 
     queue: str
@@ -132,9 +132,9 @@ async def queue_health(session: AsyncSession) -> list[QueueHealth]:
     return [read(QueueHealth, row, workers=workers.get(row.queue, 0)) for row in rows]
 
 
-async def failed_jobs(session: AsyncSession) -> list[FailedJobs]:
+async def failed_jobs(session: AsyncSession) -> list[UndoneJobs]:
     """The failed jobs of each queue, without those that a later job of the same name has replaced."""
-    return await read_all(session, FailedJobs, _FAILED_JOBS)
+    return await read_all(session, UndoneJobs, _FAILED_JOBS)
 
 
 async def failed_threads(

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
-from medlive.db.audit.listing import week_bounds
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.mapping import read_all
 from medlive.snapshot.manifest import WeekCost
 

@@ -1,48 +1,45 @@
-"""How many threads stand where, by source and by week, of the sums that triggers keep."""
+"""How many threads stand where: by source, by week, and by the reason of what became of them."""
 
-from dataclasses import dataclass
 from datetime import timedelta
-from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import func, or_, select
+from sqlalchemy import Row, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import iso_week, now
-from medlive.db.audit.listing import WEEKS_COUNTED
-from medlive.db.tables.audit import ThreadCountRow
+from medlive.db.tables.audit import ThreadStandingRow
+
+WEEKS_COUNTED: Final = 13
+"""The weeks whose threads are counted by week."""
+_S = ThreadStandingRow
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """The threads of a source that came to an outcome in a week."""
-
-    week: str  # "": in all weeks
-    source: str
-    outcome: str
-    n: int
+async def count_stages(
+    session: AsyncSession, week: str = ""
+) -> list[Row[*tuple[Any, ...]]]:
+    """(stage, outcome, reason, n): the threads that last moved in an ISO week; all threads for ""."""
+    return await _count_by(session, _S.stage, _S.outcome, _S.reason, week=week)
 
 
-async def sum_threads(
-    session: AsyncSession, *columns: Any, week: str | None = ""
-) -> list[tuple[Any, ...]]:
-    """Values of these columns and how many threads have them, in a week, or in all weeks ("").
-
-    None stands for all weeks and each of the last `WEEKS_COUNTED`.
-    """
-    row, n = ThreadCountRow, func.sum(ThreadCountRow.n)
-    first = iso_week(now() - timedelta(weeks=WEEKS_COUNTED))
-    recent = or_(row.week == "", row.week > first)
-    query = select(*columns, n).where(recent if week is None else row.week == week)
-    rows = await session.execute(
-        query.group_by(*columns).having(n != 0).order_by(*columns)
-    )
-    return list(map(tuple, rows))
+async def count_by_source(session: AsyncSession) -> list[Row[*tuple[Any, ...]]]:
+    """(source, outcome, n)."""
+    return await _count_by(session, _S.source, _S.outcome)
 
 
-async def list_standings(session: AsyncSession) -> list[Standing]:
-    """Sums over all weeks, and of each of the last `WEEKS_COUNTED`; the newest week first."""
-    row = ThreadCountRow
-    sums = await sum_threads(session, row.week, row.source, row.outcome, week=None)
-    standings = [Standing(*values) for values in sums]
-    return sorted(standings, key=attrgetter("week"), reverse=True)
+async def count_by_week(session: AsyncSession) -> list[Row[*tuple[Any, ...]]]:
+    """(week, outcome, n) of each of the last `WEEKS_COUNTED`, the newest first."""
+    first = now() - timedelta(weeks=WEEKS_COUNTED)
+    query = select(_S.week, _S.outcome, func.count().label("n"))
+    query = query.where(_S.changed_at > first, _S.week > iso_week(first))
+    grouped = query.group_by(_S.week, _S.outcome).order_by(_S.week.desc(), _S.outcome)
+    return list(await session.execute(grouped))
+
+
+async def _count_by(
+    session: AsyncSession, *columns: Any, week: str = ""
+) -> list[Row[*tuple[Any, ...]]]:
+    query = select(*columns, func.count().label("n"))
+    if week:
+        query = query.where(_S.week == week)
+    grouped = query.group_by(*columns).order_by(*columns)
+    return list(await session.execute(grouped))

@@ -14,7 +14,7 @@ from sqlalchemy import (
 )
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import Listing, contains, define_listing
+from medlive.db.audit.listing import Listing, contains, define_listing, has_words
 from medlive.db.audit.threads import CASES, THREADS, cited_words
 from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.decisions import (
@@ -72,7 +72,7 @@ CALLS = define_listing(
     sorts={"decided": _S.changed_at},
     key=(AgentCallRow.curation_id, AgentCallRow.position),
     moment=_S.changed_at,
-    words=_S.words,
+    search=has_words(_S.words),
 )
 
 
@@ -122,7 +122,7 @@ CLAIMS = define_listing(
     sorts={"decided": _S.changed_at},
     key=(_C.curation_id, _C.element_id),
     moment=_S.changed_at,
-    words=_S.words,
+    search=has_words(_S.words),
 )
 
 

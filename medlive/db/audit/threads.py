@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import ARRAY, Text, cast, exists, func, select
+from sqlalchemy import ARRAY, Text, cast, exists, func, literal_column, select
 from sqlalchemy.dialects.postgresql import aggregate_order_by
-from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import define_listing
-from medlive.db.tables.audit import ThreadCountRow, ThreadStandingRow
+from medlive.db.audit.listing import define_listing, has_words
+from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.base import AnyText
 from medlive.db.tables.decisions import (
     ClaimEvidenceRow,
@@ -22,7 +21,6 @@ from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
 from medlive.db.tables.release import CaseRevisionRow, CaseRow
 from medlive.guard.bounds import TITLE_CHARS_SHOWN
 
-_LOCK: Final = 0x6D656463  # "medc": one number for whoever adds up the counts
 _S = ThreadStandingRow
 FACETS = (
     "source",
@@ -101,12 +99,9 @@ _SHARED: dict[str, Any] = {
     "sorts": {"changed": _S.changed_at, "posted": _S.posted_at},
     "key": (_S.thread_id,),
     "moment": _S.changed_at,
-    "words": _S.words,
-    "counts": {name: getattr(ThreadCountRow, name) for name in FACETS},
-    "count": ThreadCountRow.n,
-    "place": _S.place,
-    "counted_place": ThreadCountRow.place,
+    "search": has_words(_S.words),
 }
+_HAS_CASE = _S.status != literal_column("''")  # Spelt as in the partial indexes
 
 THREADS = define_listing(
     ThreadItem,
@@ -126,6 +121,7 @@ THREADS = define_listing(
             label=func.concat(ClaimEvidenceRow.element_id, ": "),
         ),
     },
+    table=select().select_from(_S),
     **_SHARED,
 )
 CASES = define_listing(
@@ -140,13 +136,8 @@ CASES = define_listing(
         CaseRevisionRow,
         (CaseRevisionRow.case_id == _S.case_id)
         & (CaseRevisionRow.revision == _S.case_revision),
-    ),
-    required=("status",),
+    )
+    .where(_HAS_CASE),
+    table=select().select_from(_S).where(_HAS_CASE),
     **_SHARED,
 )
-
-
-async def sum_counts(session: AsyncSession) -> None:
-    """Add up the sums that triggers keep; whoever comes while another does leaves it to them."""
-    if await session.scalar(select(func.pg_try_advisory_xact_lock(_LOCK))):
-        await session.execute(select(func.medlive_sum_counts()))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.audit.gauges import count_stages
+from medlive.db.audit.standing import count_stages
 from medlive.db.mapping import insert_rows
 from medlive.db.tables.decisions import FilterResultRow
 

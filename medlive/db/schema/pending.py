@@ -6,7 +6,7 @@ from typing import NamedTuple
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.schema import migrate
+from medlive.db.schema import revisions
 
 _SIZE = text("SELECT pg_database_size(current_database())")
 _OTHERS = text(
@@ -52,25 +52,25 @@ def read_plan(url: str) -> Plan:
         DatabaseUnavailable: without the database.
         ConfigError: where it is newer than this program.
     """
-    with migrate.connect(url) as connection:
-        revision = migrate.read_revision(connection)
+    with revisions.connect(url) as connection:
+        revision = revisions.read_revision(connection)
         size = connection.scalar(_SIZE) or 0
         others = connection.scalar(_OTHERS) or 0
         migrations = [*_of_schema(revision), *_of_queue(connection)]
-        return Plan(revision, migrate.head(), tuple(migrations), size, others)
+        return Plan(revision, revisions.head(), tuple(migrations), size, others)
 
 
 def _of_schema(revision: str | None) -> Iterator[Pending]:
     from alembic.script import ScriptDirectory
 
-    migrate.check_known(revision)
-    scripts = ScriptDirectory(str(migrate.migrations_folder()))
+    revisions.check_known(revision)
+    scripts = ScriptDirectory(str(revisions.migrations_folder()))
     found = scripts.iterate_revisions("head", revision or "base")
     for script in reversed([*found]):
         yield Pending(script.revision, script.doc)
 
 
 def _of_queue(connection: Connection) -> Iterator[Pending]:
-    for name in migrate.pending_queue_scripts(connection):
+    for name in revisions.pending_queue_scripts(connection):
         number = f"procrastinate {name.partition('_pre')[0].removesuffix('.sql')}"
         yield Pending(number, "The job queue's own tables.")

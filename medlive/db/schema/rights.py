@@ -67,7 +67,6 @@ _WEB: Final = _ACTS | {
     "cases": _STATUS,
     "downloads": "INSERT, UPDATE",
     "procrastinate_jobs": _ADDED,
-    "saved_views": "INSERT, UPDATE, DELETE",
     "sign_in_attempts": "INSERT, UPDATE, DELETE",
     "sources": "UPDATE (quarantined_at, quarantine_reason, compared_since)",
     "studies": "INSERT, UPDATE (closed_at)",
@@ -77,7 +76,6 @@ _WEB: Final = _ACTS | {
     "week_threads": "INSERT, UPDATE",  # An overruled thread is queued
     "study_items": _ADDED,
     "study_ratings": "INSERT (study, item, rater, rating, comment)",
-    "thread_counts": _ADDED,
     "thread_revisions": _LOCKED,
 }
 _ADDED_BY_WORKER: Final = (
@@ -105,7 +103,6 @@ _REPLACED_BY_WORKER: Final = (
     "snapshot_changes",
     "snapshot_kept_out",
     "snapshot_members",
-    "thread_counts",
 )
 _WORKER: Final = (
     _ACTS
@@ -138,7 +135,7 @@ _TABLES: Final = MappingProxyType({WEB: _WEB, WORKER: _WORKER})
 _UNREAD: Final = MappingProxyType(
     {
         WEB: (),
-        WORKER: ("accounts", "account_sessions", "saved_views", "sign_in_attempts"),
+        WORKER: ("accounts", "account_sessions", "sign_in_attempts"),
     }
 )
 _SEQUENCES: Final = ("procrastinate_jobs_id_seq", "procrastinate_events_id_seq")
@@ -158,7 +155,6 @@ _FUNCTIONS: Final = MappingProxyType(
         ),
         WORKER: (
             *_CALLED_BY_TRIGGERS,
-            "medlive_sum_counts",
             "medlive_waiting_threads",
             "procrastinate_%",
         ),

@@ -8,7 +8,7 @@ one; where rows are only added, neither may change a row. `medlive/db/schema/rig
 
 from sqlalchemy import Connection, text
 
-from medlive.db.schema.migrate import connect
+from medlive.db.schema.revisions import connect
 from medlive.db.schema.rights import WEB, WORKER, close_database, replace_rights
 
 

@@ -92,7 +92,7 @@ class OutboxRow(Base):
 
 
 class ObservationRow(Base):
-    """What a process noted last, by name: when the scheduler was heard, when certificates end."""
+    """What a process noted last, by name, such as when the scheduler was heard."""
 
     __tablename__ = "observations"
     name: Mapped[str] = key_column("What was observed")

@@ -33,7 +33,7 @@ _LINE: Final = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>.+)")
 _PIECE: Final = 1024 * 1024
 
 
-class Check(StrEnum):
+class TrialOutcome(StrEnum):
     """How the trial restore of a weekly backup ended, as the counts of its step have it under "check"."""
 
     PASSED = "passed"

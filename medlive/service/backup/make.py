@@ -26,7 +26,7 @@ from medlive.db.backups import (
 )
 from medlive.db.harvest.archives import list_archives
 from medlive.db.release.snapshots import list_snapshots
-from medlive.db.schema.migrate import head
+from medlive.db.schema.revisions import head
 from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotState
 from medlive.errors import (
@@ -45,8 +45,8 @@ from medlive.service.backup.contents import (
     SUMS,
     TAKEDOWNS,
     About,
-    Check,
     Takedown,
+    TrialOutcome,
     copy_file,
     digest_of,
     format_sums,
@@ -191,7 +191,7 @@ async def back_up_week(
         }
         counts["snapshots"] = len(about["snapshots"])
     counts |= await _try_week(settings, folder / week, key)
-    if counts["check"] == Check.FAILED:
+    if counts["check"] == TrialOutcome.FAILED:
         return counts
     surplus = (await asyncio.to_thread(_own_weeks, folder, key))[:-keep]
     for old in surplus:
@@ -202,20 +202,20 @@ async def back_up_week(
 async def _try_week(settings: Settings, folder: Path, key: PublicKey) -> dict[str, Any]:
     """Try to restore a week's backup; the counts that say how it went."""
     if not settings.backup.check:
-        return {"check": Check.OFF}
+        return {"check": TrialOutcome.OFF}
     try:
         trial = await try_backup(settings, folder, [key])
     except DatabaseUnavailable:
         raise
     except TrialImpossible as error:
-        return {"check": Check.IMPOSSIBLE, "why": describe(error)}
+        return {"check": TrialOutcome.IMPOSSIBLE, "why": describe(error)}
     except MedliveError as error:
         return {
-            "check": Check.FAILED,
+            "check": TrialOutcome.FAILED,
             "problem": f"the restore check failed: {describe(error)}",
         }
     return {
-        "check": Check.PASSED,
+        "check": TrialOutcome.PASSED,
         "restored_tables": trial.tables,
         "restored_rows": trial.rows,
     }

@@ -13,9 +13,9 @@ from typing import NamedTuple
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.backups import count_rows, list_takedowns, server_version
-from medlive.db.schema.migrate import check_known, connect, read_revision
 from medlive.db.schema.migrate import upgrade as migrate
 from medlive.db.schema.pending import Plan, count_others, empty_schema, read_plan
+from medlive.db.schema.revisions import check_known, connect, read_revision
 from medlive.db.session import Database, Session
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.folder import writing_to

@@ -178,7 +178,7 @@ def _numbered(
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class EditedPart:
     """What a part of a case says in the revision that was edited, in the latest one, and in the edit."""
 
     part: str  # A text or a kind by its name, or a criterion's id
@@ -196,7 +196,7 @@ class StaleEdit(CheckFailed):
     """The case was edited since the revision that an edit was made of."""
 
     def __init__(
-        self, case_id: str, base: int, latest: int, differences: tuple[Difference, ...]
+        self, case_id: str, base: int, latest: int, differences: tuple[EditedPart, ...]
     ) -> None:
         """Keep both revisions' numbers, and what differs."""
         self.base, self.latest, self.differences = base, latest, differences
@@ -224,7 +224,7 @@ async def _check_latest(
 
 def _differences(
     base: StoredCase, latest: StoredCase, edit: CaseEdit
-) -> Iterator[Difference]:
+) -> Iterator[EditedPart]:
     """What somebody else, the edit, or both changed."""
     stated = {name: getattr(edit, name) for name in CaseEdit.model_fields}
     changed = {name: value for name, value in stated.items() if value is not None}
@@ -234,7 +234,7 @@ def _differences(
     for name in dict.fromkeys(name for each in parts for name in each):
         texts = [each.get(name, "") for each in parts]
         if len(set(texts)) > 1:
-            yield Difference(name, *texts)
+            yield EditedPart(name, *texts)
 
 
 def _parts(edit: CaseEdit) -> Mapping[str, str]:

@@ -7,7 +7,6 @@ import procrastinate
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.audit.threads import sum_counts
 from medlive.db.curation.funnel import save_chain_results
 from medlive.db.runs import FILTER, recorded_run
 from medlive.db.session import Database, Session
@@ -97,8 +96,6 @@ async def filter_pending(
             after = 0  # Once more, for those that a slower transaction numbered before
         else:
             break
-    async with database.begin() as session:
-        await sum_counts(session)
     return passed, rejected
 
 

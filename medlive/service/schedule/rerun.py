@@ -2,8 +2,8 @@
 
 from medlive.clock import iso_week, now
 from medlive.config import Settings
-from medlive.db.audit.listing import week_bounds
 from medlive.db.audit_log import record
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.jobs import queued_locks
 from medlive.db.release.snapshots import find_snapshot
 from medlive.db.release.weeks import end_wait

@@ -57,7 +57,7 @@ from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
-from medlive.service.liveness import Health
+from medlive.service.liveness import Liveness
 from medlive.service.release.freeze import PartialWord, WeekIncomplete, freeze
 from medlive.service.release.weekly import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
@@ -112,7 +112,7 @@ async def run_scheduler(
     once: bool = False,
     clock: Callable[[], datetime] | None = None,
     wake_s: float = WAKE_S,
-    health: Health | None = None,
+    health: Liveness | None = None,
 ) -> list[StepResult]:
     """Run each step when it is due until `stop` is set, or with `once` run what is due now; the results.
 
@@ -133,7 +133,7 @@ async def run_scheduler(
             notify,
             clock,
             once,
-            health or Health(),
+            health or Liveness(),
         )
         working = asyncio.create_task(runner.work(connection, once=once, wake_s=wake_s))
         stopping = asyncio.create_task(stop.wait())
@@ -156,7 +156,7 @@ class _Runner:
     notify: Notify
     clock: Callable[[], datetime] | None
     again: bool
-    health: Health
+    health: Liveness
     results: list[StepResult] = field(default_factory=list)
     sent: set[str] = field(default_factory=set)
     lanes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -189,12 +189,15 @@ class _Runner:
                 # A lost connection loses the lock, and another scheduler may be active.
                 if not await ask_lock(connection, _HAS_LOCK, SCHEDULER_LOCK):
                     raise DatabaseUnavailable("the scheduler's lock was lost")
-                self._raise_failures()
+                for lane in list(self.lanes.values()):
+                    if lane.done():
+                        lane.result()  # Raises what ended it
                 moment = await self._moment()
                 slots = {}
                 for name, weekly in times.items():
                     slots[name] = steps.latest_slot(moment, weekly)
-                clearing = await self._latest_clearing()
+                async with self.database.read() as session:
+                    clearing = await latest_act(session, Act.CLEAR_STEP)
                 is_late = abs(moment - looked) > timedelta(minutes=LOOK_AGAIN_MINUTES)
                 if is_late or (slots, clearing) != (known, cleared):
                     known, looked, cleared = slots, moment, clearing
@@ -220,12 +223,6 @@ class _Runner:
             await asyncio.sleep(wake_s)
         self.health.waiting = None
 
-    def _raise_failures(self) -> None:
-        """Raise what ended a lane."""
-        for task in list(self.lanes.values()):
-            if task.done():
-                task.result()
-
     async def _moment(self) -> datetime:
         """The moment that decides what is due; a clock that is not believed is said once."""
         if self.clock is not None:
@@ -236,11 +233,6 @@ class _Runner:
             _log.warning("%s", reading.problem)
         self.clock_problem = reading.problem is not None
         return reading.moment
-
-    async def _latest_clearing(self) -> int:
-        """The number of the act by which a person last cleared a step."""
-        async with self.database.read() as session:
-            return await latest_act(session, Act.CLEAR_STEP)
 
     async def _forget_ahead(self, moment: datetime) -> None:
         """Undo what a clock that was ahead has recorded for weeks that have not come."""

@@ -15,7 +15,7 @@ from typing import Any
 from medlive.clock import CLOCK_BOUND, iso_week
 from medlive.config import ScheduleSection, Settings, WeeklyTime
 from medlive.db import runs
-from medlive.db.audit.listing import week_bounds
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.jobs import Queue
 from medlive.db.release.weeks import (
     StepWait,

@@ -11,7 +11,6 @@ import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -20,8 +19,7 @@ from pydantic import BaseModel
 
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
-from medlive.db.runs import load_history
-from medlive.db.schema.migrate import check as schema_differences
+from medlive.db.schema.differences import find_differences
 from medlive.db.session import read_clock
 from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
 from medlive.evidence.encoders.folders import DOWNLOAD, PACKAGES
@@ -44,13 +42,6 @@ if TYPE_CHECKING:
     from medlive.sources.fetching.policy import FetchPolicy
     from medlive.sources.source import PageRequest
 
-WEEKS_AHEAD: Final = 52
-"""The disk is compared with what a year of weeks would add."""
-GB_A_WEEK: Final = 0.5
-"""What a week adds where none was harvested yet: twice what 10,000 threads and their pages take."""
-LOW_SHARE: Final = 0.05
-"""Less of a disk than this share free is too little for any week."""
-_GB: Final = 1024**3
 _EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
     "dense": PACKAGES,
     "s3": ("boto3",),
@@ -69,7 +60,7 @@ class Health(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Diagnosis:
     """One line of the report."""
 
     health: Health
@@ -78,15 +69,15 @@ class Finding:
     subject: str = ""  # "": the examination's
 
 
-Findings = AsyncIterator[Finding]
-Examination = Callable[[Settings], Findings]
+Diagnoses = AsyncIterator[Diagnosis]
+Examination = Callable[[Settings], Diagnoses]
 
 
 class _Ready(BaseModel):
     ready: bool
 
 
-async def examine(settings: Settings, *, send: bool = True) -> Findings:
+async def examine(settings: Settings, *, send: bool = True) -> Diagnoses:
     """Yield the findings of every examination, in the order in which a week needs things.
 
     Args:
@@ -95,7 +86,7 @@ async def examine(settings: Settings, *, send: bool = True) -> Findings:
     """
     for subject, examination in EXAMINATIONS:
         if subject == "messages" and not send:
-            yield Finding(Health.SKIPPED, "not sent, as asked", subject=subject)
+            yield Diagnosis(Health.SKIPPED, "not sent, as asked", subject=subject)
             continue
         try:
             async for finding in examination(settings):
@@ -104,23 +95,23 @@ async def examine(settings: Settings, *, send: bool = True) -> Findings:
             yield replace(_failed(exc), subject=subject)
 
 
-def _good(text: str) -> Finding:
-    return Finding(Health.GOOD, text)
+def _good(text: str) -> Diagnosis:
+    return Diagnosis(Health.GOOD, text)
 
 
-def _bad(text: str, next_step: str) -> Finding:
-    return Finding(Health.BAD, text, next_step)
+def _bad(text: str, next_step: str) -> Diagnosis:
+    return Diagnosis(Health.BAD, text, next_step)
 
 
-def _warning(text: str, next_step: str) -> Finding:
-    return Finding(Health.WARNING, text, next_step)
+def _warning(text: str, next_step: str) -> Diagnosis:
+    return Diagnosis(Health.WARNING, text, next_step)
 
 
-def _failed(error: MedliveError, next_step: str = "") -> Finding:
+def _failed(error: MedliveError, next_step: str = "") -> Diagnosis:
     return _bad(error.message, error.hint or next_step)
 
 
-async def examine_home(settings: Settings) -> Findings:
+async def examine_home(settings: Settings) -> Diagnoses:
     """Whether the home can be written, is private, and has room for a year."""
     home = settings.home
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -134,45 +125,25 @@ async def examine_home(settings: Settings) -> Findings:
         yield _warning(text, f"chmod go-r {home}")
 
 
-async def examine_disk(settings: Settings) -> Findings:
-    """Whether the disk of the home has room for a year of weeks like those before."""
-    usage = shutil.disk_usage(settings.home)
-    weeks = await _weeks_harvested(settings)
-    used = 0
-    for path in settings.home.rglob("*"):
-        if path.is_file():
-            used += path.lstat().st_size
-    per_week = used / weeks / _GB if weeks else GB_A_WEEK
-    basis = f"{weeks} weeks so far" if weeks else "10,000 threads a week are assumed"
-    if weeks is None:
-        basis += ": the database cannot say how many weeks there were"
-    needed, free = per_week * WEEKS_AHEAD, usage.free / _GB
-    text = f"{free:.1f} GB free; a year takes about {needed:.1f} GB ({basis})"
-    step = "a larger disk, [archive] keep_days, or archive.folder on another disk"
-    if usage.free < LOW_SHARE * usage.total:
+async def examine_disk(settings: Settings) -> Diagnoses:
+    """Whether the disk of the home has the room below which a check reports it."""
+    usage, limits = shutil.disk_usage(settings.home), settings.watch
+    least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * usage.total)
+    text = f"{usage.free / 1e9:.1f} of {usage.total / 1e9:.0f} GB are free"
+    if usage.free < least:
+        step = "a larger disk, [archive] keep_days, or archive.folder on another disk"
         yield _bad(text, step)
     else:
-        yield _warning(text, step) if free < needed else _good(text)
+        yield _good(text)
 
 
-async def _weeks_harvested(settings: Settings) -> int | None:
-    """The whole weeks since the first harvest, 0 where there was none; None where the database cannot say."""
-    try:
-        async with open_database(settings) as database, database.begin() as session:
-            history = await load_history(session)
-    except MedliveError:
-        return None
-    begun = [harvest.first_at for harvest in history.harvests.values()]
-    return (now() - min(begun)) // timedelta(weeks=1) if begun else 0
-
-
-async def examine_database(settings: Settings) -> Findings:
+async def examine_database(settings: Settings) -> Diagnoses:
     """Whether the database answers, has this version's schema, and agrees about the time."""
     async with open_database(settings) as database, database.begin() as session:
         off = clock_problem(now(), await read_clock(session))
     if off is not None:
         yield _bad(off, "let both machines set their clocks by the network (NTP)")
-    elif differences := schema_differences(database_url(settings)):
+    elif differences := find_differences(database_url(settings)):
         text = f"{len(differences)} differences between tables and model"
         step = "medlive db check lists them; restore a backup, or upgrade with the version that made the tables"
         yield _bad(text, step)
@@ -180,7 +151,7 @@ async def examine_database(settings: Settings) -> Findings:
         yield _good("it answers, and its tables are this version's")
 
 
-async def examine_extras(settings: Settings) -> Findings:
+async def examine_extras(settings: Settings) -> Diagnoses:
     """Whether the optional packages that the settings need are installed."""
     needed = _needed_extras(settings)
     is_complete = True
@@ -213,7 +184,7 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-async def examine_keys(settings: Settings) -> Findings:
+async def examine_keys(settings: Settings) -> Diagnoses:
     """Whether the signing key can be read."""
     key = load_signing_key(os.environ)
     if key is None:
@@ -223,7 +194,7 @@ async def examine_keys(settings: Settings) -> Findings:
         yield _good(f"key {key.public.id_text()} signs snapshots")
 
 
-async def examine_roles(settings: Settings) -> Findings:
+async def examine_roles(settings: Settings) -> Diagnoses:
     """Whether each role's endpoint answers a real call, by the right model, with usage and a price."""
     for name, role in settings.roles:
         if name == "prober" and role.engine == "rules":
@@ -232,12 +203,12 @@ async def examine_roles(settings: Settings) -> Findings:
         yield replace(finding, subject=f"role {name}")
 
 
-async def examine_proof(settings: Settings) -> Findings:
+async def examine_proof(settings: Settings) -> Diagnoses:
     """Whether rubrics are proved, and by models that are not the writer's."""
     roles = proof_roles(settings)
     if not roles:
         text = "rubrics are not proved: [rubric] prove is off, or the rules engine writes them"
-        yield Finding(Health.SKIPPED, text)
+        yield Diagnosis(Health.SKIPPED, text)
         return
     is_independent = True
     for warning in find_dependent_judges(settings):
@@ -254,7 +225,7 @@ async def examine_proof(settings: Settings) -> Findings:
         yield _good(", ".join(f"{role} {own.model}" for role, own in roles.items()))
 
 
-async def _examine_role(name: str, role: RoleSettings, settings: Settings) -> Finding:
+async def _examine_role(name: str, role: RoleSettings, settings: Settings) -> Diagnosis:
     if role.engine != "openai":
         step = f"set engine, base_url and model under [roles.{name}] in models.toml"
         text = f"engine {role.engine}: what it decides is not publishable"
@@ -278,7 +249,7 @@ def _request() -> Request:
     )
 
 
-def _judge_reply(role: RoleSettings, reply: Reply, *, priced: bool) -> Finding:
+def _judge_reply(role: RoleSettings, reply: Reply, *, priced: bool) -> Diagnosis:
     if reply.model != role.model and not role.allow_unpinned:
         answered = "an unnamed model" if reply.model == UNNAMED else repr(reply.model)
         step = "name that model, or set allow_unpinned = true in the role's table"
@@ -302,7 +273,7 @@ def _judge_reply(role: RoleSettings, reply: Reply, *, priced: bool) -> Finding:
     return _good(f"{reply.model} answers: {tokens}, {usage.cost_usd or 0:.6f} USD")
 
 
-async def examine_evidence(settings: Settings) -> Findings:
+async def examine_evidence(settings: Settings) -> Diagnoses:
     """Whether the index opens, every file has its digest, and a search ends with passages; so for each service."""
     if settings.evidence.online:
         async for finding in _examine_services(settings):
@@ -315,7 +286,7 @@ async def examine_evidence(settings: Settings) -> Findings:
             raise
 
 
-async def _examine_services(settings: Settings) -> Findings:
+async def _examine_services(settings: Settings) -> Diagnoses:
     """Whether each literature service gives passages now, whatever was stored of it."""
     from medlive.service.wiring import open_online
 
@@ -333,7 +304,7 @@ async def _examine_services(settings: Settings) -> Findings:
 
 async def _examine_service(
     search: Callable[[], Awaitable[Sequence[object]]],
-) -> Finding:
+) -> Diagnosis:
     try:
         hits = await search()
     except LiteratureUnavailable as error:
@@ -345,7 +316,7 @@ async def _examine_service(
     return _good("it answers with passages")
 
 
-async def _examine_index(settings: Settings) -> Findings:
+async def _examine_index(settings: Settings) -> Diagnoses:
     from medlive.evidence.passage import Query
     from medlive.service.wiring import open_retriever
 
@@ -373,7 +344,7 @@ async def _examine_index(settings: Settings) -> Findings:
         yield _warning(text, step)
 
 
-async def examine_messages(settings: Settings) -> Findings:
+async def examine_messages(settings: Settings) -> Diagnoses:
     """Whether the webhook and the mail server take a message."""
     section = settings.notify
     named = places(section)
@@ -387,7 +358,7 @@ async def examine_messages(settings: Settings) -> Findings:
     yield _good(f"a test message was taken by {' and '.join(named)}")
 
 
-async def examine_backup(settings: Settings) -> Findings:
+async def examine_backup(settings: Settings) -> Diagnoses:
     """Whether weekly backups have a folder that can be written, away from the home."""
     folder = settings.backup.folder
     if folder is None:
@@ -407,7 +378,7 @@ async def examine_backup(settings: Settings) -> Findings:
         yield _good(f"{folder} can be written")
 
 
-async def examine_sites(settings: Settings) -> Findings:
+async def examine_sites(settings: Settings) -> Diagnoses:
     """Whether each community's robots.txt lets its lists be read; no page is fetched."""
     from medlive.service.harvest.sources import fetch_settings, select_sources
     from medlive.sources.fetching.fetch import Fetcher
@@ -426,7 +397,7 @@ async def examine_sites(settings: Settings) -> Findings:
 
 async def _examine_site(
     name: str, fetcher: "Fetcher", lists: Sequence["PageRequest"], policy: "FetchPolicy"
-) -> Finding:
+) -> Diagnosis:
     if not lists:
         step = f"set boards under [sources.{name}] in sources.toml"
         return _bad("it has no list to read", step)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Final, NamedTuple
 
@@ -10,15 +10,16 @@ from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
 from medlive import __version__
-from medlive.clock import iso_week, parse_moment
+from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.db.audit.gauges import Gauges, read_gauges
-from medlive.db.audit.listing import week_bounds
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
+from medlive.db.tables.watch import OpenProblemRow
 from medlive.service.watch.checks import CHECKS
 from medlive.service.watch.facts import read_facts
-from medlive.service.watch.model import CERTIFICATES, Facts, Problem
+from medlive.service.watch.model import Facts
 from medlive.service.watch.problems import read_problems
 from medlive.service.week_budget import week_limits
 
@@ -38,10 +39,6 @@ NAMES: Final = {
     "medlive_undelivered_messages": (
         "Messages to operators that failed and are sent again.",
         "place",
-    ),
-    "medlive_certificate_expiry_timestamp_seconds": (
-        "When a certificate ends.",
-        "host",
     ),
     "medlive_threads": ("Threads by where they stand.", "stage outcome reason"),
     "medlive_recent_threads": ("Threads that engines decided within a day.", "outcome"),
@@ -100,7 +97,7 @@ class _Families(NamedTuple):
 async def read_metrics(database: Database, settings: Settings) -> bytes:
     """Every metric in Prometheus' text format. Raises DatabaseUnavailable."""
     facts = await read_facts(database, settings)
-    problems = await read_problems(database, settings, facts)
+    problems = await read_problems(database, facts)
     moment = facts.moment
     monday, _ = week_bounds(iso_week(moment))
     async with database.begin() as session:
@@ -111,7 +108,12 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
     for name, (text, labels) in NAMES.items():
         families[name] = GaugeMetricFamily(name, text, labels=labels.split())
     families["medlive_info"].add_metric([__version__], 1)
-    rows = (_counted(gauges), _watched(facts), _steps(facts), _problems(problems))
+    rows = (
+        _counted(gauges),
+        _watched(facts),
+        _steps(facts),
+        _problems(problems, moment),
+    )
     for name, *values, figure in chain.from_iterable(rows):
         families[name].add_metric(list(map(str, values)), float(figure))
     return generate_latest(_Families(families.values()))
@@ -143,10 +145,10 @@ def _steps(facts: Facts) -> Iterator[Row]:
             yield "medlive_step_last_run_timestamp_seconds", state.name, began
 
 
-def _problems(problems: Sequence[Problem]) -> Iterator[Row]:
+def _problems(problems: Sequence[OpenProblemRow], moment: datetime) -> Iterator[Row]:
     for check in CHECKS:
         own = [problem for problem in problems if problem.code == check.code]
-        acknowledged = bool(own) and all(problem.is_acknowledged for problem in own)
+        acknowledged = bool(own) and all(p.is_acknowledged(moment) for p in own)
         yield "medlive_problem", check.code, check.severity.value, bool(own)
         yield "medlive_problem_acknowledged", check.code, acknowledged
 
@@ -172,8 +174,3 @@ def _watched(facts: Facts) -> Iterator[Row]:
     for disk in facts.local.disks if facts.local else ():
         yield "medlive_disk_free_bytes", disk.place, disk.free
         yield "medlive_disk_size_bytes", disk.place, disk.size
-    certificates = facts.observations.get(CERTIFICATES)
-    for host, certificate in (certificates.value if certificates else {}).items():
-        if certificate["ends"] is not None:
-            ends = parse_moment(certificate["ends"]).timestamp()
-            yield "medlive_certificate_expiry_timestamp_seconds", host, ends

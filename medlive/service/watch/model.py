@@ -1,4 +1,4 @@
-"""The nouns of watching: the facts that checks read, and the problems that they report."""
+"""The nouns of watching: the facts that checks read, and what they find."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,17 +6,15 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from medlive.config import Settings
-from medlive.db.audit.health import FailedJobs, FailedThread, MissingRight, QueueHealth
+from medlive.db.audit.health import FailedThread, MissingRight, QueueHealth, UndoneJobs
 from medlive.db.harvest.harvests import SourceInfo
 from medlive.db.runs import History
 from medlive.db.tables.watch import ObservationRow, OutboxRow
 from medlive.db.tables.work import WorkerRow
-from medlive.db.watch import SeenProblem
 from medlive.llm.circuit import Opening
 from medlive.service.schedule.steps import StepState
 
 SCHEDULER_HEARD = "scheduler"
-CERTIFICATES = "certificates"
 EVIDENCE = "evidence"
 HEARTBEAT = "heartbeat"
 """Names of observations."""
@@ -58,7 +56,7 @@ class Facts:
     lost_threads: int  # Threads that nothing will take up
     decisions: Sequence[datetime]  # When the latest attempts ended, newest first
     decided: int  # Threads that engines decided within a week
-    failed_jobs: Sequence[FailedJobs]
+    failed_jobs: Sequence[UndoneJobs]
     failed_threads: Sequence[FailedThread]
     sources: Sequence[SourceInfo]
     circuits: Sequence[Opening]
@@ -79,27 +77,9 @@ class Facts:
         return None if noted is None else noted.at
 
 
-class Finding(NamedTuple):
+class Symptom(NamedTuple):
     """What a check finds: a sentence, what to do about it, and what it is about."""
 
     text: str
     next_step: str
     subject: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem(SeenProblem):
-    """A problem as a check finds it now."""
-
-    is_acknowledged: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """The problem as JSON values."""
-        return {
-            "code": self.code,
-            "subject": self.subject,
-            "severity": self.severity.value,
-            "text": self.text,
-            "next_step": self.next_step,
-            "acknowledged": self.is_acknowledged,
-        }

@@ -1,5 +1,6 @@
 """The status report: funnel, failures, what the week cost, sources and steps, read from the database."""
 
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
@@ -15,12 +16,14 @@ from medlive.db.curation.replies import Answers, count_answers
 from medlive.db.jobs import Queue, count_open
 from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
+from medlive.db.tables.watch import OpenProblemRow
 from medlive.db.waits import count_waiting
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
 from medlive.service.schedule.steps import StepState, read_states
 from medlive.service.watch import problems as watched
 from medlive.service.watch.facts import read_facts
+from medlive.service.watch.model import Facts
 from medlive.service.watch.week import run_as_json
 from medlive.service.week_budget import read_week
 
@@ -33,8 +36,24 @@ async def read_steps(database: Database, settings: Settings) -> list[dict[str, A
 
 async def read_problems(database: Database, settings: Settings) -> list[dict[str, Any]]:
     """Each thing a person must look at, as JSON values. Raises ConfigError and DatabaseUnavailable."""
-    problems = await watched.read_problems(database, settings)
-    return [problem.as_json() for problem in problems]
+    facts = await read_facts(database, settings)
+    return _problems_as_json(await watched.read_problems(database, facts), facts)
+
+
+def _problems_as_json(
+    problems: Iterable[OpenProblemRow], facts: Facts
+) -> list[dict[str, Any]]:
+    return [
+        {
+            "code": problem.code,
+            "subject": problem.subject,
+            "severity": problem.severity.value,
+            "text": problem.text,
+            "next_step": problem.next_step,
+            "acknowledged": problem.is_acknowledged(facts.moment),
+        }
+        for problem in problems
+    ]
 
 
 async def acknowledge(
@@ -67,7 +86,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     "problems" has each thing a person must look at.
     """
     facts = await read_facts(database, settings)
-    problems = await watched.read_problems(database, settings, facts)
+    problems = await watched.read_problems(database, facts)
     sources = []
     for source in facts.sources:
         harvests = facts.history.harvests.get(source.name)
@@ -83,7 +102,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
         "scheduler_active": facts.scheduler_active,
         "scheduler_heard": facts.scheduler_heard,
         "workers": {queue: n for queue, n in facts.workers.items() if n},
-        "problems": [problem.as_json() for problem in problems],
+        "problems": _problems_as_json(problems, facts),
     }
 
 

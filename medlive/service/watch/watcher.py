@@ -12,16 +12,13 @@ from medlive.db import watch
 from medlive.db.session import Database, Session, read_clock
 from medlive.db.tables.watch import OpenProblemRow, Severity
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
-from medlive.service.watch.certificates import certificate_hosts, look_at_certificates
 from medlive.service.watch.checks import find_problems
 from medlive.service.watch.facts import read_facts
 from medlive.service.watch.local import read_local, verify_evidence
 from medlive.service.watch.model import (
-    CERTIFICATES,
     EVIDENCE,
     HEARTBEAT,
     SCHEDULER_HEARD,
-    Problem,
 )
 from medlive.service.watch.notify import Event, beat
 from medlive.service.watch.outbox import deliver, write_message
@@ -39,7 +36,7 @@ Clock = Callable[[], datetime]
 
 async def look(
     database: Database, settings: Settings, *, heard: bool = False, clock: Clock = now
-) -> list[Problem]:
+) -> list[OpenProblemRow]:
     """Run every check, store what they find, and send messages about it; the problems.
 
     `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable.
@@ -84,7 +81,7 @@ async def look_safely(
 
 
 async def _store(
-    session: Session, settings: Settings, problems: Sequence[Problem], week: str
+    session: Session, settings: Settings, problems: Sequence[OpenProblemRow], week: str
 ) -> None:
     """Bring the stored problems up to date, and write the messages that are due."""
     await watch.save_seen(session, problems)
@@ -132,16 +129,9 @@ def _text(problem: OpenProblemRow) -> str:
 
 
 async def _look_closer(database: Database, settings: Settings) -> None:
-    """What takes longer: certificates once a day, evidence when its files changed, or a day later."""
+    """What takes longer: evidence, when its files changed, or a day later."""
     async with database.begin() as session:
         noted, moment = await watch.observations(session), await read_clock(session)
-    hosts, known = certificate_hosts(settings), noted.get(CERTIFICATES)
-    if (hosts or known) and (
-        known is None or moment - known.at > _DAILY or sorted(known.value) != hosts
-    ):
-        seen = await look_at_certificates(settings)
-        async with database.begin() as session:
-            await watch.observe(session, CERTIFICATES, seen)
     local = await asyncio.to_thread(read_local, settings, None)
     if local is None or local.evidence_missing or local.evidence_corrupt:
         return
@@ -159,7 +149,7 @@ async def _look_closer(database: Database, settings: Settings) -> None:
 
 
 async def _beat(
-    database: Database, settings: Settings, problems: Sequence[Problem]
+    database: Database, settings: Settings, problems: Sequence[OpenProblemRow]
 ) -> None:
     """Tell the dead man's switch that a scheduler works, or which problems stop the week."""
     if settings.notify.heartbeat_url is None:

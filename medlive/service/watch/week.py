@@ -8,12 +8,12 @@ from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.audit.gauges import count_stages
-from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import Spent, spending
+from medlive.db.audit.standing import count_stages
 from medlive.db.curation.by_paper import outcomes_by_paper
 from medlive.db.curation.funnel import STAGES
 from medlive.db.curation.proofs import proofs_made
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.release.snapshots import (
     find_snapshot,
     latest_frozen,

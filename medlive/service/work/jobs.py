@@ -1,14 +1,13 @@
 """Jobs in PostgreSQL, by Procrastinate: deferred in the transaction of their rows, run by those who serve a queue.
 
 A job is known by its queueing lock, so that it is deferred once. A job that a stop breaks off waits again at once;
-a killed process leaves its jobs "doing", and others take them over once they have seen no new heartbeat of it for
-STALLED_AFTER_S. Whoever does a job has a lock on its name, so that one that is delivered twice is done by one at a
-time. Jobs wait by the database's clock.
+a killed process leaves its jobs "doing", and others take them over once its heartbeat is older than STALLED_AFTER_S.
+Whoever does a job has a lock on its name, so that one that is delivered twice is done by one at a time. Jobs wait by
+the database's clock.
 """
 
 import asyncio
 import copy
-import time
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -17,9 +16,9 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 import procrastinate
@@ -28,9 +27,7 @@ from procrastinate.jobs import Job
 from procrastinate.worker import Worker
 
 from medlive.db.jobs import (
-    HEARTBEATS,
     STALLED_AFTER_S,
-    TAKE_OVER,
     Queue,
     announce_serving,
     count_servers,
@@ -39,9 +36,9 @@ from medlive.db.jobs import (
 )
 from medlive.db.release.weeks import note_queued
 from medlive.db.session import (
-    Claims,
     Connection,
     Database,
+    NameLocks,
     Session,
     lock_connection,
     translate,
@@ -75,6 +72,8 @@ CLOSE_S = 15.0
 """How long jobs that are broken off may take to close what they use; then they are broken off once more."""
 LOST_GRACE_S = 15.0
 """How long they may take to end after that; then they are left to whoever takes them over."""
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+"""When a job that is put back may begin: at once, by whichever clock."""
 CONNECT_S = 10.0
 """How long a question to the queue waits for a connection."""
 
@@ -259,10 +258,10 @@ async def run_until_drained(
     finished first, for at most `grace_s` seconds if given. Raises DatabaseUnavailable.
     """
     queues = [Queue.CURATE]
-    taking_over, readiness = TakingOver(app, queues), Readiness()
+    readiness = Readiness()
     with queue_errors(database):
         while True:
-            await taking_over.look()
+            await take_over(app, queues)
             async with database.begin() as session:
                 await hurry(session, Queue.CURATE)
             taken = TakenJobs(readiness)
@@ -275,7 +274,7 @@ async def run_until_drained(
                     concurrency,
                     taken,
                 )
-                await worker.run(Claims(connection), wait=False, grace_s=grace_s)
+                await worker.run(NameLocks(connection), wait=False, grace_s=grace_s)
             waiting = len(await _list_jobs(app, "doing", Queue.CURATE))
             todo = len(await _list_jobs(app, "todo", Queue.CURATE))
             if readiness.pauses or not (waiting or todo):
@@ -315,7 +314,7 @@ async def run_until_stopped(
     """
     taken = taken or TakenJobs(Readiness())
     async with serving(database, queues) as connection:
-        claims = Claims(connection)
+        claims = NameLocks(connection)
         running = _Worker(
             app,
             database,
@@ -326,7 +325,7 @@ async def run_until_stopped(
         )
         worker = asyncio.create_task(running.run(claims, wait=True, grace_s=grace_s))
         stopping = asyncio.create_task(stop.wait())
-        looking = TakingOver(app, queues).keep_looking()
+        looking = _keep_taking_over(app, queues)
         works_beside = (looking, _keep_connected(claims), *beside)
         vital = list(map(asyncio.create_task, works_beside))
         try:
@@ -377,7 +376,7 @@ async def run_step_job(
     On cancellation a step that runs here is broken off and waits. Raises DatabaseUnavailable, and what keeps this
     process from doing the step.
     """
-    taking_over, readiness = TakingOver(app, [queue]), Readiness()
+    readiness = Readiness()
     with queue_errors(database):
         async with database.begin() as session:
             lock = await defer_step(
@@ -393,7 +392,7 @@ async def run_step_job(
                     return
                 served = await count_servers(session, queue)
             if not served:
-                await taking_over.look()
+                await take_over(app, [queue])
                 jobs = await _list_jobs(app, "todo", queue)
                 if lock in [job.queueing_lock for job in jobs]:
                     taken = TakenJobs(readiness)
@@ -406,7 +405,7 @@ async def run_step_job(
                             1,
                             taken,
                         )
-                        await worker.run(Claims(connection), wait=False, grace_s=0)
+                        await worker.run(NameLocks(connection), wait=False, grace_s=0)
                 if pause := readiness.pauses.get(queue):
                     raise pause.obstacle
             await asyncio.sleep(POLL_S)
@@ -423,7 +422,9 @@ class _Worker:
     concurrency: int
     taken: TakenJobs
 
-    async def run(self, claims: Claims, *, wait: bool, grace_s: float | None) -> None:
+    async def run(
+        self, claims: NameLocks, *, wait: bool, grace_s: float | None
+    ) -> None:
         """Do jobs. On cancellation no more are taken, and those that last longer than `grace_s` are broken off.
 
         Raises DatabaseUnavailable when jobs cannot be ended any more.
@@ -478,40 +479,26 @@ class _Worker:
             raise taken.cause
 
 
-async def _keep_connected(claims: Claims) -> None:
+async def _keep_connected(claims: NameLocks) -> None:
     """Raises DatabaseUnavailable when the connection is lost, and with it what says that this process serves."""
     while True:
         await claims.ask("SELECT :key = 0", 0)
         await asyncio.sleep(HEARTBEAT_S)
 
 
-class TakingOver:
-    """Puts the jobs of dead workers back: of those whose heartbeat stays the same, whatever any clock says."""
-
-    def __init__(self, app: procrastinate.App, queues: Sequence[str]) -> None:
-        """Of these queues alone."""
-        self._connector, self._queues = app.connector, [*queues]
-        self._seen: dict[tuple[int, datetime], float] = {}
-        """Worker and heartbeat → when they were first seen."""
-
-    async def look(self, clock: Callable[[], float] = time.monotonic) -> None:
-        """Look at the heartbeats once."""
-        rows = await self._connector.execute_query_all_async(
-            HEARTBEATS, queues=self._queues
+async def take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
+    """Put the jobs of workers without a heartbeat for STALLED_AFTER_S back."""
+    for queue in queues:
+        stalled = await app.job_manager.get_stalled_jobs(
+            queue=queue, seconds_since_heartbeat=STALLED_AFTER_S
         )
-        moment = clock()
-        beats = [(row["id"], row["last_heartbeat"]) for row in rows]
-        self._seen = {beat: self._seen.get(beat, moment) for beat in beats}
-        dead = []
-        for (worker, _), since in self._seen.items():
-            if moment - since >= STALLED_AFTER_S:
-                dead.append(worker)
-        await self._connector.execute_query_async(
-            TAKE_OVER, queues=self._queues, dead=dead
-        )
+        for job in stalled:
+            # Another process may have done it, and of one queueing lock no two jobs may wait.
+            with suppress(exceptions.ConnectorException):
+                await app.job_manager.retry_job(job, retry_at=LONG_AGO)
 
-    async def keep_looking(self) -> None:
-        """Look with every heartbeat."""
-        while True:
-            await self.look()
-            await asyncio.sleep(HEARTBEAT_S)
+
+async def _keep_taking_over(app: procrastinate.App, queues: Sequence[str]) -> None:
+    while True:
+        await take_over(app, queues)
+        await asyncio.sleep(HEARTBEAT_S)

@@ -75,13 +75,15 @@ class Monitor:
     async def reporting(self) -> AsyncIterator[None]:
         """Enter the worker among the others while the block runs."""
         await self._guard(self._enter)
-        relay = asyncio.create_task(self._relay())
+        relay = asyncio.create_task(self._end_with_stop())
         try:
             yield
         finally:
             relay.cancel()
             with suppress(DatabaseUnavailable, DatabaseForbidden):
-                await self._leave()
+                if self._number is not None:
+                    async with self.database.begin() as session:
+                        await remove_worker(session, self._number)
 
     async def keep_looking(self) -> None:
         """Look with every heartbeat. Raises DatabaseUnavailable."""
@@ -127,12 +129,7 @@ class Monitor:
                 session, socket.gethostname(), os.getpid(), self.queues
             )
 
-    async def _leave(self) -> None:
-        if self._number is not None:
-            async with self.database.begin() as session:
-                await remove_worker(session, self._number)
-
-    async def _relay(self) -> None:
+    async def _end_with_stop(self) -> None:
         await self.stop.wait()
         self.ended.set()
 
@@ -168,7 +165,8 @@ class Monitor:
                 await check_room(self.database)
                 return True
             return False
-        if isinstance(obstacle, EvidenceUnavailable) or self._misses(obstacle):
+        lacks_setting = self.pipeline is None and isinstance(obstacle, ConfigError)
+        if isinstance(obstacle, EvidenceUnavailable) or lacks_setting:
             await self._look_for_missing()
             return False
         return isinstance(obstacle, CircuitOpen | WeekSpent) and await self._is_free()
@@ -195,10 +193,6 @@ class Monitor:
             if opening is not None:
                 openings.append(opening)
         return openings
-
-    def _misses(self, obstacle: MedliveError) -> bool:
-        """Whether there is no pipeline since its configuration lacks something."""
-        return self.pipeline is None and isinstance(obstacle, ConfigError)
 
     async def _look_for_missing(self) -> None:
         if time.monotonic() - self._searched_at < MISSING_S:

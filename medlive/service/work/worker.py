@@ -21,7 +21,7 @@ from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
-from medlive.service.liveness import Health
+from medlive.service.liveness import Liveness
 from medlive.service.paths import encoder_settings
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.wiring import Pipeline, build_pipeline, check_local_evidence
@@ -49,7 +49,7 @@ async def run_worker(
     grace_s: float | None = None,
     ready: Callable[[], None] = lambda: None,
     tick: Callable[[int], None] = lambda _: None,
-    health: Health | None = None,
+    health: Liveness | None = None,
 ) -> CurationCounts:
     """Do the jobs of the queues until `stop` is set, finish those begun, and return the counts of curation.
 
@@ -68,7 +68,7 @@ async def run_worker(
     Raises:
         DatabaseUnavailable: also when the database is lost later.
     """
-    total, readiness, health = CurationCounts(), Readiness(), health or Health()
+    total, readiness, health = CurationCounts(), Readiness(), health or Liveness()
     while True:
         taken = TakenJobs(readiness)
         works: dict[str, Callable[..., Awaitable[None]]] = {}

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 from medlive.clock import iso_week, now
 from medlive.db.accounts import Account
-from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import Spent, spending
-from medlive.db.audit.standing import Standing, list_standings
-from medlive.db.audit.views import list_views
+from medlive.db.audit.standing import count_by_source, count_by_week
 from medlive.db.curation.funnel import funnel
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.session import Session
 from medlive.db.tables.accounts import Role
 from medlive.service.watch.status import read_health
@@ -34,27 +33,26 @@ async def load_overview(
     """Everything the overview shows."""
     health = await read_health(site.database, site.settings)
     async with site.database.begin() as session:
-        standings = await list_standings(session)
-        shown = {row.outcome for row in standings}
+        by_source = await count_by_source(session)
+        shown = {outcome for _, outcome, _ in by_source}
         return OverviewPage(
             tables=tables,
-            views=await list_views(session, account.id),
             health=health,
             outcomes=[o for o in OUTCOMES if o in shown],
-            by_source=_sum((s.source, s) for s in standings if not s.week),
-            by_week=_sum((s.week, s) for s in standings if s.week),
+            by_source=_by_first(by_source),
+            by_week=_by_first(await count_by_week(session)),
             reasons=await funnel(session),
             spent=await _spent(session),
             may_act=account.may(Role.ADMIN),
         )
 
 
-def _sum(rows: Iterable[tuple[str, Standing]]) -> Mapping[str, Mapping[str, int]]:
-    sums: dict[str, dict[str, int]] = {}
-    for key, standing in rows:
-        row = sums.setdefault(key, {})
-        row[standing.outcome] = row.get(standing.outcome, 0) + standing.n
-    return sums
+def _by_first(rows: Iterable[Any]) -> Mapping[str, Mapping[str, int]]:
+    """Source or week → outcome → threads."""
+    counts: dict[str, dict[str, int]] = {}
+    for key, outcome, n in rows:
+        counts.setdefault(key, {})[outcome] = n
+    return counts
 
 
 async def _spent(session: Session) -> dict[str, list[Spent]]:

@@ -9,7 +9,6 @@ from medlive.db.audit.details import Membership
 from medlive.db.audit.listing import Counts
 from medlive.db.audit.spending import Spent
 from medlive.db.curation.funnel import FunnelRow
-from medlive.db.tables.audit import SavedViewRow
 from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.people import AuditLogRow
 from medlive.web.acts.actions import Actions
@@ -32,7 +31,6 @@ class OverviewPage(Page):
 
     template = "audit/overview.html"
     tables: Sequence[Link]
-    views: Sequence[SavedViewRow]
     health: Mapping[str, object]  # Of `read_health`
     outcomes: Sequence[str]
     by_source: Mapping[str, Mapping[str, int]]  # Source → outcome → threads
@@ -68,7 +66,6 @@ class TablePage(Page):
     counts: Counts
     before: str | None  # Address of the page before
     after: str | None
-    views: Sequence[SavedViewRow]
     sorts: Mapping[str, str]  # Sort → address
 
 

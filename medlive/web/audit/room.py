@@ -9,8 +9,7 @@ from typing import Annotated, Final
 from fastapi import APIRouter, Depends, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response
 
-from medlive.db.audit.listing import load_listing, stream_rows
-from medlive.db.audit.views import forget_view, list_views, save_view
+from medlive.db.audit.listing import count_rows, load_page, stream_rows
 from medlive.db.curation.parking import count_parked, list_parked
 from medlive.db.tables.accounts import Role
 from medlive.errors import UsageError
@@ -20,11 +19,8 @@ from medlive.service.curation.inspect import (
     inspect_case,
     inspect_thread,
 )
-from medlive.service.listings import (
-    show_prompt,
-    stream_csv,
-    without_identifiers,
-)
+from medlive.service.listings import stream_csv, without_identifiers
+from medlive.service.prompts import show_prompt
 from medlive.web.accounts.access import Viewer, require
 from medlive.web.audit.overview import load_overview
 from medlive.web.audit.pages import GapsPage, RequestPage, TablePage
@@ -33,8 +29,8 @@ from medlive.web.audit.tables import TABLES, thread_path
 from medlive.web.audit.thread import load_thread_page, row_links
 from medlive.web.audit.window import Place
 from medlive.web.exports import Export
-from medlive.web.pages import local_path, render
-from medlive.web.site import Room, Section, SiteOf, Text
+from medlive.web.pages import render
+from medlive.web.site import Room, Section, SiteOf
 
 router: Final = APIRouter(
     prefix="/audit",
@@ -55,30 +51,6 @@ _LINKS: Final = [
 async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
     """How the threads fared, what runs next, what it costs, and what needs a person."""
     return render(request, await load_overview(site, account, _LINKS))
-
-
-@router.post("/views")
-async def keep_view(
-    site: SiteOf, account: Viewer, title: Text = "", table: Text = "", query: Text = ""
-) -> Response:
-    """Keep a table page under a name."""
-    if table not in TABLES:
-        raise HTTPException(422)
-    async with site.database.begin() as session:
-        await save_view(session, account.id, title, table, query)
-    return RedirectResponse(
-        local_path(f"/audit/{table}" + (f"?{query}" if query else "")), 303
-    )
-
-
-@router.post("/views/{number}/forget")
-async def drop_view(
-    site: SiteOf, account: Viewer, number: int, back: Text = "/audit"
-) -> Response:
-    """Forget a kept table page."""
-    async with site.database.begin() as session:
-        await forget_view(session, account.id, number)
-    return RedirectResponse(local_path(back), 303)
 
 
 @router.get("/gaps")
@@ -184,7 +156,7 @@ async def show_table(
     state = _state(request, table)
     view = TABLES[table]
     async with site.database.read() as session:
-        page, counts = await load_listing(
+        page = await load_page(
             session,
             state.listing,
             state.where,
@@ -193,11 +165,9 @@ async def show_table(
             after=state.after,
             before=state.before,
         )
+        counts = await count_rows(session, state.listing, state.where)
         if not page.rows and (state.after or state.before):  # They are gone
             return RedirectResponse(state.page(), 303)
-        views = [
-            v for v in await list_views(session, account.id) if v.table_name == table
-        ]
     rows = without_identifiers(page.rows)
     links = row_links(state, rows, page.keys)
     shown = TablePage(
@@ -206,7 +176,6 @@ async def show_table(
         state=state,
         rows=list(zip(rows, links, strict=True)),
         counts=counts,
-        views=views,
         before=page.before and state.page(before=page.before),
         after=page.after and state.page(after=page.after),
         sorts={sort: state.resorted(sort) for sort in state.listing.sorts},

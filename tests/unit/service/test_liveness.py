@@ -14,7 +14,7 @@ from procrastinate.jobs import Job
 from medlive.db.jobs import Queue
 from medlive.errors import ServiceUnavailable
 from medlive.llm.limiter import Ended, Limiters
-from medlive.service.liveness import Health, answer_probes
+from medlive.service.liveness import Liveness, answer_probes
 from medlive.service.work.monitor import STUCK_S, Monitor
 from medlive.service.work.readiness import Readiness
 from medlive.service.work.taken import TakenJobs
@@ -67,7 +67,7 @@ async def test_a_port_that_is_taken_is_said_so() -> None:
 async def test_what_only_a_restart_helps_is_a_failure_and_what_is_waited_for_is_none() -> (
     None
 ):
-    port, health = free_port(), Health()
+    port, health = free_port(), Liveness()
     problem: list[str | None] = [None]
     health.find_problem = lambda: problem[0]
     async with (
@@ -92,7 +92,7 @@ async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limiters, taken = Limiters(), TakenJobs(Readiness())
-    limiter = limiters.of("http://127.0.0.1:9/v1", "", 1)
+    limiter = limiters.limiter("http://127.0.0.1:9/v1", "", 1)
     pipeline: Any = SimpleNamespace(endpoints=limiters)
     app: Any = None
     monitor = Monitor(

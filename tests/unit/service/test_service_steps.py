@@ -14,7 +14,7 @@ from medlive.config import ScheduleSection, WeeklyTime
 from medlive.db.runs import HarvestHistory, History, Run
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
-from medlive.service.liveness import Health
+from medlive.service.liveness import Liveness
 from medlive.service.schedule.scheduler import _Runner
 from medlive.service.schedule.steps import (
     AFTER,
@@ -423,7 +423,7 @@ async def test_a_step_that_becomes_due_while_it_ends_is_not_left_to_the_next_loo
         print,
         lambda: datetime(2026, 11, 22, tzinfo=UTC),
         False,
-        Health(),
+        Liveness(),
     )
     begun, go, runs = asyncio.Event(), asyncio.Event(), 0
 

@@ -1,0 +1,158 @@
+"""Whether a database's schema is what this program expects: tables by Alembic, the rest by PostgreSQL's own words."""
+
+import re
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from medlive.db.schema.revisions import (
+    connect,
+    head,
+    known_revisions,
+    queue_head,
+    read_queue_revision,
+    read_revision,
+)
+from medlive.db.schema.rights import IMMUTABLE
+from medlive.db.tables import Base
+
+_OF_SNAPSHOTS = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")
+_TRIGGERS = {
+    **dict.fromkeys(IMMUTABLE, ("immutable", "not_truncated")),
+    **dict.fromkeys(_OF_SNAPSHOTS, ("frozen", "not_truncated", "added")),
+    "snapshots": ("frozen", "not_truncated"),
+    "takedowns": ("noted", "kept", "not_truncated"),
+    "disputes": ("closed", "kept", "not_truncated"),
+    "audit_log": ("chained", "immutable", "not_truncated"),
+    "studies": ("closed", "kept"),
+    "study_items": ("open", "kept"),
+    "study_ratings": ("open", "kept"),
+    "cases": ("stand", "moved"),
+    "filter_results": ("stand",),
+}
+"""Table → the triggers that it must have, without their prefix."""
+_CONSTRAINTS = text(
+    "SELECT c.relname AS owner, o.conname AS name, pg_get_constraintdef(o.oid) AS definition "
+    "FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid "
+    "WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n' AND c.relname = ANY(:tables)"
+)
+_INDEXES = text(
+    "SELECT tablename AS owner, indexname AS name, indexdef AS definition "
+    "FROM pg_indexes WHERE schemaname = :schema AND tablename = ANY(:tables)"
+)
+_TRIGGERS_PRESENT = text(
+    "SELECT c.relname, t.tgname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid "
+    "WHERE c.relnamespace = to_regnamespace(:schema) AND NOT t.tgisinternal AND t.tgenabled <> 'D'"
+)
+_ASIDE = "medlive_expected"
+
+
+def find_differences(url: str) -> list[str]:
+    """What differs between the database and what this program expects, a line each; empty if nothing does.
+
+    Tables, columns, types, defaults, comments, keys, CHECKs, indexes, triggers, and Procrastinate's version.
+    """
+    with connect(url) as connection:
+        revision = read_revision(connection)
+        if revision != head():
+            return [_compare_versions(revision)]
+        differences = [
+            *_compare_tables(connection),
+            *_compare_definitions(connection),
+            *_missing_triggers(connection),
+        ]
+        if read_queue_revision(connection) != queue_head():
+            differences.append(
+                "Procrastinate's tables are not at the installed version"
+            )
+        return differences
+
+
+def _compare_versions(revision: str | None) -> str:
+    """What is wrong with a revision that is not this program's, in a sentence."""
+    if revision is None:
+        return f"the database has no tables of medlive, which is at {head()}"
+    compared = "older" if revision in known_revisions() else "newer"
+    return f"the schema is at {revision}, {compared} than this medlive ({head()})"
+
+
+def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
+    """Whether Alembic should look at an object: all but Procrastinate's tables."""
+    return type_ != "table" or not (name or "").startswith("procrastinate_")
+
+
+def _compare_tables(connection: Connection) -> list[str]:
+    """Tables, columns, types, defaults and comments, as Alembic compares them."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    options = {
+        "include_name": include_name,
+        "compare_type": True,
+        "compare_server_default": True,
+    }
+    context = MigrationContext.configure(connection, opts=options)
+    return list(map(_describe, compare_metadata(context, Base.metadata)))
+
+
+def _describe(difference: Any) -> str:
+    """One of Alembic's differences in one line."""
+    if isinstance(difference, list):
+        return "; ".join(_describe(part) for part in difference)
+    parts = [part for part in difference if part is not None]
+    return " ".join(str(getattr(part, "name", part)) for part in parts)
+
+
+def _compare_definitions(connection: Connection) -> list[str]:
+    """Constraints and indexes whose definition differs from what the model makes.
+
+    Alembic does not compare CHECKs. The model's tables are made aside and PostgreSQL is asked for both, so
+    that its own spelling is compared with its own spelling; then they are undone.
+    """
+    own = _current_schema(connection)
+    try:
+        connection.execute(text(f"CREATE SCHEMA {_ASIDE}"))
+        aside = connection.execution_options(schema_translate_map={None: _ASIDE})
+        Base.metadata.create_all(aside, checkfirst=False)
+        differing = []
+        for query in (_CONSTRAINTS, _INDEXES):
+            actual = _definitions(connection, query, own)
+            expected = _definitions(connection, query, _ASIDE)
+            for key in sorted(actual.keys() | expected.keys()):
+                is_, should_be = actual.get(key), expected.get(key)
+                if is_ != should_be:
+                    table, name = key
+                    differing.append(
+                        f"{table}: {name} is {is_}, the model says {should_be}"
+                    )
+        return differing
+    finally:
+        connection.rollback()
+
+
+def _definitions(
+    connection: Connection, query: Any, schema: str
+) -> dict[tuple[str, str], str]:
+    """(Table, name) → what it is, without its schema."""
+    values = {"schema": schema, "tables": list(Base.metadata.tables)}
+    definitions = {}
+    for row in connection.execute(query, values):
+        definition = re.sub(rf"\b{schema}\.", "", row.definition)
+        definitions[row.owner, row.name] = definition
+    return definitions
+
+
+def _missing_triggers(connection: Connection) -> list[str]:
+    values = {"schema": _current_schema(connection)}
+    present = {tuple(row) for row in connection.execute(_TRIGGERS_PRESENT, values)}
+    connection.rollback()
+    missing = []
+    for table, kinds in sorted(_TRIGGERS.items()):
+        for name in sorted(f"{table}_{kind}" for kind in kinds):
+            if (table, name) not in present:
+                missing.append(f"{table}: trigger {name} is missing or off")
+    return missing
+
+
+def _current_schema(connection: Connection) -> str:
+    return str(connection.scalar(text("SELECT current_schema()")))

@@ -1,0 +1,131 @@
+"""Which state of the schema a database is in, and which this program knows.
+
+Two things have states: medlive's own tables, by Alembic's revision, and the job queue's, by the name of the last of
+Procrastinate's packaged migrations. Imports neither, since every command asks.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+
+from sqlalchemy import Connection, create_engine, exc, text
+from sqlalchemy.pool import NullPool
+
+from medlive.db.session import CONNECT_ARGUMENTS, connection_url, translated_errors
+from medlive.errors import ConfigError, DatabaseUnavailable, SchemaUnsuitable
+
+_LOCK_NOT_AVAILABLE = "55P03"
+
+
+@contextmanager
+def connect(url: str) -> Iterator[Connection]:
+    """A connection outside the pool. Raises DatabaseUnavailable, also for a lock that was not to be had."""
+    parsed = connection_url(url)
+    engine = create_engine(parsed, poolclass=NullPool, connect_args=CONNECT_ARGUMENTS)
+    try:
+        with translated_errors(parsed), engine.connect() as connection:
+            yield connection
+    except exc.DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) != _LOCK_NOT_AVAILABLE:
+            raise
+        raise DatabaseUnavailable(
+            "another process holds a lock that the upgrade needs",
+            hint="no migration was left half done; try again when it has finished",
+        ) from error
+
+
+# medlive's own tables
+
+
+def migrations_folder() -> Path:
+    """`migrations/` beside the package in a checkout, or the copy inside an installed one."""
+    package = Path(str(resources.files("medlive")))
+    for folder in (package / "_migrations", package.parent / "migrations"):
+        if (folder / "env.py").is_file():
+            return folder
+    raise ConfigError("the migrations are not installed with medlive")
+
+
+def known_revisions() -> set[str]:
+    """Every revision that this program knows; a migration's file begins with its own."""
+    files = (migrations_folder() / "versions").glob("[0-9]*_*.py")
+    return {file.name.partition("_")[0] for file in files}
+
+
+def head() -> str:
+    """The newest revision that this program knows."""
+    return max(known_revisions())
+
+
+def read_revision(connection: Connection) -> str | None:
+    """The database's revision; None where it has no tables of medlive."""
+    query = "SELECT version_num FROM alembic_version"
+    return _read_state(connection, "alembic_version", query)
+
+
+def check_known(revision: str | None) -> None:
+    """Raise SchemaUnsuitable for a revision that this program does not know."""
+    if revision is not None and revision not in known_revisions():
+        raise SchemaUnsuitable(
+            f"the database is at revision {revision}, which this medlive does not know",
+            hint="it was upgraded by a newer medlive: install that one",
+        )
+
+
+# The job queue's tables
+
+
+def read_queue_revision(connection: Connection) -> str | None:
+    """The last of Procrastinate's migrations that was applied; None before the first."""
+    query = "SELECT migration FROM components WHERE name = 'procrastinate'"
+    return _read_state(connection, "components", query)
+
+
+def queue_head() -> str:
+    """The last migration of the installed Procrastinate."""
+    return max(_queue_migrations())
+
+
+def pending_queue_scripts(connection: Connection) -> dict[str, Path]:
+    """Procrastinate's scripts that are still to be run, by the migration that each one reaches."""
+    applied = read_queue_revision(connection)
+    if applied is None:
+        return {queue_head(): _queue_folder() / "schema.sql"}
+    scripts = _queue_migrations()
+    return {name: script for name, script in scripts.items() if name > applied}
+
+
+def _queue_migrations() -> dict[str, Path]:
+    scripts = sorted((_queue_folder() / "migrations").glob("*.sql"))
+    return {script.name: script for script in scripts}
+
+
+def _queue_folder() -> Path:
+    """Where Procrastinate's scripts are, found without importing it."""
+    spec = find_spec("procrastinate")
+    if spec is None or spec.origin is None:
+        raise ModuleNotFoundError(
+            "No module named 'procrastinate'", name="procrastinate"
+        )
+    return Path(spec.origin).parent / "sql"
+
+
+# Both
+
+
+def is_newest(connection: Connection) -> bool:
+    """Whether there is nothing to upgrade."""
+    is_own_newest = read_revision(connection) == head()
+    return is_own_newest and read_queue_revision(connection) == queue_head()
+
+
+def _read_state(connection: Connection, table: str, query: str) -> str | None:
+    """The one value that a query gives; None if its table does not exist yet."""
+    exists = text("SELECT to_regclass(:table)")
+    state: str | None = None
+    if connection.scalar(exists, {"table": table}) is not None:
+        state = connection.scalar(text(query))
+    connection.rollback()
+    return state
