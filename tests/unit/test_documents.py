@@ -18,8 +18,8 @@ for _folder in ("docs", "deploy"):
 import accent  # noqa: E402
 import references  # noqa: E402
 
-from medlive.config import DATABASE_PARTS  # noqa: E402
 from medlive.errors import MedliveError  # noqa: E402
+from medlive.instance.loading import DATABASE_PARTS  # noqa: E402
 from tests.attacks import report  # noqa: E402
 from tests.support.attack_list import ATTACKS  # noqa: E402
 
