@@ -5,7 +5,6 @@ line that is logged inside it, those of libraries too. Nothing in a line moves t
 whoever wrote it; every line loses its secrets last.
 """
 
-import json
 import logging
 import sys
 import time
@@ -21,7 +20,7 @@ from structlog.processors import JSONRenderer, TimeStamper, format_exc_info
 from structlog.stdlib import ProcessorFormatter, add_log_level, add_logger_name
 from structlog.typing import EventDict, WrappedLogger
 
-from medlive.guard.printable import printable, printable_lines
+from medlive.guard.printable import printable, printable_json, printable_lines
 from medlive.guard.redaction import hide_secrets
 
 __all__ = ["REMARKS", "bound", "configure", "for_people", "kept_lines", "report_error"]
@@ -205,8 +204,4 @@ def _last_line(text: str) -> str:
 
 def _escape_rest(logger: WrappedLogger, name: str, line: str) -> str:
     """Escape what JSON leaves as it is: C1 controls, line ends of Unicode, marks that turn the direction round."""
-    return line if line.isprintable() else "".join(map(_escaped, line))
-
-
-def _escaped(character: str) -> str:
-    return character if character.isprintable() else json.dumps(character)[1:-1]
+    return printable_json(line)
