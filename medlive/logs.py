@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Final, TextIO
 
 import structlog
@@ -93,7 +94,7 @@ def configure(
                         _escape_rest,
                     ]
                     if as_json
-                    else [_text_with_traces if own <= logging.DEBUG else _text]
+                    else [partial(_text, traces=own <= logging.DEBUG)]
                 ),
             ],
         )
@@ -170,9 +171,9 @@ def _text(
     Each value is made printable by itself. Lines below the first, of traces and hints, are indented, so that none
     of them can be taken for a line of the log.
     """
-    text, level, source = (
-        printable(str(event.pop(key))) for key in ("event", "level", "logger")
-    )
+    text = printable(str(event.pop("event")))
+    level = printable(str(event.pop("level")))
+    source = printable(str(event.pop("logger")))
     hint = event.pop("hint", None)
     raised = str(event.pop("exception", ""))
     if source != REMARKS.name:
@@ -184,22 +185,13 @@ def _text(
     elif level != "info":
         text = f"{level}: {text}"
     if raised:
-        text += (
-            f"\n{_indented(raised)}" if traces else f": {printable(_last_line(raised))}"
-        )
+        last_line = raised.rstrip("\n").rpartition("\n")[2]
+        text += f"\n{_indented(raised)}" if traces else f": {printable(last_line)}"
     return f"{text}\n{_indented(str(hint))}" if hint else text
-
-
-def _text_with_traces(logger: WrappedLogger, name: str, event: EventDict) -> str:
-    return _text(logger, name, event, traces=True)
 
 
 def _indented(text: str) -> str:
     return "  " + printable_lines(text).replace("\n", "\n  ")
-
-
-def _last_line(text: str) -> str:
-    return text.rstrip("\n").rpartition("\n")[2]
 
 
 def _escape_rest(logger: WrappedLogger, name: str, line: str) -> str:
