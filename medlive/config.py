@@ -1,4 +1,4 @@
-"""The settings, section by section, frozen; `config_loading` reads them from files and the environment."""
+"""The settings, section by section, frozen; `medlive.instance.loading` reads them from files and the environment."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -13,9 +13,9 @@ from pydantic import (
     model_validator,
 )
 
-from medlive.evaluation.asking.registry import Candidate
 from medlive.evidence.encoders.table import EncoderModel
 from medlive.guard.trust import is_loopback
+from medlive.llm.registry import Candidate
 from medlive.llm.wire import Amount, Price
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"

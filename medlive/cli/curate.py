@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from medlive.cli.output import Grid, Result, progress, say, wait_for
-from medlive.config_loading import load_settings
 from medlive.errors import (
     CheckFailed,
     ConfigError,
@@ -14,6 +13,7 @@ from medlive.errors import (
     MedliveError,
     ServiceUnavailable,
 )
+from medlive.instance.loading import load_settings
 
 if TYPE_CHECKING:
     from medlive.service.curation.curate import CurationRun

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 from medlive.cli.output import Grid, Result, say, wait_for
 from medlive.config import RoleSettings
-from medlive.config_loading import load_settings
 from medlive.errors import UsageError
 from medlive.home import default_home
+from medlive.instance.loading import load_settings
 from medlive.llm.wire import JsonMode
 
 if TYPE_CHECKING:
     from medlive.demo.loop import DemoResult
-    from medlive.evaluation.scoring.score import ScoreTable
+    from medlive.evaluation.scoring.score import (
+        ScoreTable,
+    )
     from medlive.service.curation.curate import CurationRun
     from medlive.service.release.freeze import FreezeResult
 

@@ -24,8 +24,8 @@ from medlive.cli.output import (
 )
 from medlive.clock import iso_week, now, parse_moment
 from medlive.config import Settings
-from medlive.config_loading import load_settings
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, describe
+from medlive.instance.loading import load_settings
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given
 

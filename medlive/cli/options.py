@@ -194,7 +194,7 @@ def split_name(thread: str) -> tuple[str, str]:
 
 def read_settings() -> "Settings":
     """The settings."""
-    from medlive.config_loading import load_settings
+    from medlive.instance.loading import load_settings
 
     return load_settings().settings
 

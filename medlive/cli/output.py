@@ -86,7 +86,7 @@ def with_instance(
     """What `work` returns for the configured database, which is migrated and open meanwhile, and the settings."""
 
     async def run() -> T:
-        from medlive.config_loading import load_settings
+        from medlive.instance.loading import load_settings
         from medlive.service.database import open_database
 
         settings = load_settings().settings

@@ -19,7 +19,7 @@ from medlive.llm.ask import (
 )
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.engine import Engine, Prompt, Reply, Request
-from medlive.llm.prompts import load_prompt
+from medlive.llm.prompts import prompt_beside
 from medlive.llm.wire import strict_schema
 
 R = TypeVar("R", bound=ReplyModel)
@@ -81,7 +81,7 @@ class Agent:
         """
         task = reply_type.task
         if prompt is None:
-            prompt = load_prompt(reply_type.__module__.rpartition(".")[0], task)
+            prompt = prompt_beside(reply_type, task)
         request = Request(
             task, prompt, {"language": self.language, **inputs}, _schema(reply_type)
         )

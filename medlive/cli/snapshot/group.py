@@ -28,9 +28,9 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.cli.snapshot import prove, release
-from medlive.config_loading import dotted, load_settings
 from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
 from medlive.guard.printable import printable
+from medlive.instance.loading import dotted, load_settings
 from medlive.integrity.checks import Trust
 from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
@@ -78,7 +78,7 @@ def list_() -> Result:
 @app.command()
 def show(path: SnapshotArgument) -> Result:
     """Show what a snapshot holds and how it was made, from its manifest."""
-    from medlive.service.paths import snapshot_folder
+    from medlive.instance.paths import snapshot_folder
 
     snapshot = open_snapshot(snapshot_folder(load_settings().settings, path))
     manifest = snapshot.manifest
@@ -112,8 +112,8 @@ def verify(
         public_key: The key that must have signed it [the key it names: proves no origin].
         parent: The parent's folder [beside it].
     """
+    from medlive.instance.paths import snapshot_folder
     from medlive.integrity.signing import public_key_of
-    from medlive.service.paths import snapshot_folder
     from medlive.snapshot.verify.run import verify_snapshot
 
     folder = snapshot_folder(load_settings().settings, path)
@@ -306,7 +306,7 @@ def diff(
         new: The newer one.
         limit: How many cases of each kind are listed.
     """
-    from medlive.service.paths import snapshot_folder
+    from medlive.instance.paths import snapshot_folder
     from medlive.snapshot.diff import diff_snapshots
     from medlive.snapshot.verify.run import verify_snapshot
 

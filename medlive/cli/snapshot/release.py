@@ -22,8 +22,8 @@ from medlive.cli.output import (
     with_instance,
 )
 from medlive.clock import iso_week, now
-from medlive.config_loading import load_settings
 from medlive.errors import CheckFailed, UsageError
+from medlive.instance.loading import load_settings
 
 if TYPE_CHECKING:
     from medlive.publishing.publish import Published

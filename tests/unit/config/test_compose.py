@@ -11,7 +11,7 @@ import yaml
 
 from medlive.cli.main import COMMANDS, build
 from medlive.config import Settings
-from medlive.config_loading import DATABASE_PARTS
+from medlive.instance.loading import DATABASE_PARTS
 from medlive.integrity.signing import FILE_VARIABLE
 
 ROOT = Path(__file__).parents[3]

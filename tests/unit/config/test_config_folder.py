@@ -15,10 +15,11 @@ import pytest
 from pydantic import BaseModel
 from typer.main import get_command
 
-from medlive import config_loading, home
+from medlive import home
 from medlive.cli import main
 from medlive.config import RoleSettings, Settings
-from medlive.config_loading import MODELS, PATHS, load_settings
+from medlive.instance import loading
+from medlive.instance.loading import MODELS, PATHS, load_settings
 from medlive.integrity.checks import StepState
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.verify.run import verify_snapshot
@@ -303,7 +304,7 @@ def test_a_relative_path_of_a_file_is_below_the_files_folder(
         "MEDLIVE_CONFIG": "config",
         "MEDLIVE_BACKUP__FOLDER": "b",
     }
-    settings = config_loading.load_settings(environment).settings
+    settings = loading.load_settings(environment).settings
     assert settings.codebooks.paths == (folder / "a.csv", Path("/b.csv"))
     assert settings.web.docs_folder == folder / "docs"
     assert settings.evidence.reranker == str(folder / "ce")
@@ -318,7 +319,7 @@ def test_a_model_is_a_name_unless_it_begins_as_a_path(tmp_path: Path) -> None:
         '[evidence.own_encoders.ours]\nquery = "~/q"\npassage = "/p"\nreranker = "../r"\n'
     )
     environment = {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": "h"}
-    evidence = config_loading.load_settings(environment).settings.evidence
+    evidence = loading.load_settings(environment).settings.evidence
     assert evidence.reranker == "bge-m3"
     assert evidence.encoders == {"en": "org/model", "zh": str(tmp_path / "m")}
     own = evidence.own_encoders["ours"]
