@@ -1,4 +1,4 @@
-"""The settings, section by section, frozen; `instance.loading` reads them from files and the environment."""
+"""The settings, section by section, frozen; `medlive.instance.loading` reads them from files and the environment."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal

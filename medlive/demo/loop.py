@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
@@ -59,9 +59,9 @@ from medlive.snapshot.verify.run import verify_snapshot
 MARK = "demo-home"
 """The file that says that a home is the demo's."""
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
-_TIMEOUT_S = 7200.0
+LIVE_TIMEOUT_S = 7200.0
 """Seconds for one reply of a live endpoint, which a person may write by hand."""
-_CONCURRENCY = 128
+LIVE_CALLS = 128
 """Calls of a live endpoint at once, for the same reason."""
 
 
@@ -86,38 +86,13 @@ class DemoResult:
         return sum(h.counts["new"] + h.counts["revised"] for h in self.harvested)
 
 
-@dataclass(frozen=True, slots=True)
-class LiveEndpoint:
-    """A user's own endpoint, used instead of the recording."""
-
-    base_url: str
-    model: str
-    api_key_env: str | None = None
-    json_mode: Literal["schema", "object", "none"] = "schema"
-    # The file to record its replies in; None for no recording
-    record_to: Path | None = None
-    replay: bool = False
-    """Whether it is asked only for what the shipped recording does not hold."""
-
-
-def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
+def demo_settings(settings: Settings, live: RoleSettings | None) -> Settings:
     """The settings of the demo: an embedded database, and loopback addresses allowed.
 
-    The live endpoint curates (with `replay` only what is not recorded), else a role's engine from
-    config/models.toml, else the recording.
+    The live endpoint curates, else a role's engine from config/models.toml, else the recording.
     """
     if live is not None:
-        own = RoleSettings(
-            engine="recorded" if live.replay else "openai",
-            recording=sample_replies_path() if live.replay else None,
-            base_url=live.base_url,
-            model=live.model,
-            api_key_env=live.api_key_env,
-            json_mode=live.json_mode,
-            timeout_s=_TIMEOUT_S,
-            concurrency=_CONCURRENCY,
-        )
-        roles = dict.fromkeys((*CURATION_ROLES, "prober"), own)
+        roles = dict.fromkeys((*CURATION_ROLES, "prober"), live)
     else:
         recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
         asked = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
@@ -134,16 +109,30 @@ def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
 
 
 async def run_demo(
-    settings: Settings, notify: Callable[[str], None], live: LiveEndpoint | None = None
+    settings: Settings,
+    notify: Callable[[str], None],
+    live: RoleSettings | None = None,
+    record_to: Path | None = None,
 ) -> DemoResult:
-    """Run the loop; `notify` is called at the start of each stage. Raises CheckFailed when a stage fails."""
+    """Run the loop once.
+
+    Args:
+        settings: Whose home is the demo's.
+        notify: Called at the start of each stage.
+        live: A user's own endpoint, used instead of the recording.
+        record_to: The file to record its replies in.
+
+    Raises:
+        CheckFailed: When a stage fails.
+    """
     settings = demo_settings(settings, live)
     done = DemoResult()
     who = "recorded replies of a language model"
     if live:
         who = f"{live.model} at {live.base_url}"
-        if live.record_to:
-            done.recording = _new_recording(live)
+    if live and record_to:
+        how = f"Replies of {live.model} to the demo's threads, recorded by `medlive demo --live --record`."
+        done.recording = Recording(live.model or "", f"{now():%Y-%m-%d}", how)
     was_running = embedded.status(settings.home) is not None
     stages: list[tuple[str, str, Callable[[Settings, DemoResult], Any]]] = [
         ("evidence", "indexing the sample evidence", _evidence),
@@ -166,8 +155,8 @@ async def run_demo(
             await stage(settings, done)
             done.seconds[name] = time.perf_counter() - started
     finally:
-        if done.recording and live and live.record_to:
-            save_recording(done.recording, live.record_to)
+        if done.recording and record_to:
+            save_recording(done.recording, record_to)
         if not was_running:
             await asyncio.to_thread(embedded.stop, settings.home)
     return done
@@ -186,11 +175,6 @@ async def _take_home(settings: Settings) -> None:
             hint="unset MEDLIVE_HOME, or name an empty folder",
         )
     mark.write_text("The home of `medlive demo`; remove it whenever you like.\n")
-
-
-def _new_recording(live: LiveEndpoint) -> Recording:
-    how = f"Replies of {live.model} to the demo's threads, recorded by `medlive demo --live --record`."
-    return Recording(live.model, f"{now():%Y-%m-%d}", how)
 
 
 async def _evidence(settings: Settings, done: DemoResult) -> None:

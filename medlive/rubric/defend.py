@@ -82,7 +82,11 @@ async def rule_on(
     rulings = {ruling.criterion_id: ruling for ruling in reply.rulings}
     ruled = []
     for doubt in doubts:
-        ruled.append(_ruled(doubt, rulings[doubt.criterion or ""]))
+        ruling = rulings[doubt.criterion or ""]
+        basis = ruling.basis if ruling.needed else ""
+        reason = ruling.reason.strip()
+        decided = replace(doubt, needed=ruling.needed, basis=basis, reason=reason)
+        ruled.append(decided)
     return tuple(ruled)
 
 
@@ -109,12 +113,3 @@ def _fault_of(reply: DefenceReply, known: set[str]) -> str | None:
         if not ruling.reason.strip():
             return f"{ruling.criterion_id}: the reason is empty"
     return None
-
-
-def _ruled(doubt: ProofFinding, ruling: RulingItem) -> ProofFinding:
-    return replace(
-        doubt,
-        needed=ruling.needed,
-        basis=ruling.basis if ruling.needed else "",
-        reason=ruling.reason.strip(),
-    )

@@ -129,14 +129,14 @@ class Proving:
         for probe in probes:
             if probe.probe in failing:
                 shown = {"probe": probe.probe.value, "answer": probe.answer}
-                met = [c.id for c in rubric.criteria if self._meets(probe, c)]
+                met = []
+                for criterion in rubric.criteria:
+                    verdict = self.verdicts.get((probe.probe, criterion.criterion))
+                    if verdict is not None and verdict.met:
+                        met.append(criterion.id)
                 answers.append({**shown, "note": probe.note, "meets": met})
         findings = _shown(examination.failures, doubts, rubric)
         return await self.drafting.revise(rubric, findings, answers)
-
-    def _meets(self, probe: GradedProbe, criterion: Criterion) -> bool:
-        verdict = self.verdicts.get((probe.probe, criterion.criterion))
-        return verdict is not None and verdict.met
 
     async def _grade(
         self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]

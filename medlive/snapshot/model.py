@@ -240,16 +240,13 @@ def commitment(case: SnapshotCase, salt: str) -> str:
     `salt` is 64 lower hexadecimal digits. The first release is left out, since a held-out case has none yet. Later
     columns that have the value of earlier formats are left out too: a commitment made before them still holds.
     """
-    record = _record_before_additions(case)
-    del record["first_release"]
-    return digest_bytes(salt.encode("ascii") + canonical_json(record).encode("utf-8"))
-
-
-def _record_before_additions(case: SnapshotCase) -> dict[str, Any]:
-    """The case's record without later columns whose value is that of an earlier format."""
     record = _without_defaults(case.row(), OPTIONAL["cases"])
-    criteria = [_without_defaults(c.row(), OPTIONAL["criteria"]) for c in case.criteria]
-    return record | {"criteria": criteria}
+    del record["first_release"]
+    record["criteria"] = [
+        _without_defaults(criterion.row(), OPTIONAL["criteria"])
+        for criterion in case.criteria
+    ]
+    return digest_bytes(salt.encode("ascii") + canonical_json(record).encode("utf-8"))
 
 
 def _without_defaults(
