@@ -5,14 +5,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from medlive.deidentify.chinese_general import MEDICAL_NAMES, is_general
+from medlive.deidentify.chinese_general import is_general, is_in_medical_name
 from medlive.deidentify.identifiers import (
     Candidates,
     IdentifierKind,
     View,
     alternatives,
     characters,
-    is_inside,
     matches,
     one_of,
     word_list,
@@ -416,7 +415,7 @@ def _named_places(lower: str) -> Iterator[Span]:
     general: list[re.Match[str]] = []
     nobodys: list[Span] = []
     for match in _CITY.finditer(lower):
-        if is_inside(MEDICAL_NAMES, lower, match.span("city")):
+        if is_in_medical_name(lower, *match.span("city")):
             nobodys.append(match.span())
         elif is_general(lower, *match.span("city")):
             general.append(match)
