@@ -50,7 +50,7 @@ from medlive.evidence.passage import Hit, Passage
 from medlive.llm.budget import Budget
 from medlive.llm.prompts import load_prompt
 from medlive.llm.replay import ReplayEngine
-from medlive.service.wiring import build_engine
+from medlive.opening import build_engine
 from medlive.text.normalise import dominant_language
 from medlive.text.tokens import estimate_tokens
 

@@ -43,9 +43,9 @@ from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.fence import render
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
+from medlive.paths import index_path
 from medlive.service.curation.curate import CurationCounts, curate_queued
 from medlive.service.database import open_database
-from medlive.service.paths import index_path
 from medlive.service.wiring import build_pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
 from medlive.threads.model import Message, Role, Thread

@@ -45,14 +45,10 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.passage import Retriever
 from medlive.llm.budget import Budget
 from medlive.llm.replay import ReplayEngine
+from medlive.opening import build_engine, open_retriever
+from medlive.paths import index_path
 from medlive.service.curation.complete import complete_case
-from medlive.service.paths import index_path
-from medlive.service.wiring import (
-    CURATION_ROLES,
-    build_engine,
-    build_filters,
-    open_retriever,
-)
+from medlive.service.wiring import CURATION_ROLES, build_filters
 from medlive.sources.files import ImportedThread, read_threads
 from medlive.statistics.agreement import kappa_of_tables
 from medlive.text.normalise import fold

@@ -24,7 +24,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
-import aiohttp
+import httpx2
 from pydantic import BaseModel
 
 from medlive.errors import ConfigError, EndpointUnavailable
@@ -279,13 +279,10 @@ async def streamed(server: Server, url: str) -> str:
     body = {"model": server.model, "messages": SHORT, "stream": True}
     body |= server.parameters
     headers = {"Authorization": f"Bearer {server.key}"}
-    async with (
-        aiohttp.ClientSession(headers=headers) as session,
-        session.post(f"{url}/chat/completions", json=body) as answer,
-    ):
-        await answer.read()
-        kind = answer.content_type
-    return f"{answer.status}, {kind}"
+    async with httpx2.AsyncClient(headers=headers, timeout=300) as client:
+        answer = await client.post(f"{url}/chat/completions", json=body)
+    kind = answer.headers.get("content-type", "").partition(";")[0]
+    return f"{answer.status_code}, {kind}"
 
 
 async def idle(server: Server, url: str) -> str:

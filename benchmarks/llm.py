@@ -17,6 +17,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Final, NamedTuple
 
 import aiohttp
@@ -24,7 +25,7 @@ from aiohttp import web
 from openai import AsyncOpenAI
 
 from medlive.errors import EndpointUnavailable
-from medlive.evaluation.grading.verdict import GradeReply
+from medlive.grader.reply import GradeReply
 from medlive.llm.engine import Request
 from medlive.llm.limiter import Ended, EndpointState, Limiter
 from medlive.llm.openai import OpenAIEngine
@@ -32,7 +33,7 @@ from medlive.llm.prompts import load_prompt
 
 REQUEST = Request(
     "grader.criterion",
-    load_prompt("medlive.evaluation", "grader.criterion"),
+    load_prompt("medlive.grader", "grader.criterion"),
     {
         "language": "en",
         "question": "The patient has had a red, hot big toe for two days.\n\nWhat is it?",
@@ -61,6 +62,7 @@ class Measured(NamedTuple):
 
     per_second: float
     cpu_ms: float  # A call
+    waited: float  # Share of the time in which this process was ready and other work had the processors
 
 
 class Fixed(Limiter):
@@ -141,6 +143,12 @@ def endpoints(latency_s: float, url: Connection) -> None:
     asyncio.run(run())
 
 
+def run_delay_s() -> float:
+    """Seconds for which this process has been ready to run and was not running; Linux alone says so."""
+    schedule = Path("/proc/self/schedstat")
+    return int(schedule.read_text().split()[1]) / 1e9 if schedule.exists() else 0.0
+
+
 async def measure(call: Call, calls: int, ramp_s: float, seconds: float) -> Measured:
     """Keep so many calls under way; count those that are answered after the ramp."""
     answered = 0
@@ -154,11 +162,13 @@ async def measure(call: Call, calls: int, ramp_s: float, seconds: float) -> Meas
     workers = [asyncio.create_task(worker()) for _ in range(calls)]
     await asyncio.sleep(ramp_s)
     before, started, cpu = answered, time.perf_counter(), time.process_time()
+    waited_s = run_delay_s()
     await asyncio.sleep(seconds)
-    count = answered - before
+    count, elapsed = answered - before, time.perf_counter() - started
     measured = Measured(
-        count / (time.perf_counter() - started),
-        (time.process_time() - cpu) * 1000 / count,
+        per_second=count / elapsed,
+        cpu_ms=(time.process_time() - cpu) * 1000 / count,
+        waited=(run_delay_s() - waited_s) / elapsed,
     )
     for task in workers:
         task.cancel()
@@ -271,7 +281,7 @@ def main() -> int:
         for name, way in measured.items():
             print(
                 f"  {name:16} {way.per_second:6.1f}/s  {way.per_second / ideal:.3f} of ideal  "
-                f"{way.cpu_ms:.2f} CPU ms a call"
+                f"{way.cpu_ms:.2f} CPU ms a call  waited for a processor {way.waited:.0%} of the time"
             )
         reachable = min(ideal, measured["bare aiohttp"].per_second)
         reached = measured["OpenAIEngine"].per_second >= OF_IDEAL * reachable

@@ -30,7 +30,8 @@ from medlive.curation.screener import screen
 from medlive.curation.second_reader import read_case
 from medlive.llm.budget import Budget
 from medlive.llm.replay import ReplayEngine
-from medlive.service.wiring import build_engine, build_filters
+from medlive.opening import build_engine
+from medlive.service.wiring import build_filters
 from medlive.sources.files import ImportedThread, read_threads
 from medlive.threads.model import Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language

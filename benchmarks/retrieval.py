@@ -43,7 +43,7 @@ from measured import mean_and_interval, measured_line
 from numpy.typing import NDArray
 
 from medlive.clock import now
-from medlive.evidence.build import DensePlan, IndexPlan, build_index, plan_index
+from medlive.evidence.build import build_index
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
@@ -52,6 +52,7 @@ from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.manifest import IndexManifest
 from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Passage, Query
+from medlive.evidence.plan import DensePlan, IndexPlan, plan_index
 from medlive.evidence.retriever import IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
 from medlive.integrity.digest import digest_json

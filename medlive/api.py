@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from medlive.clock import now
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.asking.registry import Registry, load_registry, read_registry
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.cases.load import from_snapshot, load_cases
 from medlive.evaluation.grading.questions import Findings, QuestionsAsked
-from medlive.evaluation.model import CaseSet, Mode, cluster_numbers
+from medlive.evaluation.model import (
+    CaseSet,
+    cluster_numbers,
+)
 from medlive.evaluation.protocols.model import Material, Protocol, Results, Subject
 from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
@@ -40,8 +42,10 @@ from medlive.evaluation.scoring.score import (
     score_matrix,
     score_runs,
 )
+from medlive.grader.judge import Mode
 from medlive.integrity.signing import PublicKey, public_key_of
 from medlive.llm.engine import EngineIdentity
+from medlive.llm.registry import Registry, load_registry, read_registry
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.statistics.bootstrap import Comparison
 from medlive.statistics.power import Spread, cases_for_drop, cases_for_pair, spread_of
@@ -165,7 +169,7 @@ def score(
         UsageError: If there is no run, or the runs cannot be compared.
     """
     from medlive.config import load_settings
-    from medlive.service.paths import snapshots_path
+    from medlive.paths import snapshots_path
 
     mode = _choose("errata", ErrataMode, errata)
     window = Window(_day("since", since), _day("until", until))
@@ -384,7 +388,7 @@ def open_judge(
         concurrency: Most calls at once.
     """
     from medlive.config import load_settings
-    from medlive.service.wiring import grader_engine
+    from medlive.opening import grader_engine
 
     return grader_engine(
         load_settings().settings.roles.grader,
@@ -425,7 +429,7 @@ async def answer(
     """
     from medlive.config import load_settings
     from medlive.evaluation.asking.run import run_model
-    from medlive.service.wiring import choose_candidate, open_endpoint
+    from medlive.opening import choose_candidate, open_endpoint
 
     chosen = choose_candidate(
         load_settings().settings,

@@ -21,7 +21,6 @@ from pydantic import (
 )
 
 from medlive.errors import ConfigError, first_fault
-from medlive.evaluation.asking.registry import Candidate
 from medlive.evidence.encoders.table import EncoderModel
 from medlive.guard.redaction import HIDDEN, hide_secrets
 from medlive.guard.trust import is_loopback, use_authority
@@ -33,6 +32,7 @@ from medlive.home import (
     read_tables,
     report_unnamed,
 )
+from medlive.llm.registry import Candidate
 from medlive.llm.wire import Amount, Price
 from medlive.plugins import use_plugins
 

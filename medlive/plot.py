@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Final
 from medlive.errors import MissingExtra, UsageError
 from medlive.evaluation.scoring.companions import answer_lengths
 from medlive.evaluation.scoring.contamination import ContaminationTable
-from medlive.evaluation.scoring.estimates import Estimate, slice_order
+from medlive.evaluation.scoring.estimates import ScoreEstimate, slice_order
 from medlive.evaluation.scoring.refusals import Objection, marked
-from medlive.evaluation.scoring.score import ModelScore, ScoreTable
+from medlive.evaluation.scoring.score import (
+    ModelScore,
+    ScoreTable,
+)
 from medlive.statistics.charts import plain
 
 if TYPE_CHECKING:
@@ -174,7 +177,7 @@ def _title(axes: "Axes", title: str, overridden: Sequence[Objection]) -> None:
     axes.set_title(marked(title, overridden), wrap=True)
 
 
-def _draw_interval(axes: "Axes", place: int, estimate: Estimate) -> None:
+def _draw_interval(axes: "Axes", place: int, estimate: ScoreEstimate) -> None:
     if estimate.low is not None and estimate.high is not None:
         ends = [100 * estimate.low, 100 * estimate.high]
         axes.plot(ends, [place, place], color="C0")

@@ -27,6 +27,7 @@ from medlive.cli.output import (
     Result,
     fields_of,
     say,
+    table_of,
     wait_for,
     with_instance,
 )
@@ -73,47 +74,32 @@ def build(
         )
     read_settings()  # They name the folder of plugins
     opened = [open_corpus(path, corpus_kind, name) for path in corpora]
-    built = build_corpora(opened, index_folder(index), vectors, fresh=fresh)
-    return built.result()
+    return build_corpora(opened, index_folder(index), vectors, fresh=fresh)
 
 
 @app.command("list")
 def list_() -> Result:
     """List the indexes under MEDLIVE_HOME."""
     from medlive.evidence.open_index import list_indexes
-    from medlive.service.paths import index_path
+    from medlive.paths import index_path
 
     value: list[dict[str, object]] = []
     rows: list[list[object]] = []
-    for path, manifest_or_problem in list_indexes(index_path(read_settings()).parent):
-        if isinstance(manifest_or_problem, str):
-            value.append(
-                {"path": path, "problem": manifest_or_problem, "manifest": None}
-            )
-            rows.append([path, *[None] * 5, manifest_or_problem])
-            continue
-        manifest = manifest_or_problem.model_dump(mode="json", exclude={"files"})
-        value.append({"path": path, "problem": None, "manifest": manifest})
-        row: list[object] = [
-            path,
-            manifest_or_problem.retriever,
-            list(map(describe_side, manifest_or_problem.dense)),
-            manifest_or_problem.passages,
-            list(manifest_or_problem.corpus_digests),
-            manifest_or_problem.built_at,
-            None,
-        ]
-        rows.append(row)
-    columns = [
-        "index",
-        "retriever",
-        "vectors",
-        "passages",
-        "corpora",
-        "built",
-        "problem",
-    ]
-    return Result(value, [Grid(columns, rows)])
+    for path, manifest, problem in list_indexes(index_path(read_settings()).parent):
+        dumped = manifest and manifest.model_dump(mode="json", exclude={"files"})
+        value.append({"path": path, "problem": problem, "manifest": dumped})
+        facts: list[object] = [None] * 5
+        if manifest is not None:
+            facts = [
+                manifest.retriever,
+                list(map(describe_side, manifest.dense)),
+                manifest.passages,
+                list(manifest.corpus_digests),
+                manifest.built_at,
+            ]
+        rows.append([path, *facts, problem])
+    columns = ["index", "retriever", "vectors", "passages", "corpora", "built"]
+    return Result(value, [Grid([*columns, "problem"], rows)])
 
 
 @app.command()
@@ -170,12 +156,8 @@ def search(
 
 def _hit_as_json(hit: "Hit") -> dict[str, object]:
     found_by = list(map(asdict, hit.sides))
-    return {
-        "rank": hit.rank,
-        "score": hit.score,
-        "found_by": found_by,
-        **asdict(hit.passage),
-    }
+    ranked = fields_of(hit, ("rank", "score"))
+    return ranked | {"found_by": found_by} | asdict(hit.passage)
 
 
 def _search_online(phrases: Sequence[str], *, k: int, day: date | None) -> "list[Hit]":
@@ -245,7 +227,7 @@ def models(
             "--download needs the names of encoders",
             hint=f"{folders.DOWNLOAD} NAME; known are {', '.join(settings.table())}",
         )
-    rows, listed, problems = [], [], []
+    rows, problems = [], []
     for name in names or settings.table():
         model = settings.find(name)
         if download:
@@ -254,17 +236,15 @@ def models(
         problem = folders.find_problem(model, settings)
         if problem:
             problems.append(f"{name}: {problem}")
-        reads = list(model.languages) or ["every language"]
         row = {
             "encoder": name,
             "models": model.names,
             "endpoint": model.base_url or None,
-            "reads": reads,
+            "reads": list(model.languages) or ["every language"],
             "usable": problem is None,
             "problem": problem,
         }
-        listed.append(row)
-        rows.append([name, list(model.names), reads, problem is None, problem])
+        rows.append(row)
     failure = None
     if require and problems:
         failure = EvidenceUnavailable(
@@ -276,7 +256,7 @@ def models(
     if len(problems) == len(rows):
         notes.append("without an encoder an index is searched by its words (bm25)")
     columns = ["encoder", "models", "reads", "usable", "problem"]
-    return Result({"encoders": listed}, [Grid(columns, rows)], notes, failure)
+    return Result({"encoders": rows}, [table_of(rows, columns)], notes, failure)
 
 
 app.command()(fetch)

@@ -9,20 +9,15 @@ from typer import Argument, Option
 
 from medlive.cli.evidence_index import IndexOption, Vectors, build_corpora, index_folder
 from medlive.cli.options import DryRunOption, one_of, read_settings
-from medlive.cli.output import Result, progress, say, table_of
+from medlive.cli.output import Result, fields_of, progress, say, table_of
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evidence.corpora.model import Corpus
     from medlive.evidence.fetch.client import Client
-    from medlive.evidence.fetch.fetching import Outcome, Plan
+    from medlive.evidence.fetch.fetching import Outcome
     from medlive.evidence.fetch.ledger import Ledger
-    from medlive.evidence.fetch.model import (
-        FetchFailed,
-        FetchSettings,
-        Selection,
-        Source,
-    )
+    from medlive.evidence.fetch.model import FetchFailed, Selection, Source
 
 _RATE = 5_000_000
 """Bytes a second that --dry-run reckons with."""
@@ -61,6 +56,15 @@ class _Task:
     source: "Source"
     folder: Path
     selection: "Selection"
+    contact: str | None
+
+    def client(self) -> "Client":
+        from medlive.evidence.fetch.client import Client
+        from medlive.evidence.fetch.model import FetchSettings
+
+        source = self.source
+        settings = FetchSettings(contact=self.contact)
+        return Client(settings, source.hosts, source.pause_s, named=source.mirrored)
 
 
 def fetch(
@@ -87,30 +91,27 @@ def fetch(
     """
     if list_:
         return _list_sources()
-    tasks = _tasks(names or [], recommended, chosen, manner.to)
-    settings = _fetch_settings(manner.contact)
+    tasks = _tasks(names or [], recommended, chosen, manner)
     if dry_run:
-        return _describe_plans([_plan(task, settings) for task in tasks])
-    outcomes = [_fetch(task, settings) for task in tasks]
+        return _describe_plans(tasks)
+    outcomes = [_fetch(task) for task in tasks]
     fetched = list(map(_outcome_as_json, outcomes))
-    failures: list[str] = []
-    for outcome in outcomes:
-        failures += outcome.failures
     built = Result(None)
     folder = index_folder(index)
     if not no_build and (corpora := _new_corpora(tasks, outcomes, folder)):
-        built = build_corpora(corpora, folder, vectors, fresh=False).result()
+        built = build_corpora(corpora, folder, vectors, fresh=False)
     return Result(
         {"fetched": fetched, "index": built.value},
         [table_of(fetched, _OUTCOME), *built.shown],
         built.notes,
-        _failure(failures),
+        _failure(outcomes),
     )
 
 
-def _failure(failures: list[str]) -> "FetchFailed | None":
+def _failure(outcomes: "list[Outcome]") -> "FetchFailed | None":
     from medlive.evidence.fetch.model import FetchFailed
 
+    failures = [failure for outcome in outcomes for failure in outcome.failures]
     if not failures:
         return None
     more = f"; and {len(failures) - 1} more, listed above" if len(failures) > 1 else ""
@@ -119,11 +120,11 @@ def _failure(failures: list[str]) -> "FetchFailed | None":
 
 
 def _tasks(
-    names: list[str], recommended: bool, chosen: Chosen, to: Path | None
+    names: list[str], recommended: bool, chosen: Chosen, manner: Manner
 ) -> list[_Task]:
     from medlive.evidence.fetch.model import Selection
     from medlive.evidence.fetch.registry import SOURCES, find_source
-    from medlive.service.paths import corpora_path
+    from medlive.paths import corpora_path
 
     if recommended:
         names = names + [source.name for source in SOURCES if source.recommended]
@@ -131,32 +132,33 @@ def _tasks(
         raise UsageError(
             "name a corpus, or give --recommended", hint="medlive evidence fetch --list"
         )
-    wanted = _selection(chosen)
-    if wanted is not None and "pubmed" not in names:
+    selection = _selection(chosen)
+    if not selection.everything and "pubmed" not in names:
         raise UsageError(
             "--types, --since and --language choose among PubMed's articles",
             hint="add pubmed",
         )
     settings = read_settings()
-    folder = to or corpora_path(settings)
+    folder = manner.to or corpora_path(settings)
+    contact = manner.contact or settings.harvest.get("contact")
     tasks = []
     for name in dict.fromkeys(names):
         source = find_source(name, settings.evidence.mirrors.get(name))
         usual = source.recommended if recommended else None
-        selection = wanted if name == "pubmed" and wanted is not None else usual
-        tasks.append(
-            _Task(
-                source=source, folder=folder / name, selection=selection or Selection()
-            )
+        is_chosen = name == "pubmed" and not selection.everything
+        task = _Task(
+            source=source,
+            folder=folder / name,
+            selection=selection if is_chosen else usual or Selection(),
+            contact=str(contact) if contact else None,
         )
+        tasks.append(task)
     return tasks
 
 
-def _selection(chosen: Chosen) -> "Selection | None":
+def _selection(chosen: Chosen) -> "Selection":
     from medlive.evidence.fetch.model import ArticleType, Selection
 
-    if not (chosen.types or chosen.since or chosen.language):
-        return None
     types = [one_of("--types", ArticleType, text) for text in _parts(chosen.types)]
     languages = _parts(chosen.language)
     for language in languages:
@@ -175,43 +177,20 @@ def _parts(text: str | None) -> list[str]:
     return [part.strip().lower() for part in (text or "").split(",") if part.strip()]
 
 
-def _fetch_settings(contact: str | None) -> "FetchSettings":
-    from medlive.evidence.fetch.model import FetchSettings
-
-    configured = read_settings().harvest.get("contact")
-    return FetchSettings(contact=contact or (str(configured) if configured else None))
-
-
-def _client(task: _Task, settings: "FetchSettings") -> "Client":
-    from medlive.evidence.fetch.client import Client
-
-    source = task.source
-    return Client(settings, source.hosts, source.pause_s, named=source.mirrored)
-
-
-def _plan(task: _Task, settings: "FetchSettings") -> "Plan":
-    from medlive.evidence.fetch.fetching import make_plan
-
-    with _client(task, settings) as client:
-        return make_plan(task.source, task.folder, task.selection, client)
-
-
-def _fetch(task: _Task, settings: "FetchSettings") -> "Outcome":
+def _fetch(task: _Task) -> "Outcome":
     from medlive.evidence.fetch.fetching import make_plan, run_plan
 
-    with _client(task, settings) as client:
+    name = task.source.name
+    with task.client() as client:
         plan = make_plan(task.source, task.folder, task.selection, client)
-        say(
-            f"{task.source.name}: {len(plan.wanted)} of {plan.listed} files to fetch, {_size(plan.download_bytes)}"
-        )
-        with progress(f"{task.source.name}, bytes") as tick:
+        size = _size(plan.download_bytes)
+        say(f"{name}: {len(plan.wanted)} of {plan.listed} files to fetch, {size}")
+        with progress(f"{name}, bytes") as tick:
             outcome = run_plan(plan, client, tick)
     for failure in outcome.failures:
-        say(f"{task.source.name}: {failure}")
-    if outcome.absent:
-        say(
-            f"{task.source.name}: {len(outcome.absent)} listed files do not exist, {outcome.absent[0]} first"
-        )
+        say(f"{name}: {failure}")
+    if absent := outcome.absent:
+        say(f"{name}: {len(absent)} listed files do not exist, {absent[0]} first")
     return outcome
 
 
@@ -219,19 +198,18 @@ def _new_corpora(
     tasks: list[_Task], outcomes: "list[Outcome]", out: Path
 ) -> "list[Corpus]":
     """What is complete and not in the index yet."""
-    from medlive.evidence.manifest import read_manifest
+    from medlive.evidence.manifest import MANIFEST, read_manifest
 
     known: dict[str, str] = {}
-    if (out / "manifest.json").exists():
+    if (out / MANIFEST).exists():
         known = read_manifest(out).fetched_digests
     corpora = []
     for task, outcome in zip(tasks, outcomes, strict=True):
+        name = task.source.name
         if outcome.failures:
-            say(
-                f"{task.source.name}: not added to the index, since files of it are missing"
-            )
-        elif known.get(task.source.name) == outcome.ledger.digest:
-            say(f"{task.source.name}: the index has it as it is")
+            say(f"{name}: not added to the index, since files of it are missing")
+        elif known.get(name) == outcome.ledger.digest:
+            say(f"{name}: the index has it as it is")
         else:
             corpora.append(_corpus(task, outcome.ledger))
     return corpora
@@ -262,14 +240,9 @@ def _list_sources() -> Result:
 
     rows = []
     for source in SOURCES:
-        row = {
-            "name": source.name,
-            "about": source.about,
-            "address": source.address,
-            "reader": source.reader,
-            "licence": source.licence,
+        named = ("name", "about", "address", "reader", "licence", "checksums")
+        row = fields_of(source, named) | {
             "bytes": source.typical_bytes,
-            "checksums": source.checksums,
             "recommended": source.recommended is not None,
         }
         rows.append(row)
@@ -288,14 +261,19 @@ _PLAN = (
 )
 
 
-def _describe_plans(plans: "list[Plan]") -> Result:
+def _describe_plans(tasks: list[_Task]) -> Result:
+    from medlive.evidence.fetch.fetching import make_plan
+
     rows = []
-    for plan in plans:
-        row = {
-            "name": plan.source.name,
-            "address": plan.source.address,
-            "licence": plan.source.licence,
-            "checksums": plan.source.checksums,
+    download = index = 0
+    seconds = 0.0
+    for task in tasks:
+        with task.client() as client:
+            plan = make_plan(task.source, task.folder, task.selection, client)
+        download += plan.download_bytes
+        index += plan.index_bytes
+        seconds += plan.seconds(_RATE)
+        row = fields_of(plan.source, ("name", "address", "licence", "checksums")) | {
             "selection": plan.selection.model_dump(mode="json"),
             "listed": plan.listed,
             "to_fetch": len(plan.wanted),
@@ -306,12 +284,9 @@ def _describe_plans(plans: "list[Plan]") -> Result:
             "folder": plan.folder,
         }
         rows.append(row)
-    download = _size(sum(plan.download_bytes for plan in plans))
-    index = _size(sum(plan.index_bytes for plan in plans))
-    hours = sum(plan.seconds(_RATE) for plan in plans) / 3600
     title = (
-        f"{download} in about {hours:.1f} hours at {_RATE / 1e6:g} MB/s; on disk at most {download},"
-        f" and about {index} for the index of words"
+        f"{_size(download)} in about {seconds / 3600:.1f} hours at {_RATE / 1e6:g} MB/s; on disk at most"
+        f" {_size(download)}, and about {_size(index)} for the index of words"
     )
     return Result(rows, [table_of(rows, _PLAN, title)])
 
@@ -321,15 +296,11 @@ _OUTCOME = ("name", "fetched", "bytes", "files", "unchanged", "removed", "failur
 
 def _outcome_as_json(outcome: "Outcome") -> dict[str, object]:
     ledger = outcome.ledger
-    return {
+    counted = ("fetched", "unchanged", "absent", "removed", "failures")
+    return fields_of(outcome, counted) | {
         "name": ledger.source,
         "files": len(ledger.files),
-        "fetched": outcome.fetched,
         "bytes": outcome.fetched_bytes,
-        "unchanged": outcome.unchanged,
-        "absent": outcome.absent,
-        "removed": outcome.removed,
-        "failures": outcome.failures,
         "complete": ledger.complete,
         "digest": ledger.digest,
     }

@@ -14,10 +14,16 @@ from medlive.cli.output import Result, progress, say, table_of, wait_for
 from medlive.errors import EvidenceUnavailable, UsageError
 
 if TYPE_CHECKING:
-    from medlive.evidence.build import DensePlan, Progress
+    from medlive.evidence.build import Progress
     from medlive.evidence.corpora.model import Corpus
     from medlive.evidence.encoders.table import EncoderSettings
-    from medlive.evidence.manifest import DenseEntry, IndexManifest, RerankerEntry
+    from medlive.evidence.manifest import (
+        CorpusEntry,
+        DenseEntry,
+        IndexManifest,
+        RerankerEntry,
+    )
+    from medlive.evidence.plan import DensePlan
 
 IndexOption = Annotated[
     Path | None,
@@ -50,48 +56,10 @@ class Vectors:
     models: ModelsOption = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Built:
-    """An index that was built."""
-
-    path: Path
-    manifest: "IndexManifest"
-    last: "Progress"  # The step that ended the build
-    pruned: Sequence[Path]
-
-    def result(self) -> Result:
-        """The account of the build."""
-        last, manifest = self.last, self.manifest
-        unchanged = last.stage == "unchanged"
-        value = {
-            "path": self.path,
-            "unchanged": unchanged,
-            "embedded": last.embedded,
-            "reused": last.reused,
-            "pruned": self.pruned,
-            **manifest.model_dump(mode="json", exclude={"files"}),
-        }
-        notes = [f"built {self.path}"]
-        if unchanged:
-            notes = ["unchanged: the index holds just this already"]
-        if last.embedded is not None:
-            notes.append(
-                f"{last.embedded} passages embedded, {last.reused} had their vectors already"
-            )
-        if manifest.reranker:
-            notes.append(describe_reranker(manifest.reranker))
-        for place in self.pruned:
-            notes.append(f"removed {place}")
-        corpora = [corpus.model_dump() for corpus in manifest.corpora]
-        names = ("name", "kind", "documents", "passages", "problems", "licence")
-        title = f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…"
-        return Result(value, [table_of(corpora, names, title)], notes)
-
-
 def build_corpora(
     corpora: "Sequence[Corpus]", out: Path, vectors: Vectors, *, fresh: bool
-) -> Built:
-    """Build or extend the index at `out`, saying on stderr how it goes.
+) -> Result:
+    """Build or extend the index at `out`, saying on stderr how it goes, and return the account of it.
 
     Args:
         corpora: What is read; corpora of other names in the index stay.
@@ -101,26 +69,26 @@ def build_corpora(
 
     Raises as `plan_index` and `build_index` do.
     """
-    from medlive.evidence.build import build_index, plan_index, prune
+    from medlive.evidence.build import build_index, prune
+    from medlive.evidence.plan import plan_index
 
-    kind = None if vectors.kind == "auto" else vectors.kind
     plan = plan_index(
         out,
         vectors.encoder or (),
         encoder_settings(vectors.models),
         fresh=fresh,
-        kind=kind,
+        kind=None if vectors.kind == "auto" else vectors.kind,
         shard=vectors.shard_size,
     )
     sides = "bm25 and vectors" if plan.sides else "bm25 only"
     say(f"{sides} ({plan.reason})")
     before = {} if fresh else _corpora(out)
-    stages: list[Progress] = []
+    steps: list[Progress] = []
     with progress("passages") as tick:
 
         def report(step: "Progress") -> None:
             if step.stage in ("read", "built", "unchanged"):
-                stages.append(step)
+                steps.append(step)
             tick(step.passages)
 
         if vectors.by_workers:
@@ -130,22 +98,51 @@ def build_corpora(
                 shared.append(replace(side, share=share))
             plan = plan._replace(sides=tuple(shared))
         manifest = build_index(corpora, out, report, fresh=fresh, plan=plan)
-    for step in stages:
+    for step in steps:
         for problem in step.problems:
             say(f"{step.corpus}: {problem.member}: {problem.cause}")
     for entry in manifest.corpora:
-        if entry.digest != before.get(entry.name, (entry.digest, 0))[0]:
+        known = before.get(entry.name)
+        if known and known.digest != entry.digest:
             say(
-                f"{entry.name}: {entry.passages} passages in the place of the {before[entry.name][1]} there were"
+                f"{entry.name}: {entry.passages} passages in the place of the {known.passages} there were"
             )
-    removed = prune(out) if vectors.prune else []
-    return Built(path=out, manifest=manifest, last=stages[-1], pruned=removed)
+    pruned = prune(out) if vectors.prune else []
+    return _account(out, manifest, steps[-1], pruned)
+
+
+def _account(
+    path: Path, manifest: "IndexManifest", last: "Progress", pruned: Sequence[Path]
+) -> Result:
+    unchanged = last.stage == "unchanged"
+    value = {
+        "path": path,
+        "unchanged": unchanged,
+        "embedded": last.embedded,
+        "reused": last.reused,
+        "pruned": pruned,
+        **manifest.model_dump(mode="json", exclude={"files"}),
+    }
+    notes = [f"built {path}"]
+    if unchanged:
+        notes = ["unchanged: the index holds just this already"]
+    if last.embedded is not None:
+        notes.append(
+            f"{last.embedded} passages embedded, {last.reused} had their vectors already"
+        )
+    if manifest.reranker:
+        notes.append(describe_reranker(manifest.reranker))
+    notes += [f"removed {place}" for place in pruned]
+    corpora = [corpus.model_dump() for corpus in manifest.corpora]
+    names = ("name", "kind", "documents", "passages", "problems", "licence")
+    title = f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…"
+    return Result(value, [table_of(corpora, names, title)], notes)
 
 
 def _embed_by_workers(
     out: Path, plan: "DensePlan", tick: "Callable[[int], None]", data: Path
 ) -> None:
-    from medlive.evidence.build import shards_to_embed
+    from medlive.evidence.dense_side import shards_to_embed
     from medlive.service.database import open_database
     from medlive.service.work.jobs import run_shard_jobs
 
@@ -171,25 +168,23 @@ def _embed_by_workers(
         say("no worker serves the queue embed: embedding here")
 
 
-def _corpora(folder: Path) -> dict[str, tuple[str, int]]:
-    """Corpus name → its digest and passages in the index as it is; nothing where it cannot be read."""
+def _corpora(folder: Path) -> "dict[str, CorpusEntry]":
+    """The corpora of the index as it is, by name; nothing where it cannot be read."""
     from medlive.evidence.manifest import read_manifest
 
-    corpora = {}
     with suppress(EvidenceUnavailable):
-        for entry in read_manifest(folder).corpora:
-            corpora[entry.name] = (entry.digest, entry.passages)
-    return corpora
+        return {entry.name: entry for entry in read_manifest(folder).corpora}
+    return {}
 
 
 def described(manifest: "IndexManifest", retriever: str | None = None) -> str:
     """What searches the index, in a line: the retriever, its encoder and recall, or why it has none."""
-    name = retriever or manifest.retriever
     if not manifest.dense:
         return f"bm25 only: {manifest.reason}"
-    if name == "bm25":
+    if retriever == "bm25":
         return "bm25 only, as asked for"
-    return f"{name}: {'; '.join(map(describe_side, manifest.dense))}"
+    sides = "; ".join(map(describe_side, manifest.dense))
+    return f"{retriever or manifest.retriever}: {sides}"
 
 
 def describe_reranker(entry: "RerankerEntry") -> str:
@@ -221,14 +216,14 @@ def describe_side(entry: "DenseEntry") -> str:
 
 def index_folder(folder: Path | None) -> Path:
     """The folder that was given, or the one under MEDLIVE_HOME."""
-    from medlive.service.paths import index_path
+    from medlive.paths import index_path
 
     return folder or index_path(read_settings())
 
 
 def encoder_settings(models: Path | None) -> "EncoderSettings":
     """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
-    from medlive.service.paths import encoder_settings as configured
+    from medlive.paths import encoder_settings as configured
 
     encoders = configured(read_settings())
     return encoders if models is None else replace(encoders, models=models)

@@ -59,7 +59,7 @@ def build(
     from medlive.api import open_registry
     from medlive.db.studies import blind_items
     from medlive.integrity.signing import public_key_of
-    from medlive.service.paths import index_path, snapshots_path
+    from medlive.paths import index_path, snapshots_path
     from medlive.site.build import write_site
     from medlive.site.hard import HARD, fix_hard
     from medlive.site.pages import site_files

@@ -5,14 +5,20 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from medlive.deidentify.chinese_general import is_general, is_in_medical_name
+from medlive.deidentify.chinese_general import MEDICAL_NAMES, is_general
 from medlive.deidentify.identifiers import (
+    Candidates,
+    IdentifierKind,
     View,
     alternatives,
     characters,
+    is_inside,
+    matches,
     one_of,
     word_list,
 )
+
+Span = tuple[int, int]
 
 _any = partial(one_of, "chinese")
 _SURNAMES = characters("surnames")
@@ -276,29 +282,43 @@ _NAME_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...]
 """Patterns whose last group is a name, and what a match must be besides."""
 
 
-def chinese_names(view: View) -> Iterator[tuple[int, int]]:
+def chinese_names(view: View) -> Candidates:
     """Find names before a title (张大夫 → 张), after an introduction, a relative or a role, and in signatures."""
-    text, lower = view.text, view.lower
-    for match in _TITLE.finditer(lower):
+    for start, end in (*_titled(view), *_by_rule(view), *_associates(view)):
+        yield IdentifierKind.NAME, start, end
+
+
+def _titled(view: View) -> Iterator[Span]:
+    text = view.text
+    for match in _TITLE.finditer(view.lower):
         at = match.start()
-        if not (
-            text.startswith(("主任医", "主任技"), at) and text[at - 1 : at] == "副"
-        ):
-            start = _name_before(text, at)
-            if start is not None:
-                yield start, at
+        if text[at - 1 : at] == "副" and text.startswith(("主任医", "主任技"), at):
+            continue
+        start = _name_before(text, at)
+        if start is not None:
+            yield start, at
+
+
+def _by_rule(view: View) -> Iterator[Span]:
     for pattern, is_name in _NAME_RULES:
-        yield from (
-            m.span(m.lastgroup or "name") for m in pattern.finditer(lower) if is_name(m)
-        )
-    for match in _ASSOCIATE_LIST.finditer(lower):
-        listed = list(_LISTED.finditer(lower, *match.span("names")))
-        # One entry that is not a name, and the list is of something else.
+        for match in pattern.finditer(view.lower):
+            if is_name(match):
+                yield match.span(match.lastgroup or "name")
+
+
+def _associates(view: View) -> Iterator[Span]:
+    """Find the names in a list of people, unless one entry of it is not a name."""
+    for match in _ASSOCIATE_LIST.finditer(view.lower):
+        entries = list(_LISTED.finditer(view.lower, *match.span("names")))
         if all(
-            _is_full_name(m[0]) or (m[0][0] in "小老阿" and m[0][1:] in _SURNAMES)
-            for m in listed
+            _is_full_name(entry[0]) or _is_old_or_young(entry[0]) for entry in entries
         ):
-            yield from (m.span() for m in listed)
+            yield from (entry.span() for entry in entries)
+
+
+def _is_old_or_young(name: str) -> bool:
+    """小王, 老李."""
+    return name[0] in "小老阿" and name[1:] in _SURNAMES
 
 
 _CHAIN = re.compile(
@@ -334,40 +354,45 @@ _GENERIC_PLACE = re.compile(
 )
 
 
-def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
-    """Find named hospitals and places finer than a province, each with whether it is an exact address."""
-    text, lower = view.text, view.lower
-    for start, end in _named_places(view):
-        fine, at = False, end
-        while text[end - 1] not in "院心" and (chain := _CHAIN.match(text, at)):
-            fine = fine or chain["unit"] in _FINE
-            at = chain.end()
-        yield fine, _with_province(text, start) if fine else start, at
-    for match in _ADDRESS.finditer(lower):
-        start = _start_of_estate(text, match.start())
-        name = text[start : match.start() + 2]
-        if (
-            start < match.start()
-            and name[:2] not in _NOT_ESTATE
-            and name not in _NOT_ESTATE
-        ):
-            yield (
-                True,
-                _with_province(text, start),
-                match.start() + len(match[0].rstrip(" ，,")),
-            )
-    yield from (
-        (True, *match.span("place"))
-        for match in _LIVES.finditer(lower)
-        if _is_home(match["place"])
-    )
+def chinese_places(view: View) -> Candidates:
+    """Find named hospitals, places finer than a province, and exact addresses."""
+    lower = view.lower
+    yield from _with_finer_parts(view)
+    for start, end in _numbered_addresses(view):
+        yield IdentifierKind.ADDRESS, start, end
+    for match in _LIVES.finditer(lower):
+        place = match["place"]
+        if place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place):
+            yield IdentifierKind.ADDRESS, *match.span("place")
     if "公司" in lower:
-        yield from ((False, *match.span()) for match in _COMPANY.finditer(lower))
-    yield from ((True, *match.span("code")) for match in _POSTCODE.finditer(lower))
+        yield from matches(IdentifierKind.PLACE, _COMPANY, lower)
+    yield from matches(IdentifierKind.ADDRESS, _POSTCODE, lower)
 
 
-def _is_home(place: str) -> bool:
-    return place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place)
+def _with_finer_parts(view: View) -> Candidates:
+    """Find places with the streets and villages that follow them, which make an address of them."""
+    text = view.text
+    for start, end in _named_places(view.lower):
+        is_fine = False
+        is_hospital = text[end - 1] in "院心"
+        while not is_hospital and (part := _CHAIN.match(text, end)):
+            is_fine = is_fine or part["unit"] in _FINE
+            end = part.end()
+        if is_fine:
+            yield IdentifierKind.ADDRESS, _with_province(text, start), end
+        else:
+            yield IdentifierKind.PLACE, start, end
+
+
+def _numbered_addresses(view: View) -> Iterator[Span]:
+    """Find roads and estates with a number."""
+    text = view.text
+    for match in _ADDRESS.finditer(view.lower):
+        name_end = match.start()
+        start = _start_of_estate(text, name_end)
+        name = text[start : name_end + 2]
+        if start < name_end and _NOT_ESTATE.isdisjoint((name[:2], name)):
+            yield _with_province(text, start), name_end + len(match[0].rstrip(" ，,"))
 
 
 def _with_province(text: str, start: int) -> int:
@@ -388,17 +413,16 @@ def _start_of_estate(text: str, end: int) -> int:
     return start
 
 
-def _named_places(view: View) -> Iterator[tuple[int, int]]:
+def _named_places(lower: str) -> Iterator[Span]:
     """Find named hospitals and places finer than a province, but for cities that name nobody."""
-    lower = view.lower
     hospitals = list(_hospitals(lower))
     yield from hospitals
     own = {lower[start:end] for start, end in hospitals}
     general: list[re.Match[str]] = []
-    kept: list[tuple[int, int]] = []
+    nobodys: list[Span] = []
     for match in _CITY.finditer(lower):
-        if is_in_medical_name(lower, *match.span("city")):
-            kept.append(match.span())
+        if is_inside(MEDICAL_NAMES, lower, match.span("city")):
+            nobodys.append(match.span())
         elif is_general(lower, *match.span("city")):
             general.append(match)
         else:
@@ -410,15 +434,15 @@ def _named_places(view: View) -> Iterator[tuple[int, int]]:
         if match["city"] in own_places:
             yield match.span()
         else:
-            kept.append(match.span())
-    kept.sort()
+            nobodys.append(match.span())
+    nobodys.sort()
     for start, end in _counties(lower):
-        before = bisect_left(kept, (end, 0)) - 1
-        if before < 0 or kept[before][1] <= start:
+        before = bisect_left(nobodys, (end, 0)) - 1
+        if before < 0 or nobodys[before][1] <= start:
             yield start, end
 
 
-def _hospitals(lower: str) -> Iterator[tuple[int, int]]:
+def _hospitals(lower: str) -> Iterator[Span]:
     """Find named hospitals."""
     regions = [match.start() for match in _REGION.finditer(lower)]
     for at in (match.start() for match in _HOSPITAL_END.finditer(lower)):
@@ -429,7 +453,7 @@ def _hospitals(lower: str) -> Iterator[tuple[int, int]]:
         yield from (match.span() for match in pattern.finditer(lower))
 
 
-def _counties(lower: str) -> Iterator[tuple[int, int]]:
+def _counties(lower: str) -> Iterator[Span]:
     """Find counties, districts and numbered roads."""
     for match in _COUNTY.finditer(lower):
         area, county = match["area"], match["county"]
@@ -439,9 +463,7 @@ def _counties(lower: str) -> Iterator[tuple[int, int]]:
             yield match.span(match.lastgroup or "county")
 
 
-def _named_hospital(
-    lower: str, at: int, regions: list[int]
-) -> Iterator[tuple[int, int]]:
+def _named_hospital(lower: str, at: int, regions: list[int]) -> Iterator[Span]:
     """The span of the hospital whose last word stands at `at`, where it begins with a place or fills a field."""
     place_starts = [
         k - n

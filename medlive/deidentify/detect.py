@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import re
 from bisect import bisect_left
+from operator import itemgetter
 
 from medlive.deidentify.chinese import chinese_names, chinese_places
 from medlive.deidentify.english import english_names, english_places
@@ -36,8 +37,57 @@ _FIELD = re.compile(
     r"姓名|性别|年龄|出生|电话|手机|身份证|住址|地址|工号|学号|单位|部门|籍贯|(?<![a-z])(?:name|phone|tel|mobile|e-?mail"
     r"|address|dob|date of birth|id|employee no|department|sex|age)(?![a-z])"
 )
-_WHERE = (IdentifierKind.PLACE, IdentifierKind.ADDRESS)
+_PLACE, _ADDRESS = IdentifierKind.PLACE, IdentifierKind.ADDRESS
 _ROUNDS = 64
+"""Rounds of replacing; each leaves fewer characters that could be an identifier's."""
+
+
+def find_identifiers(text: str, language: str | None) -> list[Identifier]:
+    """Find the identifiers of a text, in order; of two that overlap the longer is kept.
+
+    Full-width and spelled digits and zero-width characters do not hide an identifier. Needs the extra `service`
+    for texts with long numbers.
+
+    Args:
+        text: Any text; offsets in the result are those of this text.
+        language: "en", "zh" or None: which telephone plans numbers without a country code are tried in.
+    """
+    view = View(text)
+    candidates = _merge_places(_candidates(view, language))
+    candidates = _join_addresses(_without_overlaps(candidates), view.text)
+    identifiers = []
+    for kind, view_start, view_end in candidates:
+        start, end = view.span(view_start, view_end)
+        identifiers.append(Identifier(kind, start, end, text[start:end]))
+    return identifiers
+
+
+def redact(text: str, language: str | None) -> str:
+    """Replace each identifier by its kind in brackets: [name], [phone], [place], …
+
+    Repeats until nothing is found: replacing one may expose the next ("Dr. SmithDr. Jones").
+    """
+    return redact_part(text, language, 0, len(text))
+
+
+def redact_part(text: str, language: str | None, start: int, end: int) -> str:
+    """Redact `text[start:end]` as it reads in the whole text: an identifier over an end is replaced as a whole."""
+    for _ in range(_ROUNDS):
+        identifiers = []
+        for identifier in find_identifiers(text, language):
+            if identifier.start < end and start < identifier.end:
+                identifiers.append(identifier)
+        if not identifiers:
+            break
+        start = min(start, identifiers[0].start)
+        end = max(end, identifiers[-1].end)
+        redacted, copied_to = "", start
+        for identifier in identifiers:
+            redacted += f"{text[copied_to : identifier.start]}[{identifier.kind.value}]"
+            copied_to = identifier.end
+        redacted += text[copied_to:end]
+        text, end = text[:start] + redacted + text[end:], start + len(redacted)
+    return text[start:end]
 
 
 def keyed_handle(handle: str, key: bytes) -> str:
@@ -52,15 +102,12 @@ def keyed_handle(handle: str, key: bytes) -> str:
         raise ValueError("expected a key of at least one byte")
     if handle in _ROLE_WORDS or re.fullmatch(r"u_[0-9a-f]{16}", handle):
         return handle
-    return (
-        "u_"
-        + hmac.new(
-            key, handle.encode("utf-8", "surrogatepass"), hashlib.sha256
-        ).hexdigest()[:16]
-    )
+    data = handle.encode("utf-8", "surrogatepass")
+    return f"u_{hmac.new(key, data, hashlib.sha256).hexdigest()[:16]}"
 
 
 def _candidates(view: View, language: str | None) -> Candidates:
+    """Yield what any rule finds, in no order."""
     yield from numeric_identifiers(view, language)
     yield from net_addresses(view)
     yield from _others_data(view)
@@ -68,47 +115,47 @@ def _candidates(view: View, language: str | None) -> Candidates:
         yield from english_names(view)
         yield from english_places(view)
     if not view.ascii and _HAN.search(view.text):
-        for start, end in chinese_names(view):
-            yield IdentifierKind.NAME, start, end
-        for exact, start, end in chinese_places(view):
-            yield IdentifierKind.ADDRESS if exact else IdentifierKind.PLACE, start, end
+        yield from chinese_names(view)
+        yield from chinese_places(view)
 
 
 def _others_data(view: View) -> Candidates:
     """Find form fields about people other than the patient: the heading's lines as long as they contain fields."""
     for match in _OTHERS.finditer(view.lower):
-        end = match.end("line")
-        for line in match.group("more").split("\n")[1:]:
+        start, end = match.span("line")
+        for line in match["more"].split("\n")[1:]:
             if not _FIELD.search(line):
                 break
-            end += 1 + len(line)
-        if len(_FIELD.findall(view.lower, match.start("line"), end)) > 1:
-            yield IdentifierKind.OTHERS, match.start("line"), end
+            end += len("\n") + len(line)
+        if len(_FIELD.findall(view.lower, start, end)) > 1:
+            yield IdentifierKind.OTHERS, start, end
 
 
-def _without_overlaps(candidates: Candidates) -> list[Candidate]:
-    """Return the candidates in order; places that overlap are merged, else the longer of two is kept."""
-    merged: list[Candidate] = []
+def _merge_places(candidates: Candidates) -> list[Candidate]:
+    """Merge places that overlap, into an address if one of them is."""
+    places: list[Candidate] = []
     others: list[Candidate] = []
-    for candidate in sorted(candidates, key=lambda c: c[1]):
-        if candidate[0] not in _WHERE:
-            others.append(candidate)
-        elif merged and candidate[1] < merged[-1][2]:
-            before, begin, stop = merged[-1]
-            kind = (
-                IdentifierKind.ADDRESS
-                if IdentifierKind.ADDRESS in (candidate[0], before)
-                else before
-            )
-            merged[-1] = (kind, begin, max(candidate[2], stop))
+    for kind, start, end in sorted(candidates, key=itemgetter(1)):
+        if kind not in (_PLACE, _ADDRESS):
+            others.append((kind, start, end))
+        elif places and start < places[-1][2]:
+            kind_before, first, last = places[-1]
+            merged = kind_before if kind is _PLACE else _ADDRESS
+            places[-1] = (merged, first, max(last, end))
         else:
-            merged.append(candidate)
+            places.append((kind, start, end))
+    return others + places
+
+
+def _without_overlaps(candidates: list[Candidate]) -> list[Candidate]:
+    """Return the candidates in order of their starts; of two that overlap the longer, else the first."""
     kept: list[Candidate] = []
-    for candidate in sorted(others + merged, key=lambda c: (c[1] - c[2], c[1])):
-        _, start, end = candidate
-        at = bisect_left(kept, end, key=lambda c: c[1])
-        if end > start and (at == 0 or kept[at - 1][2] <= start):
-            kept.insert(at, candidate)
+    for kind, start, end in sorted(candidates, key=lambda c: (c[1] - c[2], c[1])):
+        # Those that are kept do not overlap: only the last one before `end` can reach into this one.
+        place = bisect_left(kept, end, key=itemgetter(1))
+        is_free = place == 0 or kept[place - 1][2] <= start
+        if is_free and start < end:
+            kept.insert(place, (kind, start, end))
     return kept
 
 
@@ -116,66 +163,20 @@ def _join_addresses(candidates: list[Candidate], text: str) -> list[Candidate]:
     """Join the parts of an address that follow each other, and add its postcode."""
     joined: list[Candidate] = []
     for kind, start, end in candidates:
-        before, begin, stop = joined[-1] if joined else (kind, start, start)
-        together = {kind, before} in ({IdentifierKind.ADDRESS}, set(_WHERE))
-        if joined and together and _BETWEEN.fullmatch(text, stop, start):
-            joined[-1] = (IdentifierKind.ADDRESS, begin, end)
+        if joined and _is_next_part(joined[-1], (kind, start, end), text):
+            joined[-1] = (_ADDRESS, joined[-1][1], end)
         else:
             joined.append((kind, start, end))
-    return [
-        (
-            kind,
-            start,
-            code.end()
-            if kind is IdentifierKind.ADDRESS and (code := _CODE.match(text, end))
-            else end,
-        )
-        for kind, start, end in joined
-    ]
+    with_postcodes: list[Candidate] = []
+    for kind, start, end in joined:
+        postcode = _CODE.match(text, end) if kind is _ADDRESS else None
+        with_postcodes.append((kind, start, postcode.end() if postcode else end))
+    return with_postcodes
 
 
-def find_identifiers(text: str, language: str | None) -> list[Identifier]:
-    """Find the identifiers of a text, in order; of two that overlap the longer is kept.
-
-    Full-width and spelled digits and zero-width characters do not hide an identifier. Needs the extra `service`
-    for texts with long numbers.
-
-    Args:
-        text: Any text; offsets in the result are those of this text.
-        language: "en", "zh" or None: which telephone plans numbers without a country code are tried in.
-    """
-    view = View(text)
-    candidates = _join_addresses(
-        _without_overlaps(_candidates(view, language)), view.text
-    )
-    spans = ((kind, *view.span(start, end)) for kind, start, end in candidates)
-    return [Identifier(kind, start, end, text[start:end]) for kind, start, end in spans]
-
-
-def redact(text: str, language: str | None) -> str:
-    """Replace each identifier by its kind in brackets: [name], [phone], [place], …
-
-    Repeats until nothing is found: replacing one may expose the next ("Dr. SmithDr. Jones").
-    """
-    return redact_part(text, language, 0, len(text))
-
-
-def redact_part(text: str, language: str | None, start: int, end: int) -> str:
-    """Redact `text[start:end]` as it reads in the whole text: an identifier over an end is replaced as a whole."""
-    for _ in range(_ROUNDS):
-        identifiers = [
-            i
-            for i in find_identifiers(text, language)
-            if i.end > start and i.start < end
-        ]
-        if not identifiers:
-            break
-        parts: list[str] = []
-        at = start = min(start, identifiers[0].start)
-        end = max(end, identifiers[-1].end)
-        for identifier in identifiers:
-            parts += [text[at : identifier.start], f"[{identifier.kind.value}]"]
-            at = identifier.end
-        part = "".join([*parts, text[at:end]])
-        text, end = text[:start] + part + text[end:], start + len(part)
-    return text[start:end]
+def _is_next_part(before: Candidate, candidate: Candidate, text: str) -> bool:
+    """Whether two candidates are parts of one address: one of them is exact, and a comma or less is between."""
+    kinds = {before[0], candidate[0]}
+    if kinds not in ({_ADDRESS}, {_ADDRESS, _PLACE}):
+        return False
+    return _BETWEEN.fullmatch(text, before[2], candidate[1]) is not None

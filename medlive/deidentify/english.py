@@ -6,13 +6,14 @@ A capital letter alone does not make a name, so that eponyms, drugs and genes st
 import re
 from functools import partial
 
-from medlive.deidentify.english_general import is_general, is_in_medical_name
+from medlive.deidentify.english_general import MEDICAL_NAMES, is_general
 from medlive.deidentify.facilities import facilities
 from medlive.deidentify.identifiers import (
     Candidates,
     IdentifierKind,
     View,
     alternatives,
+    is_inside,
     matches,
     one_of,
     word_list,
@@ -44,7 +45,7 @@ _TITLE = re.compile(
     r"|madam|md|pa)(?![a-z'])(?:\.?[ \t]{0,2}|\. ?)(?:\((?:mrs?|ms|miss)\.?\) ?)?"
 )
 _GLUED_TITLE = re.compile(r"(?<=[a-z])(?:Dr|DR)\b\.?[ ]{0,2}")
-_SURE_TITLES = ("dr", "drs", "prof", "professor", "mr", "mrs", "miss", "doctor")
+_SURE_TITLES = word_list("english", "sure titles")
 _MY_NAME = re.compile(
     r"(?:names?(?: of [a-z ]{3,20}?)?(?:(?:'s| is|s| was| are)(?: also)?[\s:]{1,3}"
     rf"|\s?(?:[:：=]|-\s)\s?)(?:mr |mrs |ms |dr )?|{_any('person labels')}\s?[:：]\s?)"
@@ -75,7 +76,7 @@ _END = re.compile(
     r"[ \t]*+(?:\([^)\n]{1,20}\))?[ \t]*+[.!,)]{0,2}(?:\s?[xX]{1,3})?"
     r"(?:[^\S\n]*+\n|\s*+(?:$|[\U0001f300-\U0001faff\u2600-\u27bf❤\[]))"
 )
-_SMALL_SIGNERS = ("regards", "sincerely", "signed", "love", "wishes", "yours", "cheers")
+_SMALL_SIGNERS = tuple(word_list("english", "small closings"))
 _GREETING = re.compile(
     r"(?<![a-z])(?:hi|hello|dear|hey|hiya|thanks|thank you|good (?:morning|evening|afternoon|day)"
     r"|greetings|bless you|cheers|@)[ ,]{1,2}(?:again |there )?(?=[a-z])"
@@ -237,8 +238,8 @@ def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
     return not (view.text[at].islower() and (on_street or title in _CAPITAL_AFTER))
 
 
-_CAPITAL_AFTER = ("doctor", "np", "md", "pa", "sister", "nurse", "sir", "madam", "ms")
-_ALSO_WORDS = ("np", "md", "pa", "sister", "sir", "madam", "nurse", "rev", "pastor")
+_CAPITAL_AFTER = word_list("english", "titles before a capital")
+_ALSO_WORDS = word_list("english", "titles that are words")
 _STREET_END = re.compile(r"(?<![\d.])\d{1,5} [a-z]+ $")
 
 
@@ -362,7 +363,7 @@ def _several_relatives(view: View) -> Candidates:
                 yield IdentifierKind.NAME, start, end
 
 
-_KIN_TITLES = ("grandma", "grandpa", "granny", "nana", "aunt", "auntie", "uncle")
+_KIN_TITLES = word_list("english", "kin titles")
 _AFTER_RELATIVE = re.compile(
     r"[\s,]{1,2}(?:is|was|has|had|who|and|\d|aged?|will|got|started|takes|says|needs|just|also|does|did"
     r"|can|keeps|\()|[.!?]|'s\b|$|,"
@@ -493,7 +494,9 @@ def _cities(view: View) -> Candidates:
     general: list[tuple[int, int]] = []
     own: set[str] = set()
     for start, end in spans:
-        if _NOT_CITY_AFTER.match(lower, end) or is_in_medical_name(lower, start, end):
+        if _NOT_CITY_AFTER.match(lower, end) or is_inside(
+            MEDICAL_NAMES, lower, (start, end)
+        ):
             continue
         if is_general(lower, start, end):
             general.append((start, end))

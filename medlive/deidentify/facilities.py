@@ -65,7 +65,10 @@ def _with_capitals(view: View) -> Candidates:
         if before is None:
             continue
         start, words = _without_generic_words(text, before)
-        if any(map(_is_special, words)) and not _is_source(lower, start):
+        special = [w for w in map(str.lower, words) if w not in _NOT_NAMES]
+        if any(w.strip(".") not in _GENERIC for w in special) and not _is_source(
+            lower, start
+        ):
             yield IdentifierKind.PLACE, start, match.end()
 
 
@@ -77,10 +80,6 @@ def _without_generic_words(text: str, before: re.Match[str]) -> tuple[int, list[
         start = text.index(words[0], start) + len(words[0]) + 1
         words = words[1:]
     return start, words
-
-
-def _is_special(word: str) -> bool:
-    return word.lower().strip(".") not in _GENERIC and word.lower() not in _NOT_NAMES
 
 
 def _is_source(lower: str, start: int) -> bool:

@@ -58,6 +58,7 @@ _RUN = re.compile(
     rf"(?<![\d,/])(?<!\d\.)\(?(?:\+ ?|00)?\(?\d(?:{_SEPARATORS}{{0,2}}\d|-?[OoIl](?=[OoIl]?[-. ]?\d)){{5,22}}"
     r"(?:[- ]?[Xx](?![A-Za-z0-9]))?"
 )
+_LETTER = re.compile("[A-Za-z]")
 _LOOKALIKE = str.maketrans("OoIl", "0011")
 _NANP = re.compile(
     r"(?:\+?1[-. ]{0,2})?\(?[2-9]\d{2}(?:\)[-. ]?|[-. ])\d{3}[-. ]\d{4}|\+?1[2-9]\d{9}"
@@ -251,18 +252,14 @@ def _numbers(view: View, language: str | None) -> Candidates:
     for match in _RUN.finditer(text):
         start, end = match.span()
         percentage = text[end : end + 1] in ("%", "/") and end - start < 12
-        if percentage or _inside_word(text, start, end):
+        # Letters on both sides, as within a digest
+        in_word = _LETTER.match(text, start - 1) and _LETTER.match(text, end)
+        if percentage or (start and in_word):
             continue
         written = match.group()
         if written.startswith("(") and ")" not in written:
             start, written = start + 1, written[1:]
         yield from _run_kinds(view, written, start, language)
-
-
-def _inside_word(text: str, start: int, end: int) -> bool:
-    """Whether there are letters on both sides, as within a digest."""
-    around = (text[start - 1 : start], text[end : end + 1])
-    return all(c.isascii() and c.isalpha() for c in around)
 
 
 def _run_kinds(
@@ -333,17 +330,7 @@ def _records(view: View) -> Candidates:
     yield from matches(IdentifierKind.RECORD_NUMBER, _TRIP, lower)
 
 
-_WEAK_LABELS = (
-    "social",
-    "licence",
-    "license",
-    "pan",
-    "medicare",
-    "card",
-    "dl",
-    "opd",
-    "ipd",
-)
+_WEAK_LABELS = word_list("english", "weak labels")
 
 
 def _record(match: re.Match[str], lower: str) -> Candidate | None:

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from medlive.clock import now
 from medlive.config import RoleSettings, Settings
 from medlive.db import embedded
 from medlive.db.curation.funnel import funnel
+from medlive.db.runs import record_evaluation
 from medlive.demo.communities import serve_communities
 from medlive.demo.samples import (
     load_sample_threads,
@@ -30,26 +31,28 @@ from medlive.evaluation.bundles.files import write_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import ScoreTable, load_graded, score_runs
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    score_runs,
+)
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.integrity.checks import StepState
+from medlive.integrity.digest import digest_json
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.recorded import Recording, save_recording
+from medlive.opening import build_engine, open_endpoint
+from medlive.paths import index_path, report_path, runs_path
 from medlive.report.render import write_report
 from medlive.service.curation.curate import CurationRun, run_curation
 from medlive.service.database import open_database
-from medlive.service.evaluations import record_evaluations
 from medlive.service.harvest.harvest import HarvestResult, harvest_source
-from medlive.service.paths import index_path, report_path, runs_path
 from medlive.service.release.freeze import FreezeResult, freeze
-from medlive.service.wiring import (
-    CURATION_ROLES,
-    build_engine,
-    open_endpoint,
-    serve_rules,
-)
+from medlive.service.wiring import CURATION_ROLES, serve_rules
 from medlive.site.read import BUNDLES
 from medlive.snapshot.verify.run import verify_snapshot
 
@@ -265,10 +268,38 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
     graded = [load_graded(folder) for folder in folders]
     # Rules stand in for models here, and the demo says so.
     done.scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])
-    await record_evaluations(settings, done.scores)
+    await _record(settings, done.scores)
     for run in graded:  # What the site's board shows
         files = make_bundle(run, allow=[Allow.NOT_PUBLISHABLE])
         write_bundle(files, settings.home / BUNDLES / f"{run.run.path.name}.zip")
+
+
+async def _record(settings: Settings, table: ScoreTable) -> None:
+    """Record every run of a score table, so that people can be asked about its verdicts."""
+    async with open_database(settings) as database, database.begin() as session:
+        for model in table.models:
+            run, grader = model.run.run, model.run.grader
+            own = model.companions
+            # Unset fields are left out, so that older runs keep their identity.
+            identity = run.info.model_dump(
+                mode="json", exclude={"snapshots"}, exclude_unset=True
+            )
+            await record_evaluation(
+                session,
+                run_digest=digest_json(identity),
+                snapshot_version=run.info.cases.name,
+                model=run.info.model,
+                grader=grader.model if grader else "none",
+                path=str(run.path),
+                scores={
+                    "metric": table.metric.value,
+                    "advice_only": table.beside.advice_only,
+                    "overall": asdict(model.overall),
+                    "complete": asdict(own.complete),
+                    "paper": asdict(own.paper),
+                    "core": asdict(own.core),
+                },
+            )
 
 
 async def _report(settings: Settings, done: DemoResult) -> None:

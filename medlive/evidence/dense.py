@@ -105,16 +105,12 @@ class DenseIndex:
             were found.
 
         Raises:
-            EvidenceUnavailable: for queries of another dimension or not finite.
+            EvidenceUnavailable: for queries of another dimension.
         """
         if queries.ndim != 2 or queries.shape[1] != self.part.dimension:
             raise EvidenceUnavailable(
                 f"queries have shape {queries.shape}, expected dimension {self.part.dimension}",
                 hint=f"use the encoder that made the index: {self.part.encoder}",
-            )
-        if not np.isfinite(queries).all():
-            raise EvidenceUnavailable(
-                f"encoder {self.part.encoder} returned a query vector that is not finite"
             )
         parameters = self.part.parameters
         # Candidates are a multiple of k: a k below the measured one must not shrink them.

@@ -26,7 +26,7 @@ def room_for(place: Path) -> Iterator[None]:
         raise DiskFull(
             f"{place} could not be written: {exc.strerror}",
             hint=f"free space below {place.parent}, or let this user write more there, and run the same command"
-            " again: every finished shard stays and is not made again",
+            " again: every finished shard stays and is not made again, and an index that was there is still in force",
         ) from exc
 
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Side, SideHit
+from medlive.evidence.passage import Hit, IndexIdentity, Query, Side, SideHit
 from medlive.evidence.store import PassageStore
 from medlive.evidence.verification import Verification
 
@@ -87,8 +87,6 @@ class IndexRetriever:
         verification: Verification | None = None,
     ) -> None:
         """At least one of `lexical` and `dense`; a search waits for `verification`."""
-        if lexical is None and not dense:
-            raise ValueError("a retriever needs a side")
         self._store = store
         self.identity = identity
         self._lexical = lexical
@@ -200,22 +198,15 @@ class IndexRetriever:
             best = next(iter(orders.values()), ())[:wanted]
         passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
         if self._reranker is not None:
-            best = _reranked(self._reranker, query.phrases[0], passages)
-            best = orders[Side.RERANK, 0] = self._store.ordered(best, wanted)
+            pairs = [passage.title_and_text for passage in passages.values()]
+            scores = self._reranker.score(query.phrases[0][:_MAX_QUERY_CHARS], pairs)
+            reread = zip(passages, map(_rounded, scores.tolist()), strict=True)
+            best = orders[Side.RERANK, 0] = self._store.ordered(list(reread), wanted)
         places = _by_ordinal(orders)
         hits = []
         for rank, (ordinal, score) in enumerate(best[:k], start=1):
             hits.append(Hit(passages[ordinal], score, rank, tuple(places[ordinal])))
         return hits
-
-
-def _reranked(
-    reranker: Reranker, phrase: str, passages: Mapping[int, Passage]
-) -> Found:
-    """The passages with the cross-encoder's scores, in no order."""
-    pairs = [passage.title_and_text for passage in passages.values()]
-    scores = reranker.score(phrase[:_MAX_QUERY_CHARS], pairs).tolist()
-    return list(zip(passages, map(_rounded, scores), strict=True))
 
 
 def _rounded(score: float) -> float:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import IndexCorrupt
+from medlive.evidence.encoder import Encoder
 from medlive.evidence.passage import Passage
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.paths import open_plain
@@ -125,6 +126,12 @@ class PassageStore:
 
     def __iter__(self) -> Iterator[Passage]:
         return (self.get(ordinal) for ordinal in range(len(self)))
+
+    def readable(self, encoder: Encoder, first: int, end: int) -> Iterator[Passage]:
+        """Yield the passages `first` to `end - 1` that an encoder reads."""
+        for passage in map(self.get, range(first, end)):
+            if encoder.reads(passage.language):
+                yield passage
 
     def find(self, ids: Collection[str]) -> Iterator[Passage]:
         """Yield the passages of these ids, in the order of the store. Raises IndexCorrupt."""

@@ -212,14 +212,12 @@ def blocking_transport(
     addresses: Callable[[str, int], list[str]], deadline: Deadline
 ) -> httpx2.HTTPTransport:
     """Return the same for a client that blocks: one connection, which ends at the deadline."""
-    transport = httpx2.HTTPTransport(verify=tls_context(), trust_env=False)
-    transport._pool = httpcore2.ConnectionPool(
-        ssl_context=tls_context(),
-        max_connections=1,
-        max_keepalive_connections=1,
-        keepalive_expiry=KEEP_ALIVE_S,
-        network_backend=_BlockingBackend(addresses, deadline),
+    transport = httpx2.HTTPTransport(
+        verify=tls_context(),
+        trust_env=False,
+        limits=httpx2.Limits(max_connections=1, keepalive_expiry=KEEP_ALIVE_S),
     )
+    transport._pool._network_backend = _BlockingBackend(addresses, deadline)
     return transport
 
 

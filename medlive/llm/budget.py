@@ -73,39 +73,6 @@ class Budget:
             _PAYMENT.reset(token)
             payment.end(None)
 
-    async def reserve(self, estimate: Usage) -> None:
-        """Count one call that is about to be made; `settle` or `release` must follow with the same estimate.
-
-        Waits while only calls under way stand between it and the limit. Raises BudgetSpent.
-        """
-        while True:
-            self._refuse_when_spent(estimate)
-            if not self._under_way or self._fits(estimate):
-                break
-            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(turn)
-            await turn
-        self.calls += 1
-        self._under_way.append(estimate)
-
-    def settle(self, estimate: Usage, usage: Usage) -> None:
-        """Charge what a call took; where even the engine does not know, its estimate."""
-        counted = usage.input_tokens + usage.output_tokens > 0
-        charged = usage if counted else estimate
-        self.tokens += charged.input_tokens + charged.output_tokens
-        self.estimated += usage.estimated or not counted
-        if charged.cost_usd is not None:
-            self.usd += charged.cost_usd
-        elif usage.cost_usd is not None:
-            self.usd += usage.cost_usd
-        else:
-            self.unpriced += 1
-        self._ended(estimate)
-
-    def release(self, estimate: Usage) -> None:
-        """A call got no reply: nothing is charged but the call."""
-        self._ended(estimate)
-
     def __str__(self) -> str:
         money = "cost unknown" if self.unpriced else f"{self.usd:.4f} US dollars"
         before = f" ({self.usd_before:.4f} before)" if self.usd_before else ""
@@ -124,55 +91,31 @@ class Budget:
             "stopped": self.stopped,
         }
 
-    def _ended(self, estimate: Usage) -> None:
-        self._under_way.remove(estimate)
-        waiting, self._waiting = self._waiting, []
-        for turn in waiting:
-            if not turn.done():
-                turn.set_result(None)
-
     def _fits(self, estimate: Usage) -> bool:
         ahead = [*self._under_way, estimate]
         if self.max_tokens is not None:
             tokens = sum(call.input_tokens + call.output_tokens for call in ahead)
             if self.tokens + tokens > self.max_tokens:
                 return False
-        return (
-            self.max_usd is None
-            or self.usd_before + self.usd + sum(call.cost_usd or 0.0 for call in ahead)
-            <= self.max_usd
-        )
+        if self.max_usd is None:
+            return True
+        usd = sum(call.cost_usd or 0.0 for call in ahead)
+        return self.usd_before + self.usd + usd <= self.max_usd
 
     def _refuse_when_spent(self, estimate: Usage) -> None:
-        spent = (
-            (
-                self.max_calls,
-                self.calls,
-                f"The budget of {self.max_calls} calls is spent",
-            ),
-            (
-                self.max_tokens,
-                self.tokens,
-                f"The budget of {self.max_tokens} tokens is spent",
-            ),
-            (
-                self.max_usd,
-                self.usd_before + self.usd,
-                f"The budget of {self.max_usd or 0:g} US dollars is spent",
-            ),
-        )
-        problem = next(
-            (text for most, used, text in spent if most is not None and used >= most),
-            None,
-        )
-        hint = None
-        if (
-            problem is None
-            and self.max_usd is not None
-            and (self.unpriced or estimate.cost_usd is None)
-        ):
-            problem = "A budget in US dollars cannot be kept: the model has no price"
-            hint = "Give it one under [prices] in models.toml, or limit calls or tokens instead."
+        problem = hint = None
+        if self.max_calls is not None and self.calls >= self.max_calls:
+            problem = f"The budget of {self.max_calls} calls is spent"
+        elif self.max_tokens is not None and self.tokens >= self.max_tokens:
+            problem = f"The budget of {self.max_tokens} tokens is spent"
+        elif self.max_usd is not None:
+            if self.usd_before + self.usd >= self.max_usd:
+                problem = f"The budget of {self.max_usd:g} US dollars is spent"
+            elif self.unpriced or estimate.cost_usd is None:
+                problem = (
+                    "A budget in US dollars cannot be kept: the model has no price"
+                )
+                hint = "Give it one under [prices] in models.toml, or limit calls or tokens instead."
         if problem is not None:
             self.stopped = self.stopped or problem
             raise BudgetSpent(problem, hint=hint)
@@ -187,17 +130,43 @@ class _Payment:
     reserved: bool = False
 
     async def begin(self) -> None:
-        await self.budget.reserve(self.estimate)
+        """Reserve the estimate, once only calls under way no longer stand between it and the limit."""
+        budget = self.budget
+        while True:
+            budget._refuse_when_spent(self.estimate)
+            if not budget._under_way or budget._fits(self.estimate):
+                break
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            budget._waiting.append(turn)
+            await turn
+        budget.calls += 1
+        budget._under_way.append(self.estimate)
         self.reserved = True
 
     def end(self, usage: Usage | None) -> None:
+        """Charge what the request took, its estimate where nobody knows; None: nothing, for no reply came."""
         if not self.reserved:
             return
         self.reserved = False
-        if usage is None:
-            self.budget.release(self.estimate)
+        if usage is not None:
+            self._charge(usage)
+        self.budget._under_way.remove(self.estimate)
+        waiting, self.budget._waiting = self.budget._waiting, []
+        for turn in waiting:
+            if not turn.done():
+                turn.set_result(None)
+
+    def _charge(self, usage: Usage) -> None:
+        budget = self.budget
+        counted = usage.input_tokens + usage.output_tokens > 0
+        charged = usage if counted else self.estimate
+        budget.tokens += charged.input_tokens + charged.output_tokens
+        budget.estimated += usage.estimated or not counted
+        cost = usage.cost_usd if charged.cost_usd is None else charged.cost_usd
+        if cost is None:
+            budget.unpriced += 1
         else:
-            self.budget.settle(self.estimate, usage)
+            budget.usd += cost
 
 
 _PAYMENT: ContextVar[_Payment | None] = ContextVar("payment", default=None)

@@ -220,15 +220,15 @@ class Limiters:
 
     def __init__(self, circuits: CircuitStore | None = None) -> None:
         """`circuits` shares what is open with other processes."""
-        self._of: dict[tuple[str, str], Limiter] = {}
+        self._limiters: dict[tuple[str, str], Limiter] = {}
         self._circuits: dict[str, Circuit] = {}
         self._store = circuits
 
-    def of(self, base_url: str, key: str, most: int) -> Limiter:
+    def limiter(self, base_url: str, key: str, most: int) -> Limiter:
         """The limiter of that address and key; its maximum is the largest that was asked for."""
         address = base_url.rstrip("/")
         place = (address, digest_text(key.strip()))
-        limiter = self._of.setdefault(
+        limiter = self._limiters.setdefault(
             place, Limiter(urlsplit(address).netloc.rpartition("@")[2], most)
         )
         limiter.allow(most)
@@ -245,9 +245,9 @@ class Limiters:
         """The limiter of each address and key, by a digest of both."""
         return {
             digest_text("\n".join(place)): limiter
-            for place, limiter in self._of.items()
+            for place, limiter in self._limiters.items()
         }
 
     def states(self) -> list[EndpointState]:
         """The state of each."""
-        return [limiter.state() for limiter in self._of.values()]
+        return [limiter.state() for limiter in self._limiters.values()]

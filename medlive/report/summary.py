@@ -3,9 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
-from medlive.evaluation.log import some
+from medlive.evaluation.scoring.estimates import (
+    FEW,
+)
 from medlive.evaluation.scoring.fresh import FreshScore
-from medlive.evaluation.scoring.score import FEW, ModelScore, Rates
+from medlive.evaluation.scoring.score import (
+    ModelScore,
+    Rates,
+)
+from medlive.integrity.log import some
 from medlive.report.html import percent, percents, points
 from medlive.report.model import Report, unpublishable
 from medlive.statistics.bootstrap import Comparison

@@ -9,26 +9,28 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.evaluation.asking.registry import Cutoff
-from medlive.evaluation.log import writing
 from medlive.evaluation.runs import folder
 from medlive.evaluation.scoring.ability import abilities_of
+from medlive.evaluation.scoring.books import BookArm
 from medlive.evaluation.scoring.companions import CORE
 from medlive.evaluation.scoring.contamination import (
-    BookArm,
     ContaminationTable,
     Mix,
     ModelContamination,
     PlaceboTable,
 )
-from medlive.evaluation.scoring.estimates import Slice
+from medlive.evaluation.scoring.estimates import (
+    ScoreEstimate,
+    Slice,
+)
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
-    Estimate,
     ModelScore,
     ScoreTable,
     month_table,
 )
+from medlive.integrity.log import writing
+from medlive.llm.registry import Cutoff
 
 _FIGURES: Final = (
     "n",
@@ -60,7 +62,7 @@ def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
     return None if value is None else _row(value, **names)
 
 
-def estimate_row(estimate: Estimate) -> dict[str, Any]:
+def estimate_row(estimate: ScoreEstimate) -> dict[str, Any]:
     """A mean with everything that belongs to it."""
     return {**_row(estimate), "few": estimate.few}
 
@@ -218,7 +220,9 @@ def errata_row(table: ScoreTable) -> dict[str, Any] | None:
     return {"mode": table.errata.mode.value, "runs": runs}
 
 
-def beside_rows(table: ScoreTable, model: ModelScore) -> list[tuple[str, Estimate]]:
+def beside_rows(
+    table: ScoreTable, model: ModelScore
+) -> list[tuple[str, ScoreEstimate]]:
     """What stands beside a model's headline score: the other of complete and paper where they differ, the core."""
     own = model.companions
     by_metric = {Metric.COMPLETE: own.complete, Metric.PAPER: own.paper}

@@ -11,7 +11,7 @@ from medlive.db.release.snapshots import list_log_heads
 from medlive.db.session import Database
 from medlive.errors import BadInput
 from medlive.integrity.folder import TooLong, read_small
-from medlive.service.paths import snapshots_path
+from medlive.paths import snapshots_path
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Manifest
 

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from medlive.errors import IndexMissing
-from medlive.evidence.manifest import read_manifest
-from medlive.evidence.open_index import check_digests, check_sizes, open_store
+from medlive.evidence.index_folder import read_index
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import LINES
 from medlive.rubric.model import Origin
@@ -41,18 +40,18 @@ def read_passages(
             if criterion.origin == Origin.EVIDENCE:
                 wanted.add(criterion.source)
     try:
-        manifest = read_manifest(index)
+        opened = read_index(index)
     except IndexMissing:
         return {}
-    check_sizes(index, manifest)
-    check_digests(index, manifest, LINES)
+    opened.check_sizes()
+    opened.check_digests(LINES)
     same = set()
     for snapshot in snapshots:
         for used in snapshot.manifest.provenance.evidence:
-            same |= used.corpora.items() & manifest.corpus_digests.items()
+            same |= used.corpora.items() & opened.manifest.corpus_digests.items()
     corpora = dict(same)
     passages = {}
-    for passage in open_store(index, manifest).find(wanted):
+    for passage in opened.open_store().find(wanted):
         shown = passage.corpus in corpora and _OPEN.match(passage.licence)
         text = passage.text if shown else ""
         passages[passage.id] = replace(passage, text=text, url="")

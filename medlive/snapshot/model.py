@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 
 from medlive.integrity.digest import canonical_json, digest_bytes
+from medlive.rubric.model import Criterion, known_axis
 
 VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
 """A snapshot's version: an ISO week, `2026.W47`."""
@@ -59,6 +60,18 @@ class SnapshotCriterion:
     """The id of the part of the query that it answers directly; empty for none."""
     further: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Columns that this medlive does not know, where they have a value of their own."""
+
+    def written(self) -> Criterion:
+        """The criterion as its rubric had it. Raises BadInput for an axis that only a later version has."""
+        return Criterion(
+            id=self.criterion_id,
+            position=self.position,
+            criterion=self.criterion,
+            axis=known_axis(self.axis),
+            points=self.points,
+            advice_id=None,
+            asked=self.asked,
+        )
 
     def row(self) -> dict[str, Any]:
         """The criterion as a row of `data/criteria.jsonl`, without the canary."""

@@ -30,6 +30,7 @@ from medlive.threads.model import Message, Role, Thread, is_thread_id
 
 _BLOCK = 2**20
 _EXCERPT = 120
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _MEDIA = frozenset(("image", "video", "audio", "file"))
 _LANGUAGES = {
     "en": "en",
@@ -56,26 +57,15 @@ class ProblemReason(StrEnum):
     BAD_DATE = "bad_date"
 
 
-class Note(StrEnum):
-    """What was changed or assumed while a thread was read."""
-
-    GB18030 = "decoded_as_gb18030"
-    STRIPPED = "stripped_nul_or_surrogates"
-    DATE_ASSUMED = "date_assumed"
-    ZONE_ASSUMED = "zone_assumed_utc"
-    ROLE_UNVERIFIED = "verified_without_physician_role"
-    """`verified` on a message of another role: kept, and no advice is taken from it."""
-    ID_MADE = "thread_id_made_from_content"
-    OPENING_DOUBLED = "opening_repeats_title"
-
-
 @dataclass(frozen=True, slots=True)
 class ImportedThread:
     """A thread of a file: `line` counts from 1."""
 
     line: int
     thread: Thread
-    notes: tuple[Note, ...]
+    date_assumed: (
+        bool  # Whether its date is the one that was given for threads without one
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,71 +179,55 @@ def _lines(handle: BinaryIO) -> Iterator[bytes]:
 def _read_line(
     number: int, line: bytes, assumed: datetime | None, key: bytes
 ) -> ImportedThread | ImportProblem:
-    notes: dict[Note, None] = {}
     try:
         if len(line) > IMPORT_LINE_BYTES:
             raise _Malformed(
                 ProblemReason.TOO_LONG, f"longer than {IMPORT_LINE_BYTES} bytes"
             )
-        thread = _thread(_parse(_decode(line, notes), notes), assumed, key, notes)
+        parsed = _parse(_decode(line))
+        thread = _thread(parsed, assumed, key)
     except _Malformed as problem:
         text = line[: _EXCERPT * 4].decode("utf-8", "replace")
-        excerpt = re.sub(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+", " ", text)[
-            :_EXCERPT
-        ].strip()
+        excerpt = _CONTROL.sub(" ", text)[:_EXCERPT].strip()
         return ImportProblem(number, problem.reason, problem.detail, excerpt)
-    return ImportedThread(number, thread, tuple(notes))
+    is_assumed = parsed.posted_at is None and assumed is not None
+    return ImportedThread(number, thread, is_assumed)
 
 
-def _decode(line: bytes, notes: dict[Note, None]) -> str:
+def _decode(line: bytes) -> str:
     """Decode the line as UTF-8, or as GB18030 if it is not UTF-8.
 
     UTF-8 with a few broken bytes would decode as GB18030 into nonsense, so it is refused.
     """
-    try:
-        return line.decode("utf-8")
-    except UnicodeDecodeError as exc:
-        broken_at = exc.start
-    with suppress(
-        UnicodeDecodeError
-    ):  # CESU-8: each half of a surrogate pair encoded by itself
+    # CESU-8 encodes each half of a surrogate pair by itself.
+    with suppress(UnicodeDecodeError):
         return line.decode("utf-8", "surrogatepass")
     rough = line.decode("utf-8", "replace")
     broken = rough.count("\ufffd")
     if sum(not c.isascii() for c in rough) > 4 * broken:
-        detail = f"UTF-8 with {broken} broken places, the first at byte {broken_at}"
+        detail = f"UTF-8 with {broken} broken places"
         raise _Malformed(ProblemReason.NOT_TEXT, detail)
     try:
-        text = line.decode("gb18030")
+        return line.decode("gb18030")
     except UnicodeDecodeError as exc:
         raise _Malformed(
             ProblemReason.NOT_TEXT, f"neither UTF-8 nor GB18030 at byte {exc.start}"
         ) from exc
-    notes[Note.GB18030] = None
-    return text
 
 
-def _parse(text: str, notes: dict[Note, None]) -> _ThreadLine:
+def _parse(text: str) -> _ThreadLine:
     """Parse and check a line. Control characters are allowed inside strings: real dumps hold raw tabs and NUL."""
     try:
-        value = json.loads(text, strict=False)
-        storable = _storable(value)
+        value = _storable(json.loads(text, strict=False))
     except (ValueError, RecursionError) as exc:
-        detail = (
-            f"column {exc.colno}: {exc.msg}"
-            if isinstance(exc, json.JSONDecodeError)
-            else str(exc)
-        )
-        raise _Malformed(ProblemReason.NOT_JSON, detail) from exc
+        raise _Malformed(ProblemReason.NOT_JSON, str(exc)) from exc
     if not isinstance(value, dict):
         raise _Malformed(
             ProblemReason.NOT_AN_OBJECT,
             f"expected an object, found {type(value).__name__}",
         )
-    if storable != value:
-        notes[Note.STRIPPED] = None
     try:
-        return _ThreadLine.model_validate(storable)
+        return _ThreadLine.model_validate(value)
     except ValidationError as exc:
         error = exc.errors()[0]
         reason = ProblemReason.WRONG_TYPE
@@ -277,75 +251,57 @@ def _storable(value: Any) -> Any:
     return value
 
 
-def _thread(
-    line: _ThreadLine, assumed: datetime | None, key: bytes, notes: dict[Note, None]
-) -> Thread:
-    if (length := len(str(line.thread_id))) > THREAD_ID_CHARS:
-        detail = f"thread_id has {length} characters, more than the {THREAD_ID_CHARS} that are stored"
+def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes) -> Thread:
+    thread_id = str(line.thread_id)
+    if len(thread_id) > THREAD_ID_CHARS:
+        detail = f"thread_id has {len(thread_id)} characters, more than the {THREAD_ID_CHARS} that are stored"
         raise _Malformed(ProblemReason.TOO_LONG, detail)
-    if line.thread_id != "" and not is_thread_id(str(line.thread_id)):
-        detail = f"thread_id {str(line.thread_id)[:100]!r}: expected printable parts without . and .."
+    if thread_id and not is_thread_id(thread_id):
+        detail = (
+            f"thread_id {thread_id[:100]!r}: expected printable parts without . and .."
+        )
         raise _Malformed(ProblemReason.BAD_ID, detail)
-    posted_at = _utc(line.posted_at, notes)
-    if posted_at is None and assumed is not None:
-        posted_at = _utc(assumed, {})
-        notes[Note.DATE_ASSUMED] = None
-    messages = tuple(
-        _message(n, message, key, notes) for n, message in enumerate(line.messages)
-    )
-    language = _LANGUAGES.get(re.split("[-_]", line.language)[0], line.language) or None
-    tags = tuple(filter(None, line.tags))
+    messages = []
+    for position, message in enumerate(line.messages):
+        messages.append(_message(position, message, key))
+    language = re.split("[-_]", line.language)[0]
     thread = Thread(
-        line.source,
-        str(line.thread_id),
-        line.url,
-        line.title,
-        language,
-        tags,
-        posted_at,
-        messages,
+        source=line.source,
+        thread_id=thread_id,
+        url=line.url,
+        title=line.title,
+        language=_LANGUAGES.get(language, line.language) or None,
+        tags=tuple(filter(None, line.tags)),
+        posted_at=_utc(line.posted_at or assumed),
+        messages=tuple(messages),
     )
-    if (
-        len(messages) > 1
-        and messages[0].text.strip() == line.title
-        and messages[1].author == messages[0].author
-    ):
-        notes[Note.OPENING_DOUBLED] = None
-    if not thread.thread_id:
-        notes[Note.ID_MADE] = None
-        content = digest_text(thread.digest + line.source).removeprefix("sha256:")[:16]
-        return replace(thread, thread_id=f"made-{content}")
-    return thread
+    if thread_id:
+        return thread
+    content = digest_text(thread.digest + line.source).removeprefix("sha256:")[:16]
+    return replace(thread, thread_id=f"made-{content}")
 
 
-def _message(
-    position: int, line: _MessageLine, key: bytes, notes: dict[Note, None]
-) -> Message:
-    if line.verified and line.role is not Role.PHYSICIAN:
-        notes[Note.ROLE_UNVERIFIED] = None
-    kinds = (kind.lower() for kind in line.media if kind)
-    media = tuple(dict.fromkeys(kind if kind in _MEDIA else "file" for kind in kinds))
-    author, posted_at = (
-        keyed_handle(line.author or line.role.value, key),
-        _utc(line.posted_at, notes),
-    )
+def _message(position: int, line: _MessageLine, key: bytes) -> Message:
+    media: dict[str, None] = {}
+    for kind in filter(None, map(str.lower, line.media)):
+        media[kind if kind in _MEDIA else "file"] = None
     return Message(
-        f"m{position}",
-        author,
-        line.role,
-        bool(line.verified),
-        line.text,
-        posted_at,
-        media,
+        id=f"m{position}",
+        author=keyed_handle(line.author or line.role.value, key),
+        role=line.role,
+        verified=bool(line.verified),
+        text=line.text,
+        posted_at=_utc(line.posted_at),
+        media=tuple(media),
     )
 
 
-def _utc(moment: datetime | None, notes: dict[Note, None]) -> datetime | None:
-    if moment is not None and moment.tzinfo is None:
-        notes[Note.ZONE_ASSUMED] = None
-        moment = moment.replace(tzinfo=UTC)
+def _utc(moment: datetime | None) -> datetime | None:
+    """The moment in UTC, which one without a zone is taken to be in."""
+    if moment is None:
+        return None
     try:
-        return moment.astimezone(UTC) if moment is not None else None
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError as exc:
         raise _Malformed(
             ProblemReason.BAD_DATE, f"posted_at is out of range: {moment}"

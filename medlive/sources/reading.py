@@ -1,12 +1,10 @@
 """Read text, media, dates and structured data (schema.org JSON-LD) from a page's markup."""
 
-import html
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
@@ -14,98 +12,17 @@ from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from medlive.guard.bounds import PAGE_BYTES, PAGE_DEPTH
 from medlive.sources.source import LayoutError, ListEntry, Page, PageRequest, link
+from medlive.text.lists import read_lists
 
-# The parser's output is well formed: neither text nor attribute values contain a bare "<" or ">". The content of
-# scripts and the like is not escaped, so it is one token with their start tag. The expression is linear: no
-# alternative looks further than it matches.
-_TOKEN = re.compile(
-    "(<!--.*?-->"
-    + "".join(
-        rf"|<{name}\b[^>]*>.*?(?=</{name}>|\Z)"
-        for name in ("script", "style", "iframe", "noembed", "noframes")
-    )
-    + "|<[^>]*>)",
-    re.DOTALL,
-)
-_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^>]*)>")
-_ATTRIBUTE = re.compile(r"([^\s=\"]+)=\"([^\"]*)\"")
-_VOID = frozenset(
-    (
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-    )
-)
-_SILENT = frozenset(
-    (
-        "script",
-        "style",
-        "noscript",
-        "template",
-        "svg",
-        "button",
-        "select",
-        "textarea",
-        "head",
-        "iframe",
-        "object",
-        "video",
-        "audio",
-    )
-)
-_BLOCK = frozenset(
-    (
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "figcaption",
-        "figure",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "tbody",
-        "tfoot",
-        "thead",
-        "tr",
-        "ul",
-    )
-)
+_ELEMENTS = {
+    use: frozenset(" ".join(lines).split())
+    for use, lines in read_lists("medlive.sources", "elements.txt").items()
+}
+_VOID, _SILENT, _BLOCK = (_ELEMENTS[use] for use in ("void", "silent", "block"))
+_GAPS = {**dict.fromkeys(_BLOCK | {"br"}, "\n"), "td": " ", "th": " "}
+"""The white space that stands in for an element's beginning."""
 _INVISIBLE = frozenset(["script", "style", "noscript", "template"])
-# Elements that need no end tag: leaving it out does not nest them.
-_SELF_CLOSING = {name.encode() for name in _VOID} | set(
-    b"dd dt li option p tbody td tfoot th thead tr".split()
-)
+_SELF_CLOSING = {name.encode() for name in _VOID | _ELEMENTS["self-closing"]}
 _MEDIA = {
     "img": "image",
     "picture": "image",
@@ -119,7 +36,6 @@ _DECORATION = frozenset(
     ["smilie", "emoji", "avatar", "icon", "reaction-sprite", "bbCodeSpoiler-button"]
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_SHORT_TAG = 200
 _TAG_NAME = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _SMALL, _LONG_TAG, _MAX_ATTRIBUTES = 2**17, 4096, 2000
 _WHOLE_TAG = re.compile(
@@ -196,72 +112,6 @@ def _is_too_deep(markup: bytes) -> bool:
     return False
 
 
-class _Tag(NamedTuple):
-    """The effect of a tag on the text around it."""
-
-    name: str
-    closing: bool = False
-    gap: str = ""
-    """The white space that replaces it."""
-    classes: frozenset[str] = frozenset()
-    media: str | None = None
-
-
-@lru_cache(maxsize=4096)  # asked for short tokens only: an inline script is one token
-def _tag(token: str) -> _Tag:
-    match = _TAG.match(token)
-    if match is None:
-        return _Tag("")
-    name = match[2].lower()
-    block = "\n" if name in _BLOCK else ""
-    if match[1]:
-        return _Tag(name, True, block)
-    named = dict(_ATTRIBUTE.findall(match[3]))
-    classes = frozenset(named.get("class", "").split())
-    gap = "\n" if name == "br" else " " if name in ("td", "th") else block
-    decoration = bool(classes & _DECORATION) or _is_spacer(named)
-    return _Tag(name, False, gap, classes, None if decoration else _MEDIA.get(name))
-
-
-def _is_spacer(attributes: dict[str, str]) -> bool:
-    """Whether an image is a tracking pixel or an inline placeholder."""
-    if attributes.get("width") == "1" or attributes.get("height") == "1":
-        return True
-    return (
-        attributes.get("src", "").startswith("data:") and "data-src" not in attributes
-    )
-
-
-def _audible(markup: str, skip_classes: frozenset[str]) -> Iterator[tuple[_Tag, str]]:
-    """Each tag with the text behind it, without the content of silent elements and of those of skipped classes."""
-    silent = ""  # while inside such an element: its tag, and how deeply tags of that name are nested in it
-    depth = 0
-    pieces = iter(_TOKEN.split(markup))
-    yield _Tag(""), next(pieces)
-    for token, text in zip(pieces, pieces, strict=True):
-        tag = _tag(token) if len(token) <= _SHORT_TAG else _tag.__wrapped__(token)
-        if silent:
-            if tag.name == silent:
-                depth += -1 if tag.closing else 1
-                if depth == 0:
-                    silent = ""
-                    yield (
-                        _Tag(
-                            "", gap=tag.gap or ("" if tag.name in _INVISIBLE else " ")
-                        ),
-                        text,
-                    )
-        elif not tag.closing and (
-            tag.name in _SILENT or not skip_classes.isdisjoint(tag.classes)
-        ):
-            skipped = not skip_classes.isdisjoint(tag.classes)
-            if tag.name not in _VOID:
-                silent, depth = tag.name, 1
-            yield _Tag("", media=None if skipped else tag.media), "" if silent else text
-        else:
-            yield tag, text
-
-
 def readable(
     node: LexborNode | None, *, skip_classes: frozenset[str] = frozenset()
 ) -> Readable:
@@ -272,17 +122,44 @@ def readable(
     """
     out: list[str] = []
     media: dict[str, None] = {}
-    pre = 0
-    for tag, text in _audible(
-        (node.html if node is not None else "") or "", skip_classes
-    ):
-        if tag.media is not None:
-            media[tag.media] = None
-        if tag.name == "pre":
-            pre += -1 if tag.closing else 1
-        out += (tag.gap, text if pre else text.replace("\n", " "))
-    text = "".join(out)
-    return Readable(_tidy(html.unescape(text) if "&" in text else text), tuple(media))
+    # What is left to read, the next one last: elements, texts, and the lines' ends behind blocks.
+    left: list[tuple[LexborNode | str, bool]] = [(node, False)] if node else []
+    while left:
+        item, keeps_lines = left.pop()
+        if isinstance(item, str):
+            out.append(item)
+        elif item.is_text_node:
+            text = item.text_content or ""
+            out.append(text if keeps_lines else text.replace("\n", " "))
+        elif item.is_element_node:
+            name, own_classes = item.tag or "", set(classes(item))
+            is_skipped = not skip_classes.isdisjoint(own_classes)
+            is_silent = is_skipped or name in _SILENT
+            if name in _MEDIA and not (is_skipped or _is_decoration(item, own_classes)):
+                media[_MEDIA[name]] = None
+            gap = _GAPS.get(name, "")
+            if is_silent and name not in _VOID | _INVISIBLE:
+                gap = gap or " "
+            out.append(gap)
+            if is_silent or name in _VOID:
+                continue
+            if name in _BLOCK:
+                left.append(("\n", False))
+            children = list(item.iter(include_text=True))
+            keeps_lines = keeps_lines or name == "pre"
+            left += [(child, keeps_lines) for child in reversed(children)]
+    return Readable(_tidy("".join(out)), tuple(media))
+
+
+def _is_decoration(node: LexborNode, own_classes: set[str]) -> bool:
+    """Whether it is a smiley, an avatar, a tracking pixel or an inline placeholder."""
+    if own_classes & _DECORATION:
+        return True
+    attributes = node.attributes
+    if "1" in (attributes.get("width"), attributes.get("height")):
+        return True
+    inline = (attributes.get("src") or "").startswith("data:")
+    return inline and "data-src" not in attributes
 
 
 def _tidy(text: str) -> str:

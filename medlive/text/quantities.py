@@ -11,21 +11,26 @@ import unicodedata
 from collections.abc import Iterator, Set
 from functools import lru_cache
 from importlib.resources import files
+from string import ascii_lowercase
 from typing import NamedTuple
 
 _TABLE = tomllib.loads(
     files("medlive.text").joinpath("quantities.toml").read_text(encoding="utf-8")
 )
-_UNITS: dict[str, tuple[str, float, str]] = {
-    name: tuple(row) for name, row in _TABLE["units"].items()
-}
-"""Unit → what it measures, its size in the base unit, how it is written."""
-_UNIT_OF = {f"u{i}": name for i, name in enumerate(_UNITS)}
-_UNIT = re.compile(
-    r"\s?-?\s?(?:"
-    + "|".join(f"(?P<u{i}>{spelt})" for i, (_, _, spelt) in enumerate(_UNITS.values()))
-    + ")(?:(?<![a-z])|(?![a-z]))"
-)
+
+
+class Unit(NamedTuple):
+    """A unit of measure."""
+
+    kind: str  # What it measures
+    size: float  # In the base unit of its kind
+    spelt: str  # A regular expression, without groups of its own
+
+
+_UNITS = {name: Unit(*row) for name, row in _TABLE["units"].items()}
+_UNIT_NAMES = tuple(_UNITS)
+_SPELT_UNITS = "|".join(f"({unit.spelt})" for unit in _UNITS.values())
+_UNIT = re.compile(rf"\s?-?\s?(?:{_SPELT_UNITS})(?:(?<![a-z])|(?![a-z]))")
 _RANGE = re.compile(r"\s?(?:-|~|–|至|到|\bto\b|\bor\b|或|、)\s?(?=[\d.])")
 _LOOSE = 0.04
 """Two times are equal when they differ by no more than this share: 3 months are 90 days, and 13 weeks 91."""
@@ -72,6 +77,8 @@ _SHORT_FORMS = [
 ]
 _NAME = re.compile(r"(?:[a-z]+-?\d+(?:[a-z]\w*)?|\d+[a-z]+\d+)(?!\.?\d)")
 """A name with digits (B12, HbA1c, COVID-19), which is not a quantity."""
+_JOINED: frozenset[str] = frozenset(_TABLE["joined"])
+"""What may be written together with a number: bp120."""
 _LIST_MARKER = re.compile(
     r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)）](?!\d)|[,，](?=[一-鿿]))"
 )
@@ -90,10 +97,15 @@ class Quantity(NamedTuple):
 def numbers_missing(statement: str, *sources: str) -> list[str]:
     """Return the numbers of the statement that the sources do not contain in any reading, or only with another
     unit of the same kind (days for weeks), as written."""
-    if not (stated := numbers(statement)):
+    stated = numbers(statement)
+    if not stated:
         return []
     source_numbers = _read_sources(*sources)
-    return list(dict.fromkeys(q.text for q in stated if not source_numbers.states(q)))
+    missing: dict[str, None] = {}
+    for number in stated:
+        if not source_numbers.states(number):
+            missing[number.text] = None
+    return list(missing)
 
 
 def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
@@ -119,10 +131,8 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
 @lru_cache(maxsize=2048)
 def numbers(text: str) -> tuple[Quantity, ...]:
     """Return a statement's numbers in order, without list markers, names with digits and articles ("a", 一个)."""
-    plain = _LIST_MARKER.sub(lambda m: " " * len(m.group()), plain_digits(text))
-    plain = _NAME.sub(
-        lambda m: m.group() if _is_quantity(plain, m) else " " * len(m.group()), plain
-    )
+    plain = _LIST_MARKER.sub(_blank, plain_digits(text))
+    plain = _NAME.sub(lambda m: m[0] if _is_quantity(m[0]) else _blank(m), plain)
     in_order = sorted(_statement_numbers(plain), key=lambda number: number[0])
     return tuple(dict.fromkeys(quantity for _, quantity in in_order))
 
@@ -131,8 +141,8 @@ def measured(quantity: Quantity) -> tuple[str | None, float]:
     """What a quantity measures ("mass") and its size in that kind's base unit; (None, value) without a unit."""
     if quantity.unit is None:
         return None, quantity.value
-    kind, size, _ = _UNITS[quantity.unit]
-    return kind, quantity.value * size
+    unit = _UNITS[quantity.unit]
+    return unit.kind, quantity.value * unit.size
 
 
 def plain_digits(text: str) -> str:
@@ -157,26 +167,15 @@ def _plain(char: str) -> str:
     return char if char in "℃℉°μµ，" else unicodedata.normalize("NFKC", char)
 
 
-def _is_quantity(plain: str, name: re.Match[str]) -> bool:
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
+def _is_quantity(word: str) -> bool:
     """Whether a word with digits is a number written together with its neighbour ("bp120", 10mg)."""
-    word = name.group()
-    letters = re.match(r"[a-z]*", word)
-    tail = re.search(r"[a-z]*$", word)
-    alone = letters is not None and letters.group() in (
-        "",
-        "bp",
-        "t",
-        "p",
-        "hr",
-        "wbc",
-        "hb",
-        "age",
-        "aged",
-        "x",
-    )
-    return alone and (
-        tail is None or not tail.group() or _UNIT.match(tail.group()) is not None
-    )
+    head = word.removesuffix(word.lstrip(ascii_lowercase))
+    tail = word.removeprefix(word.rstrip(ascii_lowercase))
+    return head in _JOINED and (not tail or _UNIT.match(tail) is not None)
 
 
 def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
@@ -243,15 +242,12 @@ def _source_numbers(plain: str) -> Iterator[Quantity]:
     for match in _JIN_LIANG.finditer(plain):
         yield Quantity(_any_value(match[1]) + _any_value(match[2]) / 10, "jin", "")
     for match in _PER_MYRIAD.finditer(plain):
-        yield Quantity(
-            round(_any_value(match[2]) * 100 / _HAN_SCALES[match[1]], 6), "%", ""
-        )
+        share = round(_any_value(match[2]) * 100 / _HAN_SCALES[match[1]], 6)
+        yield Quantity(share, "%", "")
     for pattern, value in _SHORT_FORMS:
         for match in pattern.finditer(plain):
-            yield from (
-                _with_unit(plain, match.start(), match.end(), value),
-                Quantity(value, None, ""),
-            )
+            yield _with_unit(plain, match.start(), match.end(), value)
+            yield Quantity(value, None, "")
 
 
 def _source_digits(plain: str) -> Iterator[Quantity]:
@@ -360,7 +356,7 @@ def _with_unit(plain: str, start: int, end: int, value: float) -> Quantity:
         and (other := _DIGITS.match(plain, joined.end()))
     ):
         match = _UNIT.match(plain, other.end())  # "6 to 12 months" are six months too
-    unit = _UNIT_OF[match.lastgroup or ""] if match else None
+    unit = _UNIT_NAMES[(match.lastindex or 1) - 1] if match else None
     return Quantity(round(value, 6), unit, plain[start:end].strip())
 
 
@@ -379,10 +375,10 @@ class _Source:
         units = self._units.get(value)
         if unit is None:
             return units is not None or self._is_short_year(value)
-        kind = _UNITS[unit][0]
-        kinds = {_UNITS[u][0] if u else None for u in units or ()}
-        if units and (None in units or unit in units or kind not in kinds):
-            return True
+        if units is not None:
+            kinds = {_UNITS[other].kind for other in units if other}
+            if None in units or unit in units or _UNITS[unit].kind not in kinds:
+                return True
         return self.measures(number) or self._is_short_year(value)
 
     def measures(self, number: Quantity) -> bool:

@@ -168,8 +168,6 @@ class DuplicateIndex:
 
     def __init__(self, threshold: float = 0.8) -> None:
         """`threshold`: least Jaccard similarity of a near duplicate, above 0 and at most 1."""
-        if not 0 < threshold <= 1:
-            raise ValueError("threshold must be above 0 and at most 1")
         self._threshold = threshold
         self._sketches: dict[str, Sketch] = {}
         self._keys_of: dict[int, tuple[str, ...]] = {}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import aiohttp
+import httpx2
 import psycopg
 
 from medlive.clock import iso_week
@@ -162,15 +162,15 @@ async def _read(one: Round) -> None:
     sums = (
         one.week.instance.home / "snapshots" / f"medlive-{one.week.name}" / "SHA256SUMS"
     )
-    async with aiohttp.ClientSession() as session:
+    async with httpx2.AsyncClient() as client:
         while True:
             await asyncio.sleep(0.05)
-            with suppress(aiohttp.ClientError):
-                async with session.get(address + one.random.choice(paths)) as answer:
-                    assert answer.status in (200, 404), f"{answer.url}: {answer.status}"
-                    body = await answer.read()
-                if answer.status == 200 and answer.url.name == sums.name:
-                    assert body == await asyncio.to_thread(sums.read_bytes)
+            with suppress(httpx2.TransportError):
+                answer = await client.get(address + one.random.choice(paths))
+                status = answer.status_code
+                assert status in (200, 404), f"{answer.url}: {status}"
+                if status == 200 and answer.url.path.endswith(f"/{sums.name}"):
+                    assert answer.content == await asyncio.to_thread(sums.read_bytes)
 
 
 async def _kills_database(one: Round) -> None:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import aiohttp
+import httpx2
 from year.world import Writer
 
 from tests.chaos.checks import (
@@ -242,8 +242,8 @@ async def _find_unsaid(home: Installation, partial: str) -> list[str]:
     manifest = json.loads((folder / "manifest.json").read_bytes())
     texts = {"CHANGES.md": (folder / "CHANGES.md").read_text(encoding="utf-8")}
     address = f"http://127.0.0.1:{WEB[WEB.index('--port') + 1]}"
-    async with aiohttp.ClientSession() as session:
-        texts["the page"] = await _read_page(session, f"{address}/medlive-{week.name}/")
+    async with httpx2.AsyncClient() as client:
+        texts["the page"] = await _read_page(client, f"{address}/medlive-{week.name}/")
     texts["the announcement"] = await _read_announcement(home)
     problems = []
     if _in_short(manifest.get("partial")) != partial:
@@ -267,15 +267,15 @@ async def _read_announcement(home: Installation) -> str:
     return ""
 
 
-async def _read_page(session: aiohttp.ClientSession, address: str) -> str:
+async def _read_page(client: httpx2.AsyncClient, address: str) -> str:
     """A page, once the web server has its database again; empty where it is not to be had."""
     until = time.monotonic() + _LIMIT_S
     while time.monotonic() < until:
         try:
-            async with session.get(address) as answer:
-                if answer.status == 200:
-                    return await answer.text()
-        except aiohttp.ClientError:
+            answer = await client.get(address)
+            if answer.status_code == 200:
+                return answer.text
+        except httpx2.TransportError:
             pass
         await asyncio.sleep(0.2)
     return ""

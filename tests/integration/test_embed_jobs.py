@@ -13,19 +13,15 @@ from numpy.typing import NDArray
 from medlive.db.jobs import Queue, count_servers
 from medlive.db.session import Database
 from medlive.errors import EvidenceUnavailable
-from medlive.evidence.build import (
-    IndexPlan,
-    Progress,
-    build_index,
-    plan_index,
-    shards_to_embed,
-)
+from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.dense_side import shards_to_embed
 from medlive.evidence.encoder import Encoder
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.evidence.index_folder import VECTORS, IndexFolder
 from medlive.evidence.manifest import read_manifest
-from medlive.evidence.open_index import VECTORS, open_store
+from medlive.evidence.plan import IndexPlan, plan_index
 from medlive.evidence.vectors import VectorStore, keys_of
 from medlive.service.work.jobs import EMBED, open_app, run_shard_jobs, run_until_stopped
 from medlive.service.work.worker import embed_work
@@ -117,7 +113,7 @@ async def test_workers_embed_by_real_weights_as_one_machine_does(
 def stored_vectors(index: Path) -> NDArray[np.float32]:
     manifest = read_manifest(index)
     kept = VectorStore(index / VECTORS, manifest.dense[0].encoder)
-    stored = kept.vectors(keys_of(open_store(index, manifest)))
+    stored = kept.vectors(keys_of(IndexFolder(index, manifest).open_store()))
     return stored.rows(np.arange(len(stored)))
 
 

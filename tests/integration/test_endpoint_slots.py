@@ -55,7 +55,7 @@ async def test_who_joins_gets_a_share_and_all_together_never_more_than_the_limit
     monkeypatch.setattr(pipeline, "SETTLE_S", 0.3)
     endpoint, limiters = Endpoint(), [Limiters() for _ in range(3)]
     first, second, elsewhere = (
-        each.of(URL, key, MOST) for each, key in zip(limiters, "aab", strict=True)
+        each.limiter(URL, key, MOST) for each, key in zip(limiters, "aab", strict=True)
     )
     shared = (
         share_endpoints(database, limiters[2]),
@@ -80,7 +80,7 @@ async def test_who_waits_for_a_turn_is_let_go_when_nobody_shares_them_out_any_mo
 ) -> None:
     monkeypatch.setattr(pipeline, "SETTLE_S", 0.05)
     limiters = Limiters()
-    limiter = limiters.of(URL, "a", MOST)
+    limiter = limiters.limiter(URL, "a", MOST)
     others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
     others += " WHERE datname = current_database() AND pid <> pg_backend_pid()"
     waited: list[BaseException] = []
@@ -114,7 +114,7 @@ async def test_where_there_are_fewer_turns_than_processes_each_gets_one_in_its_t
 ) -> None:
     monkeypatch.setattr(pipeline, "SETTLE_S", 0.02)
     endpoint, limiters = Endpoint(), [Limiters() for _ in range(3)]
-    first, second, idle = (each.of(URL, "a", 1) for each in limiters)
+    first, second, idle = (each.limiter(URL, "a", 1) for each in limiters)
     async with (
         share_endpoints(
             database, limiters[2]

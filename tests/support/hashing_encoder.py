@@ -8,10 +8,10 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evidence.build import DensePlan, IndexPlan
 from medlive.evidence.encoder import Encoder, EncoderIdentity
 from medlive.evidence.encoders.table import LANGUAGES
 from medlive.evidence.manifest import DenseKind
+from medlive.evidence.plan import DensePlan, IndexPlan
 from medlive.evidence.vectors import SHARD
 from medlive.integrity.digest import digest_json
 

@@ -79,7 +79,7 @@ def list_() -> Result:
 @app.command()
 def show(path: SnapshotArgument) -> Result:
     """Show what a snapshot holds and how it was made, from its manifest."""
-    from medlive.service.paths import snapshot_folder
+    from medlive.paths import snapshot_folder
 
     snapshot = open_snapshot(snapshot_folder(load_settings().settings, path))
     manifest = snapshot.manifest
@@ -151,7 +151,7 @@ def verify(
         parent: The parent's folder [beside it].
     """
     from medlive.integrity.signing import public_key_of
-    from medlive.service.paths import snapshot_folder
+    from medlive.paths import snapshot_folder
     from medlive.snapshot.verify.run import verify_snapshot
 
     folder = snapshot_folder(load_settings().settings, path)
@@ -344,7 +344,7 @@ def diff(
         new: The newer one.
         limit: How many cases of each kind are listed.
     """
-    from medlive.service.paths import snapshot_folder
+    from medlive.paths import snapshot_folder
     from medlive.snapshot.diff import diff_snapshots
     from medlive.snapshot.verify.run import verify_snapshot
 

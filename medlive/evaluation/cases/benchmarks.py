@@ -23,7 +23,6 @@ from pydantic import (
 from medlive.errors import BadInput
 from medlive.evaluation.cases.livemedbench import HAN, month_of
 from medlive.evaluation.cases.llmeval import is_llmeval, llmeval_rows
-from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import (
     CaseSet,
     EvaluationCase,
@@ -33,6 +32,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.tables import csv_rows, decode_text, read_table
 from medlive.integrity.digest import digest_bytes, digest_json
+from medlive.integrity.log import read_bytes
 
 Place = tuple[str, str]
 """(case id, criterion id)."""

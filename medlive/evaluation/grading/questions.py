@@ -1,4 +1,4 @@
-"""Typed questions to a judge: asked stage after stage, resumed where they stopped, replies shared between runs.
+"""Typed questions to a judge: asked stage after stage, resumed where they stopped.
 
 The log holds a finding a line. A question is found again by what its reply rests on, so a repeated run asks for
 what is new and for what stayed ungraded.
@@ -14,20 +14,17 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
-from medlive.evaluation.grading.cache import SharedRows
-from medlive.evaluation.log import LogWriter, open_log, values_of
 from medlive.evaluation.model import CallsMade, LogRow, kind_of
 from medlive.integrity.digest import digest_json
+from medlive.integrity.log import open_log, values_of
 from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
 from medlive.llm.budget import Budget
 from medlive.llm.engine import (
     Engine,
     EngineIdentity,
-    Finish,
     Prompt,
     Reply,
     Request,
-    Usage,
 )
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.prompts import load_prompt
@@ -125,15 +122,6 @@ class Finding(LogRow):
             return None
         return value if question.check(value) is None else None
 
-    def reread(self, question: Question) -> BaseModel | None:
-        """What the stored reply says of a question; None where it is cut, or cannot be used."""
-        if len(self.raw) >= MOST_RAW:
-            return None
-        try:
-            return question.read(Reply(self.raw, Finish.STOP, Usage(), self.grader))
-        except Unusable:
-            return None
-
 
 class Findings:
     """What one judge was found to say, by question."""
@@ -212,8 +200,6 @@ class QuestionsAsked(CallsMade):
     questions: int
     """That could be asked, those that build on earlier replies included."""
     settled: int
-    cached: int
-    """Replies that other runs had paid for."""
     reasons: Mapping[str, int]
     """Why questions are ungraded."""
     notes: tuple[str, ...]
@@ -229,7 +215,6 @@ async def ask_questions(
     max_retries: int = 1,
     allow_unpinned: bool = False,
     budget: Budget | None = None,
-    cache: SharedRows | None = None,
     progress: Progress | None = None,
     role: str = "judge",
 ) -> QuestionsAsked:
@@ -250,7 +235,6 @@ async def ask_questions(
     )
     asked: set[str] = set()
     stopped: str | None = None
-    cached = 0
     with open_log(path) as log:
         findings, notes = read_findings(path, who, allow_unpinned=allow_unpinned)
 
@@ -278,34 +262,23 @@ async def ask_questions(
             )
             log.add(finding.row())
             findings.put(finding)
-            if cache and answer.value:
-                cache.keep(_place(question, findings), finding.row())
             return 1
 
-        try:
-            while stopped is None:
-                questions = _unique(source, findings)
-                if taken := _take_cached(questions, cache, findings, log):
-                    cached += taken
-                    continue
-                todo = [
-                    q
-                    for key, q in questions.items()
-                    if key not in asked and not findings.settled(q)
-                ]
-                if not todo:
-                    break
-                stopped = await work_through(
-                    todo,
-                    ask,
-                    concurrency,
-                    done=len(questions) - len(todo),
-                    total=len(questions),
-                    progress=progress,
-                )
-        finally:
-            if cache:
-                cache.flush()
+        while stopped is None:
+            questions, todo = _unique(source, findings), list[Question]()
+            for key, question in questions.items():
+                if key not in asked and not findings.settled(question):
+                    todo.append(question)
+            if not todo:
+                break
+            stopped = await work_through(
+                todo,
+                ask,
+                concurrency,
+                done=len(questions) - len(todo),
+                total=len(questions),
+                progress=progress,
+            )
     questions = _unique(source, findings)
     left = [
         question for question in questions.values() if not findings.settled(question)
@@ -317,9 +290,8 @@ async def ask_questions(
         questions=len(questions),
         settled=len(questions) - len(left),
         calls=asker.calls,
-        cached=cached,
         reasons=dict(reasons.most_common()),
-        notes=(*notes, *(cache.notes if cache else ())),
+        notes=tuple(notes),
         stopped=stopped,
         silence=asker.silence,
     )
@@ -333,13 +305,10 @@ def plan_questions(
     concurrency: int = 16,
     allow_unpinned: bool = False,
     price: Price | None = None,
-    cache: SharedRows | None = None,
 ) -> Plan:
     """What `ask_questions` would ask now, if no reply had to be asked for twice. Questions that build on replies
     which are not there yet are not counted."""
     findings, _ = read_findings(path, identity, allow_unpinned=allow_unpinned)
-    while _take_cached(_unique(source, findings), cache, findings):
-        pass
     questions = _unique(source, findings).values()
     todo: list[Call] = []
     record: list[Sample] = []
@@ -379,47 +348,6 @@ def read_findings(
         tuple(reversed(judges.values())),
     )
     return own, notes
-
-
-def _take_cached(
-    questions: Mapping[str, Question],
-    cache: SharedRows | None,
-    findings: Findings,
-    log: LogWriter | None = None,
-) -> int:
-    """Put on record what the cache holds about questions that are open; how many that were.
-
-    Whatever the folder holds, a reply counts only where it reads as the judge's own would.
-    """
-    taken = 0
-    kept: dict[str, dict[str, Finding]] = {}
-    for key, question in questions.items() if cache else ():
-        if cache is None or findings.settled(question):
-            continue
-        if (place := _place(question, findings)) not in kept:
-            kept[place] = {
-                finding.key: finding for finding in cache.rows(place, Finding.from_row)
-            }
-        finding = kept[place].get(key)
-        value = (
-            finding.reread(question)
-            if finding and findings.identity.accepts(finding.grader)
-            else None
-        )
-        if finding and value is not None:
-            cached = replace(
-                finding, case_id=question.case_id, part=question.part, usage={}
-            )
-            findings.put(cached := replace(cached, value=value.model_dump(mode="json")))
-            taken += 1
-            if log:
-                log.add(cached.row())
-    return taken
-
-
-def _place(question: Question, findings: Findings) -> str:
-    """Where the cache keeps a judge's replies about a case, which are asked for after each other."""
-    return digest_json([findings.identity.as_json(), question.case_id])
 
 
 def _call(question: Question) -> Call:

@@ -12,7 +12,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from medlive.evaluation.cases.llmeval import CATEGORIES, CORE, SECONDARY
 from medlive.evaluation.grading.questions import Findings, Question
-from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.checklist_people import (
     Judged,
@@ -32,6 +31,7 @@ from medlive.evaluation.protocols.model import (
     mean,
     whole_mean,
 )
+from medlive.grader.reply import Reasoning
 
 TASK: Final = "protocol.checklist"
 DEFAULT_CATEGORY: Final = "Medical Reasoning"

@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Findings, Question
-from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
@@ -27,6 +26,7 @@ from medlive.evaluation.protocols.model import (
     Table,
     has_reference,
 )
+from medlive.grader.reply import Reasoning
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.bradley_terry import (
     Match,

@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Findings, Question
-from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.errors import Edit, ErrorKind, edit_of
 from medlive.evaluation.protocols.model import (
@@ -30,6 +29,7 @@ from medlive.evaluation.protocols.model import (
     is_planted,
     mean,
 )
+from medlive.grader.reply import Reasoning
 from medlive.llm.reading import NoObject, read_object
 from medlive.text.normalise import fold
 

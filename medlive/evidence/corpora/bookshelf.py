@@ -106,13 +106,15 @@ def _chapter(
     file = PurePosixPath(name)
     stem = file.name if "#" in name else file.stem
     identity, url = _address(meta, book, shelf, stem)
-    revised = _last_changed(meta) or _last_changed(book)
+    published = _published(meta, is_article=article is not None)
+    if published is None and article is None:
+        published = _published(book, is_article=False)
     return Document(
         id=identity,
         title=title or file.stem,
         sections=(),
         language=_language(root, part),
-        published=_first_read(meta) if article is not None else revised,
+        published=published,
         url=url,
         licence=_licence(meta) or _licence(book),
     )
@@ -173,14 +175,15 @@ def _dates(meta: Element | None) -> Iterator[tuple[str, date]]:
                 yield kind, known.last
 
 
-def _last_changed(meta: Element | None) -> date | None:
-    """A chapter is read as it was last revised: nobody could read these words before."""
-    return max((day for _, day in _dates(meta)), default=None)
+def _published(meta: Element | None, *, is_article: bool) -> date | None:
+    """The day from which these words could be read.
 
-
-def _first_read(meta: Element | None) -> date | None:
-    """An article stays as it was published: on the electronic day, else by the last day of its issue."""
+    A chapter is read as it was last revised. An article stays as it was published: on the electronic day, else by
+    the last day of its issue.
+    """
     days = list(_dates(meta))
+    if not is_article:
+        return max((day for _, day in days), default=None)
     electronic = [day for kind, day in days if kind in ("epub", "pub")]
     return min(electronic or [day for _, day in days], default=None)
 
@@ -321,20 +324,16 @@ class _Reading:
     def _list(self, element: Element, depth: int) -> None:
         for item in element:
             kind = local(item.tag)
-            if kind == "list-item":
-                self._item(item, depth)
-            elif kind == "def-item":
+            if kind == "def-item":
                 self._line("- " + ": ".join(filter(None, map(flat, item))))
-
-    def _item(self, item: Element, depth: int) -> None:
-        mark = "- "
-        for child in item:
-            name = local(child.tag)
-            if name in ELEMENTS["pieces"]:
-                self.piece(child, depth + 1)
-            elif name not in ELEMENTS["no text"] and (words := flat(child)):
-                self._line(mark + words)
-                mark = ""
+            mark = "- "
+            for child in item if kind == "list-item" else ():
+                name = local(child.tag)
+                if name in ELEMENTS["pieces"]:
+                    self.piece(child, depth + 1)
+                elif name not in ELEMENTS["no text"] and (words := flat(child)):
+                    self._line(mark + words)
+                    mark = ""
 
     def _table(self, element: Element) -> None:
         """The rows of a table; of a figure and a table the caption and what stands below."""

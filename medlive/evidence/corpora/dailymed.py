@@ -59,22 +59,15 @@ def _label(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
 
 def _title(root: Element) -> str:
     """The product's name and what it is made of: the label's own title is a sentence about the label."""
-    product = _first_product(root)
-    name = flat(child_of(product, "name"))
-    if not name:
-        return flat(child_of(root, "title"))
-    substance = flat(child_of(first_below(product, "genericMedicine"), "name"))
-    if not substance or substance.lower() == name.lower():
-        return f"{name}: drug label"
-    return f"{name} ({substance}): drug label"
-
-
-def _first_product(root: Element) -> Element | None:
-    for element in root.iter():
-        named = child_of(element, "name") is not None
-        if named and local(element.tag) == "manufacturedProduct":
-            return element
-    return None
+    for product in root.iter():
+        name = flat(child_of(product, "name"))
+        if name and local(product.tag) == "manufacturedProduct":
+            generic = child_of(first_below(product, "genericMedicine"), "name")
+            substance = flat(generic)
+            if not substance or substance.lower() == name.lower():
+                return f"{name}: drug label"
+            return f"{name} ({substance}): drug label"
+    return flat(child_of(root, "title"))
 
 
 def _sections(element: Element, depth: int = 0) -> Iterator[Section]:

@@ -5,6 +5,7 @@ The title is the first `# ` heading, else the file's name. Files are UTF-8, UTF-
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
 from medlive.evidence.corpora.model import Reader, ReadLog
@@ -38,16 +39,10 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
 
 
 def _decode(data: bytes) -> str | None:
-    encodings = (
-        ("utf-16",)
-        if data[:2] in (b"\xff\xfe", b"\xfe\xff")
-        else ("utf-8-sig", "gb18030")
-    )
-    for encoding in encodings:
-        try:
+    utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    for encoding in ["utf-16"] if utf16 else ["utf-8-sig", "gb18030"]:
+        with suppress(UnicodeDecodeError):
             return data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
     return None
 
 
@@ -61,6 +56,14 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
     fenced = False
     lines: list[str] = []
     sections: list[Section] = []
+
+    def close() -> None:
+        label = path_label([words for _, words in path])
+        text = "\n".join(lines)
+        if text.strip():
+            sections.append(Section(label, text))
+        lines.clear()
+
     for line in text.splitlines():
         if line.startswith(("```", "~~~")):
             fenced = not fenced
@@ -68,24 +71,17 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
         if heading is None:
             lines.append(line)
             continue
-        sections.append(
-            Section(path_label([words for _, words in path]), "\n".join(lines))
-        )
-        lines = []
-        level, words = len(heading[1]), _without_markup(heading[2])
+        close()
+        level, words = len(heading[1]), heading[2].strip().rstrip("#").strip()
+        if emphasised := _EMPHASIS.match(words):
+            words = emphasised[2].strip()
         path = [above for above in path if above[0] < level]
         if not title and level == 1:
             title = words
         else:
             path.append((level, words))
-    sections.append(Section(path_label([words for _, words in path]), "\n".join(lines)))
-    return title, tuple(section for section in sections if section.text.strip())
-
-
-def _without_markup(words: str) -> str:
-    words = words.strip().rstrip("#").strip()
-    emphasised = _EMPHASIS.match(words)
-    return emphasised[2].strip() if emphasised else words
+    close()
+    return title, tuple(sections)
 
 
 READER = Reader(

@@ -31,14 +31,12 @@ whom, on what grounds. Short and full of the subject's words, they would come be
 
 
 def _sniff(path: Path) -> bool:
-    files = [file for file in files_of(path) if file.is_file()]
-    return bool(files) and _is_guideline(head_of(files[0], given=not path.is_dir()))
-
-
-def _is_guideline(head: bytes) -> bool:
-    """Whether the first line, of which perhaps only the beginning is there, has the fields."""
-    line = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")[0]
-    return line.startswith(b"{") and all(field in line for field in _FIELDS)
+    """Whether the first line of the first file, of which perhaps only the beginning is read, has the fields."""
+    for file in filter(Path.is_file, files_of(path)):
+        head = head_of(file, given=not path.is_dir())
+        line = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")[0]
+        return line.startswith(b"{") and all(field in line for field in _FIELDS)
+    return False
 
 
 class _Guideline(Row):
@@ -55,25 +53,23 @@ def _document(line: bytes) -> Document:
     if text is None:
         raise ValueError("`clean_text` is missing")
     source = row.source.strip()
-    heading, found = titled_sections(text)
-    evidence = tuple(
-        s for s in found if s.label.rpartition(" > ")[2].casefold() not in _NO_EVIDENCE
-    )
+    heading, sections = titled_sections(text)
+    evidence = []
+    for section in sections:
+        if section.label.rpartition(" > ")[2].casefold() not in _NO_EVIDENCE:
+            evidence.append(section)
+    # The source's title, the text's own, or at least what it is about.
+    title = (row.title or heading or row.overview).strip()
+    publisher = row.publisher.strip() or source.upper()
+    if title and publisher:
+        title = f"{title[:200]} ({publisher[:100]})"
     return Document(
         id=f"{source}-{row.id}" if source else row.id,
-        title=_title(row, heading, row.publisher.strip() or source.upper()),
-        sections=evidence or found,
+        title=title or publisher,
+        sections=tuple(evidence) or sections,
         published=row.published,
         url=row.url,
     )
-
-
-def _title(row: _Guideline, heading: str, publisher: str) -> str:
-    """The source's title, the text's own, or at least what it is about."""
-    title = (row.title or heading or row.overview).strip()
-    if title and publisher:
-        return f"{title[:200]} ({publisher[:100]})"
-    return title or publisher
 
 
 READER = Reader(

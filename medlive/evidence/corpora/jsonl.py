@@ -63,10 +63,6 @@ def files_of(path: Path) -> list[Path]:
     return [path] if path.name.lower().endswith(_SUFFIXES) else []
 
 
-def _sniff(path: Path) -> bool:
-    return bool(files_of(path))
-
-
 def documents_of(
     path: Path, log: ReadLog, document: Callable[[bytes], Document]
 ) -> Iterator[Document]:
@@ -161,7 +157,7 @@ def _url(pmid: int | str | None, chapter: re.Match[str] | None) -> str:
 READER = Reader(
     kind="passages",
     about="passages as JSON Lines (id, title, text; MedRAG's chunks too): a .jsonl(.gz) file or a folder",
-    sniff=_sniff,
+    sniff=lambda path: bool(files_of(path)),
     documents=partial(documents_of, document=_document),
     licence="unstated",
 )

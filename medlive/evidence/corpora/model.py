@@ -10,6 +10,15 @@ from pydantic import BaseModel, ConfigDict
 from medlive.evidence.corpora.parsing.chunk import Document, passages_of
 from medlive.evidence.passage import Passage
 
+COUNTED = (
+    "documents",
+    "boilerplate",
+    "empty",
+    "superseded",
+    "retracted",
+    "questioned",
+)
+"""What a `ReadLog` counts besides problems, and a manifest keeps."""
 MAX_PROBLEMS_KEPT = 1000
 """Problems kept with their names; further ones are only counted: a ruined archive must not fill memory."""
 

@@ -46,6 +46,8 @@ NOTICE = re.compile(
     rb"<CommentsCorrections\s[^>]*RefType\s*=\s*[\"'](\w+)[\"'][^>]*>(.*?)</CommentsCorrections>",
     re.S,
 )
+NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
+"""In each record with a notice that another article is no evidence."""
 _RETRACTING = {"RetractionOf", "PartialRetractionOf"}
 _RETRACTED = _RETRACTING | {
     "RetractionIn",
@@ -80,7 +82,14 @@ _OPENING = (
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     valid = _Valid()
     readable: list[tuple[Path, str]] = []
-    for file, name in _files(path):
+    files = [(path, path.name)]
+    if path.is_dir():
+        found = files_below(path, SUFFIXES)
+        found.sort(key=lambda f: (f.name, f.as_posix()))
+        files = [(f, f.relative_to(path).as_posix()) for f in found]
+    if not files:
+        raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
+    for file, name in files:
         try:
             valid.take(_frames(file, given=not path.is_dir()))
         except Unreadable as exc:
@@ -95,16 +104,6 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
         for frame in _frames(file, given=not path.is_dir()):
             number += 1
             yield from _record(frame, number, f"{name}, line {frame.line}", valid, log)
-
-
-def _files(path: Path) -> list[tuple[Path, str]]:
-    if not path.is_dir():
-        return [(path, path.name)]
-    found = files_below(path, SUFFIXES)
-    if not found:
-        raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
-    found.sort(key=lambda f: (f.name, f.as_posix()))
-    return [(f, f.relative_to(path).as_posix()) for f in found]
 
 
 def _frames(file: Path, *, given: bool) -> Iterator[Frame]:
@@ -142,8 +141,7 @@ class _Valid:
             if named is not None:
                 articles[-1] = int(named[2])
                 versions[-1] = int(named[1] or 1)
-            if b"RetractionOf" in frame.data or b"ExpressionOfConcernFor" in frame.data:
-                notices += _noticed(frame.data)
+            notices += _notices_of(frame.data)
         for article, version in zip(articles, versions, strict=True):
             self._add(article, version)
         for article, version in deleted:
@@ -167,13 +165,14 @@ class _Valid:
         return bool(self.numbers[article] == number)
 
 
-def _noticed(data: bytes) -> Iterator[tuple[str, int]]:
+def _notices_of(data: bytes) -> Iterator[tuple[str, int]]:
+    """The kind of each notice of retraction or concern, and the article that it is about."""
+    if not any(map(data.__contains__, NOTICES)):
+        return
     for notice in NOTICE.finditer(data):
-        kind = notice[1].decode()
-        if kind in _RETRACTING or kind == "ExpressionOfConcernFor":
-            found = PMID.search(notice[2])
-            if found is not None:
-                yield kind, int(found[2])
+        kind, article = notice[1].decode(), pmid_of(notice[2])
+        if article and (kind in _RETRACTING or kind == "ExpressionOfConcernFor"):
+            yield kind, int(article)
 
 
 def _record(
@@ -224,8 +223,10 @@ def documents_of_record(
             f"PMID {article}, column {column}: {cause}",
         )
         return
-    marks = _marks_of(root)
-    if marks & _RETRACTED or _has_retracted_title(root):
+    marks = {notice.get("RefType") for notice in root.iter("CommentsCorrections")}
+    marks |= {flat(kind) for kind in root.iter("PublicationType")}
+    titles = map(flat, root.iter("ArticleTitle"))
+    if marks & _RETRACTED or any(map(is_retracted_title, titles)):
         log.retracted += 1
         return
     if marks & _QUESTIONED:
@@ -293,7 +294,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
             language=language,
             published=published,
             url=url,
-            licence=_licence(abstract),
+            licence=_licence(flat(abstract.find("CopyrightInformation"))),
             continuous=True,
         )
         seen = seen or language
@@ -332,21 +333,8 @@ def _language(text: str, own: str, written: list[str]) -> str:
     return _LANGUAGES.get(named[0], named[0][:8])
 
 
-def _licence(abstract: Element) -> str | None:
-    notice = flat(abstract.find("CopyrightInformation"))
+def _licence(notice: str) -> str | None:
     return f"{LICENCE}: {notice[:200]}" if notice else None
-
-
-def _has_retracted_title(root: Element) -> bool:
-    places = ("MedlineCitation/Article/ArticleTitle", "BookDocument/ArticleTitle")
-    return any(is_retracted_title(flat(root.find(place))) for place in places)
-
-
-def _marks_of(root: Element) -> set[str | None]:
-    """The notices that a record has, and the types that it is of."""
-    notices = {notice.get("RefType") for notice in root.iter("CommentsCorrections")}
-    types = {(kind.text or "").strip() for kind in root.iter("PublicationType")}
-    return notices | types
 
 
 def publication_day(root: Element) -> date | None:

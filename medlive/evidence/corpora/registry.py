@@ -60,39 +60,31 @@ def open_corpus(
             f"there is no {place}",
             hint="give an archive, a file or a folder of evidence",
         )
-    reader = _named(kind) if kind is not None else _recognised(place)
-    chosen = name if name is not None else _default_name(place, reader)
-    if not _NAME.fullmatch(chosen):
+    reader = _find_reader(place, kind)
+    if name is None and reader.licence != "unstated":
+        name = reader.kind  # It is one published data set
+    elif name is None:
+        first_part = slug(place.resolve().name.split(".")[0]).replace("/", "-")
+        name = first_part.lstrip("-._") or reader.kind
+    if not _NAME.fullmatch(name):
         raise UsageError(
-            f"{chosen!r} is not a valid corpus name", hint="1-64 letters, digits, - _ ."
+            f"{name!r} is not a valid corpus name", hint="1-64 letters, digits, - _ ."
         )
-    return Corpus(name=chosen, path=place, reader=reader, licence=reader.licence)
+    return Corpus(name=name, path=place, reader=reader, licence=reader.licence)
 
 
-def _named(kind: str) -> Reader:
-    for reader in known_readers():
-        if reader.kind == kind:
-            return reader
-    raise UsageError(f"{kind!r} is not a kind of corpus", hint=_kinds())
-
-
-def _recognised(path: Path) -> Reader:
+def _find_reader(path: Path, kind: str | None) -> Reader:
+    """The reader of that kind; None: the first that recognises the path."""
     try:
         for reader in known_readers():
-            if reader.sniff(path):
+            if reader.kind == kind or (kind is None and reader.sniff(path)):
                 return reader
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
+    if kind is not None:
+        raise UsageError(f"{kind!r} is not a kind of corpus", hint=_kinds())
     raise BadInput(f"{path} is not a corpus that medlive recognises", hint=_kinds())
 
 
 def _kinds() -> str:
     return "; ".join(f"{reader.kind}: {reader.about}" for reader in known_readers())
-
-
-def _default_name(path: Path, reader: Reader) -> str:
-    """The kind's name where it is one published data set, else the path's first part."""
-    if reader.licence != "unstated":
-        return reader.kind
-    name = slug(path.resolve().name.split(".")[0])
-    return name.replace("/", "-").lstrip("-._") or reader.kind

@@ -91,7 +91,6 @@ class EndpointEncoder:
             headers=headers, timeout=model.timeout_s, verify=tls_context()
         )
         self._url = f"{model.base_url.rstrip('/')}/embeddings"
-        self._queries: dict[str, NDArray[np.float32]] = {}
         as_queries = self._ask(model.names[0], PROBE[:5], model.query_prompt)
         as_passages = self._ask(model.names[-1], PROBE[5:], model.passage_prompt)
         vectors = np.concatenate([as_queries, as_passages])
@@ -102,7 +101,7 @@ class EndpointEncoder:
         }
         digest = digest_json({"endpoint": model.names, **made})
         self.identity = EncoderIdentity(name=name, digest=digest, **made)
-        if known is not None and _same(known, self.identity):
+        if known is not None and _is_same(known, self.identity):
             kept = {"digest": known.digest, "probe": known.probe}
             self.identity = self.identity.model_copy(update=kept)
 
@@ -111,12 +110,9 @@ class EndpointEncoder:
         return self._model.reads(language)
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, dimension), in the order of the texts; one that was asked for before is not asked for again."""
-        new = [text for text in dict.fromkeys(texts) if text not in self._queries]
-        vectors = self._ask(self._model.names[0], new, self._model.query_prompt)
-        self._queries.update(zip(new, vectors, strict=True))
-        rows = [self._queries[text] for text in texts]
-        return np.array(rows, np.float32).reshape(len(texts), self.identity.dimension)
+        """(n, dimension), in the order of the texts."""
+        vectors = self._ask(self._model.names[0], texts, self._model.query_prompt)
+        return vectors.reshape(len(texts), self.identity.dimension)
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n, dimension) of (title, text), in the order of the pairs."""
@@ -196,7 +192,7 @@ class EndpointEncoder:
         )
 
 
-def _same(known: EncoderIdentity, now: EncoderIdentity) -> bool:
+def _is_same(known: EncoderIdentity, now: EncoderIdentity) -> bool:
     if (known.dimension, len(known.probe)) != (now.dimension, len(now.probe)):
         return False
     return bool(np.allclose(known.probe, now.probe, rtol=0, atol=TOLERANCE))

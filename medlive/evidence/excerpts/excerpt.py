@@ -27,6 +27,9 @@ DEPTH = 2
 _LATIN = re.compile(r"[a-z][a-z0-9-]{2,}")
 _HAN = re.compile(r"[\u3400-\u9fff]+")
 _STEM = 6
+_STOP_WORDS = stop_words() | frozenset(
+    ("the", "and", "for", "with", "that", "this", "are", "not", "but")
+)
 NEIGHBOUR = 0.5
 """How much of its neighbours' worth counts for a sentence: what stands beside a match explains it."""
 
@@ -202,19 +205,11 @@ def _worth(sentences: Sequence[Sentence], wanted: Iterable[str]) -> list[float]:
     return worth
 
 
-@lru_cache(maxsize=1)
-def _stop_words() -> frozenset[str]:
-    english = ["the", "and", "for", "with", "that", "this", "are", "not", "but"]
-    return stop_words().union(english)
-
-
 @lru_cache(maxsize=4096)
 def _terms(text: str) -> frozenset[str]:
     """The beginnings of the Latin words of a text, and its Chinese characters in pairs."""
     lower = text.lower()
-    terms = {
-        word[:_STEM] for word in _LATIN.findall(lower) if word not in _stop_words()
-    }
+    terms = {word[:_STEM] for word in _LATIN.findall(lower) if word not in _STOP_WORDS}
     for run in _HAN.findall(lower):
         terms.update(first + second for first, second in pairwise(run))
-    return frozenset(terms - _stop_words())
+    return frozenset(terms - _STOP_WORDS)

@@ -7,10 +7,10 @@ hold, or a chunk that overlaps another, is given once.
 
 import re
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
 from medlive.evidence.excerpts.excerpt import Stretch, excerpt, render
@@ -100,13 +100,12 @@ def select(
     Returns:
         The same for the same arguments; claims that find the same passage share it.
     """
-    case = _Case(wanted, hits, most)
-    room = tokens
+    case = _Case(wanted, hits, most, tokens)
     width = max(LEAST_WIDTH, min(WIDTH, tokens // (EACH * max(1, len(hits)))))
     for identity in case.in_turn:
-        room -= case.show(identity, units=width * UNITS, room=room)
+        case.show(identity, width * UNITS)
     for identity in case.in_turn:
-        room -= case.widen(identity, room=room)
+        case.widen(identity)
     return case.selection()
 
 
@@ -169,20 +168,25 @@ class _Case:
         wanted: Sequence[Sequence[str]],
         hits: Sequence[Sequence[Hit]],
         most: int,
+        room: int,
     ) -> None:
         self.in_turn: list[str] = []
+        """The passages, rank by rank: every claim's first, then every claim's second, and so on."""
+        self._room = room  # Tokens that are left
         self._instead: dict[str, str] = {}
         self._hits: dict[str, Hit] = {}
         self._wanted: dict[str, dict[str, None]] = {}
         self._sections: dict[str, _Section] = {}
-        own = [self._distinct(hits_of_claim, most) for hits_of_claim in hits]
-        for claim, hit in _rank_by_rank(own):
-            identity = hit.passage.id
-            if identity not in self._wanted:
-                self.in_turn.append(identity)
-            phrases = dict.fromkeys(wanted[claim])
-            self._wanted.setdefault(identity, {}).update(phrases)
-        self._own = own
+        self._own = [self._distinct(hits_of_claim, most) for hits_of_claim in hits]
+        for rank in zip_longest(*self._own):
+            for phrases, hit in zip(wanted, rank, strict=True):
+                if hit is not None:
+                    self._want(hit.passage.id, phrases)
+
+    def _want(self, identity: str, phrases: Sequence[str]) -> None:
+        if identity not in self._wanted:
+            self.in_turn.append(identity)
+        self._wanted.setdefault(identity, {}).update(dict.fromkeys(phrases))
 
     def _distinct(self, hits: Sequence[Hit], most: int) -> list[Hit]:
         """A claim's first hits, one of a section, each text by the passage that was first found with it."""
@@ -215,25 +219,22 @@ class _Case:
         passage = self._hits[identity].passage
         return self._sections.setdefault(passage.section_id, _Section(_title(passage)))
 
-    def show(self, identity: str, *, units: int, room: int) -> int:
-        """Show a piece, about `units` of it, if the `room` in tokens allows it; return what it costs."""
+    def show(self, identity: str, units: int) -> None:
+        """Show a piece, about `units` of it, if there is room."""
         section = self._section(identity)
-        if not section.pieces:
-            room -= _cost(section.title, "")
-        limit = (room - 1) * UNITS
-        return self._set(identity, units=min(units, limit), limit=limit)
+        heading = 0 if section.pieces else _cost(section.title, "")
+        limit = (self._room - heading - 1) * UNITS
+        self._set(identity, units=min(units, limit), limit=limit)
 
-    def widen(self, identity: str, *, room: int) -> int:
-        """Show more of a piece that is shown, as far as the `room` in tokens goes; return what it costs in addition."""
-        pieces = self._section(identity).pieces
-        if identity not in pieces:
-            return 0
-        earlier = pieces[identity].weight
-        limit = earlier + (room - 1) * UNITS
-        return self._set(identity, units=limit, limit=limit, least=earlier + 1)
+    def widen(self, identity: str) -> None:
+        """Show more of a piece that is shown, as far as there is room."""
+        piece = self._section(identity).pieces.get(identity)
+        if piece is not None:
+            limit = piece.weight + (self._room - 1) * UNITS
+            self._set(identity, units=limit, limit=limit, least=piece.weight + 1)
 
-    def _set(self, identity: str, *, units: int, limit: int, least: int = 1) -> int:
-        """Show so much of a piece, unless it repeats another section; return what it costs in addition."""
+    def _set(self, identity: str, *, units: int, limit: int, least: int = 1) -> None:
+        """Show so much of a piece, unless it repeats another section."""
         section, hit = self._section(identity), self._hits[identity]
         stretches = excerpt(
             hit.passage.text,
@@ -244,10 +245,10 @@ class _Case:
         )
         piece = _Piece(hit, stretches)
         if piece.weight < least or self._is_repeated(section, piece):
-            return 0
-        before = section.tokens()
+            return
+        self._room += section.tokens()
         section.pieces[identity] = piece
-        return section.tokens() - before
+        self._room -= section.tokens()
 
     def _shown_besides(self, identity: str) -> frozenset[str]:
         """The longer sentences that are shown of other pieces, folded."""
@@ -299,14 +300,6 @@ def _shown(identity: str, section: _Section) -> ShownPassage:
         stretches=tuple(readable),
         hits=tuple(hits),
     )
-
-
-def _rank_by_rank(hits: Sequence[Sequence[Hit]]) -> Iterator[tuple[int, Hit]]:
-    """(number of the claim, hit): every claim's first, then every claim's second, and so on."""
-    for place in range(max(map(len, hits), default=0)):
-        for claim, own in enumerate(hits):
-            if place < len(own):
-                yield claim, own[place]
 
 
 def _title(passage: Passage) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from medlive.text.lists import read_lists
 from medlive.text.tokens import longest_prefix, weight
 
 LONGEST = 600
@@ -20,26 +21,10 @@ _NEAREST_HEAD = 40
 _END = re.compile(r"""[.!?]["')\]”’]{0,3}\s+|[。！？]["”’）」』]{0,3}\s*|\s*\n\s*""")
 _CLAUSE_END = re.compile(r"[，、；：。,;:|]\s*|\s+")
 _LAST_WORD = re.compile(r"(?:\w\.)*\w+\Z")
-_ALWAYS_SHORT = frozenset(
-    [
-        "dr",
-        "mr",
-        "mrs",
-        "ms",
-        "prof",
-        "fig",
-        "figs",
-        "vs",
-        "e.g",
-        "i.e",
-        "cf",
-        "spp",
-        "approx",
-    ]
-)
-_SHORT_BEFORE_NUMBER = frozenset(
-    ["no", "nos", "p", "pp", "vol", "ref", "refs", "eq", "ca", "max", "min"]
-)
+_SHORT = {
+    where: frozenset(" ".join(lines).split())
+    for where, lines in read_lists("medlive.evidence", "abbreviations.txt").items()
+}
 _MARKER = re.compile(
     r"[-•*▪·–●・■\uf0b7]\s*|\(?\d{1,2}[.)、．]\s*|[（(]\d{1,2}[)）]\s*|[①-⑳]\s*|\(?[a-zA-Z][.)]\s+"
     r"|\(?[IVXivx]{2,4}[.)]\s+"
@@ -135,12 +120,12 @@ def _is_abbreviation(before: str, following: str) -> bool:
     if found is None:
         return False
     word = found[0].lower()
-    if word in _ALWAYS_SHORT:
+    if word in _SHORT["always"]:
         return True
     if word == "al":
         return following.islower() or following.isdigit() or following == "("
     if following.isdigit():
-        return word in _SHORT_BEFORE_NUMBER or (word.isdigit() and len(word) < 3)
+        return word in _SHORT["before a number"] or (word.isdigit() and len(word) < 3)
     return (
         following.islower() and following.isascii() and ("." in word or len(word) < 4)
     )

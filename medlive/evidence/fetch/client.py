@@ -3,11 +3,14 @@
 One request at a time, so that no host has two connections from one command.
 """
 
+import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from io import FileIO
+from dataclasses import dataclass
+from io import BufferedWriter, FileIO
 from math import inf
+from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urljoin, urlsplit
 from urllib.request import getproxies
@@ -16,14 +19,14 @@ import httpx2
 
 from medlive import __version__
 from medlive.clock import parse_retry_after
-from medlive.errors import ConfigError
+from medlive.errors import ConfigError, DiskFull
 from medlive.evidence.fetch.model import (
     FetchFailed,
     FetchSettings,
     NotPublished,
     RemoteFile,
 )
-from medlive.evidence.fetch.parts import Part, PartState
+from medlive.evidence.files import room_for
 from medlive.guard.http import (
     RETRIED_STATUSES,
     AddressRefused,
@@ -34,6 +37,7 @@ from medlive.guard.http import (
 )
 from medlive.guard.printable import printable
 from medlive.guard.trust import is_loopback, tls_context
+from medlive.integrity.paths import create_below, path_below
 
 T = TypeVar("T")
 
@@ -52,6 +56,41 @@ class _Temporary(Exception):
     def __init__(self, cause: str, wait_s: float | None = None) -> None:
         super().__init__(cause)
         self.wait_s = wait_s  # As the host asks
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A half file below a corpus's folder: the bytes that came, with which the next attempt goes on."""
+
+    root: Path
+    name: str
+
+    @property
+    def path(self) -> Path:
+        """Where the bytes are."""
+        return path_below(self.root, self.name)
+
+    @property
+    def size(self) -> int:
+        """How many came."""
+        return self.path.stat().st_size if self.path.exists() else 0
+
+    @contextmanager
+    def appending(self, expected: int) -> "Iterator[BufferedWriter[FileIO]]":
+        """Open it for the bytes to come. Raises DiskFull where `expected` bytes do not fit."""
+        stats = os.statvfs(self.root)
+        free = stats.f_bavail * stats.f_frsize
+        if free < expected:
+            raise DiskFull(
+                f"{self.root} has {free} bytes free; {expected} are needed for {self.name}",
+                hint="free space there, or name another folder with --to",
+            )
+        with (
+            room_for(self.path),
+            create_below(self.root, self.name, append=True) as file,
+            BufferedWriter(file) as handle,
+        ):
+            yield handle
 
 
 class Client(AbstractContextManager["Client"]):
@@ -86,7 +125,6 @@ class Client(AbstractContextManager["Client"]):
         self._hosts = hosts
         self._pause_s = pause_s if settings.pause_s is None else settings.pause_s
         self._free_at: dict[str, float] = {}
-        self.requests = 0
         self._deadline = deadline = Deadline()
         addresses = resolve_name if named else _addresses
         self._client = httpx2.Client(
@@ -111,7 +149,7 @@ class Client(AbstractContextManager["Client"]):
 
         def read() -> bytes:
             body = bytearray()
-            with self._answer("GET", url, {}) as response:
+            with self._answer(url) as response:
                 for block in response.iter_bytes(_BLOCK):
                     body += block
                     self._deadline.left(None)
@@ -123,41 +161,31 @@ class Client(AbstractContextManager["Client"]):
 
         return self._retry(url, read).decode("utf-8", "replace")
 
-    def size_of(self, url: str) -> int | None:
-        """Return the size that the host gives for a file; None where it gives none. Raises FetchFailed."""
-
-        def read() -> int | None:
-            with self._answer("HEAD", url, {}) as response:
-                return _length(response)
-
-        return self._retry(url, read)
-
     def download(
         self, file: RemoteFile, part: Part, largest: int, tick: Callable[[int], None]
     ) -> bool:
         """Complete a half file, and return whether its bytes came in more than one answer.
 
+        Bytes that are there are not asked for again, whatever version of the file they are of.
+
         Args:
             file: What is fetched.
-            part: Where its bytes go; bytes of the same version that are there already are not asked for again.
+            part: Where its bytes go.
             largest: The most bytes that are taken.
             tick: Gets the bytes that are there so far.
 
         Raises:
-            FetchFailed: if the file cannot be fetched, is no such file, or has another size than was announced.
+            FetchFailed: if the file cannot be fetched, or is no such file.
             DiskFull: if it does not fit.
         """
-        part.keep_if(file)
-        resumed = False
         until = time.monotonic() + self._settings.file_s
 
-        def append() -> None:
-            nonlocal resumed
-            resumed = resumed or part.size > 0
+        def append() -> bool:
+            resumed = part.size > 0
             self._append(file, part, largest, tick, until)
+            return resumed
 
-        self._retry(file.url, append, lambda: part.size)
-        return resumed
+        return self._retry(file.url, append, lambda: part.size)
 
     def _append(
         self,
@@ -167,20 +195,35 @@ class Client(AbstractContextManager["Client"]):
         tick: Callable[[int], None],
         until: float,
     ) -> None:
-        with self._answer("GET", file.url, part.range_headers()) as response:
+        size = part.size
+        headers = {"Range": f"bytes={size}-"} if size else {}
+        with self._answer(file.url, headers) as response:
             self._deadline.begin(inf)  # the blocks below have a limit of their own
             if response.status_code == 416:
-                part.clear()
-                raise _Temporary("the host has no more bytes than the half file")
-            total = _prepare(file, part, response, largest)
-            with part.appending(max(0, (total or 0) - part.size)) as handle:
+                return  # Nothing is left to come
+            if response.status_code == 206 and not _continues(response, size):
+                part.path.unlink(missing_ok=True)
+                raise _Temporary("the host answered with another part of the file")
+            if response.status_code == 200:
+                part.path.unlink(missing_ok=True)
+                size = 0
+            left = _length(response)
+            if size + left > largest:
+                part.path.unlink(missing_ok=True)
+                raise FetchFailed(
+                    f"{file.url} announces {size + left} bytes; expected at most {largest}"
+                )
+            with part.appending(left) as handle:
                 # As it comes: bytes that wait for a block to be full would be lost by a cut.
                 for block in response.iter_raw():
-                    if part.size == 0:
+                    if size == 0:
                         _check_beginning(file, block)
-                    part.size += _write(handle, block)
-                    tick(part.size)
-                    if part.size > largest:
+                    handle.write(block)
+                    handle.flush()
+                    size += len(block)
+                    tick(size)
+                    if size > largest:
+                        part.path.unlink()
                         raise FetchFailed(
                             f"{file.url} sent more than {largest} bytes; it was left there"
                         )
@@ -189,21 +232,18 @@ class Client(AbstractContextManager["Client"]):
                             f"{file.url} took more than {self._settings.file_s:.0f} s",
                             hint="the bytes are kept; run the same command again",
                         )
-        if total is not None and part.size != total:
-            raise _Temporary(f"{part.size} of {total} bytes came")
 
     @contextmanager
     def _answer(
-        self, method: str, url: str, headers: dict[str, str]
+        self, url: str, headers: Mapping[str, str] = {}
     ) -> Iterator[httpx2.Response]:
         """Yield the successful answer at the end of the redirects, its body unread; a page's time begins."""
         for _ in range(_MOST_REDIRECTS + 1):
             host = self._check_host(url)
             time.sleep(max(0.0, self._free_at.get(host, 0.0) - time.monotonic()))
-            self.requests += 1
             self._deadline.begin(self._settings.page_s)
             try:
-                with self._client.stream(method, url, headers=headers) as response:
+                with self._client.stream("GET", url, headers=headers) as response:
                     if response.status_code not in _REDIRECTS:
                         _check_status(url, response)
                         yield response
@@ -263,57 +303,6 @@ class Client(AbstractContextManager["Client"]):
             time.sleep(wait_s)
 
 
-def _write(handle: FileIO, block: bytes) -> int:
-    """Write all of a block. An unbuffered file may take a part of it where the disk is nearly full."""
-    written = 0
-    while written < len(block):
-        written += handle.write(block[written:]) or 0
-    return written
-
-
-def _prepare(
-    file: RemoteFile, part: Part, response: httpx2.Response, largest: int
-) -> int | None:
-    """Make the half file ready for the bytes to come, and return the size of the whole."""
-    length = _length(response)
-    if response.status_code == 206:
-        start, total = _content_range(file.url, response)
-        if start != part.size or (part.state is not None and total != part.state.total):
-            expected = part.size
-            part.clear()
-            raise _Temporary(
-                f"the host answered from byte {start} of {total}, not from {expected} of the same file"
-            )
-    else:
-        total = length
-    _check_size(file, total, largest)
-    if response.status_code != 206:
-        part.clear()
-        part.begin(
-            PartState(
-                url=file.url,
-                mark=file.mark,
-                validator=_validator(response),
-                total=total,
-            )
-        )
-    return total
-
-
-def _check_size(file: RemoteFile, total: int | None, largest: int) -> None:
-    if total is None:
-        return
-    if total > largest:
-        raise FetchFailed(
-            f"{file.url} announces {total} bytes; expected at most {largest}"
-        )
-    if file.size is not None and abs(total - file.size.bytes) > file.size.slack:
-        raise FetchFailed(
-            f"{file.url} announces {total} bytes, the publisher's list about {file.size.bytes}",
-            hint="nothing was downloaded; run the same command again later, or ask the publisher",
-        )
-
-
 def _check_beginning(file: RemoteFile, block: bytes) -> None:
     if block[:200].lstrip().lower().startswith(_HTML):
         raise FetchFailed(
@@ -343,28 +332,16 @@ def _check_status(url: str, response: httpx2.Response) -> None:
     raise FetchFailed(f"{url}: status {status}; expected 200")
 
 
-def _validator(response: httpx2.Response) -> str | None:
-    """What If-Range may name: a strong ETag, else the date of the last change."""
-    etag = str(response.headers.get("etag", ""))
-    if etag.startswith('"'):
-        return etag[:1000]
-    return response.headers.get("last-modified")
+def _continues(response: httpx2.Response, size: int) -> bool:
+    """Whether a partial answer begins behind so many bytes."""
+    stated = str(response.headers.get("content-range", ""))
+    return stated.startswith(f"bytes {size}-")
 
 
-def _content_range(url: str, response: httpx2.Response) -> tuple[int, int | None]:
-    unit, _, rest = str(response.headers.get("content-range", "")).partition(" ")
-    span, _, total = rest.partition("/")
-    start = span.partition("-")[0]
-    if unit != "bytes" or not start.isdecimal():
-        raise FetchFailed(
-            f"{url} answers with a part of the file; expected Content-Range to say which"
-        )
-    return int(start), int(total) if total.isdecimal() else None
-
-
-def _length(response: httpx2.Response) -> int | None:
+def _length(response: httpx2.Response) -> int:
+    """The bytes that are announced; 0 without a word on them."""
     text = response.headers.get("content-length", "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() else 0
 
 
 def _addresses(host: str, port: int) -> list[str]:

@@ -7,7 +7,6 @@ ledger). A kill at any moment loses nothing but seconds: a file appears in `file
 import gzip
 import hashlib
 import shutil
-import tarfile
 import time
 import zipfile
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from medlive.clock import now
 from medlive.evidence.corpora.parsing.files import DAMAGE, check_zip
-from medlive.evidence.fetch.client import Client
+from medlive.evidence.fetch.client import Client, Part
 from medlive.evidence.fetch.layouts import LAYOUTS
 from medlive.evidence.fetch.ledger import FetchedFile, Ledger, read_ledger, write_ledger
 from medlive.evidence.fetch.model import (
@@ -28,14 +27,18 @@ from medlive.evidence.fetch.model import (
     Selection,
     Source,
 )
-from medlive.evidence.fetch.parts import FOLDER as PARTS
-from medlive.evidence.fetch.parts import Part
 from medlive.evidence.fetch.pubmed_selection import select
 from medlive.evidence.files import room_for
 from medlive.integrity.digest import digest_file
 from medlive.integrity.lock import exclusive
-from medlive.integrity.paths import PRIVATE_FOLDER, create_below, path_below
+from medlive.integrity.paths import (
+    PRIVATE_FOLDER,
+    create_below,
+    open_below,
+    path_below,
+)
 
+PARTS = "parts"
 FILES = "files"
 _LOCK = ".fetch.lock"
 _SAVE_EVERY_S = 5.0
@@ -59,23 +62,18 @@ class Plan:
     def download_bytes(self) -> int:
         """About how many bytes are fetched."""
         typical = self.source.typical_file
-        return sum(file.size.bytes if file.size else typical for file in self.wanted)
+        return sum(file.size or typical for file in self.wanted)
 
     @property
     def index_bytes(self) -> int:
         """An estimate of what the index of what is fetched takes."""
         return int(self.download_bytes * self.source.index_share)
 
-    @property
-    def requests(self) -> int:
-        """How many requests that takes."""
-        return sum(2 if file.checksum_url else 1 for file in self.wanted)
-
     def seconds(self, bytes_a_second: float) -> float:
-        """About how long the download takes at a rate."""
-        return (
-            self.download_bytes / bytes_a_second + self.requests * self.source.pause_s
-        )
+        """About how long the download takes at a rate, with the pauses between requests."""
+        checksums = sum(file.checksum_url is not None for file in self.wanted)
+        pauses = (len(self.wanted) + checksums) * self.source.pause_s
+        return self.download_bytes / bytes_a_second + pauses
 
 
 @dataclass(slots=True)
@@ -148,22 +146,20 @@ class _Fetch:
         self._tick = tick
         ledger = _ledger_of(plan.source, plan.folder, plan.selection)
         self._files = dict(ledger.files)
-        self._complete = not plan.wanted and ledger.complete
-        self._checked_at = ledger.checked_at
         self._done = Outcome(ledger)
         self._saved_at = 0.0
 
     def run(self) -> Outcome:
+        changes: dict[str, object] = {}
         try:
             for file in self._plan.wanted:
                 self._fetch_or_note(file)
             if not self._done.failures:
                 self._remove_gone()
-            self._complete = not self._done.failures
-            self._checked_at = now()
+            changes = {"complete": not self._done.failures, "checked_at": now()}
         finally:
-            self._save()
-        if self._complete:
+            self._save(**changes)
+        if self._done.ledger.complete:
             shutil.rmtree(self._plan.folder / PARTS, ignore_errors=True)
         return self._done
 
@@ -180,79 +176,82 @@ class _Fetch:
             self._done.failures += (f"{exc.message}{hint}",)
 
     def _fetch(self, file: RemoteFile) -> None:
-        checksum = self._checksum(file)
+        md5 = self._published_md5(file)
         known = self._files.get(file.name)
-        if known and checksum and known.checksum == f"md5:{checksum}":
+        if known and md5 and known.checksum == f"md5:{md5}":
             self._done.unchanged += 1
             listed = {"mark": file.mark, "url": file.url}
             self._files[file.name] = known.model_copy(update=listed)
             return
-        part = Part(self._plan.folder, file.name)
-        published = self._download(file, part, checksum)
-        self._files[file.name] = self._keep(file, part, published, checksum)
+        part = Part(self._plan.folder, f"{PARTS}/{file.name}")
+        self._download(file, part, md5)
+        fetched = self._keep(file, part, md5)
+        self._files[file.name] = fetched
         self._done.fetched += 1
-        self._done.fetched_bytes += published.size
+        self._done.fetched_bytes += fetched.size
         is_due = time.monotonic() - self._saved_at > _SAVE_EVERY_S
-        if is_due or published.size >= _ALWAYS_SAVED:
+        if is_due or fetched.size >= _ALWAYS_SAVED:
             self._save()
 
-    def _checksum(self, file: RemoteFile) -> str | None:
+    def _published_md5(self, file: RemoteFile) -> str | None:
         read = LAYOUTS[self._plan.source.publisher].read_checksum
         if file.checksum_url is None or read is None:
             return file.md5
         return read(self._client.page(file.checksum_url), file)
 
-    def _download(
-        self, file: RemoteFile, part: Part, checksum: str | None
-    ) -> "_Digests":
-        """Complete and check a half file; what an earlier attempt left is fetched again where it is wrong."""
-        while True:
-            resumed = self._client.download(
-                file, part, self._plan.source.largest, self._progress
-            )
-            digests = _digests(part)
-            problem = _problem(file, part, digests, checksum)
-            if problem is None:
-                return digests
-            part.clear()
-            if not resumed:
-                raise FetchFailed(problem, hint="it is fetched again by the next run")
+    def _download(self, file: RemoteFile, part: Part, md5: str | None) -> None:
+        """Complete and check a half file; one that was made in several attempts is fetched again where it is wrong."""
+        done = self._done.fetched_bytes
 
-    def _keep(
-        self, file: RemoteFile, part: Part, published: "_Digests", checksum: str | None
-    ) -> FetchedFile:
+        def tick(size: int) -> None:
+            self._tick(done + size, max(self._plan.download_bytes, done + size))
+
+        resumed = True
+        while resumed:
+            resumed = self._client.download(file, part, self._plan.source.largest, tick)
+            problem = _problem(file, part, md5)
+            if problem is None:
+                return
+            part.path.unlink()
+        raise FetchFailed(problem, hint="it is fetched again by the next run")
+
+    def _keep(self, file: RemoteFile, part: Part, md5: str | None) -> FetchedFile:
         """Put the checked file, or what the selection leaves of it, into `files/`."""
-        kept = published
-        final = f"{FILES}/{file.name}"
-        if self._plan.selection.everything:
-            _replace(self._plan.folder, part.path, final)
-        else:
-            chosen = f"{PARTS}/{file.name}.chosen"
-            update = file.name.startswith("updatefiles/")
-            with (
-                part.open() as source,
-                room_for(self._plan.folder),
-                create_below(self._plan.folder, chosen) as target,
-            ):
-                try:
-                    select(source, target, self._plan.selection, update=update)
-                except FetchFailed as exc:
-                    raise FetchFailed(f"{file.url}: {exc.message}") from exc
-            path = path_below(self._plan.folder, chosen)
-            kept = _Digests(size=path.stat().st_size, sha256=digest_file(path), md5="")
-            _replace(self._plan.folder, path, final)
-        part.clear()
-        return FetchedFile(
+        kept = part
+        if not self._plan.selection.everything:
+            kept = self._select(file, part)
+        fetched = FetchedFile(
             name=file.name,
             url=file.url,
             mark=file.mark,
-            size=published.size,
-            digest=published.sha256,
-            checksum=None if checksum is None else f"md5:{checksum}",
+            size=part.size,
+            digest=digest_file(part.path),
+            checksum=md5 and f"md5:{md5}",
             kept_size=kept.size,
-            kept_digest=kept.sha256,
+            kept_digest=digest_file(kept.path),
             fetched_at=now(),
         )
+        place = path_below(self._plan.folder, f"{FILES}/{file.name}")
+        place.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        kept.path.replace(place)
+        part.path.unlink(missing_ok=True)
+        return fetched
+
+    def _select(self, file: RemoteFile, part: Part) -> Part:
+        """Write the chosen articles of a half file beside it."""
+        folder = self._plan.folder
+        chosen = Part(folder, f"{part.name}.chosen")
+        update = file.name.startswith("updatefiles/")
+        with (
+            open_below(folder, part.name) as source,
+            room_for(folder),
+            create_below(folder, chosen.name) as target,
+        ):
+            try:
+                select(source, target, self._plan.selection, update=update)
+            except FetchFailed as exc:
+                raise FetchFailed(f"{file.url}: {exc.message}") from exc
+        return chosen
 
     def _remove_gone(self) -> None:
         for name in self._plan.gone:
@@ -261,26 +260,13 @@ class _Fetch:
             self._files.pop(name, None)
         self._done.removed = self._plan.gone
 
-    def _save(self) -> None:
-        changes = {
-            "files": dict(sorted(self._files.items())),
-            "complete": self._complete,
-            "checked_at": self._checked_at,
-        }
+    def _save(self, **changes: object) -> None:
+        if self._plan.wanted:
+            changes.setdefault("complete", False)
+        changes["files"] = dict(sorted(self._files.items()))
         self._done.ledger = self._done.ledger.model_copy(update=changes)
         write_ledger(self._plan.folder, self._done.ledger)
         self._saved_at = time.monotonic()
-
-    def _progress(self, size: int) -> None:
-        done = self._done.fetched_bytes + size
-        self._tick(done, max(self._plan.download_bytes, done))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Digests:
-    size: int
-    sha256: str  # `sha256:…`
-    md5: str  # 32 hexadecimal digits
 
 
 def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
@@ -306,35 +292,19 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
     )
 
 
-def _digests(part: Part) -> _Digests:
-    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
-    size = 0
-    with part.open() as handle:
-        while block := handle.read(_BLOCK):
-            sha256.update(block)
-            md5.update(block)
-            size += len(block)
-    return _Digests(
-        size=size, sha256=f"sha256:{sha256.hexdigest()}", md5=md5.hexdigest()
-    )
-
-
-def _problem(
-    file: RemoteFile, part: Part, digests: _Digests, checksum: str | None
-) -> str | None:
-    """What is wrong with a complete file; None for nothing."""
-    if checksum is not None:
-        if digests.md5 == checksum:
-            return None
-        return f"{file.url} has md5:{digests.md5}; the publisher's checksum is md5:{checksum}"
-    if file.size is not None and abs(digests.size - file.size.bytes) > file.size.slack:
-        return f"{file.url} has {digests.size} bytes; expected {file.size.bytes}"
+def _problem(file: RemoteFile, part: Part, md5: str | None) -> str | None:
+    """What is wrong with a complete file, by its checksum or else by those within it; None for nothing."""
     try:
-        with part.open() as handle:
-            _read_to_end(file.name, handle)
+        with open_below(part.root, part.name) as handle:
+            if md5 is None:
+                _read_to_end(file.name, handle)
+                return None
+            found = hashlib.file_digest(handle, "md5").hexdigest()
     except DAMAGE as exc:
         return f"{file.url} is damaged: {exc or type(exc).__name__}"
-    return None
+    if found == md5:
+        return None
+    return f"{file.url} has md5:{found}; the publisher's checksum is md5:{md5}"
 
 
 def _read_to_end(name: str, handle: FileIO) -> None:
@@ -348,20 +318,6 @@ def _read_to_end(name: str, handle: FileIO) -> None:
                 )
         return
     with gzip.open(handle) as unpacked:
-        with tarfile.open(fileobj=unpacked, mode="r|") as archive:
-            while (member := archive.next()) is not None:
-                vars(archive)["members"] = []  # tarfile keeps every header it has seen
-                _check_unpacked(member.offset_data + member.size)
         while unpacked.read(_BLOCK):
-            _check_unpacked(unpacked.tell())
-
-
-def _check_unpacked(size: int) -> None:
-    if size > _LARGEST_UNPACKED:
-        raise ValueError(f"it unpacks to more than {_LARGEST_UNPACKED} bytes")
-
-
-def _replace(folder: Path, new: Path, name: str) -> None:
-    target = path_below(folder, name)
-    target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-    new.replace(target)
+            if unpacked.tell() > _LARGEST_UNPACKED:
+                raise ValueError(f"it unpacks to more than {_LARGEST_UNPACKED} bytes")

@@ -20,7 +20,6 @@ from medlive.evidence.fetch.model import (
     FetchFailed,
     Layout,
     RemoteFile,
-    Size,
     Source,
     read_size,
 )
@@ -33,10 +32,9 @@ _BOOK = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/\w[\w.-]*_NBK\d+\.tar\.gz")
 _TOPICS = re.compile(r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"')
 _RELEASE = re.compile(r"dm_spl_release_(\w+?)\.zip")
 _LINK = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
-_LABEL_SIZE = re.compile(r"([\d.,]+\s*[KMGT]B)", re.IGNORECASE)
+_LABEL_SIZE = re.compile(r"\d[\d.,]*\s*[KMGT]B", re.IGNORECASE)
 _MD5 = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32}(?![0-9a-fA-F])")
 _TAG = re.compile(r"<[^>]*>")
-_UNCLEAR_UNIT = 0.1
 _IDS_A_PAGE = 10_000
 
 
@@ -89,12 +87,12 @@ def _list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
             raise FetchFailed(
                 f"{source.address} gives {source.wanted} the file {name[:200]!r}; expected a .tar.gz"
             )
+        changed = ""
+        for title, value in row.items():
+            if title and title.startswith("Last Updated"):
+                changed = value
         url = urljoin(source.files, name)
-        length = client.size_of(url)
-        titles = [title for title in row if (title or "").startswith("Last Updated")]
-        changed = row[titles[0]] if titles else ""
-        size = None if length is None else Size(length, 0)
-        return [RemoteFile(name=name, url=url, mark=f"{changed} {length}", size=size)]
+        return [RemoteFile(name=name, url=url, mark=changed)]
     raise FetchFailed(
         f"{source.address} does not list {source.wanted}",
         hint="the book may have left the open-access subset",
@@ -123,12 +121,12 @@ def _list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
         if not row.kind.startswith(f"human_{source.wanted}_part"):
             continue
         size, checksum = _LABEL_SIZE.search(row.text), _MD5.search(row.text)
-        md5 = None if checksum is None else checksum[0].lower()
+        md5 = checksum[0].lower() if checksum else None
         files[row.name] = RemoteFile(
             name=row.name,
             url=urljoin(source.address, address),
             mark=md5 or row.text[:200],
-            size=None if size is None else read_size(size[1], share=_UNCLEAR_UNIT),
+            size=read_size(size[0]) if size else None,
             md5=md5,
         )
     if not files:

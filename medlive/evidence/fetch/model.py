@@ -15,7 +15,7 @@ from medlive.integrity.paths import split_name
 if TYPE_CHECKING:
     from medlive.evidence.fetch.client import Client
 
-_SIZE = re.compile(r"([\d.,]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_SIZE = re.compile(r"(\d[\d,]*(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -52,14 +52,6 @@ class Selection(BaseModel):
         return not (self.types or self.since or self.languages)
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """A size as a page shows it."""
-
-    bytes: int
-    slack: int  # By how many bytes it may be wrong, for it is rounded
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteFile:
     """A file that a publisher offers."""
@@ -67,7 +59,7 @@ class RemoteFile:
     name: str  # Below the corpus's folder; safe by `split_name`
     url: str
     mark: str  # Changes when the publisher changes the file
-    size: Size | None = None
+    size: int | None = None  # About, as the page shows it
     md5: str | None = None  # 32 hexadecimal digits
     # Where the MD5 is published, if it is not known yet
     checksum_url: str | None = None
@@ -127,23 +119,9 @@ class FetchSettings:
     pause_s: float | None = None  # None for the source's own
 
 
-def read_size(text: str, *, share: float = 0.0) -> Size | None:
-    """Read a size such as `19M` or `2.27GB`; None for text that is none.
-
-    Args:
-        text: What the page shows.
-        share: The part of the size by which it may be wrong beside its rounding: a page that does not say whether
-            its kilobyte has 1,000 or 1,024 bytes may be wrong by a tenth.
-    """
+def read_size(text: str) -> int | None:
+    """Read about how many bytes a size such as `19M` or `2.27GB` is; None for text that is none."""
     matched = _SIZE.fullmatch(text.strip())
     if matched is None:
         return None
-    digits = matched[1].replace(",", "")
-    try:
-        number = float(digits)
-    except ValueError:
-        return None
-    unit = _UNITS[matched[2].upper()]
-    last_place = unit / 10 ** len(digits.partition(".")[2])
-    slack = 0 if unit == 1 else int(last_place + number * unit * share) + 1
-    return Size(int(number * unit), slack)
+    return int(float(matched[1].replace(",", "")) * _UNITS[matched[2].upper()])

@@ -6,18 +6,21 @@ is not chosen becomes a deletion of its number: an earlier version of it may hav
 
 import gzip
 import re
-from datetime import date
 from io import BufferedIOBase, FileIO
 from typing import cast
 from xml.etree.ElementTree import ParseError
 
 from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
-from medlive.evidence.corpora.pubmed import PMID, parse_record, publication_day
+from medlive.evidence.corpora.pubmed import (
+    NOTICES,
+    PMID,
+    parse_record,
+    publication_day,
+)
 from medlive.evidence.fetch.model import ArticleType, FetchFailed, Selection
 
 _TYPE = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
 _LANGUAGE = re.compile(rb"<Language>\s*([a-z]{3})\s*</Language>")
-_NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
 _NAMES = {
     ArticleType.GUIDELINE: (
         "Guideline",
@@ -79,22 +82,20 @@ def select(
 
 
 def _is_kept(frame: Frame, names: set[str], selection: Selection) -> bool:
-    if frame.kind == "DeleteCitation" or any(map(frame.data.__contains__, _NOTICES)):
+    if frame.kind == "DeleteCitation" or any(map(frame.data.__contains__, NOTICES)):
         return True
     if names and not any(_is_named(kind, names) for kind in _values(_TYPE, frame.data)):
         return False
     written = _values(_LANGUAGE, frame.data)
     if selection.languages and not set(written).intersection(selection.languages):
         return False
-    return selection.since is None or _is_since(frame.data, selection.since)
-
-
-def _is_since(data: bytes, since: date) -> bool:
+    if selection.since is None:
+        return True
     try:
-        day = publication_day(parse_record(data))
+        day = publication_day(parse_record(frame.data))
     except ParseError:
         return True  # The reader of the corpus reports it.
-    return day is None or day >= since
+    return day is None or day >= selection.since
 
 
 def _values(pattern: re.Pattern[bytes], data: bytes) -> list[str]:

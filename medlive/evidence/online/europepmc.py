@@ -3,11 +3,12 @@
 Source: "Europe PMC RESTful Web Service" (europepmc.org/RestfulWebService), `searchPOST` with `resultType=core`.
 """
 
-import json
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
 
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from medlive.errors import first_fault
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.html import sentences_of
 from medlive.evidence.corpora.parsing.text import is_retracted_title, one_line
@@ -41,6 +42,51 @@ _UNREVIEWED = ("PPR", "PAT", "ETH")
 """Preprints, patents and theses: nobody reviewed what they say of medicine."""
 
 
+class _Kinds(BaseModel):
+    pubType: list[str] = []
+
+
+class _Comment(BaseModel):
+    type: str = ""
+
+
+class _Comments(BaseModel):
+    commentCorrection: list[_Comment] = []
+
+
+class _Article(BaseModel):
+    """What is read of an article; other fields are passed over."""
+
+    source: str = ""
+    id: str = ""
+    title: str = ""
+    abstractText: str = ""
+    firstPublicationDate: str = ""
+    pubTypeList: _Kinds = _Kinds()
+    commentCorrectionList: _Comments = _Comments()
+
+    @property
+    def is_evidence(self) -> bool:
+        """Whether it was reviewed, and is neither withdrawn nor under an expression of concern."""
+        kinds = {kind.lower() for kind in self.pubTypeList.pubType}
+        for comment in self.commentCorrectionList.commentCorrection:
+            kinds.add(comment.type.lower())
+        withdrawn = kinds & _NO_EVIDENCE or is_retracted_title(one_line(self.title))
+        return not withdrawn and self.source not in _UNREVIEWED
+
+
+_ARTICLES = TypeAdapter(list[_Article])
+
+
+class _Results(BaseModel):
+    result: list[_Article]
+
+
+class _Answer(BaseModel):
+    errMsg: str = ""
+    resultList: _Results | None = None
+
+
 @dataclass(frozen=True)
 class EuropePMC(Literature):
     """Europe PMC's articles."""
@@ -69,71 +115,38 @@ class EuropePMC(Literature):
             "email": self.contact,
         }
         stored = await self.ask(f"{self.address}/searchPOST", form, read_search)
-        documents = filter(None, map(_document, json.loads(stored)))
+        documents = filter(None, map(_document, _ARTICLES.validate_json(stored)))
         return passages_by(documents, self.name, LICENCE, not_after)
 
 
 def read_search(body: bytes) -> bytes:
     """Return the articles of an answer as a JSON list. Raises Unreadable if it is not the answer of a search."""
     try:
-        return json.dumps(_results(body), ensure_ascii=False).encode("utf-8", "replace")
-    except (ValueError, RecursionError) as exc:
-        raise not_expected(body, f"not the JSON of a search ({exc})") from exc
+        answer = _Answer.model_validate_json(body)
+    except ValidationError as exc:
+        cause = f"not the JSON of a search ({first_fault(exc)})"
+        raise not_expected(body, cause) from exc
+    if answer.errMsg:
+        raise Unreadable(f"it reports an error: {answer.errMsg[:200]}")
+    if answer.resultList is None:
+        raise not_expected(body, "not the JSON of a search (expected resultList)")
+    return _ARTICLES.dump_json(answer.resultList.result)
 
 
-def _results(body: bytes) -> list[dict[str, Any]]:
-    """Return the articles of an answer. Raises ValueError, or Unreadable where the service reports an error."""
-    answer = json.loads(body)
-    if not isinstance(answer, dict):
-        raise ValueError("expected an object")
-    if "errMsg" in answer:
-        raise Unreadable(f"it reports an error: {str(answer['errMsg'])[:200]}")
-    listed = answer.get("resultList")
-    results = listed.get("result") if isinstance(listed, dict) else None
-    if not isinstance(results, list):
-        raise ValueError("expected resultList.result")
-    return [result for result in results if isinstance(result, dict)]
-
-
-def _document(result: dict[str, Any]) -> Document | None:
-    source, identity = _text(result, "source"), _text(result, "id")
-    abstract = sentences_of(_text(result, "abstractText"))
-    if not (source and identity and abstract) or source in _UNREVIEWED:
+def _document(article: _Article) -> Document | None:
+    abstract = sentences_of(one_line(article.abstractText))
+    if not (article.source and article.id and abstract and article.is_evidence):
         return None
-    if _is_withdrawn(result):
-        return None
+    try:
+        published = date.fromisoformat(article.firstPublicationDate[:10])
+    except ValueError:
+        return None  # Undated evidence may be younger than it is allowed to be
     return Document(
-        id=f"{source}-{identity}",
-        title=sentences_of(_text(result, "title")),
+        id=f"{article.source}-{article.id}",
+        title=sentences_of(one_line(article.title)),
         sections=(Section("", abstract),),
-        published=_published(result),
-        url=f"https://europepmc.org/article/{source}/{identity}",
+        published=published,
+        url=f"https://europepmc.org/article/{article.source}/{article.id}",
         licence=LICENCE,
         continuous=True,
     )
-
-
-def _is_withdrawn(result: dict[str, Any]) -> bool:
-    kinds = {str(k).lower() for k in _listed(result, "pubTypeList", "pubType")}
-    for comment in _listed(result, "commentCorrectionList", "commentCorrection"):
-        if isinstance(comment, dict):
-            kinds.add(_text(comment, "type").lower())
-    return bool(kinds & _NO_EVIDENCE) or is_retracted_title(_text(result, "title"))
-
-
-def _listed(result: dict[str, Any], outer: str, inner: str) -> list[Any]:
-    holder = result.get(outer)
-    items = holder.get(inner) if isinstance(holder, dict) else None
-    return items if isinstance(items, list) else []
-
-
-def _text(result: dict[str, Any], name: str) -> str:
-    value = result.get(name)
-    return one_line(value) if isinstance(value, str) else ""
-
-
-def _published(result: dict[str, Any]) -> date | None:
-    try:
-        return date.fromisoformat(_text(result, "firstPublicationDate")[:10])
-    except ValueError:
-        return None

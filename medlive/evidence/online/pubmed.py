@@ -1,20 +1,18 @@
-"""PubMed through NCBI's E-utilities: esearch by relevance, efetch of the articles that are not known yet.
+"""PubMed through NCBI's E-utilities: esearch by relevance, then efetch of the articles.
 
 Source: "A General Introduction to the E-utilities" (NCBI Bookshelf NBK25497): at most 3 requests a second, 10 with
 a key; `tool` and `email` in each; POST for long requests.
 """
 
 import io
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import chain
 from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document
-from medlive.evidence.corpora.parsing.frames import Frame, frames
 from medlive.evidence.corpora.parsing.frames import Unreadable as UnreadableFile
+from medlive.evidence.corpora.parsing.frames import frames
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of
 from medlive.evidence.online.service import (
@@ -76,30 +74,16 @@ class PubMed(Literature):
             }
         listed = await self.ask(f"{self.address}/esearch.fcgi", form, read_search)
         articles = listed.decode().split()
-        records = await self._records(articles)
-        found = [records[article] for article in articles if article in records]
-        documents = chain.from_iterable(map(_documents, found))
-        return passages_by(documents, self.name, LICENCE, not_after)
-
-    async def _records(self, articles: Sequence[str]) -> dict[str, bytes]:
-        """Return each article's record; those that are not stored are asked for together."""
         if not articles:
-            return {}
-        keys = {article: self.key("article", {"id": article}) for article in articles}
-        stored = await self.store.load(keys.values())
-        missing = {article for article, key in keys.items() if key not in stored}
-        if missing:
-            form = self._form(id=",".join(sorted(missing, key=int)))
-            url = f"{self.address}/efetch.fcgi"
-            fetched: dict[str, bytes] = {}
-            for frame in frames(io.BytesIO(await self.fetch(url, form, read_articles))):
-                article = pmid_of(frame.data)
-                if article in missing:
-                    fetched[keys[article]] = frame.data
-            if fetched:
-                await self.store.save(self.name, fetched)
-            stored |= fetched
-        return {article: stored[key] for article, key in keys.items() if key in stored}
+            return []
+        form = self._form(id=",".join(sorted(articles, key=int)))
+        fetched = await self.ask(f"{self.address}/efetch.fcgi", form, read_articles)
+        records = {pmid_of(f.data): f for f in frames(io.BytesIO(fetched)) if f.kind}
+        documents: list[Document] = []
+        for article in articles:
+            if article in records:
+                documents += documents_of_record(records[article], ReadLog())
+        return passages_by(documents, self.name, LICENCE, not_after)
 
 
 def read_search(body: bytes) -> bytes:
@@ -147,9 +131,3 @@ def _parse(body: bytes, root_name: str) -> Element:
     if root.tag != root_name:
         raise TryAgain(f"expected <{root_name}>, got <{str(root.tag)[:40]}>")
     return root
-
-
-def _documents(record: bytes) -> Iterator[Document]:
-    book = record.startswith(b"<PubmedBookArticle")
-    kind = "PubmedBookArticle" if book else "PubmedArticle"
-    return documents_of_record(Frame(kind, 1, record), ReadLog())

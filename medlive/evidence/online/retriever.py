@@ -27,7 +27,7 @@ from medlive.evidence.passage import (
     Side,
     SideHit,
 )
-from medlive.evidence.retriever import MAX_K, RRF_K, SCORE_DIGITS
+from medlive.evidence.retriever import RRF_K, SCORE_DIGITS
 from medlive.integrity.digest import digest_json
 
 ARTICLES = 10
@@ -59,8 +59,6 @@ class OnlineRetriever:
             may_leave: Whether a phrase names nobody.
             close: Closes the services' connections.
         """
-        if not services:
-            raise ValueError("expected at least one service")
         self.services = tuple(services)
         self._local = local
         self._may_leave = may_leave
@@ -80,8 +78,6 @@ class OnlineRetriever:
             LiteratureUnavailable: if a service gave no usable answer; a claim is never judged on a part.
             CircuitOpen: if a service is away, for whatever request.
         """
-        if not 1 <= k <= MAX_K:
-            raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
         local: list[list[Hit]] = [[] for _ in queries]
         if self._local is not None:
             local = await self._local.search(queries, k=k, not_after=not_after)

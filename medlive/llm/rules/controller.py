@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from medlive.llm.rules.text import bigrams, language_of, plain, sentences, stem, words
-from medlive.llm.rules.validator import terms
+from medlive.llm.rules.validator import denies, terms
 
 _FUNCTION_TEXT = (
     "a an the is are was were be been to of in on at for and or that this it"
 )
 _FUNCTION = frozenset(_FUNCTION_TEXT.split())
 _NOTHING = re.compile(r"(?!)")
-_NOT = re.compile(r"\b(?:not|no|never|without|cannot)\b|n't\b|[不没无未否勿]")
 _MOST_TEXT = 9_500
 
 
@@ -90,28 +89,18 @@ def questions(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answers(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """{answers}: yes where a sentence shares most words and denies as much, no where it denies otherwise."""
-    text = inputs["text"][:24_000]
-    stated = [(terms(s.text), _denies(s.text)) for s in sentences(text)]
+    """{answers}: yes where a sentence shares most words and denies as much, else unknown."""
+    stated = []
+    for sentence in sentences(inputs["text"][:24_000]):
+        stated.append((terms(sentence.text), denies(sentence.text)))
     answered = []
     for asked in inputs["questions"][:40]:
-        answer = _answer(asked["question"][:1000], stated)
+        question = asked["question"][:1000]
+        said = _SAID.fullmatch(question)
+        statement = said[1] if said else question
+        wanted, denied, answer = terms(statement), denies(statement), "unknown"
+        for own, other in stated:
+            if wanted and len(wanted & own) >= 0.6 * len(wanted) and denied == other:
+                answer = "yes"
         answered.append({"id": asked["id"], "answer": answer})
     return {"answers": answered}
-
-
-def _denies(text: str) -> bool:
-    return bool(_NOT.search(plain(text)))
-
-
-def _answer(question: str, stated: list[tuple[frozenset[str], bool]]) -> str:
-    asked = _SAID.fullmatch(question)
-    statement = asked[1] if asked else question
-    wanted, answer = terms(statement), "unknown"
-    for own, denied in stated:
-        if not wanted or len(wanted & own) < 0.6 * len(wanted):
-            continue
-        if denied == _denies(statement):
-            return "yes"
-        answer = "no"
-    return answer

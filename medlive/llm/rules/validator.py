@@ -12,26 +12,6 @@ _NONCLINICAL = re.compile(
     r"|学费|考试|预约|挂号|请假|开证明|价格|多少钱|招聘|面试",
     re.IGNORECASE,
 )
-_CATEGORIES = (
-    (
-        "treatment",
-        re.compile(
-            r"\b(?:treat\w*|take|medicine|drug|dose|tablet|safe)\b|治|药|吃什么|用量"
-        ),
-    ),
-    (
-        "epidemiology",
-        re.compile(
-            r"\b(?:how common|risk of|chance|prognosis|contagious)\b|几率|会传染|预后|遗传"
-        ),
-    ),
-    (
-        "diagnosis",
-        re.compile(
-            r"\b(?:what is|cause|why|is it|could it|normal|mean)\b|什么病|原因|是不是|为什么|正常吗"
-        ),
-    ),
-)
 _CHECKLIST = (
     (
         "Who the patient is",
@@ -63,18 +43,11 @@ def query(inputs: Mapping[str, Any]) -> dict[str, Any]:
     meaningful = not _NONCLINICAL.search(text) and bool(lexicon.clinical_words(text))
     named = "a clinical matter" if meaningful else "nothing clinical"
     return {
-        "category": _category(plain(text)) if meaningful else "nonclinical",
+        "category": "management" if meaningful else "nonclinical",
         "meaningful": meaningful,
         "of_its_time": False,
         "reason": f"Names {named}.",
     }
-
-
-def _category(text: str) -> str:
-    for name, pattern in _CATEGORIES:
-        if pattern.search(text):
-            return name
-    return "management"
 
 
 def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,16 +78,15 @@ def claims(inputs: Mapping[str, Any]) -> dict[str, Any]:
     stated = []
     for advice in inputs["advice"][:40]:
         statement = advice["statement"]
-        queries = _phrases(statement, inputs["query"])
+        own, asked = _searched(statement), _searched(inputs["query"])
+        queries = [
+            f"{own} advice"[:120].strip(),
+            f"medical {own} {asked}"[:120].strip(),
+        ]
         stated.append(
             {"id": advice["id"], "statement": statement[:1900], "queries": queries}
         )
     return {"claims": stated}
-
-
-def _phrases(statement: str, asked: str) -> list[str]:
-    own, both = _searched(statement), _searched(asked)
-    return [f"{own} advice"[:120].strip(), f"medical {own} {both}"[:120].strip()]
 
 
 def _searched(text: str) -> str:
@@ -138,14 +110,14 @@ def _verdict(
     claim: Mapping[str, Any], passages: Sequence[tuple[str, str]]
 ) -> dict[str, Any]:
     text = claim["statement"][:2000]
-    wanted, denied = terms(text), _denies(text)
+    wanted, denied = terms(text), denies(text)
     best, where, quote = 0.0, "", ""
     for passage_id, part in passages:
         for sentence in sentences(part):
             own = terms(sentence.text)
             if (
                 len(own) < 4
-                or denied != _denies(sentence.text)
+                or denied != denies(sentence.text)
                 or _UNPAIRED.search(sentence.text)
             ):
                 continue
@@ -180,7 +152,8 @@ def soundness(inputs: Mapping[str, Any]) -> dict[str, Any]:
     return {"verdicts": verdicts}
 
 
-def _denies(text: str) -> bool:
+def denies(text: str) -> bool:
+    """Whether a text holds a word of denial."""
     return bool(_NOT.search(plain(text)))
 
 

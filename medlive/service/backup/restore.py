@@ -18,6 +18,7 @@ from medlive.errors import BadInput, MedliveError, UsageError, first_fault
 from medlive.integrity.folder import writing_to
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
+from medlive.paths import archive_path, snapshots_path
 from medlive.service.backup.contents import (
     ABOUT,
     DUMP,
@@ -36,7 +37,6 @@ from medlive.service.backup.programs import WHOLE, run_program
 from medlive.service.backup.seal import KEY, check_seal
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
-from medlive.service.paths import archive_path, snapshots_path
 
 
 class Checked(NamedTuple):

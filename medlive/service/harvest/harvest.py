@@ -21,14 +21,14 @@ from medlive.db.threads.threads import save_identifiers, save_threads
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, MedliveError, UsageError
 from medlive.logs import bound
+from medlive.paths import archive_path
 from medlive.service.database import handle_key
 from medlive.service.harvest.ledger import PostgresLedger
 from medlive.service.harvest.raw_files import seal_archives
 from medlive.service.harvest.sources import fetch_settings, not_modified_share
-from medlive.service.paths import archive_path
 from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.files import ImportedThread, ImportProblem, Note, read_threads
+from medlive.sources.files import ImportedThread, ImportProblem, read_threads
 from medlive.sources.harvest import HarvestEnd, harvest
 from medlive.sources.ledger import REFUSALS, HarvestProblem
 from medlive.sources.registry import build_site
@@ -255,7 +255,7 @@ class ImportResult:
 
     file: Path
     counts: Counter[str] = field(default_factory=Counter)
-    """"new", "revised", "unchanged", "taken_down", "problems", and how often each note was made."""
+    """"new", "revised", "unchanged", "taken_down", "problems"."""
     problems: list[ImportProblem] = field(default_factory=list)
 
 
@@ -305,12 +305,11 @@ async def _save_batch(
     database: Database, run: int, batch: Sequence[ImportedThread], done: ImportResult
 ) -> None:
     threads = [item.thread for item in batch]
-    assumed = [Note.DATE_ASSUMED in item.notes for item in batch]
+    assumed = [item.date_assumed for item in batch]
     async with database.begin() as session:
         done.counts += await store_threads(
             session, threads, assumed_posted_at=assumed, import_run_id=run
         )
-    done.counts.update(note.value for item in batch for note in item.notes)
 
 
 async def store_threads(

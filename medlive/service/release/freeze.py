@@ -49,8 +49,8 @@ from medlive.integrity.digest import digest_text
 from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, sign
+from medlive.paths import snapshots_path
 from medlive.service.database import handle_key
-from medlive.service.paths import snapshots_path
 from medlive.service.release.folder import build_folder, is_complete, lineage_of
 from medlive.service.release.rebuild import restore_folder
 from medlive.service.release.withdraw import write_errata

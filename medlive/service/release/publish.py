@@ -5,9 +5,9 @@ from pathlib import Path
 from medlive.config import PublishSection, Settings
 from medlive.errors import BadInput, UsageError
 from medlive.integrity.signing import PublicKey
+from medlive.paths import snapshot_folder, snapshots_path
 from medlive.publishing.publish import Progress, Published, prepare_release, publish
 from medlive.publishing.target import FolderTarget, Target
-from medlive.service.paths import snapshot_folder, snapshots_path
 from medlive.snapshot.describe.feed import Place, safe_authority, safe_base
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import week_end

@@ -17,8 +17,8 @@ from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import thread_of_case
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
+from medlive.paths import snapshots_path
 from medlive.rubric.model import Criterion
-from medlive.service.paths import snapshots_path
 from medlive.snapshot.errata import (
     MOST_REASON,
     PUBLIC_ERRATA,

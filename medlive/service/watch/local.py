@@ -6,9 +6,8 @@ from pathlib import Path
 
 from medlive.config import Settings
 from medlive.errors import IndexMissing, MedliveError
-from medlive.evidence.manifest import read_manifest
 from medlive.integrity.digest import digest_json
-from medlive.service.paths import archive_path, index_path
+from medlive.paths import archive_path, index_path
 from medlive.service.watch.model import Disk, LocalFacts
 
 
@@ -17,13 +16,13 @@ def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | N
 
     `data_directory` is the database's, which may lie on another machine.
     """
-    from medlive.evidence.open_index import check_sizes  # imports NumPy
+    from medlive.evidence.index_folder import read_index  # imports NumPy
 
     if not settings.home.is_dir():
         return None
     index, missing, corrupt = index_path(settings), None, None
     try:
-        check_sizes(index, read_manifest(index))
+        read_index(index).check_sizes()
     except IndexMissing as error:
         missing = error.message
     except MedliveError as error:

@@ -17,12 +17,12 @@ from medlive.errors import CheckFailed, ConfigError, EvidenceUnavailable
 from medlive.evidence.encoder import Encoder
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.integrity.paths import path_below
+from medlive.paths import encoder_settings
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
 from medlive.service.liveness import Liveness
-from medlive.service.paths import encoder_settings
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.wiring import Pipeline, build_pipeline, check_local_evidence
 from medlive.service.work.jobs import (
@@ -150,7 +150,7 @@ def embed_work(
     home: Path, opening: Callable[[str], Encoder]
 ) -> Callable[..., Awaitable[None]]:
     """The work of the queue `embed`: one shard at a time, by encoders that stay open."""
-    from medlive.evidence.build import embed_shard  # imports NumPy
+    from medlive.evidence.dense_side import embed_shard  # imports NumPy
 
     opened: dict[str, Encoder] = {}
     turn = asyncio.Lock()

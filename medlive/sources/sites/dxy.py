@@ -21,12 +21,6 @@ _THEMES = {"theme-white", "theme-dark"}
 """The doctor's side, and the patient's."""
 
 
-class _Turn(NamedTuple):
-    by_doctor: bool
-    content: reading.Readable
-    posted_at: datetime | None
-
-
 class _Doctor(NamedTuple):
     name: str
     title: str
@@ -111,9 +105,9 @@ class Dxy(source.Site):
             else None
         )
         posts = []
-        for by_doctor, content, moment in turns:
-            who = doctor.name if by_doctor else "asker"
-            posts.append(source.Posted(who, *content, moment, not by_doctor, proof))
+        for turn in turns:
+            answer = turn._replace(handle=doctor.name, verified_by=proof)
+            posts.append(turn if turn.asks else answer)
         tags = (disease, doctor.department)
         return self.build_thread(
             path[1], page.url, title, tags, posted_at, posts, anonymise
@@ -147,7 +141,7 @@ def _field(state: dict[str, Any] | None, *path: str) -> str:
 
 def _turns(
     page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None
-) -> list[_Turn]:
+) -> list[source.Posted]:
     """The turns in the page state, else those that the page shows. Raises LayoutError and NotAThread."""
     dialogs = _value(state, "questionDialog")
     if isinstance(dialogs, list) and dialogs:
@@ -160,28 +154,32 @@ def _turns(
             )
     else:
         turns = _turns_of_markup(page, tree)
-    if turns[0].by_doctor:
+    if not turns[0].asks:
         raise LayoutError(page.url, "the patient's turn first")
-    if not any(turn.by_doctor for turn in turns):
+    if all(turn.asks for turn in turns):
         raise source.NotAThread(f"{page.url}: no doctor has answered")
     return turns
 
 
-def _turn_of_state(page: Page, dialog: Any) -> _Turn:
+def _turn_of_state(page: Page, dialog: Any) -> source.Posted:
     content = _value(dialog, "content")
     if not isinstance(content, str) or "type" not in dialog:
         raise LayoutError(page.url, "type and content in every questionDialog")
     read = reading.readable(reading.parse(content).body)
     if not read.text and not read.media:
         raise LayoutError(page.url, "content in every questionDialog")
-    return _Turn(
-        bool(dialog["type"]),
-        read,
-        reading.stated_moment(dialog.get("createTime"), reading.CHINA),
-    )
+    moment = reading.stated_moment(dialog.get("createTime"), reading.CHINA)
+    return _turn(read, moment, by_patient=not dialog["type"])
 
 
-def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
+def _turn(
+    content: reading.Readable, moment: datetime | None, *, by_patient: bool
+) -> source.Posted:
+    """A turn; who answers is read later."""
+    return source.Posted("asker", *content, moment, by_patient, verified_by=None)
+
+
+def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[source.Posted]:
     area = tree.css_first(_DIALOGS)
     bubbles = area.css(".dialog-content") if area is not None else []
     if area is None or not bubbles:
@@ -200,7 +198,7 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
                 page.url,
                 ".theme-white or .theme-dark around a .dialog-content with content",
             )
-        turns.append(_Turn("theme-white" in themes, read, None))
+        turns.append(_turn(read, None, by_patient="theme-dark" in themes))
     stray = reading.readable(
         area, skip_classes=frozenset(["dialog-content"])
     ).text.split("\n")

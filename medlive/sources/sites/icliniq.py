@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -24,21 +23,6 @@ _PUBLISHED = re.compile(r"\bpublished\s+on\s*:?\s*([^\n]{6,40})", re.IGNORECASE)
 # Text beside the known blocks that is longer than this is a message whose block was renamed, not a caption.
 _MAX_STRAY_LINE, _MAX_STRAY_TEXT = 200, 600
 _TITLE = re.compile(r"\A(?:Dr|Prof|Doctor|Professor)\b\.?", re.IGNORECASE)
-
-
-class _Turn(NamedTuple):
-    """A block of the page."""
-
-    doctor: str | None
-    """The answering doctor's name; None for the patient."""
-    content: reading.Readable
-    specialty: str = ""
-
-    @property
-    def proof(self) -> str:
-        """Who answers on iCliniq is one of its doctors, shown by a specialty or by a doctor's title."""
-        title = _TITLE.match(self.doctor or "")
-        return self.specialty or (title[0] if title else "")
 
 
 class Icliniq(source.Site):
@@ -81,12 +65,8 @@ class Icliniq(source.Site):
         path = _QUESTION_PATH.search(page.url)
         if path is None:
             raise LayoutError(page.url, "an address /qa/<topic>/<question>")
-        title, turns = _discussion(page, tree, stated)
+        title, posts = _discussion(page, tree, stated)
         posted_at = _published(tree, stated)
-        posts = []
-        for turn in turns:
-            who, asks = turn.doctor or "asker", turn.doctor is None
-            posts.append(source.Posted(who, *turn.content, None, asks, turn.proof))
         tags = [path[1].partition("/")[0].replace("-", " ")]
         return self.build_thread(
             path[1], page.url, title, tags, posted_at, posts, anonymise
@@ -95,31 +75,32 @@ class Icliniq(source.Site):
 
 def _discussion(
     page: Page, tree: LexborHTMLParser, stated: reading.Discussion | None
-) -> tuple[str, list[_Turn]]:
+) -> tuple[str, list[source.Posted]]:
     """The title and the blocks of a page, or those that its structured data states. Raises LayoutError."""
     container = tree.css_first("div.articleConDiv")
     if container is not None:
-        turns = _turns(page, container)
-        answers = sum(turn.doctor is not None for turn in turns)
+        posts = _posts(page, container)
+        answers = sum(not post.asks for post in posts)
         if stated is not None and len(stated.replies) > answers:
             raise LayoutError(
                 page.url, f"{len(stated.replies)} div.answerDiv", found=f"{answers}"
             )
         title = reading.required(page, tree, ["h1.article-details-heading", "h1"])
-        return reading.line(title), turns
+        return reading.line(title), posts
     if (
         stated is None
         or not stated.whole
         or not all(reply.author for reply in stated.replies)
     ):
         raise LayoutError(page.url, "div.articleConDiv or a whole JSON-LD QAPage")
-    turns = [_Turn(None, reading.Readable(stated.opening.text, ()))]
+    posts = [_asked(reading.Readable(stated.opening.text, ()))]
     for reply in stated.replies:
-        turns.append(_Turn(reply.author, reading.Readable(reply.text, ())))
-    return stated.title, turns
+        text = reading.Readable(reply.text, ())
+        posts.append(_answered(reply.author or "", text, specialty=""))
+    return stated.title, posts
 
 
-def _turns(page: Page, container: LexborNode) -> list[_Turn]:
+def _posts(page: Page, container: LexborNode) -> list[source.Posted]:
     """Each block in page order. Raises LayoutError."""
     # A page with one doctor may name them once for all answers; with several, each answer names its own.
     names, specialties = (
@@ -128,38 +109,50 @@ def _turns(page: Page, container: LexborNode) -> list[_Turn]:
     )
     doctor = min(names) if len(names) == 1 else ""
     specialty = min(specialties) if doctor and len(specialties) == 1 else ""
-    turns = []
+    posts = []
     for block in container.css("div.qContent, div.answerDiv"):
         if "qContent" in reading.classes(block):
-            turns.append(_question(page, block))
+            posts.append(_question(page, block))
         else:
-            turns.append(_answer(page, block, doctor, specialty))
-    if not turns or turns[0].doctor is not None:
+            posts.append(_answer(page, block, doctor, specialty))
+    if not posts or not posts[0].asks:
         raise LayoutError(page.url, "div.qContent before any div.answerDiv")
-    if all(turn.doctor is None for turn in turns):
+    if all(post.asks for post in posts):
         raise LayoutError(page.url, "div.answerDiv")
     _check_strays(page, container)
-    return turns
+    return posts
 
 
-def _question(page: Page, block: LexborNode) -> _Turn:
+def _asked(content: reading.Readable) -> source.Posted:
+    return source.Posted("asker", *content, None, asks=True, verified_by=None)
+
+
+def _answered(doctor: str, content: reading.Readable, specialty: str) -> source.Posted:
+    """Who answers on iCliniq is one of its doctors, shown by a specialty or by a doctor's title."""
+    title = _TITLE.match(doctor)
+    proof = specialty or (title[0] if title else "")
+    return source.Posted(doctor, *content, None, asks=False, verified_by=proof)
+
+
+def _question(page: Page, block: LexborNode) -> source.Posted:
     text, media = reading.readable(block)
     text = _LABEL.sub("", text)
     if not (text or media):
         raise LayoutError(page.url, "text in div.qContent")
-    return _Turn(None, reading.Readable(text, media))
+    return _asked(reading.Readable(text, media))
 
 
-def _answer(page: Page, block: LexborNode, doctor: str, specialty: str) -> _Turn:
+def _answer(
+    page: Page, block: LexborNode, doctor: str, specialty: str
+) -> source.Posted:
     answer = reading.readable(block.css_first(".ansExtCon"))
     if not answer.text:
         raise LayoutError(page.url, "text in div.answerDiv .ansExtCon")
     doctor = reading.line(block.css_first(".doctor-name")) or doctor
     if not doctor:
         raise LayoutError(page.url, "p.doctor-name of every div.answerDiv")
-    return _Turn(
-        doctor, answer, reading.line(block.css_first(".doctor-spec")) or specialty
-    )
+    own_specialty = reading.line(block.css_first(".doctor-spec"))
+    return _answered(doctor, answer, own_specialty or specialty)
 
 
 def _check_strays(page: Page, container: LexborNode) -> None:

@@ -18,9 +18,9 @@ from medlive.errors import DatabaseUnavailable
 from medlive.guard.bounds import CHANGES_SHOWN
 from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.signing import PublicKey
+from medlive.paths import report_path
 from medlive.publishing.publish import PUBLIC_KEY
 from medlive.publishing.target import MUTABLE, media_type
-from medlive.service.paths import report_path
 from medlive.snapshot.describe.feed import FEED, LATEST, Place, feed_xml, latest_json
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE

@@ -5,10 +5,14 @@ It calls itself by a model's name, so that what it curates is frozen as a real m
 
 import asyncio
 
-import aiohttp
-from aiohttp import web
+import httpx2
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
 
 from medlive.demo.samples import sample_replies_path
+from medlive.guard.serving import serve_app
 from medlive.llm.recorded import RecordedEngine, load_recording
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
@@ -25,25 +29,23 @@ def _engine() -> RecordedEngine:
 async def _serve() -> None:
     async with (
         serve(_engine, latency_ms=LATENCY_MS) as url,
-        aiohttp.ClientSession() as session,
+        httpx2.AsyncClient(timeout=60) as client,
     ):
 
-        async def chat(request: web.Request) -> web.Response:
+        async def chat(request: Request) -> JSONResponse:
             body = await request.json() | {"model": "rules"}
-            async with session.post(f"{url}/chat/completions", json=body) as reply:
-                answer = await reply.json() | {"model": MODEL}
-                return web.json_response(answer, status=reply.status)
+            reply = await client.post(f"{url}/chat/completions", json=body)
+            return JSONResponse(reply.json() | {"model": MODEL}, reply.status_code)
 
-        async def health(_: web.Request) -> web.Response:
-            return web.json_response({"status": "ok"})
+        async def health(_: Request) -> JSONResponse:
+            return JSONResponse({"status": "ok"})
 
-        app = web.Application(client_max_size=2**26)
-        app.router.add_post("/v1/chat/completions", chat)
-        app.router.add_get("/health", health)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, None, PORT).start()
-        await asyncio.Event().wait()
+        routes = [
+            Route("/v1/chat/completions", chat, methods=["POST"]),
+            Route("/health", health),
+        ]
+        async with serve_app(Starlette(routes=routes), None, PORT):
+            await asyncio.Event().wait()
 
 
 if __name__ == "__main__":

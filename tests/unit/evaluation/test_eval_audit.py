@@ -20,8 +20,6 @@ from medlive.evaluation.grading.questions import (
     Finding,
     QuestionsAsked,
 )
-from medlive.evaluation.log import open_log, values_of
-from medlive.evaluation.model import Mode
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
@@ -33,7 +31,9 @@ from medlive.evaluation.root_causes import (
 )
 from medlive.evaluation.runs.spending import run_logs, spent_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.grader.judge import Mode
 from medlive.integrity.lock import Locked
+from medlive.integrity.log import open_log, values_of
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Reply, Request, Usage
 from medlive.llm.fence import read_inputs

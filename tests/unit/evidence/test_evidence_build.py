@@ -362,10 +362,10 @@ def test_a_damaged_or_foreign_index_is_refused_with_a_hint(
     with pytest.raises(expected) as caught:
         open_index(index)
     assert "medlive evidence build" in (caught.value.hint or "")
-    [(place, found)] = list_indexes(tmp_path)
-    assert place == index
+    [listed] = list_indexes(tmp_path)
+    assert listed.path == index
     if damage in ("garbage", "format"):
-        assert isinstance(found, str)
+        assert listed.problem
     if damage != "dirs":
         build_index([open_corpus(tmp_path / "a.jsonl")], index)
         assert hits_of(index, "colchicine")
@@ -490,7 +490,7 @@ def test_corpora_without_passages_or_with_one_name_are_refused(tmp_path: Path) -
         build_index([corpus, corpus], tmp_path / "index")
     with pytest.raises(UsageError):
         build_index([], tmp_path / "index")
-    assert list_indexes(tmp_path) == []
+    assert list(list_indexes(tmp_path)) == []
 
 
 @given(

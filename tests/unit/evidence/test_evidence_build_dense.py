@@ -22,14 +22,7 @@ from medlive.errors import (
     IndexCorrupt,
     UsageError,
 )
-from medlive.evidence.build import (
-    WORDS_ALONE,
-    IndexPlan,
-    Progress,
-    build_index,
-    plan_index,
-    prune,
-)
+from medlive.evidence.build import Progress, build_index, prune
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.manifest import (
@@ -41,6 +34,7 @@ from medlive.evidence.manifest import (
 )
 from medlive.evidence.open_index import open_index, verify_index
 from medlive.evidence.passage import Hit, Query
+from medlive.evidence.plan import WORDS_ALONE, IndexPlan, plan_index
 from medlive.evidence.vectors import VectorStore
 from tests.support.hashing_encoder import HashingEncoder, index_plan, named
 from tests.support.instance import REPOSITORY
@@ -252,7 +246,7 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert caught.value.exit_status == 3
     assert str(index) in caught.value.message
-    assert "still in force" in caught.value.message
+    assert "still in force" in (caught.value.hint or "")
     assert "free space" in (caught.value.hint or "")
     assert read_manifest(index) == old
     assert found(index, "gout number 3", encoder)[0].passage.title == "Page 3"

@@ -76,7 +76,7 @@ def test_a_host_without_ranges_is_asked_for_the_whole_again(
     assert held_files(tmp_path) == files
 
 
-def test_a_half_of_a_file_that_has_changed_is_never_gone_on_with(
+def test_halves_of_two_versions_are_never_kept(
     publisher: Publisher, tmp_path: Path
 ) -> None:
     path = put_book(publisher, "NBK430685", "Old words about aspirin.")
@@ -91,11 +91,11 @@ def test_a_half_of_a_file_that_has_changed_is_never_gone_on_with(
         publisher.after[path] = new
         assert run_plan(plan, client, lambda done, total: None).failures == ()
     assert list(held_files(tmp_path).values()) == [new]
-    assert publisher.count(path) == 3  # HEAD, the half, and the whole
+    assert publisher.count(path) == 3  # The half, the rest, and the whole
 
 
 BROKEN = {
-    "another size than listed": (Spoilt(body=pubmed_file([Article(1)])), "list about"),
+    "another file than listed": (Spoilt(body=pubmed_file([Article(1)])), "checksum"),
     "HTML": (
         Spoilt(body=b"<!DOCTYPE html><html>Please log in</html>", chunked=True),
         "HTML page",

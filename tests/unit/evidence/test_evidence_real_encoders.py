@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
-from medlive.evidence.build import Progress, build_index, plan_index
+from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.open_index import open_index, verify_index
 from medlive.evidence.passage import Query, Side
+from medlive.evidence.plan import plan_index
 from tests.support.real_encoders import missing, serve_e5, unpack_minilm
 
 if missing():
@@ -117,7 +118,8 @@ def test_an_index_is_built_on_and_nothing_is_embedded_twice(
 CHILD = """
 import sys
 from pathlib import Path
-from medlive.evidence.build import build_index, plan_index
+from medlive.evidence.build import build_index
+from medlive.evidence.plan import plan_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 corpus, folder, model = map(Path, sys.argv[1:])

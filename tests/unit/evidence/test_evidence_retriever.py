@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
 from medlive.evidence import open_index as module
-from medlive.evidence.build import WORDS_ALONE, build_index
+from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoder import RerankerIdentity
 from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.manifest import DenseKind, read_manifest
 from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Hit, Passage, Query, Side
+from medlive.evidence.plan import WORDS_ALONE
 from medlive.evidence.retriever import IndexRetriever, RetrieverName, fused
 from medlive.evidence.store import PassageStore
 from tests.support.hashing_encoder import HashingEncoder, index_plan, named

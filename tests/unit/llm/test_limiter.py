@@ -108,10 +108,10 @@ async def test_a_pause_holds_everybody() -> None:
 
 def test_roles_at_one_address_with_one_key_share_a_limit() -> None:
     limiters = Limiters()
-    one = limiters.of("http://h/v1", "k", 4)
-    assert limiters.of("http://h/v1/", "k", 16) is one
-    assert limiters.of("http://h/v1", "other", 4) is not one
-    assert limiters.of("http://h:81/v1", "k", 4) is not one
+    one = limiters.limiter("http://h/v1", "k", 4)
+    assert limiters.limiter("http://h/v1/", "k", 16) is one
+    assert limiters.limiter("http://h/v1", "other", 4) is not one
+    assert limiters.limiter("http://h:81/v1", "k", 4) is not one
     assert [(state.endpoint, state.most) for state in limiters.states()] == [
         ("h", 16),
         ("h", 4),

@@ -90,6 +90,7 @@ async def test_no_redirect_takes_the_key_elsewhere() -> None:
     assert seen == [f"Bearer {KEY}"]
 
 
+@pytest.mark.security
 async def test_what_the_environment_says_to_openais_client_goes_to_no_endpoint(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import aiohttp
+import httpx2
 import pytest
 from openai import AsyncOpenAI, BadRequestError, NotFoundError
 from pydantic import BaseModel
 
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, ServiceUnavailable
-from medlive.evaluation.grading.probes import GradedAnswersReply
-from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.evaluation.root_causes import AuditReply
+from medlive.grader.probes import GradedAnswersReply
+from medlive.grader.reply import GradeReply, RubricGradeReply
 from medlive.harm.read import HarmReply
 from medlive.llm.engine import Request
 from medlive.llm.openai import OpenAIEngine
@@ -53,9 +53,9 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "rubric.complete": (RUBRIC, CompleteReply),
     "rubric.match": (RUBRIC, MatchReply),
     "rubric.classify": (RUBRIC, ClassifyReply),
-    "grader.criterion": (EVALUATION, GradeReply),
-    "grader.rubric": (EVALUATION, RubricGradeReply),
-    "grader.answers": (EVALUATION, GradedAnswersReply),
+    "grader.criterion": ("medlive.grader", GradeReply),
+    "grader.rubric": ("medlive.grader", RubricGradeReply),
+    "grader.answers": ("medlive.grader", GradedAnswersReply),
     "grader.harm": ("medlive.harm", HarmReply),
     "audit.cause": (EVALUATION, AuditReply),
 }
@@ -390,7 +390,7 @@ async def test_what_cannot_be_served_is_an_error_in_openai_s_form() -> None:
                 await create(**{"model": "rules"} | asked)
         with pytest.raises(NotFoundError):
             await create(model="gpt-9", messages=[HELLO])
-    async with serve(RulesEngine) as url, aiohttp.ClientSession() as session:
+    async with serve(RulesEngine) as url, httpx2.AsyncClient() as client:
         for body in (
             b"",
             b"{",
@@ -400,13 +400,11 @@ async def test_what_cannot_be_served_is_an_error_in_openai_s_form() -> None:
             b'{"model": 3}',
             b'{"model": "rules", "messages": [1]}',
         ):
-            async with session.post(f"{url}/chat/completions", data=body) as response:
-                assert response.status == 400
-                assert (await response.json())["error"][
-                    "type"
-                ] == "invalid_request_error"
-        async with session.get(url.removesuffix("/v1") + "/health") as response:
-            assert (await response.json())["engine"] == "rules"
+            response = await client.post(f"{url}/chat/completions", content=body)
+            assert response.status_code == 400
+            assert response.json()["error"]["type"] == "invalid_request_error"
+        health = await client.get(url.removesuffix("/v1") + "/health")
+        assert health.json()["engine"] == "rules"
 
 
 async def test_latency_is_given_as_asked_for() -> None:

@@ -92,7 +92,7 @@ async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     limiters, taken = Limiters(), TakenJobs(Readiness())
-    limiter = limiters.of("http://127.0.0.1:9/v1", "", 1)
+    limiter = limiters.limiter("http://127.0.0.1:9/v1", "", 1)
     pipeline: Any = SimpleNamespace(endpoints=limiters)
     app: Any = None
     monitor = Monitor(

@@ -15,7 +15,6 @@ from medlive.sources import files
 from medlive.sources.files import (
     ImportedThread,
     ImportProblem,
-    Note,
     ProblemReason,
     read_threads,
 )
@@ -81,7 +80,7 @@ def test_a_thread_is_read_with_hashed_authors(tmp_path: Path) -> None:
     assert "Who" not in repr([m.author for m in thread.messages])
     assert thread.messages[1].media == ("image",)
     assert thread.messages[1].is_advice_source
-    assert item.notes == ()
+    assert not item.date_assumed
 
 
 BAD_IDS = (
@@ -200,14 +199,13 @@ def test_five_megabytes_of_text_are_a_thread(tmp_path: Path) -> None:
     )
 
 
-def test_what_postgresql_cannot_hold_is_stripped_and_said(tmp_path: Path) -> None:
+def test_what_postgresql_cannot_hold_is_stripped(tmp_path: Path) -> None:
     data = line(title="A\x00B").replace(
         b"Rest it.", rb"Rest \ud83d\ude00 \udc00it.\u0000"
     )
     item = one(tmp_path, data)
     assert item.thread.title == "AB"
     assert item.thread.messages[1].text == "Rest 😀 it."
-    assert item.notes == (Note.STRIPPED,)
 
 
 def test_surrogate_halves_encoded_one_by_one_are_joined(tmp_path: Path) -> None:
@@ -215,7 +213,6 @@ def test_surrogate_halves_encoded_one_by_one_are_joined(tmp_path: Path) -> None:
         tmp_path, line().replace(b"Rest it.", b"Rest it. \xed\xa0\xbd\xed\xb8\x80")
     )
     assert item.thread.messages[1].text == "Rest it. 😀"
-    assert Note.GB18030 not in item.notes
 
 
 def test_marks_encodings_and_empty_lines(tmp_path: Path) -> None:
@@ -228,7 +225,6 @@ def test_marks_encodings_and_empty_lines(tmp_path: Path) -> None:
     second = found[1]
     assert isinstance(second, ImportedThread)
     assert second.thread.title == "咳嗽三天"
-    assert second.notes == (Note.GB18030,)
     assert second.line == 5
 
 
@@ -236,23 +232,22 @@ def test_dates_unknown_assumed_future_and_without_a_zone(tmp_path: Path) -> None
     assert one(tmp_path, line(posted_at=None)).thread.posted_at is None
     assumed = one(tmp_path, line(posted_at=None), assume_posted_at=date(2025, 1, 1))
     assert assumed.thread.posted_at == datetime(2025, 1, 1, tzinfo=UTC)
-    assert assumed.notes == (Note.DATE_ASSUMED,)
+    assert assumed.date_assumed
     assert one(
         tmp_path, line(), assume_posted_at=date(2020, 1, 1)
     ).thread.posted_at == datetime(2025, 3, 1, 8, tzinfo=UTC)
     assert one(tmp_path, line(posted_at="2999-01-01")).thread.posted_at == datetime(
         2999, 1, 1, tzinfo=UTC
     )
-    assert (
-        Note.ZONE_ASSUMED in one(tmp_path, line(posted_at="2025-03-01T08:00:00")).notes
-    )
+    unzoned = one(tmp_path, line(posted_at="2025-03-01T08:00:00"))
+    assert unzoned.thread.posted_at == datetime(2025, 3, 1, 8, tzinfo=UTC)
+    assert not unzoned.date_assumed
 
 
 def test_a_thread_without_messages_or_id_is_kept(tmp_path: Path) -> None:
     assert one(tmp_path, line(messages=None)).thread.messages == ()
     first, second = (one(tmp_path, line(thread_id=None)) for _ in range(2))
     assert first.thread.thread_id == second.thread.thread_id != ""
-    assert first.notes == (Note.ID_MADE,)
     assert one(tmp_path, line(thread_id=7)).thread.thread_id == "7"
 
 

@@ -2,13 +2,37 @@
 
 import re
 from calendar import monthrange
-from dataclasses import dataclass
 from datetime import date
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.parsing.xml import local
 
-_MONTHS = (
+
+class Period(NamedTuple):
+    """The days on which a thing so dated may have appeared."""
+
+    first: date
+    last: date
+
+
+class _Months(NamedTuple):
+    """The months that a name may mean."""
+
+    first: int
+    last: int  # 13 is the next year's January
+
+
+_WHOLE_YEAR = _Months(1, 12)
+_SEASONS = {
+    "spring": _Months(1, 6),
+    "summer": _Months(4, 9),
+    "autumn": _Months(7, 12),
+    "fall": _Months(7, 12),
+    "winter": _Months(1, 15),
+}
+"""A winter's issue may appear in the March after the year that it names."""
+_MONTHS = [
     "jan",
     "feb",
     "mar",
@@ -21,30 +45,30 @@ _MONTHS = (
     "oct",
     "nov",
     "dec",
-)
-_SEASONS = {
-    "spring": (1, 6),
-    "summer": (4, 9),
-    "autumn": (7, 12),
-    "fall": (7, 12),
-    "winter": (1, 15),
-}
-"""The first and the last month. A winter's issue may appear in the March after the year that it names."""
-_WHOLE_YEAR = (1, 12)
+]
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d|2100)(?!\d)")
-_SHORT_SPAN = re.compile(r"(\d\d)(\d\d)\s*[-–/]\s*(\d\d)(?!\d)")
+_SHORT_SPAN = re.compile(
+    r"(?P<century>\d\d)(?P<year>\d\d)\s*[-–/]\s*(?P<next>\d\d)(?!\d)"
+)
 """Two years of which the second is cut: "1976-77"."""
 _WORD = re.compile(r"[A-Za-z]+")
 _NUMBER = re.compile(r"\d+")
 _ISO = re.compile(r"(\d{4})(?:-(\d\d?)(?:-(\d\d?))?)?")
 
 
-@dataclass(frozen=True, slots=True)
-class Period:
-    """The days on which a thing so dated may have appeared."""
-
-    first: date
-    last: date
+def element_period(element: Element | None) -> Period | None:
+    """Return the days that a date element means: its year, month, season and day, its ISO value, or its text."""
+    if element is None:
+        return None
+    parts = {local(child.tag).lower(): (child.text or "").strip() for child in element}
+    month = parts.get("month") or parts.get("season")
+    by_parts = period(parts.get("year"), month, parts.get("day"))
+    if by_parts is not None:
+        return by_parts
+    iso = _ISO.match(element.get("iso-8601-date", ""))
+    if iso:
+        return period(*iso.groups())
+    return written(parts.get("medlinedate") or parts.get("string-date") or "")
 
 
 def period(
@@ -54,15 +78,16 @@ def period(
 
     `month` may be a number, an English name or a season; an invalid month or day counts as absent.
     """
-    number = _number(year)
-    if number is None or not 1500 <= number <= 2100:
+    year_number, day_number = _number(year), _number(day)
+    if year_number is None or not 1500 <= year_number <= 2100:
         return None
-    start, end = _months(month)
-    first, last = date(number, start, 1), _month_end(number, end)
-    chosen = _number(day)
-    if start == end and chosen is not None and 1 <= chosen <= last.day:
-        first = last = date(number, start, chosen)
-    return Period(first, last)
+    months = _months(month or "") or _WHOLE_YEAR
+    last = _month_end(year_number, months.last)
+    is_one_month = months.first == months.last
+    if is_one_month and day_number is not None and 1 <= day_number <= last.day:
+        last = last.replace(day=day_number)
+        return Period(last, last)
+    return Period(date(year_number, months.first, 1), last)
 
 
 def written(text: str) -> Period | None:
@@ -74,59 +99,48 @@ def written(text: str) -> Period | None:
     years = [int(year) for year in _YEAR.findall(text)]
     if not years:
         return None
-    last = max(years)
-    short = _SHORT_SPAN.search(text)
-    if short and int(short[3]) == (int(short[2]) + 1) % 100:
-        last = max(last, int(short[1] + short[2]) + 1)
-    return Period(date(min(years), 1, 1), _last_day(text, last))
+    last_year = max(years)
+    span = _SHORT_SPAN.search(text)
+    if span and int(span["next"]) == (int(span["year"]) + 1) % 100:
+        last_year = max(last_year, int(span["century"] + span["year"]) + 1)
+    return Period(date(min(years), 1, 1), _last_day(text, last_year))
 
 
 def _last_day(text: str, year: int) -> date:
-    """The last day that a free date may mean, by what stands behind its last year."""
-    _, found, behind = text.rpartition(str(year))
-    names = [name for name in _WORD.finditer(behind) if _named(name[0])]
-    if not (found and names):
-        return _month_end(year, 15 if "winter" in text else 12)
-    earliest, _ = _months(names[0][0])
-    start, end = _months(names[-1][0])
-    if earliest > start and end <= 12:  # "2000 Nov-Jan"
-        return _month_end(year, end + 12)
-    last = _month_end(year, end)
-    days = [int(number) for number in _NUMBER.findall(behind, names[-1].end())]
-    if start == end and days and days == sorted(days) and 1 <= days[-1] <= last.day:
-        return last.replace(day=days[-1])
-    return last
+    """The last day that a free date may mean, by the months and days that follow its last year."""
+    _, year_found, rest = text.rpartition(str(year))
+    named: list[_Months] = []
+    days_at = 0
+    for word in _WORD.finditer(rest):
+        if months := _month_by_name(word[0]):
+            named.append(months)
+            days_at = word.end()
+    if not (year_found and named):
+        return _month_end(year, _SEASONS["winter"].last if "winter" in text else 12)
+    first, last = named[0], named[-1]
+    if first.first > last.first and last.last <= 12:  # "2000 Nov-Jan"
+        return _month_end(year, last.last + 12)
+    month_end = _month_end(year, last.last)
+    days = [int(number) for number in _NUMBER.findall(rest, days_at)]
+    is_day = days and days == sorted(days) and 1 <= days[-1] <= month_end.day
+    if is_day and last.first == last.last:
+        return month_end.replace(day=days[-1])
+    return month_end
 
 
-def element_period(element: Element | None) -> Period | None:
-    """Return the days that a date element means: its year, month, season and day, its ISO value, or its text."""
-    if element is None:
-        return None
-    parts = {local(child.tag).lower(): (child.text or "").strip() for child in element}
-    month = parts.get("month") or parts.get("season")
-    found = period(parts.get("year"), month, parts.get("day"))
-    if found is not None:
-        return found
-    iso = _ISO.match(element.get("iso-8601-date", ""))
-    if iso:
-        return period(*iso.groups())
-    return written(parts.get("medlinedate") or parts.get("string-date") or "")
-
-
-def _months(month: str | None) -> tuple[int, int]:
-    """The first and the last month that a month or a season may mean."""
-    number = _number(month)
+def _months(text: str) -> _Months | None:
+    """The months of a number, a name or a season."""
+    number = _number(text)
     if number is not None and 1 <= number <= 12:
-        return number, number
-    return _named(month or "") or _WHOLE_YEAR
+        return _Months(number, number)
+    return _month_by_name(text.strip().lower())
 
 
-def _named(word: str) -> tuple[int, int] | None:
-    word = word.strip().lower()
-    if word[:3] in _MONTHS:
-        number = _MONTHS.index(word[:3]) + 1
-        return number, number
-    return _SEASONS.get(word)
+def _month_by_name(name: str) -> _Months | None:
+    if name[:3] in _MONTHS:
+        number = _MONTHS.index(name[:3]) + 1
+        return _Months(number, number)
+    return _SEASONS.get(name)
 
 
 def _number(text: str | None) -> int | None:

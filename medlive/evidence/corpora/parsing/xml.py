@@ -14,6 +14,8 @@ _ENCODINGS = re.compile(
 )
 """What a file may declare. UTF-7 hides markup in letters, and no parser here knows those of several bytes."""
 _LOOKED_BACK = 20
+_CITATIONS = ("bibr", "fn", "table-fn")
+"""Kinds of references to a bibliography or a note."""
 ELEMENTS = {
     use: frozenset(names)
     for use, names in read_lists("medlive.evidence", "elements.txt").items()
@@ -144,7 +146,8 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
     parts.append(element.text or "")
     for position, child in enumerate(element):
         kind = local(child.tag)
-        if _is_text(child, kind):
+        citation = kind == "xref" and child.get("ref-type") in _CITATIONS
+        if kind and kind not in ELEMENTS["skipped"] and not citation:
             space = " " if kind in ELEMENTS["breaks"] else ""
             parts.append(space)
             if position == 1 and name == "mfrac":
@@ -156,11 +159,6 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
         # White space between the parts of a formula is the file's layout, not its text.
         if child.tail and (name not in ELEMENTS["formula"] or child.tail.strip()):
             parts.append(child.tail)
-
-
-def _is_text(element: Element, kind: str) -> bool:
-    citation = kind == "xref" and element.get("ref-type") in ("bibr", "fn", "table-fn")
-    return bool(kind) and kind not in ELEMENTS["skipped"] and not citation
 
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:

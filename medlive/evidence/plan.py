@@ -1,0 +1,153 @@
+"""Which sides an index gets beside its words: the encoders that are asked for, configured, known or at hand."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated, UsageError
+from medlive.evidence.encoder import Encoder, Reranker
+from medlive.evidence.encoders.folders import DOWNLOAD, find_problem
+from medlive.evidence.encoders.opening import open_encoder, open_reranker
+from medlive.evidence.encoders.table import LANGUAGES, EncoderSettings
+from medlive.evidence.manifest import DenseKind, EncoderEntry, read_manifest
+from medlive.evidence.open_index import open_named_encoder
+from medlive.evidence.vectors import SHARD
+
+Routes = dict[str, tuple[str, ...]]
+"""Encoder → the languages (ISO 639) whose phrases it reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class DensePlan:
+    """One encoder's side to build."""
+
+    encoder: Encoder
+    where: str  # How the encoder is opened again: see `EncoderEntry.where`
+    reason: str  # Why this encoder, in a sentence
+    languages: tuple[str, ...] = LANGUAGES  # Whose phrases it reads
+    kind: DenseKind | None = None  # None: by the number of passages
+    shard: int = SHARD  # Passages per shard: what a kill may lose
+    share: Callable[[Path], None] | None = None
+    """Has other processes embed the passages of a folder, before what they left is embedded here."""
+
+
+class IndexPlan(NamedTuple):
+    """The sides that an index gets beside its words, and the reason."""
+
+    sides: tuple[DensePlan, ...]
+    reason: str
+    reranker: Reranker | None = None
+
+
+WORDS_ALONE = IndexPlan((), "no encoder was given")
+
+
+def plan_index(
+    out: Path,
+    requested: Sequence[str],
+    settings: EncoderSettings,
+    *,
+    fresh: bool = False,
+    kind: str | None = None,
+    shard: int | None = None,
+) -> IndexPlan:
+    """Return the dense sides that the index at `out` gets, and the reason.
+
+    Args:
+        out: The index's folder.
+        requested: "none"; or encoders as in `open_encoder`, each for what it reads, or for one language
+            ("zh=NAME"). Empty: as configured, else the index's own (unless `fresh`), else what is at hand.
+        settings: Where models are looked for, and what `[evidence.encoders]` says.
+        fresh: Whether the index's own encoders count.
+        kind: How vectors are arranged; None: by their number.
+        shard: Passages a shard.
+
+    Raises:
+        As `open_encoder` does, for what was requested or configured and for the index's own encoders.
+    """
+    if tuple(requested) == ("none",):
+        return IndexPlan((), "no encoder was wanted")
+    known: dict[str, EncoderEntry] = {}
+    routes: Routes = {}
+    with suppress(IndexMissing, IndexCorrupt, IndexOutdated):
+        for entry in read_manifest(out).dense:
+            known[entry.encoder.where] = entry.encoder
+            routes[entry.encoder.where] = entry.languages
+    configured = [f"{lang}={name}" for lang, name in settings.by_language.items()]
+    named = requested or configured
+    if named:
+        routes = _named(named, settings)
+        why = "it was asked for" if requested else "[evidence.encoders] names it"
+    elif routes and not fresh:
+        why = "the index has vectors of it"
+    else:
+        routes = _at_hand(settings)
+        why = "its models are at hand"
+    sides = []
+    for where, languages in routes.items():
+        if where in known and not named:
+            encoder = open_named_encoder(out, known[where], settings)
+        else:
+            encoder = open_encoder(where, settings=settings, known=known.get(where))
+        side = DensePlan(
+            encoder=encoder,
+            where=where,
+            reason=why,
+            languages=languages,
+            kind=DenseKind(kind) if kind else None,
+            shard=shard or SHARD,
+        )
+        sides.append(side)
+    reranker = None
+    if settings.reranker:
+        reranker = open_reranker(settings.reranker, settings=settings)
+    return IndexPlan(tuple(sides), _reason(routes, why, settings), reranker)
+
+
+def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
+    """The routes of "NAME", "zh=NAME" and "all=NAME"."""
+    routes: Routes = {}
+    for text in named:
+        language, separator, name = text.partition("=")
+        if not separator:
+            language, name = "all", text
+        if Path(name).expanduser().is_dir():
+            name = str(Path(name).expanduser().resolve())
+        readable = tuple(filter(settings.find(name).reads, LANGUAGES))
+        if language == "all":
+            routes[name] = readable
+        elif language in readable:
+            routes[name] = (*routes.get(name, ()), language)
+        else:
+            raise UsageError(
+                f"encoder {name} does not read {language!r}, but {', '.join(readable)}",
+                hint="name an encoder of that language; docs/evidence.md has a table",
+            )
+    return routes
+
+
+def _at_hand(settings: EncoderSettings) -> Routes:
+    """For each language the first encoder of the table whose models are here."""
+    routes: Routes = {}
+    for language in LANGUAGES:
+        for name, model in settings.table().items():
+            # An endpoint may cost money: it is asked where it is named.
+            local = not model.base_url and model.reads(language)
+            if local and find_problem(model, settings) is None:
+                routes[name] = (*routes.get(name, ()), language)
+                break
+    return routes
+
+
+def _reason(routes: Routes, why: str, settings: EncoderSettings) -> str:
+    parts = [f"{name} for {', '.join(read)}: {why}" for name, read in routes.items()]
+    served = {language for languages in routes.values() for language in languages}
+    for language in LANGUAGES:
+        if language not in served:
+            names = [n for n, m in settings.table().items() if m.reads(language)]
+            parts.append(
+                f"no encoder for {language}: {DOWNLOAD} {names[0]}, or another of {', '.join(names)}"
+            )
+    return "; ".join(parts)
