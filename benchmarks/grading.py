@@ -42,7 +42,7 @@ from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
 )
-from medlive.evaluation.protocols.checklist import Checklist
+from medlive.evaluation.protocols.checklist.protocol import Checklist
 from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.runner import run_protocol
 from medlive.evaluation.runs.folder import open_run

@@ -29,18 +29,18 @@ from scipy.stats import binomtest, pearsonr
 
 from medlive.config import RoleSettings
 from medlive.evaluation.grading.harm import HarmItem, ask_harm, read_results
+from medlive.evidence.passage import Passage
 from medlive.harm.controls import same_statement
 from medlive.harm.model import (
-    CasePassage,
     HarmReading,
     Material,
     Severity,
     safe_score,
 )
+from medlive.instance.opening import open_endpoint
 from medlive.integrity.digest import digest_json
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.prompts import load_prompt
-from medlive.opening import open_endpoint
 
 DATA: Final = Path(__file__).resolve().parents[1].parent / "shared" / "realdata"
 LOG: Final = "harm.jsonl"
@@ -90,8 +90,16 @@ def read_rows(path: Path) -> list[Row]:
         passages = []
         for passage in fields.get("passages") or ():
             passages.append(
-                CasePassage(
-                    passage["id"], passage.get("title", ""), passage.get("text", "")
+                Passage(
+                    id=passage["id"],
+                    corpus="",
+                    title=passage.get("title", ""),
+                    section="",
+                    text=passage.get("text", ""),
+                    language=fields["language"],
+                    published=None,
+                    url="",
+                    licence="",
                 )
             )
         question = f"{fields['narrative']}\n\n{fields['query']}".strip()

@@ -32,7 +32,7 @@ from medlive.curation.model import CaseText
 from medlive.grader.probes import grade_probe
 from medlive.harm.model import Material, Severity, safe_score
 from medlive.harm.read import read_harm
-from medlive.opening import open_endpoint
+from medlive.instance.opening import open_endpoint
 from medlive.rubric.model import LEAST_DECISIVE, Axis, Criterion, Origin
 
 Row = dict[str, Any]

@@ -37,7 +37,7 @@ from medlive.db.threads.threads import ensure_sources, save_threads
 from medlive.demo.samples import sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.paths import index_path
+from medlive.instance.paths import index_path
 from medlive.service.database import open_database
 from medlive.service.work.jobs import (
     CURATE,

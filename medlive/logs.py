@@ -67,13 +67,15 @@ def configure(
         quiet: If `level` is None: only warnings and errors.
         as_json: Print one JSON object per line instead of text.
     """
-    own, libraries = logging.INFO, logging.WARNING
+    own = logging.INFO
+    libraries = logging.WARNING
     if level is not None:
         own = libraries = level
     elif quiet:
         own = logging.WARNING
     elif verbose:
-        own, libraries = logging.DEBUG, logging.INFO
+        own = logging.DEBUG
+        libraries = logging.INFO
     handler = _Handler(as_json)
     handler.setFormatter(
         ProcessorFormatter(
@@ -172,7 +174,8 @@ def _text(
     text, level, source = (
         printable(str(event.pop(key))) for key in ("event", "level", "logger")
     )
-    hint, raised = event.pop("hint", None), str(event.pop("exception", ""))
+    hint = event.pop("hint", None)
+    raised = str(event.pop("exception", ""))
     if source != REMARKS.name:
         ids = "".join(
             f" {printable(key)}={printable(str(value))}"

@@ -60,7 +60,8 @@ def slices(table: ScoreTable, kind: str, axes: "Axes | None" = None) -> "Axes":
         raise UsageError(f"no slice {kind!r}: expected one of {', '.join(kinds)}")
     models = table.models[:MOST_SERIES]
     for model, mark, name in zip(models, _MARKS, _names(models), strict=False):
-        places, means = [], []
+        places = []
+        means = []
         for place, value in enumerate(values):
             estimate = model.slice(kind, value)
             if estimate is not None and estimate.mean is not None:
@@ -100,7 +101,8 @@ def lengths(table: ScoreTable, axes: "Axes | None" = None) -> "Axes":
     axes = _axes(axes)
     models = table.models[:MOST_SERIES]
     for model, mark, name in zip(models, _MARKS, _names(models), strict=False):
-        sizes, values = [], []
+        sizes = []
+        values = []
         for score, characters in answer_lengths(model.run, model.cases):
             sizes.append(characters)
             assert score.score is not None  # `answer_lengths` gives scored cases alone

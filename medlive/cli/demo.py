@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medlive.cli.output import Grid, Result, say, wait_for
-from medlive.config import load_settings
 from medlive.errors import UsageError
 from medlive.home import default_home
+from medlive.instance.loading import load_settings
 from medlive.llm.wire import JsonMode
 
 if TYPE_CHECKING:
@@ -71,7 +71,9 @@ def command(
     say(f"the demo's home: {settings.home}")
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint))
-    frozen, scores, curated = done.frozen, done.scores, done.curated
+    frozen = done.frozen
+    scores = done.scores
+    curated = done.curated
     assert frozen is not None
     assert scores is not None
     assert curated is not None

@@ -7,8 +7,8 @@ from pathlib import Path
 from medlive.config import Settings
 from medlive.evaluation.agreement.settle import read_sheet
 from medlive.grader.rated import GraderSheet
+from medlive.instance.paths import index_path
 from medlive.llm.registry import load_registry
-from medlive.paths import index_path
 from medlive.site.live import LiveSite
 from medlive.site.read import BUNDLES, Inputs
 

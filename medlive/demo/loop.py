@@ -41,12 +41,12 @@ from medlive.evaluation.scoring.score import (
 )
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.instance.opening import build_engine, open_endpoint
+from medlive.instance.paths import index_path, report_path, runs_path
 from medlive.integrity.checks import StepState
 from medlive.integrity.digest import digest_json
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.recorded import Recording, save_recording
-from medlive.opening import build_engine, open_endpoint
-from medlive.paths import index_path, report_path, runs_path
 from medlive.report.render import write_report
 from medlive.service.curation.curate import CurationRun, run_curation
 from medlive.service.database import open_database

@@ -139,7 +139,6 @@ class AnsweredCase:
             inputs=inputs,
             reply=ErrorsReply,
             check=self.find_fault,
-            package="medlive.rubric",
         )
 
     def find_fault(self, reply: ErrorsReply) -> str | None:

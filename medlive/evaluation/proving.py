@@ -24,7 +24,7 @@ from medlive.evaluation.grading.grade import (
     read_record,
 )
 from medlive.evaluation.grading.questions import (
-    Findings,
+    JudgeReplies,
     Question,
     ask_questions,
     plan_questions,
@@ -362,7 +362,9 @@ def _assumed(language: str, probe: Probe) -> GradedProbe:
     return GradedProbe(probe, word * LENGTHS[language][probe].most, "", {})
 
 
-def _questions(cases: Sequence[SnapshotCase], findings: Findings) -> Iterator[Question]:
+def _questions(
+    cases: Sequence[SnapshotCase], findings: JudgeReplies
+) -> Iterator[Question]:
     """The answers that can be asked for: each must differ from those before it."""
     for case in cases:
         written: list[GradedProbe] = []

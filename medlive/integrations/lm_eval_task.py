@@ -29,8 +29,8 @@ from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.evaluation.scoring.refusals import check_harness
 from medlive.grader.judge import Mode
+from medlive.instance.opening import open_endpoint
 from medlive.integrity.digest import canonical_json
-from medlive.opening import open_endpoint
 from medlive.snapshot.load import open_snapshot
 
 

@@ -305,7 +305,8 @@ def _update_pages(
     releases = _releases(target, done)
     while [r.version for r in releases] != before:
         put(_pages(releases, target, place))
-        before, releases = [r.version for r in releases], _releases(target, done)
+        before = [r.version for r in releases]
+        releases = _releases(target, done)
     done.latest = max(before)
 
 

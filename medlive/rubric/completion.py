@@ -245,16 +245,22 @@ class Completing:
         self, item: PointItem, verdict: ClaimVerdict, shared: str | None
     ) -> CompletedPoint:
         """What becomes of a point."""
-        outcome, source, detail = PointOutcome.NOT_NAMED, "", verdict.reason
+        outcome = PointOutcome.NOT_NAMED
+        source = ""
+        detail = verdict.reason
         if verdict.verdict in (Alignment.CONTRADICTED, Alignment.NOT_STANDARD):
             outcome = PointOutcome(verdict.verdict.value)
         elif verdict.verdict is Alignment.SUPPORTED:
-            outcome, citation = PointOutcome.EVIDENCE, verdict.citations[0]
-            source, detail = citation.passage_id, citation.quote
+            outcome = PointOutcome.EVIDENCE
+            citation = verdict.citations[0]
+            source = citation.passage_id
+            detail = citation.quote
         elif shared is not None:
-            first, second = self.first.identity, self.second.identity
+            first = self.first.identity
+            second = self.second.identity
             outcome = PointOutcome.CONSENSUS
-            source, detail = f"{first.model}, {second.model}", shared
+            source = f"{first.model}, {second.model}"
+            detail = shared
         elif not self.has_two_voices:
             outcome = PointOutcome.ONE_MODEL
         return CompletedPoint(
@@ -278,7 +284,8 @@ class Completing:
             if point.outcome.kept:
                 number += 1
                 added[name] = _criterion(number, items[name], point)
-        reviewed, problems = self.rubric, dict[str, str]()
+        reviewed = self.rubric
+        problems = dict[str, str]()
         if added:
             criteria = (*self.rubric.criteria, *added.values())
             reviewed, problems = await self._review(

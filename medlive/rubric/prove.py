@@ -162,7 +162,8 @@ class Proving:
         self, examination: Examination, rubric: Rubric, number: int
     ) -> tuple[ProofFinding, ...]:
         earlier = {(f.fault, f.text): f for f in self.findings if f.needed}
-        known, new = [], []
+        known = []
+        new = []
         for doubt in examination.doubts:
             ruled_before = earlier.get((doubt.fault, doubt.text))
             if ruled_before is None:
@@ -204,7 +205,8 @@ class Proving:
                 smaller = replace(smaller, no_negative=doubt.reason)
             lint = self.drafting.lint
             if len(lint(smaller)) <= len(lint(rubric)):
-                rubric, probes = smaller, kept_probes
+                rubric = smaller
+                probes = kept_probes
         return rubric, probes
 
 

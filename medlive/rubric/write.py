@@ -335,7 +335,8 @@ def _revision_inputs(
     answers: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """What the writer is shown beside the case where it revises."""
-    written, kept = [], []
+    written = []
+    kept = []
     for criterion in earlier.criteria:
         if criterion.origin is Origin.ADVICE:
             written.append(shown(criterion))
@@ -407,7 +408,8 @@ def _fault_of(reply: RubricReply, asked: set[str]) -> str | None:
     facts = set(ids_of(reply.facts))
     if len(facts) < len(reply.facts):
         return "two facts have one id"
-    named_facts, named_parts = set(), set()
+    named_facts = set()
+    named_parts = set()
     for item in reply.criteria:
         if fault := _fault_of_item(item):
             return fault

@@ -23,7 +23,7 @@ from medlive.db.tables.people import Act, Blinding, Stratum, StudyKind
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.grader.rated import GraderSheet, case_parts
 from medlive.guard.bounds import COMMENT_CHARS
-from medlive.paths import report_path
+from medlive.instance.paths import report_path
 from medlive.statistics.case_ratings import (
     ASPECTS,
     AspectQuality,

@@ -8,12 +8,16 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from medlive.clock import now
-from medlive.config import (
-    RoleSettings,
-    Settings,
-    validate_section,
-)
+from medlive.config import RoleSettings, Settings
 from medlive.errors import IndexMissing
+from medlive.instance.loading import validate_section
+from medlive.instance.opening import (
+    build_engine,
+    check_priced,
+    open_retriever,
+    read_key,
+)
+from medlive.instance.paths import index_path
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import Budget
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_of
@@ -24,13 +28,6 @@ from medlive.llm.recorded import Recording as Recording
 from medlive.llm.recorded import RecordingEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import RulesEngine
-from medlive.opening import (
-    build_engine,
-    check_priced,
-    open_retriever,
-    read_key,
-)
-from medlive.paths import index_path
 
 if TYPE_CHECKING:
     from medlive.curation.chain import CurationSettings

@@ -298,11 +298,10 @@ def compare(
                 )
             )
     corrected = holm([comparison.p for comparison in raw])
-    return list(map(_with_holm, raw, corrected))
-
-
-def _with_holm(comparison: Comparison, p: float) -> Comparison:
-    return replace(comparison, p_holm=p)
+    return [
+        replace(comparison, p_holm=p)
+        for comparison, p in zip(raw, corrected, strict=True)
+    ]
 
 
 def compare_paired(

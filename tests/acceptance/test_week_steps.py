@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from medlive.clock import iso_week, now
-from medlive.config import load_settings
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.errors import CheckFailed
+from medlive.instance.loading import load_settings
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.rerun import clear_step, run_again
 from medlive.service.schedule.scheduler import run_scheduler

@@ -14,7 +14,7 @@ from medlive.config import ArchiveSection, Settings
 from medlive.db.harvest.harvests import quarantine
 from medlive.db.session import Database, advisory_lock
 from medlive.errors import UsageError
-from medlive.paths import archive_path
+from medlive.instance.paths import archive_path
 from medlive.service.harvest import raw_files as custody
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention

@@ -23,9 +23,9 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.cases.load import in_own_words, load_cases
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.instance.paths import archive_path, index_path, snapshots_path
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
-from medlive.paths import archive_path, index_path, snapshots_path
 from medlive.service.backup.contents import DUMP
 from medlive.service.backup.make import make_backup
 from medlive.service.case_threads import threads_of_cases

@@ -19,7 +19,7 @@ from medlive.db.session import Database
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, ServiceUnavailable
 from medlive.guard.redaction import hide_secrets
-from medlive.paths import snapshots_path
+from medlive.instance.paths import snapshots_path
 from medlive.service.release.freeze import PartialWord, freeze
 from medlive.service.release.weekly import announce_week
 from medlive.service.schedule.scheduler import run_scheduler

@@ -31,8 +31,8 @@ from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.grader.rated import case_parts
+from medlive.instance.paths import report_path
 from medlive.integrity.digest import digest_text
-from medlive.paths import report_path
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.studies import draw, evaluate

@@ -160,7 +160,7 @@ def all_(
     def plan_grades(
         engine: "Engine", **how: Unpack[PlanArguments]
     ) -> "dict[str, Plan]":
-        from medlive.opening import check_priced
+        from medlive.instance.opening import check_priced
 
         check_before(case_set, engine.identity.engine, read_allowed(allow))
         check_priced(budget.max_usd, {engine.identity.model: how["price"]})

@@ -250,7 +250,7 @@ class Calls:
         api_key_env: str | None,
     ) -> "Engine":
         """A role's model, by its name and endpoint or as configured."""
-        from medlive.opening import grader_engine
+        from medlive.instance.opening import grader_engine
 
         settings = read_settings()
         prices = dict(settings.prices)
@@ -382,7 +382,7 @@ def plan_or_ask(
         async with aclosing(calls.grader(by.grader, by.base_url)) as engine:
             if calls.dry_run:
                 return plan(engine, price=price_of(engine), **how)
-            from medlive.opening import check_priced
+            from medlive.instance.opening import check_priced
 
             check_priced(budget.max_usd, {engine.identity.model: price_of(engine)})
             return await ask(engine, budget=budget, **how)

@@ -246,7 +246,7 @@ def errors(
         out: The file of cases to write, for eval run --cases.
     """
     from medlive.cli.evaluation.run import load_set
-    from medlive.evaluation.protocols.errors import plant
+    from medlive.evaluation.protocols.safety.errors import plant
     from medlive.evaluation.runs.folder import write_whole
     from medlive.integrity.digest import canonical_json
     from medlive.integrity.log import writing

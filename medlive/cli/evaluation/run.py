@@ -85,7 +85,7 @@ class Asking:
 
     def candidate(self, settings: "Settings", calls: Calls) -> "RoleSettings":
         """The model that is asked, with its endpoint and parameters."""
-        from medlive.opening import check_priced, choose_candidate
+        from medlive.instance.opening import check_priced, choose_candidate
 
         if not self.model.strip():
             raise UsageError("--model is empty")
@@ -117,7 +117,11 @@ class Asking:
             return None
         from medlive.evaluation.asking.open_book import OpenBook
         from medlive.evidence.passage import Retriever
-        from medlive.opening import DEFAULT_INDEX, evidence_folder, open_retriever
+        from medlive.instance.opening import (
+            DEFAULT_INDEX,
+            evidence_folder,
+            open_retriever,
+        )
 
         named = self.evidence or DEFAULT_INDEX
 
@@ -252,7 +256,7 @@ async def ask_model(
     from medlive.evaluation.asking.batch import write_answers
     from medlive.evaluation.asking.run import Spending, begin_run, plan_run, run_model
     from medlive.evaluation.runs.templates import default_template, load_template
-    from medlive.opening import open_endpoint
+    from medlive.instance.opening import open_endpoint
 
     model, price = asking.model, chosen.price
     template = asking.template or default_template(cases)
@@ -317,7 +321,7 @@ def load_set(
 
 def _place(settings: "Settings", cases: str) -> Path:
     """Where the cases lie. Raises BadInput where nothing does."""
-    from medlive.paths import snapshot_folder
+    from medlive.instance.paths import snapshot_folder
     from medlive.snapshot.model import week_end
 
     version = cases.removeprefix("medlive-")
@@ -395,7 +399,7 @@ def import_(
     from medlive.evaluation.cases.selection import Selection, select
     from medlive.evaluation.grading.imports import import_run
     from medlive.grader.judge import Judge, Mode
-    from medlive.opening import grader_identity
+    from medlive.instance.opening import grader_identity
 
     settings = read_settings()
     if format_ == INSPECT:

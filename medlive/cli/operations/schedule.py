@@ -23,8 +23,8 @@ from medlive.cli.output import (
     wait_for,
     with_instance,
 )
-from medlive.config import load_settings
 from medlive.errors import CheckFailed
+from medlive.instance.loading import load_settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -201,7 +201,7 @@ def serve(
         part: The public site and downloads, the rooms behind accounts, both, or /metrics for a monitor alone.
         preview: Show snapshots that are not publishable too, marked as such.
     """
-    from medlive.paths import keep_site_address
+    from medlive.instance.paths import keep_site_address
     from medlive.service.database import keep_reachable
     from medlive.service.waiting import wait_until_ready
     from medlive.web.serving import serve_web
@@ -241,7 +241,7 @@ async def _open_app(
         ConfigError: while a key is missing.
     """
     from medlive.cli.served import ServedEvaluation
-    from medlive.paths import snapshots_path
+    from medlive.instance.paths import snapshots_path
     from medlive.service.database import instance_key, open_database
     from medlive.service.watch.metrics import read_metrics
     from medlive.web.accounts.access import check_exposure

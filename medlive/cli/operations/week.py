@@ -15,8 +15,8 @@ from medlive.cli.output import (
     wait_for,
     with_instance,
 )
-from medlive.config import load_settings
 from medlive.errors import CheckFailed
+from medlive.instance.loading import load_settings
 from medlive.snapshot.manifest import Headroom
 
 app = Commands()

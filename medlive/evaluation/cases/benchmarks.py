@@ -273,7 +273,7 @@ def _irregular(entries: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     for where, case in entries:
         if not case.criteria:
             unscored.append(where)
-        elif not _has_weight(case):
+        elif all(criterion.points <= 0 for criterion in case.criteria):
             unweighted.append(where)
         if case.post_time and not case.month:
             undated.append(where)
@@ -304,11 +304,6 @@ def _repeated(entries: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
             yield f"{where} has a turn twice"
         if len({c.criterion for c in case.criteria}) < len(case.criteria):
             yield f"{where} has a criterion twice"
-
-
-def _has_weight(case: EvaluationCase) -> bool:
-    """Whether a criterion of the case has positive points."""
-    return not all(criterion.points <= 0 for criterion in case.criteria)
 
 
 def _case_rows(

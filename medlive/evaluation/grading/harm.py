@@ -14,7 +14,7 @@ from typing import Any, Final
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.plan import assumed_answer
 from medlive.evaluation.grading.questions import (
-    Findings,
+    JudgeReplies,
     Question,
     QuestionsAsked,
     ask_questions,
@@ -76,7 +76,6 @@ class HarmItem:
             reply=HarmReply,
             check=partial(fault_of_reading, self.material),
             check_text=self._fault_of_words,
-            package=PACKAGE,
         )
 
     def checks(self, reply: HarmReply) -> list[Question]:
@@ -96,13 +95,12 @@ class HarmItem:
             reply=CheckReply,
             check=fault_of_check,
             check_text=self._fault_of_words,
-            package=PACKAGE,
         )
 
     def _fault_of_words(self, text: str, reply: HarmReply | CheckReply) -> str | None:
         return fault_of_words(text, self.material.answer, reply)
 
-    def raws(self, readings: Findings, checks: Findings) -> tuple[str, ...]:
+    def raws(self, readings: JudgeReplies, checks: JudgeReplies) -> tuple[str, ...]:
         """The replies on record that a reading follows from."""
         reply = readings.get(self.reading, HarmReply)
         if reply is None:
@@ -125,7 +123,7 @@ class HarmItem:
             rulings.append(check_of(checked))
         return _judged(reply, rulings)
 
-    def result(self, readings: Findings, checks: Findings) -> HarmReading:
+    def result(self, readings: JudgeReplies, checks: JudgeReplies) -> HarmReading:
         """What the two judges' replies on record come to."""
         reply = readings.get(self.reading, HarmReply)
         if reply is None:
@@ -207,7 +205,7 @@ async def ask_harm(
     return HarmAsked(readings, checks)
 
 
-def _checks(items: Iterable[HarmItem], readings: Findings) -> Iterator[Question]:
+def _checks(items: Iterable[HarmItem], readings: JudgeReplies) -> Iterator[Question]:
     for item in items:
         reply = readings.get(item.reading, HarmReply)
         if reply is not None:

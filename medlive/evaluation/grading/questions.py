@@ -27,7 +27,7 @@ from medlive.llm.engine import (
     Request,
 )
 from medlive.llm.pool import Progress, work_through
-from medlive.llm.prompts import load_prompt
+from medlive.llm.prompts import prompt_beside
 from medlive.llm.statements import taken_back, words_before
 from medlive.llm.wire import Price
 
@@ -62,17 +62,15 @@ class Question:
     """The same, given the reply's whole text too."""
     round: int = 0
     """Raised where the same question is asked several times on purpose."""
-    package: str = "medlive.evaluation"
-    """Where the prompt lies."""
     prompt: Prompt | None = None
-    """The instructions; None for the prompt of the task's name."""
+    """The instructions; None for the prompt of the task's name beside the reply's type."""
 
     @cached_property
     def request(self) -> Request:
         """What is asked."""
         return Request(
             self.task,
-            self.prompt or load_prompt(self.package, self.task),
+            self.prompt or prompt_beside(self.reply, self.task),
             self.inputs,
             _schema_of(self.reply),
             round=self.round * A_ROUND,
@@ -89,7 +87,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding(LogRow):
+class QuestionRow(LogRow):
     """What came of a question, as a line of the log."""
 
     case_id: str
@@ -123,7 +121,7 @@ class Finding(LogRow):
         return value if question.check(value) is None else None
 
 
-class Findings:
+class JudgeReplies:
     """What one judge was found to say, by question."""
 
     def __init__(
@@ -131,13 +129,13 @@ class Findings:
     ) -> None:
         """`identity` is the judge's; `allow_unpinned` lets replies of other models count."""
         self.identity, self._allow = identity, allow_unpinned
-        self.others: Sequence[Findings] = ()
+        self.others: Sequence[JudgeReplies] = ()
         """Of the other judges on record."""
-        self._latest: dict[str, Finding] = {}
+        self._latest: dict[str, QuestionRow] = {}
         self._read: dict[str, BaseModel] = {}
         self._unusable: Counter[str] = Counter()
 
-    def put(self, finding: Finding) -> None:
+    def put(self, finding: QuestionRow) -> None:
         """The newest finding of its key."""
         self._latest[finding.key] = finding
         self._read.pop(finding.key, None)
@@ -147,7 +145,7 @@ class Findings:
         """What a question's finding is kept under."""
         return question.request.digest(self.identity)
 
-    def find(self, question: Question) -> Finding | None:
+    def find(self, question: Question) -> QuestionRow | None:
         """What is on record about a question, usable or not."""
         return self._latest.get(self.key(question))
 
@@ -175,7 +173,7 @@ class Findings:
         """Whether a question has a reply that counts."""
         return self.get(question, question.reply) is not None
 
-    def fullest(self, questions: Collection[Question]) -> "Findings":
+    def fullest(self, questions: Collection[Question]) -> "JudgeReplies":
         """The judge with the most replies to these questions, of equals the one that wrote last."""
         judges = self, *self.others
         return max(judges, key=lambda judge: sum(map(judge.settled, questions)))
@@ -185,7 +183,7 @@ class Findings:
         return self._unusable[self.key(question)]
 
 
-Source = Callable[[Findings], Iterable[Question]]
+Source = Callable[[JudgeReplies], Iterable[Question]]
 """All questions that can be asked, given what was found."""
 
 
@@ -246,7 +244,7 @@ async def ask_questions(
             asked.add(key := findings.key(question))
             answer = await asker.ask(request, question.read)
             last = answer.last
-            finding = Finding(
+            finding = QuestionRow(
                 case_id=question.case_id,
                 part=question.part,
                 task=question.task,
@@ -330,19 +328,19 @@ def plan_questions(
 
 def read_findings(
     path: Path, identity: EngineIdentity | None = None, *, allow_unpinned: bool = False
-) -> tuple[Findings, list[str]]:
+) -> tuple[JudgeReplies, list[str]]:
     """What a log holds of a judge and, as its `others`, of all others, who wrote last first; and its lines that
     could not be parsed. Without an identity the judge is the one that wrote last. A missing log holds nothing."""
-    notes, judges = list[str](), dict[str, Findings]()
-    for finding in values_of(path, Finding.from_row, notes):
+    notes, judges = list[str](), dict[str, JudgeReplies]()
+    for finding in values_of(path, QuestionRow.from_row, notes):
         mark = digest_json(finding.judge.as_json())
-        judges[mark] = judge = judges.pop(mark, None) or Findings(
+        judges[mark] = judge = judges.pop(mark, None) or JudgeReplies(
             finding.judge, allow_unpinned=allow_unpinned
         )
         judge.put(finding)
     mark = digest_json(identity.as_json()) if identity else next(reversed(judges), "")
     who = identity or EngineIdentity("", "")
-    own = judges.pop(mark, None) or Findings(who, allow_unpinned=allow_unpinned)
+    own = judges.pop(mark, None) or JudgeReplies(who, allow_unpinned=allow_unpinned)
     own.identity, own.others = (
         identity or own.identity,
         tuple(reversed(judges.values())),
@@ -354,12 +352,12 @@ def _call(question: Question) -> Call:
     return Call(str(question.inputs["language"]), sent_text(question.request))
 
 
-def _unique(source: Source, findings: Findings) -> dict[str, Question]:
+def _unique(source: Source, findings: JudgeReplies) -> dict[str, Question]:
     """The questions by key: what two runs have in common is asked once."""
     return {findings.key(question): question for question in source(findings)}
 
 
-def why_open(finding: Finding | None) -> str:
+def why_open(finding: QuestionRow | None) -> str:
     """Why a question has no reply that counts."""
     if finding is None:
         return "not asked yet"

@@ -190,10 +190,6 @@ def matrix(scored: Sequence[Sequence[CaseScore]]) -> Floats:
     return values
 
 
-def _item_rows(cases: Sequence[CaseScore], order: Mapping[str, int]) -> Places:
-    return np.array([order[score.case.case_id] for score in cases], dtype=np.int_)
-
-
 def _side(cutoff: Cutoff, case: EvaluationCase) -> str | None:
     seen = cutoff.before(case.post_time, case.month)
     if seen is None:
@@ -224,7 +220,10 @@ class ScoreGrid:
             "seed": seed,
             "clusters": self.clusters,
         }
-        self._rows = [_item_rows(cases, order) for cases in scored]
+        self._rows: list[Places] = []
+        for own in scored:
+            places = [order[score.case.case_id] for score in own]
+            self._rows.append(np.array(places, dtype=np.int_))
         # Scores and their bounds, NaN for no score, and for a case that the bounds are not over.
         self._points = np.full((3, len(order), len(scored)), np.nan)
         batches: dict[tuple[int, ...], list[int]] = {}

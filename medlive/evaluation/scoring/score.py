@@ -412,19 +412,17 @@ def month_table(table: ScoreTable) -> MonthTable:
     counts = Counter(case.month for case in cases.values() if case.month)
     rows = []
     for month in sorted(counts):
-        means = tuple(_month_mean(model, month) for model in models)
-        rows.append((month, means, counts[month]))
+        means: list[float | None] = []
+        for model in models:
+            estimate = model.slice("month", month)
+            means.append(estimate.mean if estimate else None)
+        rows.append((month, tuple(means), counts[month]))
     return MonthTable(
         models=tuple(model.label for model in models),
         rows=tuple(rows),
         overall=tuple(model.overall.mean for model in models),
         cases=len(cases),
     )
-
-
-def _month_mean(model: ModelScore, month: str) -> float | None:
-    estimate = model.slice("month", month)
-    return estimate.mean if estimate else None
 
 
 def _figures(model: ModelScore) -> list[tuple[str | None, float]]:

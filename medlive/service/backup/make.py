@@ -36,10 +36,10 @@ from medlive.errors import (
     UsageError,
     describe,
 )
+from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import sync, writing_to
 from medlive.integrity.paths import PRIVATE_FILE, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
-from medlive.paths import archive_path, snapshots_path
 from medlive.service.backup.contents import (
     ABOUT,
     DUMP,

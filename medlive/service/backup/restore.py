@@ -15,10 +15,10 @@ from medlive.db.backups import count_rows, list_takedowns, server_version
 from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database
 from medlive.errors import BadInput, MedliveError, UsageError, first_fault
+from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import writing_to
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
-from medlive.paths import archive_path, snapshots_path
 from medlive.service.backup.contents import (
     ABOUT,
     DUMP,

@@ -20,8 +20,8 @@ from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
 from medlive.db.threads.threads import save_identifiers, save_threads
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, MedliveError, UsageError
+from medlive.instance.paths import archive_path
 from medlive.logs import bound
-from medlive.paths import archive_path
 from medlive.service.database import handle_key
 from medlive.service.harvest.ledger import PostgresLedger
 from medlive.service.harvest.raw_files import seal_archives

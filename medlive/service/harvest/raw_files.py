@@ -17,7 +17,7 @@ from medlive.config import Settings
 from medlive.db.harvest import archives
 from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
-from medlive.paths import archive_path
+from medlive.instance.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, erase, pages, seal
 from medlive.sources.ledger import Place
 

@@ -24,7 +24,7 @@ from medlive.db.threads.takedowns import (
 )
 from medlive.db.threads.threads import load_threads, revisions_of
 from medlive.errors import CheckFailed, MedliveError, UsageError
-from medlive.paths import archive_path
+from medlive.instance.paths import archive_path
 from medlive.service.harvest.harvest import find_source
 from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
 from medlive.service.release.withdraw import (

@@ -16,8 +16,8 @@ from medlive.db.session import Database
 from medlive.errors import CheckFailed, ConfigError, EvidenceUnavailable
 from medlive.evidence.encoder import Encoder
 from medlive.evidence.encoders.opening import open_encoder
+from medlive.instance.paths import encoder_settings
 from medlive.integrity.paths import path_below
-from medlive.paths import encoder_settings
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again

@@ -17,7 +17,7 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.questions import (
     OUTPUT_A_QUESTION,
-    Finding,
+    QuestionRow,
     QuestionsAsked,
 )
 from medlive.evaluation.root_causes import (
@@ -96,9 +96,9 @@ async def graded(
     return load_graded(run_dir)
 
 
-def on_record(run_dir: Path) -> tuple[list[Finding], list[str]]:
+def on_record(run_dir: Path) -> tuple[list[QuestionRow], list[str]]:
     notes: list[str] = []
-    return list(values_of(run_dir / AUDIT, Finding.from_row, notes)), notes
+    return list(values_of(run_dir / AUDIT, QuestionRow.from_row, notes)), notes
 
 
 async def audited(

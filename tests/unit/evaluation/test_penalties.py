@@ -235,7 +235,9 @@ def test_the_command_proposes_and_changes_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     scripted = engine(reply(error()))
-    monkeypatch.setattr("medlive.opening.grader_engine", lambda *_, **__: scripted)
+    monkeypatch.setattr(
+        "medlive.instance.opening.grader_engine", lambda *_, **__: scripted
+    )
     command = ["snapshot", "prove", str(snapshot.path), "--out", str(tmp_path)]
     for of_model in runs:
         command += ["--answers", str(of_model.path)]

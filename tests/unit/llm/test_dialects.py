@@ -10,11 +10,11 @@ from aiohttp import web
 
 from medlive.config import RoleSettings
 from medlive.errors import ConfigError, EndpointUnavailable
+from medlive.instance.opening import build_engine
 from medlive.llm.ask import Asker, CallOutcome, read_as
 from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.reading import split_thinking
-from medlive.opening import build_engine
 from medlive.rubric.review import ReviewReply
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, ok, sends
 from tests.unit.llm.test_openai_transport import serving
