@@ -119,15 +119,14 @@ async def _grade_together(
     echoes = {c.id: echo_of(question, c) for c in criteria}
 
     def read(reply: Reply) -> dict[str, dict[str, ProbeVerdict]]:
-        verdicts = {}
+        verdicts: dict[str, dict[str, ProbeVerdict]] = {}
         for name, grades in _by_answer(reply.text, answers).items():
             listed = json.dumps({"grades": grades})
-            read = read_rubric(listed, ids, answers[name], echoes)
-            verdicts[name] = {
-                criterion_id: ProbeVerdict(verdict.met, verdict.quote)
-                for criterion_id, verdict in read.items()
-                if isinstance(verdict, Verdict)
-            }
+            own = verdicts[name] = {}
+            graded = read_rubric(listed, ids, answers[name], echoes)
+            for criterion_id, verdict in graded.items():
+                if isinstance(verdict, Verdict):
+                    own[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)
         return verdicts
 
     return await grader.send(request, read)

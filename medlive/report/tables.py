@@ -162,6 +162,11 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
 def scale_row(table: ScoreTable) -> dict[str, Any]:
     """The models on one scale (docs/scale.md): abilities, weeks, hard cases, and suspects."""
     abilities = abilities_of(table)
+    suspects = []
+    for item in abilities.suspects:
+        assert item.criterion is not None
+        about = {"case_id": item.case.case_id, "criterion_id": item.criterion.id}
+        suspects.append(about | _row(item.figures))
     return {
         "why": abilities.scale.why,
         "abilities": list(map(_row, abilities.scale.abilities)),
@@ -170,14 +175,7 @@ def scale_row(table: ScoreTable) -> dict[str, Any]:
         "hard": list(map(_row, abilities.hard)),
         "cases": len(abilities.cases),
         "silent": abilities.silent,
-        "suspects": [
-            {
-                "case_id": item.case.case_id,
-                "criterion_id": item.criterion.id if item.criterion else None,
-                **_row(item.figures),
-            }
-            for item in abilities.suspects
-        ],
+        "suspects": suspects,
     }
 
 

@@ -327,11 +327,11 @@ def build_pipeline(
 
     proving = proof_roles(settings)
     used = {role: getattr(settings.roles, role) for role in CURATION_ROLES} | proving
-    prices = {
-        f"{own.model} ({role})": own.price or settings.prices.get(own.model or "")
-        for role, own in used.items()
-        if own.engine == "openai"
-    }
+    prices = {}
+    for role, own in used.items():
+        if own.engine == "openai":
+            price = own.price or settings.prices.get(own.model or "")
+            prices[f"{own.model} ({role})"] = price
     check_priced(settings.budget.max_usd or settings.budget.week_usd, prices)
     opened = PostgresCircuits(database)
     store, limiters = PostgresReplyStore(database), Limiters(opened)

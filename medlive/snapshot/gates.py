@@ -354,6 +354,7 @@ DECIDING_MODULES: Final = (
     "deidentify/facilities.py",
     "deidentify/identifiers.py",
     "deidentify/numbers.py",
+    "deidentify/spelling.py",
     "rubric/lint.py",
     "rubric/model.py",
     "snapshot/gates.py",
