@@ -18,6 +18,7 @@ from medlive.config import RoleSettings, Settings
 from medlive.db import embedded
 from medlive.db.curation.funnel import funnel
 from medlive.db.runs import record_evaluation
+from medlive.db.schema.migrate import upgrade
 from medlive.demo.communities import serve_communities
 from medlive.demo.samples import (
     load_sample_threads,
@@ -49,7 +50,7 @@ from medlive.integrity.signing import load_signing_key
 from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
 from medlive.service.curation.curate import CurationRun, run_curation
-from medlive.service.database import open_database
+from medlive.service.database import database_url, open_database
 from medlive.service.harvest.harvest import HarvestResult, harvest_source
 from medlive.service.release.freeze import FreezeResult, freeze
 from medlive.service.wiring import CURATION_ROLES, serve_rules
@@ -163,9 +164,11 @@ async def run_demo(
 
 
 async def _take_home(settings: Settings) -> None:
-    """See that the home is the demo's, and mark a new one. Raises UsageError for an instance's own."""
+    """See that the home is the demo's and of this version, and mark a new one. Raises UsageError for an instance's own."""
     mark = settings.home / MARK
     if mark.exists():
+        # Samples alone: nobody has to be asked before they are upgraded.
+        await asyncio.to_thread(upgrade, database_url(settings))
         return
     async with open_database(settings) as database, database.begin() as session:
         threads = sum(row.count for row in await funnel(session))
