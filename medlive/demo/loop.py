@@ -164,7 +164,7 @@ async def run_demo(
 
 
 async def _take_home(settings: Settings) -> None:
-    """See that the home is the demo's and of this version, and mark a new one. Raises UsageError for an instance's own."""
+    """See that the home is the demo's and of this version; mark a new one. Raises UsageError for an instance's own."""
     mark = settings.home / MARK
     if mark.exists():
         # Samples alone: nobody has to be asked before they are upgraded.
@@ -229,7 +229,7 @@ async def _verify(settings: Settings, done: DemoResult) -> None:
 async def _evaluate(settings: Settings, done: DemoResult) -> None:
     assert done.frozen is not None
     cases = load_cases(done.frozen.path)
-    folders = []
+    graded = []
     async with serve_rules(settings) as base_url:
         for model in SAMPLE_MODELS:
             folder = runs_path(settings) / f"{done.frozen.version}-{model}"
@@ -251,8 +251,8 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
                 )
             async with aclosing(build_engine(settings.roles.grader)) as grader:
                 await grade_run(folder, grader)
-            folders.append(folder)
-    graded = [load_graded(folder) for folder in folders]
+            # A home of an earlier version holds that one's verdicts too.
+            graded.append(load_graded(folder, judge=grader.identity.model))
     # Rules stand in for models here, and the demo says so.
     done.scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])
     await _record(settings, done.scores)
