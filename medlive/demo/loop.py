@@ -258,7 +258,9 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
     await _record(settings, done.scores)
     for run in graded:  # What the site's board shows
         files = make_bundle(run, allow=[Allow.NOT_PUBLISHABLE])
-        write_bundle(files, settings.home / BUNDLES / f"{run.run.path.name}.zip")
+        place = settings.home / BUNDLES / f"{run.run.path.name}.zip"
+        place.unlink(missing_ok=True)
+        write_bundle(files, place)
 
 
 async def _record(settings: Settings, table: ScoreTable) -> None:
