@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from hypothesis import settings
 from medlive.db import embedded
 from medlive.db.schema.migrate import upgrade
 from medlive.db.schema.roles import grant
+from medlive.snapshot.parquet import ParquetFault, TwinComparison, find_difference
+from medlive.snapshot.verify import run as verify
 from tests.support.server import PRISTINE, named, plain
 
 # What the caller has set for an instance of their own is no setting of the tests.
@@ -100,6 +102,35 @@ def pytest_runtest_setup() -> None:
     tomorrow = (moment + DAY_ENDS).replace(hour=0, minute=0, second=0, microsecond=0)
     if tomorrow > moment:
         time.sleep((tomorrow - moment).total_seconds())
+
+
+CompareTwins = Callable[[Sequence[TwinComparison]], list[str | ParquetFault | None]]
+compare_in_own_process: CompareTwins = verify.compare_twins
+
+
+def compare_in_this_process(
+    comparisons: Sequence[TwinComparison],
+) -> list[str | ParquetFault | None]:
+    """Compare parquet files as medlive's own process does, but where pyarrow is loaded already."""
+    results: list[str | ParquetFault | None] = []
+    for comparison in comparisons:
+        try:
+            results.append(find_difference(comparison))
+        except (ParquetFault, OSError) as exc:
+            results.append(ParquetFault(str(exc)))
+    return results
+
+
+@pytest.fixture(autouse=True, scope="session")
+def parquet_in_this_process() -> None:
+    """Start no process for each snapshot that is verified; `parquet_in_own_process` does."""
+    verify.compare_twins = compare_in_this_process
+
+
+@pytest.fixture
+def parquet_in_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare parquet files where medlive does, in a process whose memory is limited."""
+    monkeypatch.setattr(verify, "compare_twins", compare_in_own_process)
 
 
 @pytest.fixture(scope="session")

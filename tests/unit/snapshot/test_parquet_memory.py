@@ -16,6 +16,8 @@ from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import verify_snapshot
 from tests.support.spoiling import seal
 
+pytestmark = pytest.mark.usefixtures("parquet_in_own_process")
+
 FILE = "data/cases.parquet"
 MOST_KB = 300_000
 SWOLLEN = 70_000_000
