@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from medlive.db import embedded
 from medlive.db.schema.migrate import upgrade
 from medlive.db.schema.roles import grant
 from medlive.snapshot.parquet import ParquetFault, TwinComparison, find_difference
-from medlive.snapshot.verify import run as verify
+from medlive.snapshot.parquet_process import compare_twins
 from tests.support.server import PRISTINE, named, plain
 
 # What the caller has set for an instance of their own is no setting of the tests.
@@ -50,7 +50,7 @@ FIRST = (
     "unit/snapshot/test_verify_mutations.py",
     "acceptance/test_attacks.py",
     "integration/test_duplicates.py",
-    "unit/evidence/test_evidence_encoder.py",
+    "integration/test_evidence_encoder.py",
     "acceptance/test_eval_run.py",
     "browser/test_report_pages.py",
 )
@@ -104,8 +104,7 @@ def pytest_runtest_setup() -> None:
         time.sleep((tomorrow - moment).total_seconds())
 
 
-CompareTwins = Callable[[Sequence[TwinComparison]], list[str | ParquetFault | None]]
-compare_in_own_process: CompareTwins = verify.compare_twins
+COMPARE_TWINS = "medlive.snapshot.verify.run.compare_twins"
 
 
 def compare_in_this_process(
@@ -122,15 +121,17 @@ def compare_in_this_process(
 
 
 @pytest.fixture(autouse=True, scope="session")
-def parquet_in_this_process() -> None:
+def parquet_in_this_process() -> Iterator[None]:
     """Start no process for each snapshot that is verified; `parquet_in_own_process` does."""
-    verify.compare_twins = compare_in_this_process
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(COMPARE_TWINS, compare_in_this_process)
+        yield
 
 
 @pytest.fixture
 def parquet_in_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare parquet files where medlive does, in a process whose memory is limited."""
-    monkeypatch.setattr(verify, "compare_twins", compare_in_own_process)
+    monkeypatch.setattr(COMPARE_TWINS, compare_twins)
 
 
 @pytest.fixture(scope="session")
