@@ -40,17 +40,18 @@ from claims_scores import (
 )
 from reply_file import FileReplyStore
 
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
 from medlive.curation import validator
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Alignment, ClaimVerdict, Element, Kind, Side
 from medlive.errors import BadInput, MedliveError
 from medlive.evidence.excerpts.selection import FRAME, WIDTH
 from medlive.evidence.passage import Hit, Passage
+from medlive.instance.loading import load_settings
+from medlive.instance.opening import build_engine
 from medlive.llm.budget import Budget
 from medlive.llm.prompts import load_prompt
 from medlive.llm.replay import ReplayEngine
-from medlive.service.wiring import build_engine
 from medlive.text.normalise import dominant_language
 from medlive.text.tokens import estimate_tokens
 

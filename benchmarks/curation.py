@@ -38,6 +38,7 @@ from medlive.db.threads.threads import ensure_sources, save_threads
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.instance.paths import index_path
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.fence import render
@@ -45,7 +46,6 @@ from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
 from medlive.service.curation.curate import CurationCounts, curate_queued
 from medlive.service.database import open_database
-from medlive.service.paths import index_path
 from medlive.service.wiring import build_pipeline
 from medlive.service.work.jobs import defer_revisions, open_app
 from medlive.threads.model import Message, Role, Thread

@@ -26,7 +26,7 @@ from curator_decisions import DECISIONS, SECOND, Decision, Key, draw, read_decis
 from reply_file import FileReplyStore
 
 from medlive.clock import now
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
 from medlive.curation.chain import CurationSettings, curate
 from medlive.curation.model import (
     Alignment,
@@ -43,16 +43,13 @@ from medlive.errors import BadInput, IndexMissing, MedliveError
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.passage import Retriever
+from medlive.instance.loading import load_settings
+from medlive.instance.opening import build_engine, open_retriever
+from medlive.instance.paths import index_path
 from medlive.llm.budget import Budget
 from medlive.llm.replay import ReplayEngine
 from medlive.service.curation.complete import complete_case
-from medlive.service.paths import index_path
-from medlive.service.wiring import (
-    CURATION_ROLES,
-    build_engine,
-    build_filters,
-    open_retriever,
-)
+from medlive.service.wiring import CURATION_ROLES, build_filters
 from medlive.sources.files import ImportedThread, read_threads
 from medlive.statistics.agreement import kappa_of_tables
 from medlive.text.normalise import fold

@@ -23,8 +23,8 @@ import numpy as np
 from measured import measured_line
 
 from medlive.errors import BadInput
-from medlive.evaluation.log import read_bytes
 from medlive.evaluation.tables import decode_text
+from medlive.integrity.log import read_bytes
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import Correlation, Kind, correlate, residuals
 

@@ -22,13 +22,6 @@ import numpy as np
 from measured import measured_line
 
 from medlive.evaluation.agreement.meta import Meta, meta_run
-from medlive.evaluation.agreement.reliability import (
-    MET,
-    NOT_MET,
-    Codes,
-    PairAgreement,
-    tables,
-)
 from medlive.evaluation.cases.benchmarks import Format
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import import_run
@@ -37,6 +30,13 @@ from medlive.llm.rules.engine import RulesEngine
 from medlive.statistics.agreement import ac1_of_tables, macro_f1_of_tables
 from medlive.statistics.bootstrap import Estimate, Floats, estimate
 from medlive.statistics.correlation import Correlation
+from medlive.statistics.raters import (
+    MET,
+    NOT_MET,
+    Codes,
+    PairAgreement,
+    tables,
+)
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"

@@ -33,22 +33,21 @@ from openai import AsyncOpenAI
 
 from medlive.cli.output import COLLECT_AT
 from medlive.evaluation.asking.run import import_answers
-from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.grading.judge import Judge, Work
+from medlive.evaluation.grading.work import Work
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
     CaseSet,
     EvaluationCase,
     EvaluationCriterion,
-    Mode,
 )
-from medlive.evaluation.protocols.checklist import Checklist
+from medlive.evaluation.protocols.checklist.protocol import Checklist
 from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.runner import run_protocol
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import load_graded
+from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import canonical_json
 from medlive.llm.openai import OpenAIEngine
 
@@ -222,7 +221,9 @@ def bodies(mode: Mode = Mode.CRITERION) -> list[bytes]:
     works = (
         Work(c, answer, part) for c in found.cases for part in judge.parts(c.criteria)
     )
-    return [canonical_json(engine.body(judge.request(work))).encode() for work in works]
+    return [
+        canonical_json(engine.body(judge.request(work.call))).encode() for work in works
+    ]
 
 
 async def _many(call: Call, concurrency: int, calls: int) -> None:
@@ -264,12 +265,11 @@ async def official(url: str, concurrency: int, calls: int) -> None:
 
 
 async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -> None:
-    """`medlive eval grade`, but for its command line; its cache of verdicts is filled as well."""
+    """`medlive eval grade`, but for its command line."""
     engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
-    cache = GradeCache(Path(f"{run}-cache"))
     try:
         result = await grade_run(
-            Path(run), engine, mode=Mode(mode), concurrency=concurrency, cache=cache
+            Path(run), engine, mode=Mode(mode), concurrency=concurrency
         )
     finally:
         await engine.aclose()
@@ -290,7 +290,6 @@ async def checklist(url: str, concurrency: int, run: str) -> None:
             out,
             engine,
             concurrency=concurrency,
-            cache=GradeCache(Path(f"{run}-cache")),
         )
     finally:
         await engine.aclose()
@@ -470,8 +469,6 @@ def warm(base: str, run: Path, criteria: int, verdicts: Verdicts) -> None:
         url,
         "--mode",
         "criterion",
-        "--cache",
-        f"{run}-cache",
         "--no-harm",
         "--json",
     )

@@ -28,19 +28,19 @@ from typing import Any, Final
 from scipy.stats import binomtest, pearsonr
 
 from medlive.config import RoleSettings
-from medlive.evaluation.grading.harm import Item, ask_harm, read_results
+from medlive.evaluation.grading.harm import HarmItem, ask_harm, read_results
+from medlive.evidence.passage import Passage
 from medlive.harm.controls import same_statement
 from medlive.harm.model import (
-    CasePassage,
     HarmReading,
     Material,
     Severity,
     safe_score,
 )
+from medlive.instance.opening import open_endpoint
 from medlive.integrity.digest import digest_json
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.prompts import load_prompt
-from medlive.service.wiring import open_endpoint
 
 DATA: Final = Path(__file__).resolve().parents[1].parent / "shared" / "realdata"
 LOG: Final = "harm.jsonl"
@@ -60,7 +60,7 @@ MODELS: Final[Mapping[str, Mapping[str, float]]] = {
 class Row:
     """One answer of the benchmark."""
 
-    item: Item
+    item: HarmItem
     fields: Mapping[str, Any]
 
     @property
@@ -90,8 +90,16 @@ def read_rows(path: Path) -> list[Row]:
         passages = []
         for passage in fields.get("passages") or ():
             passages.append(
-                CasePassage(
-                    passage["id"], passage.get("title", ""), passage.get("text", "")
+                Passage(
+                    id=passage["id"],
+                    corpus="",
+                    title=passage.get("title", ""),
+                    section="",
+                    text=passage.get("text", ""),
+                    language=fields["language"],
+                    published=None,
+                    url="",
+                    licence="",
                 )
             )
         question = f"{fields['narrative']}\n\n{fields['query']}".strip()
@@ -103,7 +111,7 @@ def read_rows(path: Path) -> list[Row]:
             passages=tuple(passages),
         )
         name = digest_json([fields["case"], fields["kind"], fields["answer"]])
-        rows[name] = Row(Item(name, material), fields)
+        rows[name] = Row(HarmItem(name, material), fields)
     return list(rows.values())
 
 

@@ -29,11 +29,11 @@ from scipy.stats import pearsonr
 from medlive.config import RoleSettings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText
-from medlive.evaluation.grading.probes import grade_probe
+from medlive.grader.probes import grade_probe
 from medlive.harm.model import Material, Severity, safe_score
 from medlive.harm.read import read_harm
+from medlive.instance.opening import open_endpoint
 from medlive.rubric.model import LEAST_DECISIVE, Axis, Criterion, Origin
-from medlive.service.wiring import open_endpoint
 
 Row = dict[str, Any]
 KINDS: Final = ("short", "long", "ordinary", "slip")

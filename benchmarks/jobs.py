@@ -37,8 +37,8 @@ from medlive.db.threads.threads import ensure_sources, save_threads
 from medlive.demo.samples import sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.instance.paths import index_path
 from medlive.service.database import open_database
-from medlive.service.paths import index_path
 from medlive.service.work.jobs import (
     CURATE,
     defer_revisions,

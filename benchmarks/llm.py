@@ -25,7 +25,7 @@ from aiohttp import web
 from openai import AsyncOpenAI
 
 from medlive.errors import EndpointUnavailable
-from medlive.evaluation.grading.verdict import GradeReply
+from medlive.grader.reply import GradeReply
 from medlive.llm.engine import Request
 from medlive.llm.limiter import Ended, EndpointState, Limiter
 from medlive.llm.openai import OpenAIEngine
@@ -33,7 +33,7 @@ from medlive.llm.prompts import load_prompt
 
 REQUEST = Request(
     "grader.criterion",
-    load_prompt("medlive.evaluation", "grader.criterion"),
+    load_prompt("medlive.grader", "grader.criterion"),
     {
         "language": "en",
         "question": "The patient has had a red, hot big toe for two days.\n\nWhat is it?",

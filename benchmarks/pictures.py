@@ -23,14 +23,16 @@ from curator_decisions import DECISIONS, SECOND
 from reply_file import FileReplyStore
 
 from medlive.clock import now
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Element, Side
 from medlive.curation.screener import screen
 from medlive.curation.second_reader import read_case
+from medlive.instance.loading import load_settings
+from medlive.instance.opening import build_engine
 from medlive.llm.budget import Budget
 from medlive.llm.replay import ReplayEngine
-from medlive.service.wiring import build_engine, build_filters
+from medlive.service.wiring import build_filters
 from medlive.sources.files import ImportedThread, read_threads
 from medlive.threads.model import Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language

@@ -20,11 +20,11 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
 from medlive.evaluation.model import EvaluationCriterion as Criterion
 from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, TemplateUse
 from medlive.evaluation.scoring.graded import GradedRun, Grader
+from medlive.llm.registry import load_registry
 from medlive.site.build import write_site
 from medlive.site.model import Content, Week
 from medlive.site.pages import site_files

@@ -27,7 +27,7 @@ from medlive.db.schema.migrate import upgrade
 from medlive.demo.samples import sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.service.paths import index_path
+from medlive.instance.paths import index_path
 
 RUNS = 7
 HELP_LIMIT_S = 0.5

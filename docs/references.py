@@ -18,10 +18,9 @@ from typer.core import TyperGroup
 
 from medlive import config
 from medlive.cli.main import COMMANDS, build
-from medlive.evaluation.asking import registry
 from medlive.evidence.encoders import table
 from medlive.filters import model as filters
-from medlive.llm import wire
+from medlive.llm import registry, wire
 from medlive.sources import source
 from medlive.sources.fetching import policy
 

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from medlive.clock import now
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.asking.registry import Registry, load_registry, read_registry
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.cases.load import from_snapshot, load_cases
-from medlive.evaluation.grading.questions import Findings, QuestionsAsked
-from medlive.evaluation.model import CaseSet, Mode, cluster_numbers
+from medlive.evaluation.grading.questions import JudgeReplies, QuestionsAsked
+from medlive.evaluation.model import (
+    CaseSet,
+    cluster_numbers,
+)
 from medlive.evaluation.protocols.model import Material, Protocol, Results, Subject
 from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
@@ -40,8 +42,10 @@ from medlive.evaluation.scoring.score import (
     score_matrix,
     score_runs,
 )
+from medlive.grader.judge import Mode
 from medlive.integrity.signing import PublicKey, public_key_of
 from medlive.llm.engine import EngineIdentity
+from medlive.llm.registry import Registry, load_registry, read_registry
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.statistics.bootstrap import Comparison
 from medlive.statistics.power import Spread, cases_for_drop, cases_for_pair, spread_of
@@ -78,7 +82,7 @@ Cases = str | Path | Snapshot | CaseSet
 Models = str | Path | Registry | None
 """The models' cutoffs: a file like models.toml, or a loaded one; None: that of the configuration."""
 Choice = TypeVar("Choice", bound=StrEnum)
-UNASKED: Final = Findings(EngineIdentity("", ""))
+UNASKED: Final = JudgeReplies(EngineIdentity("", ""))
 """For protocols that ask no judge."""
 
 
@@ -164,8 +168,8 @@ def score(
         Misleading: If figures would mislead, and `allow` does not override why.
         UsageError: If there is no run, or the runs cannot be compared.
     """
-    from medlive.config import load_settings
-    from medlive.service.paths import snapshots_path
+    from medlive.instance.loading import load_settings
+    from medlive.instance.paths import snapshots_path
 
     mode = _choose("errata", ErrataMode, errata)
     window = Window(_day("since", since), _day("until", until))
@@ -383,8 +387,8 @@ def open_judge(
         parameters: Sent with each call, such as temperature.
         concurrency: Most calls at once.
     """
-    from medlive.config import load_settings
-    from medlive.service.wiring import grader_engine
+    from medlive.instance.loading import load_settings
+    from medlive.instance.opening import grader_engine
 
     return grader_engine(
         load_settings().settings.roles.grader,
@@ -423,9 +427,9 @@ async def answer(
         UsageError: If the folder is another run.
         EndpointUnavailable: If the endpoint seems dead; what was answered is kept.
     """
-    from medlive.config import load_settings
     from medlive.evaluation.asking.run import run_model
-    from medlive.service.wiring import choose_candidate, open_endpoint
+    from medlive.instance.loading import load_settings
+    from medlive.instance.opening import choose_candidate, open_endpoint
 
     chosen = choose_candidate(
         load_settings().settings,
@@ -534,7 +538,7 @@ def open_registry(models: Models) -> Registry:
         return models
     if models is not None:
         return read_registry(Path(models))
-    from medlive.config import load_settings
+    from medlive.instance.loading import load_settings
 
     return load_registry(load_settings().settings.candidates)
 

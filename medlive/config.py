@@ -1,14 +1,8 @@
-"""Settings from files and the environment, frozen, each value with its origin."""
+"""The settings, section by section, frozen; `medlive.instance.loading` reads them from files and the environment."""
 
-import os
-import tomllib
-from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
-from urllib.parse import quote, urlsplit
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -16,85 +10,15 @@ from pydantic import (
     Field,
     IPvAnyNetwork,
     SecretStr,
-    ValidationError,
     model_validator,
 )
 
-from medlive.errors import ConfigError, first_fault
-from medlive.evaluation.asking.registry import Candidate
 from medlive.evidence.encoders.table import EncoderModel
-from medlive.guard.redaction import HIDDEN, hide_secrets
-from medlive.guard.trust import is_loopback, use_authority
-from medlive.home import (
-    config_folder,
-    default_home,
-    origin_of,
-    own_folder,
-    read_tables,
-    report_unnamed,
-)
+from medlive.guard.trust import is_loopback
+from medlive.llm.registry import Candidate
 from medlive.llm.wire import Amount, Price
-from medlive.plugins import use_plugins
 
-PATHS = (
-    "archive.folder",
-    "backup.folder",
-    "backup.key_file",
-    "codebooks.paths",
-    "evidence.models",
-    "roles.*.recording",
-    "tls.authority",
-    "plugins",
-    "web.docs_folder",
-)
-"""Settings that are paths: a relative one in a file is below the file's folder, wherever the command is started."""
-MODELS = (
-    "evidence.reranker",
-    "evidence.encoders.*",
-    "evidence.own_encoders.*.query",
-    "evidence.own_encoders.*.passage",
-    "evidence.own_encoders.*.reranker",
-)
-"""Settings that name a model, or are the path of its folder: such a path begins with `.`, `~` or `/`."""
-_VARIABLES = (
-    "MEDLIVE_HOME",
-    "MEDLIVE_CONFIG",
-    "MEDLIVE_PLUGINS",
-    "MEDLIVE_SNAPSHOT",
-    "MEDLIVE_SNAPSHOTS",
-    "MEDLIVE_SIGNING_KEY",
-    "MEDLIVE_SIGNING_KEY_FILE",
-    "MEDLIVE_SIGNING_PASSWORD",
-    "MEDLIVE_DATABASE_URL",
-    "MEDLIVE_DATABASE_HOST",
-    "MEDLIVE_DATABASE_PORT",
-    "MEDLIVE_DATABASE_NAME",
-    "MEDLIVE_DATABASE_USER",
-    "MEDLIVE_DATABASE_PASSWORD",
-    "MEDLIVE_DATABASE_PASSWORD_FILE",
-    "MEDLIVE_DATABASE_SSLMODE",
-    "MEDLIVE_WEB_PASSWORD",
-    "MEDLIVE_WORKER_PASSWORD",
-    "MEDLIVE_GRADER_MODEL",
-    "MEDLIVE_GRADER_MODE",
-    "MEDLIVE_GRADER_BASE_URL",
-    "MEDLIVE_GRADER_KEY_ENV",
-    "MEDLIVE_GRADER_CACHE",
-    "MEDLIVE_GRADER_ALLOW_UNPINNED",
-    "MEDLIVE_LOG_LEVEL",
-    "MEDLIVE_LOG_FORMAT",
-    "MEDLIVE_EXTRAS",
-    "MEDLIVE_DEBUG",
-)
-"""The variables that stand for no setting of a section."""
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
-_PREFIX = "MEDLIVE_"
-DATABASE_PARTS = tuple(
-    f"MEDLIVE_DATABASE_{part}"
-    for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD", "PASSWORD_FILE", "SSLMODE")
-)
-"""Variables that together stand for MEDLIVE_DATABASE_URL; their values are not escaped."""
-Section = TypeVar("Section", bound=BaseModel)
 
 Positive = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -303,8 +227,6 @@ class PublishSection(_Section):
     endpoint_url: str | None = None
     # The public address of the target; None for relative links
     base_url: str | None = None
-    # The domain in the feed's ids; None for ids from the versions' digests
-    authority: str | None = None
     weekly: bool = False  # Whether the scheduler publishes each week that its gates let pass, and announces it
 
 
@@ -490,223 +412,3 @@ class Settings(_Section):
     """Name → a model under evaluation: its endpoint and training cutoff (docs/evaluating.md)."""
     schedule: ScheduleSection = ScheduleSection()
     web: WebSection = WebSection()
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """The settings and the origin of each."""
-
-    settings: Settings
-    # Dotted key → a file's name, an environment variable's name, or "default"
-    origins: Mapping[str, str]
-
-
-def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
-    """Load the effective settings; from now on the authorities that they name are believed.
-
-    Raises ConfigError with the file or variable, the key and the fault.
-    """
-    env = os.environ if environment is None else environment
-    folder = config_folder(env)
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    for path, table in read_tables(folder):
-        for name in (*PATHS, *MODELS):
-            _anchor(table, name.split("."), path.parent, is_model=name in MODELS)
-        _merge(values, table, origin_of(path), origins)
-    report_unnamed(env, folder, Settings.model_fields)
-    _merge_environment(values, env, origins)
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "[key]")
-        origin = origins.get(where) or next(
-            (o for k, o in origins.items() if k.startswith(where)),
-            str(own_folder(env)),
-        )
-        if first["type"] == "extra_forbidden":
-            loc = [str(part) for part in first["loc"]]
-            raise ConfigError(
-                f"{origin}: {where}: unknown setting",
-                hint=_nearest_setting(loc, origin),
-            ) from exc
-        raise ConfigError(f"{origin}: {where}: {first['msg']}") from exc
-    use_authority(settings.tls.authority)
-    use_plugins(settings.plugins)
-    home = settings.home.expanduser().absolute()
-    return Loaded(settings.model_copy(update={"home": home}), origins)
-
-
-def _nearest_setting(path: list[str], origin: str) -> str:
-    """Which setting may be meant, written as its origin, a variable or a file, writes it."""
-    *above, name = path
-    kind: Any = Settings
-    for part in above:
-        fields = getattr(kind, "model_fields", None)
-        # Without fields it is a table of names: dict[str, model]
-        kind = fields[part].annotation if fields else get_args(kind)[-1]
-    near = get_close_matches(name, getattr(kind, "model_fields", ()), n=1)
-    if not near:
-        return "`medlive config show` lists the settings"
-    meant = [*above, *near]
-    if not origin.startswith(_PREFIX):
-        return f"is {'.'.join(meant)} meant?"
-    rest = origin[len(_PREFIX) :].split("__")[len(meant) :]
-    return f"is {_PREFIX}{'__'.join([*meant, *rest]).upper()} meant?"
-
-
-def validate_section(
-    model: type[Section], name: str, values: Mapping[str, Any]
-) -> Section:
-    """A section's settings as the model of the room that uses them. Raises ConfigError."""
-    try:
-        return model.model_validate(values)
-    except ValidationError as exc:
-        raise ConfigError(f"{name}.{first_fault(exc)}") from exc
-
-
-def describe(loaded: Loaded) -> list[tuple[str, Any, str]]:
-    """(dotted key, value, origin) of every setting, secrets masked."""
-    rows: list[tuple[str, Any, str]] = []
-
-    def walk(value: Any, name: str) -> None:
-        if isinstance(value, dict) and value:
-            for key in value:
-                walk(value[key], f"{name}.{key}" if name else str(key))
-        else:
-            rows.append((name, value, loaded.origins.get(name, "default")))
-
-    url, home = loaded.settings.database_url, loaded.settings.home
-    shown = (
-        f"embedded, under {home}" if url is None else mask_url(url.get_secret_value())
-    )
-    walk({**loaded.settings.model_dump(mode="json"), "database_url": shown}, "")
-    return sorted(rows, key=lambda row: row[0])
-
-
-def mask_url(url: str) -> str:
-    """A database URL without its password; nothing of what is not a URL."""
-    return hide_secrets(url) if "://" in url else HIDDEN
-
-
-def _anchor(
-    table: dict[str, Any], path: list[str], folder: Path, *, is_model: bool
-) -> None:
-    """Put a relative path of a file's table below the file's folder; what is not a path is left to be refused."""
-    first, *rest = path
-    for key in list(table) if first == "*" else [first]:
-        value = table.get(key)
-        if rest and isinstance(value, dict):
-            _anchor(value, rest, folder, is_model=is_model)
-        elif is_model and not str(value).startswith((".", "~", "/")):
-            continue
-        elif not rest and isinstance(value, list):
-            table[key] = [_below(folder, part) for part in value]
-        elif not rest:
-            table |= {key: _below(folder, value)} if key in table else {}
-
-
-def _below(folder: Path, value: object) -> object:
-    if not isinstance(value, str) or not value:
-        return value
-    return str(folder / Path(value).expanduser())
-
-
-def _merge(
-    into: dict[str, Any],
-    table: Mapping[str, Any],
-    origin: str,
-    origins: dict[str, str],
-    above: str = "",
-) -> None:
-    for key, value in table.items():
-        below = into.setdefault(key, {}) if isinstance(value, dict) else None
-        if isinstance(below, dict):
-            _merge(below, value, origin, origins, f"{above}{key}.")
-        else:
-            into[key] = value
-            origins[f"{above}{key}"] = origin
-
-
-def _database_by_parts(env: Mapping[str, str]) -> tuple[str, str | None]:
-    """The URL that DATABASE_PARTS make, escaped, and the variable that decides whether there is one."""
-    host, port, name, user, password, file, mode = (
-        env.get(variable) for variable in DATABASE_PARTS
-    )
-    if not host:
-        return DATABASE_PARTS[0], None
-    if file:
-        if password:
-            raise ConfigError(
-                "set MEDLIVE_DATABASE_PASSWORD or MEDLIVE_DATABASE_PASSWORD_FILE, not both"
-            )
-        try:
-            if os.stat(file).st_mode & 0o007:
-                raise ConfigError(
-                    f"{file} can be read by every user", hint=f"chmod o= {file}"
-                )
-            password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as exc:
-            raise ConfigError(
-                f"MEDLIVE_DATABASE_PASSWORD_FILE: {file} cannot be read: {exc}"
-            ) from exc
-    caller = quote(user or "medlive", safe="") + (
-        f":{quote(password, safe='')}" if password else ""
-    )
-    query = f"?sslmode={quote(mode, safe='')}" if mode else ""
-    return DATABASE_PARTS[
-        0
-    ], f"postgresql://{caller}@{host}:{port or 5432}/{name or 'medlive'}{query}"
-
-
-def _check_names(env: Mapping[str, str]) -> None:
-    """Refuse a variable that is spelt nearly like one of medlive's; a key's may have any other name."""
-    for variable in env:
-        if not variable.startswith(_PREFIX) or "__" in variable:
-            continue
-        near = get_close_matches(variable, _VARIABLES, n=1, cutoff=0.87)
-        if near and variable not in _VARIABLES:
-            raise ConfigError(
-                f"{variable}: unknown variable", hint=f"is {near[0]} meant?"
-            )
-
-
-def _merge_environment(
-    values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]
-) -> None:
-    values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
-    origins["home"] = "MEDLIVE_HOME" if env.get("MEDLIVE_HOME") else "default"
-    _check_names(env)
-    if folder := env.get("MEDLIVE_PLUGINS"):
-        values["plugins"] = str(Path(folder).expanduser().absolute())
-        origins["plugins"] = "MEDLIVE_PLUGINS"
-    for variable, url in (
-        ("MEDLIVE_DATABASE_URL", env.get("MEDLIVE_DATABASE_URL")),
-        _database_by_parts(env),
-    ):
-        if url:
-            if "database_url" in values:
-                raise ConfigError(
-                    "set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both"
-                )
-            values["database_url"] = url
-            origins["database_url"] = variable
-    for variable, text in env.items():
-        # Compose sets variables to "" that the user left out.
-        if text and variable.startswith(_PREFIX) and "__" in variable:
-            value: Any = text
-            with suppress(tomllib.TOMLDecodeError):
-                value = tomllib.loads(f"value = {text}")["value"]
-            *path, leaf = variable[len(_PREFIX) :].lower().split("__")
-            table = values
-            for part in path:
-                table = table.setdefault(part, {})
-                if not isinstance(table, dict):
-                    raise ConfigError(
-                        f"{variable}: {part} is a single value, not a table"
-                    )
-            table.pop(leaf, None)
-            above = ".".join([*path, ""])
-            origins[above + leaf] = variable
-            _merge(table, {leaf: value}, variable, origins, above)

@@ -5,7 +5,6 @@ line that is logged inside it, those of libraries too. Nothing in a line moves t
 whoever wrote it; every line loses its secrets last.
 """
 
-import json
 import logging
 import sys
 import time
@@ -13,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Final, TextIO
 
 import structlog
@@ -21,7 +21,7 @@ from structlog.processors import JSONRenderer, TimeStamper, format_exc_info
 from structlog.stdlib import ProcessorFormatter, add_log_level, add_logger_name
 from structlog.typing import EventDict, WrappedLogger
 
-from medlive.guard.printable import printable, printable_lines
+from medlive.guard.printable import printable, printable_json, printable_lines
 from medlive.guard.redaction import hide_secrets
 
 __all__ = ["REMARKS", "bound", "configure", "for_people", "kept_lines", "report_error"]
@@ -67,13 +67,15 @@ def configure(
         quiet: If `level` is None: only warnings and errors.
         as_json: Print one JSON object per line instead of text.
     """
-    own, libraries = logging.INFO, logging.WARNING
+    own = logging.INFO
+    libraries = logging.WARNING
     if level is not None:
         own = libraries = level
     elif quiet:
         own = logging.WARNING
     elif verbose:
-        own, libraries = logging.DEBUG, logging.INFO
+        own = logging.DEBUG
+        libraries = logging.INFO
     handler = _Handler(as_json)
     handler.setFormatter(
         ProcessorFormatter(
@@ -92,7 +94,7 @@ def configure(
                         _escape_rest,
                     ]
                     if as_json
-                    else [_text_with_traces if own <= logging.DEBUG else _text]
+                    else [partial(_text, traces=own <= logging.DEBUG)]
                 ),
             ],
         )
@@ -169,10 +171,11 @@ def _text(
     Each value is made printable by itself. Lines below the first, of traces and hints, are indented, so that none
     of them can be taken for a line of the log.
     """
-    text, level, source = (
-        printable(str(event.pop(key))) for key in ("event", "level", "logger")
-    )
-    hint, raised = event.pop("hint", None), str(event.pop("exception", ""))
+    text = printable(str(event.pop("event")))
+    level = printable(str(event.pop("level")))
+    source = printable(str(event.pop("logger")))
+    hint = event.pop("hint", None)
+    raised = str(event.pop("exception", ""))
     if source != REMARKS.name:
         ids = "".join(
             f" {printable(key)}={printable(str(value))}"
@@ -182,28 +185,15 @@ def _text(
     elif level != "info":
         text = f"{level}: {text}"
     if raised:
-        text += (
-            f"\n{_indented(raised)}" if traces else f": {printable(_last_line(raised))}"
-        )
+        last_line = raised.rstrip("\n").rpartition("\n")[2]
+        text += f"\n{_indented(raised)}" if traces else f": {printable(last_line)}"
     return f"{text}\n{_indented(str(hint))}" if hint else text
-
-
-def _text_with_traces(logger: WrappedLogger, name: str, event: EventDict) -> str:
-    return _text(logger, name, event, traces=True)
 
 
 def _indented(text: str) -> str:
     return "  " + printable_lines(text).replace("\n", "\n  ")
 
 
-def _last_line(text: str) -> str:
-    return text.rstrip("\n").rpartition("\n")[2]
-
-
 def _escape_rest(logger: WrappedLogger, name: str, line: str) -> str:
     """Escape what JSON leaves as it is: C1 controls, line ends of Unicode, marks that turn the direction round."""
-    return line if line.isprintable() else "".join(map(_escaped, line))
-
-
-def _escaped(character: str) -> str:
-    return character if character.isprintable() else json.dumps(character)[1:-1]
+    return printable_json(line)

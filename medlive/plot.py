@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Final
 from medlive.errors import MissingExtra, UsageError
 from medlive.evaluation.scoring.companions import answer_lengths
 from medlive.evaluation.scoring.contamination import ContaminationTable
-from medlive.evaluation.scoring.estimates import Estimate, slice_order
+from medlive.evaluation.scoring.estimates import ScoreEstimate, slice_order
 from medlive.evaluation.scoring.refusals import Objection, marked
-from medlive.evaluation.scoring.score import ModelScore, ScoreTable
+from medlive.evaluation.scoring.score import (
+    ModelScore,
+    ScoreTable,
+)
 from medlive.statistics.charts import plain
 
 if TYPE_CHECKING:
@@ -57,7 +60,8 @@ def slices(table: ScoreTable, kind: str, axes: "Axes | None" = None) -> "Axes":
         raise UsageError(f"no slice {kind!r}: expected one of {', '.join(kinds)}")
     models = table.models[:MOST_SERIES]
     for model, mark, name in zip(models, _MARKS, _names(models), strict=False):
-        places, means = [], []
+        places = []
+        means = []
         for place, value in enumerate(values):
             estimate = model.slice(kind, value)
             if estimate is not None and estimate.mean is not None:
@@ -97,7 +101,8 @@ def lengths(table: ScoreTable, axes: "Axes | None" = None) -> "Axes":
     axes = _axes(axes)
     models = table.models[:MOST_SERIES]
     for model, mark, name in zip(models, _MARKS, _names(models), strict=False):
-        sizes, values = [], []
+        sizes = []
+        values = []
         for score, characters in answer_lengths(model.run, model.cases):
             sizes.append(characters)
             assert score.score is not None  # `answer_lengths` gives scored cases alone
@@ -174,7 +179,7 @@ def _title(axes: "Axes", title: str, overridden: Sequence[Objection]) -> None:
     axes.set_title(marked(title, overridden), wrap=True)
 
 
-def _draw_interval(axes: "Axes", place: int, estimate: Estimate) -> None:
+def _draw_interval(axes: "Axes", place: int, estimate: ScoreEstimate) -> None:
     if estimate.low is not None and estimate.high is not None:
         ends = [100 * estimate.low, 100 * estimate.high]
         axes.plot(ends, [place, place], color="C0")

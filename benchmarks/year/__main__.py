@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from medlive.db import embedded
-from medlive.service.paths import snapshots_path
+from medlive.instance.paths import snapshots_path
 from medlive.snapshot.identity import folder_name
 from year.candidates import Outcome, evaluate
 from year.report import write_report

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from medlive.clock import now, parse_moment
-from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
@@ -18,10 +17,13 @@ from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.contamination import ModelContamination, contamination
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.score import score_runs
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
 from medlive.integrity.digest import canonical_json, digest_text
 from medlive.llm.ask import Complete
 from medlive.llm.engine import Finish, Reply, Usage
+from medlive.llm.registry import load_registry
 from medlive.llm.rules.engine import RulesEngine
 from medlive.statistics.bootstrap import holm
 from medlive.statistics.contamination import drop

@@ -25,12 +25,12 @@ from medlive.db.schema.migrate import upgrade
 from medlive.demo.samples import SITES, SampleThread, Site, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.instance.paths import index_path, snapshots_path
 from medlive.integrity.signing import KEY_VARIABLE, generate
 from medlive.llm.wire import Price
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import lift_source_quarantine
 from medlive.service.harvest.takedown import take_down
-from medlive.service.paths import index_path, snapshots_path
 from medlive.service.release.withdraw import withdraw
 from medlive.service.watch.status import read_problems
 from medlive.service.watch.week import read_week

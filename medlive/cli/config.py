@@ -4,8 +4,8 @@ import os
 
 from medlive.cli.options import Commands
 from medlive.cli.output import Grid, Result
-from medlive.config import describe, load_settings
 from medlive.home import own_folder
+from medlive.instance.loading import describe, load_settings
 
 app = Commands()
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from medlive.cli.output import Grid, Result, progress, say, wait_for
-from medlive.config import load_settings
 from medlive.errors import (
     CheckFailed,
     ConfigError,
@@ -14,6 +13,7 @@ from medlive.errors import (
     MedliveError,
     ServiceUnavailable,
 )
+from medlive.instance.loading import load_settings
 
 if TYPE_CHECKING:
     from medlive.service.curation.curate import CurationRun
@@ -127,7 +127,8 @@ def _find_obstacle(done: "CurationRun") -> MedliveError | None:
 
 
 def _remarks(done: "CurationRun") -> Iterator[str]:
-    counts, spent = done.counts, done.spent
+    counts = done.counts
+    spent = done.spent
     outcomes = [f"{n} {outcome}" for outcome, n in counts.outcomes.items()]
     yield (
         f"this run: {done.passed} passed the filters, {done.rejected} did not; "

@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medlive.cli.output import Grid, Result, say, wait_for
-from medlive.config import load_settings
+from medlive.config import RoleSettings
 from medlive.errors import UsageError
 from medlive.home import default_home
+from medlive.instance.loading import load_settings
 from medlive.llm.wire import JsonMode
 
 if TYPE_CHECKING:
     from medlive.demo.loop import DemoResult
-    from medlive.evaluation.scoring.score import ScoreTable
+    from medlive.evaluation.scoring.score import (
+        ScoreTable,
+    )
     from medlive.service.curation.curate import CurationRun
     from medlive.service.release.freeze import FreezeResult
 
@@ -44,7 +47,8 @@ def command(
         record: Record the endpoint's replies here.
         replay: Ask the endpoint only for what the shipped recording does not hold; with --record, both are kept.
     """
-    from medlive.demo.loop import LiveEndpoint, run_demo
+    from medlive.demo.loop import LIVE_CALLS, LIVE_TIMEOUT_S, run_demo
+    from medlive.demo.samples import sample_replies_path
     from medlive.report.tables import scores_json
 
     is_own = record is not None or replay
@@ -54,13 +58,15 @@ def command(
         )
     endpoint = None
     if base_url is not None and model is not None:
-        endpoint = LiveEndpoint(
+        endpoint = RoleSettings(
+            engine="recorded" if replay else "openai",
+            recording=sample_replies_path() if replay else None,
             base_url=base_url,
             model=model,
             api_key_env=api_key_env,
             json_mode=json_mode.value,
-            record_to=record,
-            replay=replay,
+            timeout_s=LIVE_TIMEOUT_S,
+            concurrency=LIVE_CALLS,
         )
     home = os.environ.get("MEDLIVE_HOME") or str(
         default_home().with_name("medlive-demo")
@@ -68,8 +74,10 @@ def command(
     settings = load_settings({**os.environ, "MEDLIVE_HOME": home}).settings
     say(f"the demo's home: {settings.home}")
     started = time.perf_counter()
-    done = wait_for(run_demo(settings, say, endpoint))
-    frozen, scores, curated = done.frozen, done.scores, done.curated
+    done = wait_for(run_demo(settings, say, endpoint, record))
+    frozen = done.frozen
+    scores = done.scores
+    curated = done.curated
     assert frozen is not None
     assert scores is not None
     assert curated is not None

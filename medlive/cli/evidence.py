@@ -81,7 +81,7 @@ def build(
 def list_() -> Result:
     """List the indexes under MEDLIVE_HOME."""
     from medlive.evidence.open_index import list_indexes
-    from medlive.service.paths import index_path
+    from medlive.instance.paths import index_path
 
     value: list[dict[str, object]] = []
     rows: list[list[object]] = []

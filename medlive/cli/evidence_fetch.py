@@ -124,7 +124,7 @@ def _tasks(
 ) -> list[_Task]:
     from medlive.evidence.fetch.model import Selection
     from medlive.evidence.fetch.registry import SOURCES, find_source
-    from medlive.service.paths import corpora_path
+    from medlive.instance.paths import corpora_path
 
     if recommended:
         names = names + [source.name for source in SOURCES if source.recommended]

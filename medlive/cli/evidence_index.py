@@ -216,14 +216,14 @@ def describe_side(entry: "DenseEntry") -> str:
 
 def index_folder(folder: Path | None) -> Path:
     """The folder that was given, or the one under MEDLIVE_HOME."""
-    from medlive.service.paths import index_path
+    from medlive.instance.paths import index_path
 
     return folder or index_path(read_settings())
 
 
 def encoder_settings(models: Path | None) -> "EncoderSettings":
     """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
-    from medlive.service.paths import encoder_settings as configured
+    from medlive.instance.paths import encoder_settings as configured
 
     encoders = configured(read_settings())
     return encoders if models is None else replace(encoders, models=models)

@@ -23,8 +23,9 @@ from medlive.cli.output import (
     with_instance,
 )
 from medlive.clock import iso_week, now, parse_moment
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, describe
+from medlive.instance.loading import load_settings
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given
 

@@ -6,7 +6,7 @@ from typer import Option
 
 from medlive.cli.options import Commands
 from medlive.cli.output import say, wait_for
-from medlive.config import load_settings
+from medlive.instance.loading import load_settings
 
 app = Commands()
 

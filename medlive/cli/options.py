@@ -139,11 +139,9 @@ def grouped(command: Callable[..., object]) -> Callable[..., None]:
         if isinstance(result, Result):
             show_result(result, as_json)
 
-    run.__name__, run.__doc__, run.__module__ = (
-        command.__name__,
-        text,
-        command.__module__,
-    )
+    run.__name__ = command.__name__
+    run.__doc__ = text
+    run.__module__ = command.__module__
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     return run
@@ -196,7 +194,7 @@ def split_name(thread: str) -> tuple[str, str]:
 
 def read_settings() -> "Settings":
     """The settings."""
-    from medlive.config import load_settings
+    from medlive.instance.loading import load_settings
 
     return load_settings().settings
 

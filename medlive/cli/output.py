@@ -86,7 +86,7 @@ def with_instance(
     """What `work` returns for the configured database, which is migrated and open meanwhile, and the settings."""
 
     async def run() -> T:
-        from medlive.config import load_settings
+        from medlive.instance.loading import load_settings
         from medlive.service.database import open_database
 
         settings = load_settings().settings
@@ -278,39 +278,30 @@ def print_table(
     """A table for people on stdout; numbers on the right. A cell's text is never read as markup; a `Text` keeps its
     style.
 
-    No word is cut: a table that is too wide has its columns as rows, or else comes in parts, each with the first
-    column.
+    No word is cut: a table that is too wide has its columns as rows, or else a line for each value.
     """
     cells = [[_cell(cell) for cell in row] for row in rows]
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)
     names = [Text(printable(name)) for name in columns]
-    parts = arrange([names, *cells], console.width)
-    for number, part in enumerate(parts, start=1):
-        heading = None if title is None else printable(title)
-        if len(parts) > 1:
-            counted = f"columns, part {number} of {len(parts)}"
-            heading = counted if heading is None else f"{heading} ({counted})"
-        if heading is not None:  # A title of the table would wrap at its width
-            console.print(Text(heading, style="table.title"))
-        console.print(_table(part))
+    if title is not None:  # A title of the table would wrap at its width
+        console.print(Text(printable(title), style="table.title"))
+    console.print(_table(arrange([names, *cells], console.width)))
 
 
-def _table(part: Fitted) -> Table:
-    table = Table(
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, part.padding),
-    )
-    names, *cells = part.rows
+def _table(fitted: Fitted) -> Table:
+    table = Table(show_edge=False, pad_edge=False, show_header=fitted.has_head)
+    names, *cells = fitted.rows
+    if not fitted.has_head:
+        cells = [names, *cells]
     for i, name in enumerate(names):
         numeric = _is_numeric([row[i].plain for row in cells])
         table.add_column(
             name,
             justify="right" if numeric else "left",
             overflow="fold",
-            width=part.widths[i] if part.widths else None,
+            width=fitted.widths[i] if fitted.widths else None,
         )
     for row in cells:
         table.add_row(*row)
@@ -406,7 +397,8 @@ def progress(what: str, spent: object = "") -> Iterator[Tick]:
             task = bar.add_task(what, total=None, spent=spent)
             yield lambda done, total=None: bar.update(task, completed=done, total=total)
         return
-    last, printed = "0", time.monotonic()
+    last = "0"
+    printed = time.monotonic()
 
     def count(done: int, total: int | None = None) -> None:
         nonlocal last, printed

@@ -58,8 +58,8 @@ def build(
     """
     from medlive.api import open_registry
     from medlive.db.studies import blind_items
+    from medlive.instance.paths import index_path, snapshots_path
     from medlive.integrity.signing import public_key_of
-    from medlive.service.paths import index_path, snapshots_path
     from medlive.site.build import write_site
     from medlive.site.hard import HARD, fix_hard
     from medlive.site.pages import site_files
@@ -93,7 +93,8 @@ def build(
     size = write_site(files.values(), out)
     fix_hard(inputs.hard_file, files[f"data/{HARD}"].data)
     seconds = round(time.monotonic() - started, 1)
-    left_out, notes = [], []
+    left_out = []
+    notes = []
     for name, why in content.left_out:
         left_out.append({"name": name, "why": why})
         notes.append(f"left out: {name}: {why}")

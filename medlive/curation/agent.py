@@ -19,7 +19,7 @@ from medlive.llm.ask import (
 )
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.engine import Engine, Prompt, Reply, Request
-from medlive.llm.prompts import load_prompt
+from medlive.llm.prompts import prompt_beside
 from medlive.llm.wire import strict_schema
 
 R = TypeVar("R", bound=ReplyModel)
@@ -42,7 +42,8 @@ class AgentFailure(Exception):
 
     def __init__(self, reason: Reason, detail: str) -> None:
         """`reason` is one of the failure reasons; `detail` names the task and the cause."""
-        self.reason, self.detail = reason, detail
+        self.reason = reason
+        self.detail = detail
         super().__init__(f"{reason}: {detail}")
 
 
@@ -51,7 +52,8 @@ class Agent:
 
     def __init__(self, engine: Engine, journal: list[Call], language: str) -> None:
         """`journal` gets every call; the agents of one thread share it."""
-        self.identity, self.language = engine.identity, language
+        self.identity = engine.identity
+        self.language = language
         self._asker = _ASKERS.get(engine) or _ASKERS.setdefault(
             engine, Asker(engine, allow_unpinned=False)
         )
@@ -79,7 +81,7 @@ class Agent:
         """
         task = reply_type.task
         if prompt is None:
-            prompt = load_prompt(reply_type.__module__.rpartition(".")[0], task)
+            prompt = prompt_beside(reply_type, task)
         request = Request(
             task, prompt, {"language": self.language, **inputs}, _schema(reply_type)
         )
@@ -128,7 +130,8 @@ class Agent:
         )
 
     def _call(self, number: int, attempt: Attempt) -> Call:
-        request, fault = attempt.request, attempt.fault
+        request = attempt.request
+        fault = attempt.fault
         return Call(
             task=request.task,
             prompt_digest=request.prompt.digest,

@@ -15,7 +15,6 @@ from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Alignment,
     Call,
-    CaseText,
     ClaimVerdict,
     Curation,
     Element,
@@ -39,7 +38,7 @@ from medlive.curation.second_reader import (
 from medlive.curation.third_voice import hear_voice, settle, words_of
 from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
-from medlive.harm.model import CasePassage, Material
+from medlive.harm.model import Material
 from medlive.harm.read import read_harm, shown_passages
 from medlive.llm.engine import Engine
 from medlive.threads.model import Thread
@@ -47,6 +46,12 @@ from medlive.threads.model import Thread
 ROLES = ("screener", "validator", "controller", "reader")
 MOST_GARBLED = 2
 """Garbled words that are read as meant, where the case is understandable; with more the thread is rejected."""
+_EMPTY_SIDES = {
+    Side.QUERY: (Reason.NO_QUERY, "no medical question was found"),
+    Side.NARRATIVE: (Reason.NO_NARRATIVE, "the patient states no clinical fact"),
+    Side.ADVICE: (Reason.NO_ADVICE, "no verified physician gives advice"),
+}
+"""Side of the triplet → why a thread without it is rejected."""
 _QUOTE_SHOWN = 500  # Characters of a disputed quote in the reason of a hold
 
 
@@ -252,9 +257,8 @@ class _Chain:
         """Run the steps; each returns a rejection or a parked case, which ends the chain, or None."""
         for step in (
             self._screen,
-            partial(
-                self._check_elements, judged=False
-            ),  # exact checks, before anything else is paid for
+            # Exact checks, before anything else is paid for
+            partial(self._check_elements, judged=False),
             self._judge_query,
             self._judge_sufficiency,
             partial(self._check_elements, judged=True),
@@ -271,8 +275,9 @@ class _Chain:
         """The rejection; None where a person has overruled that reason."""
         if reason in self.state.overruled:
             return None
+        rejected = Outcome.REJECTED
         return replace(
-            self.state, outcome=Outcome.REJECTED, reason=reason, detail=detail[:2000]
+            self.state, outcome=rejected, reason=reason, detail=detail[:2000]
         )
 
     @property
@@ -307,9 +312,11 @@ class _Chain:
     async def _check_elements(self, *, judged: bool) -> Curation | None:
         self._set(stage=Stage.CONTROLLER)
         if self.control is None:
-            screening, judging = self._agent("screener"), self._agent("controller")
             self.control = ElementControl(
-                self.thread, self.state.elements, screener=screening, judge=judging
+                self.thread,
+                self.state.elements,
+                screener=self._agent("screener"),
+                judge=self._agent("controller"),
             )
         try:
             await self.control.run(judged=judged)
@@ -319,17 +326,9 @@ class _Chain:
         return rejection or (self._reject_insufficient() if judged else None)
 
     def _reject_empty_side(self) -> Curation | None:
-        for side, reason, what in (
-            (Side.QUERY, Reason.NO_QUERY, "no medical question was found"),
-            (
-                Side.NARRATIVE,
-                Reason.NO_NARRATIVE,
-                "the patient states no clinical fact",
-            ),
-            (Side.ADVICE, Reason.NO_ADVICE, "no verified physician gives advice"),
-        ):
+        for side, (reason, detail) in _EMPTY_SIDES.items():
             if not self.state.side(side):
-                return self._reject(reason, what)
+                return self._reject(reason, detail)
         return None
 
     def _reject_unsupported(self) -> Curation | None:
@@ -374,23 +373,26 @@ class _Chain:
 
     def _reject_question_or_history(self) -> Curation | None:
         """The rejection for S_cc or S_inf, as far as they are known."""
-        category, s_inf, limit = (
-            self.state.query_category,
-            self.state.s_inf,
-            self.settings.thresholds.sufficiency,
-        )
+        category = self.state.query_category
         if self.state.s_cc == 0 and category is not None:
             detail = f"S_cc = 0: {category.value}: {self._case.query.statement[:200]}"
             if rejection := self._reject(Reason.QUERY_NOT_CLINICAL, detail):
                 return rejection
         # Where the list and the judgement differ, the second reading decides.
-        if s_inf is None or s_inf > limit or self.state.answers_now:
+        if self.state.s_inf is None or self._listed_enough or self.state.answers_now:
             return None
         return self._reject(Reason.INSUFFICIENT_NARRATIVE, self._insufficient())
 
+    @property
+    def _listed_enough(self) -> bool:
+        """Whether the history is enough by the checklist."""
+        s_inf = self.state.s_inf
+        return s_inf is not None and s_inf > self.settings.thresholds.sufficiency
+
     def _insufficient(self) -> str:
         """Why the history is not enough, in words."""
-        s_inf, limit = self.state.s_inf, self.settings.thresholds.sufficiency
+        s_inf = self.state.s_inf
+        limit = self.settings.thresholds.sufficiency
         absent = []
         for requirement in self.state.requirements:
             if not (requirement.present or requirement.prudent):
@@ -403,7 +405,8 @@ class _Chain:
     async def _judge_alignment(self) -> Curation | None:
         self._set(stage=Stage.VALIDATOR)
         assert self.retriever is not None
-        agent, case = self._agent("validator"), self._case
+        agent = self._agent("validator")
+        case = self._case
         stated = await validator.state_claims(case, agent)
         if Reason.NO_SOUND_ADVICE not in self.state.overruled:
             stated = self._without_advertising(stated)
@@ -463,7 +466,8 @@ class _Chain:
         self, stated: tuple[validator.Claim, ...]
     ) -> tuple[validator.Claim, ...]:
         """The claims without those of advertising, which leaves A."""
-        offers, advice = dict[str, LeftOut](), list[validator.Claim]()
+        offers = dict[str, LeftOut]()
+        advice = list[validator.Claim]()
         for claim in stated:
             if claim.advertising:
                 offers[claim.element_id] = LeftOut.ADVERTISING
@@ -501,7 +505,8 @@ class _Chain:
         elements: tuple[Element, ...] = ()
         for side in Side:
             elements += self.state.side(side)
-        writer, reader = self._agent("controller"), self._agent("reader")
+        writer = self._agent("controller")
+        reader = self._agent("reader")
         text, checks, problem = await controller.write(
             elements, writer=writer, judge=reader
         )
@@ -514,14 +519,17 @@ class _Chain:
         self._set(second_reading=reading)
         if rejection := self._reject_as_read(reading):
             return rejection
-        material = self._harm_material(text)
+        # The advice as an answer to the patient, with the passages that verdicts on it cite.
+        material = Material(
+            language=self.language,
+            question=f"{text.narrative}\n\n{text.query}",
+            answer=text.advice,
+            passages=validator.cited_passages(self.state.claims),
+        )
         voice = self._agent("validator")
+        passages = shown_passages(material.passages)
         reading = await hear_voice(
-            reading,
-            self._case,
-            self.state.claims,
-            shown_passages(material.passages),
-            voice,
+            reading, self._case, self.state.claims, passages, voice
         )
         self._set(second_reading=reading)
         settled = settle(reading)
@@ -554,30 +562,10 @@ class _Chain:
             words = join_details(reading.unseen)
             if rejection := self._reject(Reason.NOT_TEXT_ONLY, words):
                 return rejection
-        s_inf = self.state.s_inf
-        by_list = s_inf is not None and s_inf > self.settings.thresholds.sufficiency
-        if reading.enough or by_list == self.state.answers_now:
+        if reading.enough or self._listed_enough == self.state.answers_now:
             return None
         detail = f"{self._insufficient()}; second reading: {reading.reason}"
         return self._reject(Reason.INSUFFICIENT_NARRATIVE, detail)
-
-    def _harm_material(self, text: CaseText) -> Material:
-        """The advice as an answer to the patient, with the passages that verdicts on it cite."""
-        passages = {}
-        for claim in self.state.claims:
-            cited = {citation.passage_id for citation in claim.citations}
-            for hit in claim.hits:
-                passage = hit.passage
-                if passage.id in cited:
-                    passages[passage.id] = CasePassage(
-                        passage.id, passage.title, passage.text
-                    )
-        return Material(
-            language=self._agent("reader").language,
-            question=f"{text.narrative}\n\n{text.query}",
-            answer=text.advice,
-            passages=tuple(passages.values()),
-        )
 
     def _chain_holds(self, problem: str) -> list[Hold]:
         """The reasons to hold the case that the chain itself found."""

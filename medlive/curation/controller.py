@@ -46,7 +46,9 @@ class ElementControl:
         judge: Agent,
     ) -> None:
         """`screener` revises the elements that fail the exact checks or `judge`."""
-        self._thread, self._screener, self._judge = thread, screener, judge
+        self._thread = thread
+        self._screener = screener
+        self._judge = judge
         self._elements = by_id(elements)
         self._revisions: Counter[str] = Counter()
         self._checked: set[tuple[str, int]] = set()
@@ -171,7 +173,8 @@ async def write(
         "advice": element_inputs(sides[Side.ADVICE], "kind", "statement"),
     }
     checks: list[ControllerCheck] = []
-    text, findings = CaseText("", query.statement, ""), ""
+    text = CaseText("", query.statement, "")
+    findings = ""
     for round_ in range(MAX_REVISIONS + 1):
         reply = await writer.ask(WriteReply, inputs)
         text = replace(text, narrative=reply.narrative, advice=reply.advice)
@@ -195,7 +198,9 @@ class _TextControl:
     def __init__(
         self, text: CaseText, sides: Mapping[Side, Sequence[Element]], round_: int
     ) -> None:
-        self._query, self._sides, self._round = text.query, sides, round_
+        self._query = text.query
+        self._sides = sides
+        self._round = round_
         self._written = {Side.NARRATIVE: text.narrative, Side.ADVICE: text.advice}
         self.checks: list[ControllerCheck] = []
 

@@ -107,7 +107,8 @@ def compare(
     questions = []
     for place, asked in enumerate(number_questions(made)):
         identity = asked["id"]
-        own, its = by_document[identity].answer, by_other[identity].answer
+        own = by_document[identity].answer
+        its = by_other[identity].answer
         source = Origin.THREAD
         if place >= of_document:
             source, own, its = Origin.CASE, its, own

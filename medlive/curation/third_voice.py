@@ -113,18 +113,8 @@ async def hear_voice(
         return replace(reading, voices_note=note)
     voices = []
     for objection in objected:
-        judged = verdicts[objection.id]
-        voices.append(
-            Voice(
-                reason=objection.reason,
-                element_id=objection.element_id,
-                verdict=judged.verdict,
-                sure=judged.sure,
-                standard=judged.standard,
-                case_for=judged.case_for,
-                case_against=judged.case_against,
-            )
-        )
+        judged = verdicts[objection.id].model_dump(exclude={"id"})
+        voices.append(Voice(objection.reason, objection.element_id, **judged))
     is_same = agent.identity.model == reading.engine.get("model")
     note = "the third voice is the second reader's own model" if is_same else ""
     return replace(reading, voices=tuple(voices), voices_note=note)
@@ -144,14 +134,12 @@ def _items(
     items = []
     for element in advice:
         if element.id in named:
-            items.append(
-                {"id": element.id, "kind": "advice", "text": element.statement}
-            )
+            item = {"id": element.id, "kind": "advice", "text": element.statement}
+            items.append(item)
     for objection in objected:
         if not objection.element_id:
-            items.append(
-                {"id": objection.id, "kind": "unsaid", "text": objection.words}
-            )
+            item = {"id": objection.id, "kind": "unsaid", "text": objection.words}
+            items.append(item)
     return items
 
 
@@ -166,7 +154,8 @@ class Settled:
 def settle(reading: SecondReading) -> Settled:
     """Decide each objection by reader and voice: rejected, cleared, or for a person."""
     voices = {(voice.reason, voice.element_id): voice for voice in reading.voices}
-    rejected, open_details = [], dict[Reason, dict[str, str]]()
+    rejected = []
+    open_details: dict[Reason, dict[str, str]] = {}
     for objection in objections(reading):
         voice = voices.get((objection.reason, objection.element_id))
         if voice and voice.sure:

@@ -34,7 +34,7 @@ from medlive.curation.tasks import (
     VetoReply,
 )
 from medlive.evidence.excerpts.selection import SEARCHED, ShownPassage, select
-from medlive.evidence.passage import Hit, Query
+from medlive.evidence.passage import Hit, Passage, Query
 from medlive.text.quantities import numbers_missing
 
 QUERY_ID: Final = "q"  # The id in a checklist item that the query itself states
@@ -148,7 +148,8 @@ def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) ->
     An item is present while a kept element or the query states it.
     """
     known = {*ids_of(kept), QUERY_ID}
-    required, present = 0, 0
+    required = 0
+    present = 0
     for requirement in requirements:
         if requirement.prudent:
             continue
@@ -459,6 +460,17 @@ def _second_check(evidence: _Evidence, item: VetoItem) -> SecondCheck:
         harm_citations=evidence.cited(item.harm_evidence),
         reason=item.reason,
     )
+
+
+def cited_passages(claims: Iterable[ClaimVerdict]) -> tuple[Passage, ...]:
+    """The passages that the verdicts on a case's claims cite, each once."""
+    passages: dict[str, Passage] = {}
+    for claim in claims:
+        cited = _passages_of(claim.citations)
+        for hit in claim.hits:
+            if hit.passage.id in cited:
+                passages[hit.passage.id] = hit.passage
+    return tuple(passages.values())
 
 
 def lacks_evidence(claims: Sequence[ClaimVerdict]) -> bool:

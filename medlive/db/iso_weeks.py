@@ -27,9 +27,3 @@ def parse_week(week: str) -> str:
     if week == "last":
         return iso_week(now() - _WEEK)
     return iso_week(week_bounds(week)[0])
-
-
-def weeks_before(week: str, count: int) -> list[str]:
-    """So many ISO weeks, of which `week` is the last."""
-    start, _ = week_bounds(week)
-    return [iso_week(start - back * _WEEK) for back in reversed(range(count))]

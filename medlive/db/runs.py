@@ -336,11 +336,10 @@ async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
     Only what was recorded before `moment`: a record from after it says that the clock is behind now.
     """
     values = {"week": iso_week(moment + CLOCK_BOUND), "until": moment + CLOCK_BOUND}
-    names = [
-        f"{name} {week}"
-        for query in _FORGET_AHEAD
-        for name, week in await session.execute(query, values)
-    ]
+    names = []
+    for query in _FORGET_AHEAD:
+        for name, week in await session.execute(query, values):
+            names.append(f"{name} {week}")
     return sorted(names)
 
 
@@ -356,11 +355,14 @@ async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestH
     ended = await session.scalars(newest.where(harvest.outcome == RunOutcome.DONE))
     done = {row.source: (row.iso_week, row.finished_at) for row in ended}
     latest = await _read_harvests(session, newest)
-    return {
-        source: HarvestHistory(started, latest[source], *done.get(source, (None, None)))
-        for source, started in await session.execute(first)
-        if source in latest
-    }
+    histories = {}
+    for source, started in await session.execute(first):
+        if source in latest:
+            done_week, done_at = done.get(source, (None, None))
+            histories[source] = HarvestHistory(
+                started, latest[source], done_week, done_at
+            )
+    return histories
 
 
 async def clear_runs(

@@ -225,9 +225,8 @@ async def read_revisions(
             stored.criterion
         )
     cases = select(row).where(tuple_(row.case_id, row.revision).in_(wanted))
-    return {
-        (r.case_id, r.revision): RatedCase(
-            r.language, read(CaseText, r), criteria[r.case_id, r.revision]
-        )
-        for r in await session.scalars(cases)
-    }
+    rated = {}
+    for case in await session.scalars(cases):
+        key = case.case_id, case.revision
+        rated[key] = RatedCase(case.language, read(CaseText, case), criteria[key])
+    return rated

@@ -5,14 +5,13 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from medlive.deidentify.chinese_general import MEDICAL_NAMES, is_general
+from medlive.deidentify.chinese_general import is_general, is_in_medical_name
 from medlive.deidentify.identifiers import (
     Candidates,
     IdentifierKind,
     View,
     alternatives,
     characters,
-    is_inside,
     matches,
     one_of,
     word_list,
@@ -237,6 +236,12 @@ _NAME_FIELD = re.compile(r"(?:姓名|签名|签字|署名|落款|联系人|收�
 _FIRST = _SURNAMES | frozenset(name[0] for name in _COMPOUND_SURNAMES)
 
 
+def _is_sure_name(match: re.Match[str]) -> bool:
+    """Whether a full name has three characters, or a surname that is hardly a word besides."""
+    name = match["name"]
+    return _is_full_name(name) and (len(name) == 3 or name[0] in _FIRST)
+
+
 def _is_related(match: re.Match[str]) -> bool:
     name, called = match["name"], "叫" in match[0]
     full = _is_full_name(name) and (name[0] in _SURNAMES or called or len(name) == 3)
@@ -255,24 +260,13 @@ def _is_nickname(match: re.Match[str]) -> bool:
 _NAME_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
     (_INTRODUCED, _is_introduced),
     (_RELATED, _is_related),
-    (
-        _I_AM,
-        lambda m: (
-            _is_full_name(m["name"])
-            and (len(m["name"]) == 3 or m["name"][0] in _SURNAMES)
-        ),
-    ),
+    (_I_AM, _is_sure_name),
     (
         _GIVEN_ALONE,
         lambda m: not _NOT_CALLED.search(m["name"]) and m["name"] not in _NOT_NAMES,
     ),
     (_NICKNAME, _is_nickname),
-    (
-        _WORKING,
-        lambda m: (
-            _is_full_name(m["name"]) and (len(m["name"]) == 3 or m["name"][0] in _FIRST)
-        ),
-    ),
+    (_WORKING, _is_sure_name),
     (_SPELLED_NAME, lambda m: m["name"] not in _NOT_NAMES),
     *(
         (pattern, lambda m: _is_full_name(m[m.lastgroup or 0]))
@@ -421,7 +415,7 @@ def _named_places(lower: str) -> Iterator[Span]:
     general: list[re.Match[str]] = []
     nobodys: list[Span] = []
     for match in _CITY.finditer(lower):
-        if is_inside(MEDICAL_NAMES, lower, match.span("city")):
+        if is_in_medical_name(lower, *match.span("city")):
             nobodys.append(match.span())
         elif is_general(lower, *match.span("city")):
             general.append(match)

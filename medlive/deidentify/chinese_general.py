@@ -7,10 +7,15 @@ needs a cue of its own, and a word that could make the place the patient's undoe
 import re
 
 from medlive.deidentify.identifiers import alternatives, one_of, word_list
+from medlive.deidentify.spelling import Surroundings, containing, is_part_of_name, near
 
-MEDICAL_NAMES = re.compile(one_of("chinese", "names with a place"))
-"""Names of drugs, diseases and foods of which a city's is a part."""
 _CITIES = word_list("chinese", "cities")
+_NAMES = containing(
+    word_list("chinese", "names with a place"), _CITIES, longest_exact=2
+)
+_NEAR_NAMES = near(word_list("chinese", "drugs near a place"), _CITIES)
+_LIVED_BEFORE = re.compile(r"[在到去从住回来于自我是家]$")
+_LIVED_AFTER = re.compile(r"市|[区县人的这那]|当地|本地|地区|老家|医|[一二三四五六]院")
 
 _SENTENCE_END = re.compile(r"[。！!？?；;\n]")
 _CLAUSE_END = re.compile(r"[。！!？?；;\n，,]")
@@ -81,6 +86,20 @@ _CAME_FROM_THERE = re.compile(r"回来|返回|离开|之后|以后|后来|[再�
 _THEIR_HOME = re.compile(
     rf"(?:[我咱俺]们?|这边|这里|本地|当地|老家|家乡|目前|所|(?<!现)在|[住是从])的?{_LISTED}"
 )
+
+
+def is_in_medical_name(text: str, start: int, end: int) -> bool:
+    """Whether the city at these offsets is a part of a drug's, a disease's or an organism's name."""
+    city = text[start:end]
+    if is_part_of_name(text, start, end, _NAMES.get(city, ())):
+        return True
+    lived_in = _LIVED_BEFORE.search(text, max(0, start - 1), start) is not None
+    followed = _LIVED_AFTER.match(text, end) is not None
+    names: list[Surroundings] = []
+    for name in _NEAR_NAMES.get(city, ()):
+        if (name.before or not lived_in) and (name.after or not followed):
+            names.append(name)
+    return is_part_of_name(text, start, end, names)
 
 
 def is_general(text: str, start: int, end: int) -> bool:

@@ -6,14 +6,13 @@ A capital letter alone does not make a name, so that eponyms, drugs and genes st
 import re
 from functools import partial
 
-from medlive.deidentify.english_general import MEDICAL_NAMES, is_general
+from medlive.deidentify.english_general import is_general, is_in_medical_name
 from medlive.deidentify.facilities import facilities
 from medlive.deidentify.identifiers import (
     Candidates,
     IdentifierKind,
     View,
     alternatives,
-    is_inside,
     matches,
     one_of,
     word_list,
@@ -494,9 +493,7 @@ def _cities(view: View) -> Candidates:
     general: list[tuple[int, int]] = []
     own: set[str] = set()
     for start, end in spans:
-        if _NOT_CITY_AFTER.match(lower, end) or is_inside(
-            MEDICAL_NAMES, lower, (start, end)
-        ):
+        if _NOT_CITY_AFTER.match(lower, end) or is_in_medical_name(lower, start, end):
             continue
         if is_general(lower, start, end):
             general.append((start, end))

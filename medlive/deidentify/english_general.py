@@ -7,10 +7,12 @@ needs a cue of its own, and a word that could make the place the patient's undoe
 import re
 
 from medlive.deidentify.identifiers import alternatives, one_of, word_list
+from medlive.deidentify.spelling import containing, is_part_of_name
 
 _CITIES = frozenset(map(str.lower, word_list("english", "cities")))
-MEDICAL_NAMES = re.compile(one_of("english", "names with a place"))
-"""Names of diseases, organisms and scores of which a city's is a part, in lower case."""
+_NAMES = containing(
+    word_list("english", "names with a place"), _CITIES, longest_exact=5
+)
 
 _SENTENCE_END = re.compile(r"[.!?;\n](?=\s|$)")
 _REACH = 90
@@ -74,6 +76,11 @@ _NOT_THERE = re.compile(
     r",? ?(?:since|until|till|before|again|anymore|any more|long|for|yet|where|general|hospital|clinic|infirmary"
     r"|this|last|when|to see|and back|because|as|but(?! not))(?![a-z])"
 )
+
+
+def is_in_medical_name(lower: str, start: int, end: int) -> bool:
+    """Whether the city at these offsets is a part of the name of a disease, an organism or a score."""
+    return is_part_of_name(lower, start, end, _NAMES.get(lower[start:end], ()))
 
 
 def is_general(lower: str, start: int, end: int) -> bool:

@@ -109,17 +109,6 @@ def matches(kind: IdentifierKind, pattern: re.Pattern[str], text: str) -> Candid
         yield kind, *match.span(match.lastgroup or 0)
 
 
-def is_inside(
-    names: re.Pattern[str], text: str, place: tuple[int, int], reach: int = 48
-) -> bool:
-    """Whether one of the names holds the place with these offsets."""
-    start, end = place
-    for name in names.finditer(text, max(0, start - reach), end + reach):
-        if name.start() <= start and end <= name.end():
-            return True
-    return False
-
-
 def word_list(language: Literal["english", "chinese"], name: str) -> frozenset[str]:
     """The words of one list. Raises KeyError for a list that does not exist."""
     return _lists(language)[name]

@@ -76,6 +76,7 @@ _NATIONAL = re.compile(
     r"0\d{2,4}[- ]\d{3,4}[- ]?\d{3,4}|07\d{3}[- ]?\d{3}[- ]?\d{3}|07\d{9}|04\d{2}[- ]?\d{3}[- ]?\d{3}"
     r"|[6-9]\d{4}[- ]?\d{5}|09\d{2}-?\d{3}-?\d{3}|03\d{2}[- ]\d{7}|\(0\d{2,4}\) ?\d{3,4}[- ]?\d{3,4}"
 )
+_ENGLISH_REGIONS = ("US", "IN", "GB", "PK", "AU")
 _PHONE_LABEL = re.compile(rf"{_any('phone labels')}[^\d\n。，！？]{{0,16}}$")
 _NOT_A_PHONE_LABEL = re.compile(
     r"(?:\b(?:case|order|record|lot|batch|ref|study|patient|account|policy) number|count)[^\d]{0,12}$"
@@ -221,28 +222,23 @@ def _checked_number(written: str, digits: str) -> bool:
 
 def _is_phone(written: str, digits: str, language: str | None) -> bool:
     """Whether it is a telephone number: a possible one with a country code, or a valid one of some country."""
-    import phonenumbers
+    from phonenumbers import is_possible_number, is_valid_number, parse
+    from phonenumbers.phonenumberutil import NumberParseException
 
-    regions: tuple[str | None, ...] = (
-        ("CN", "TW", "HK") if language == "zh" else ("US", "IN", "GB", "PK", "AU")
-    )
-    right_size, is_right = (
-        written.isdigit() and 10 <= len(written) <= 11,
-        phonenumbers.is_valid_number,
-    )
     if written.startswith("+") or (written.startswith("00") and len(digits) > 9):
-        regions, right_size, is_right = (
-            (None,),
-            len(digits) >= 8,
-            phonenumbers.is_possible_number,
-        )
-        written = "+" + digits.removeprefix("00")
-    elif _NATIONAL.fullmatch(written):
+        with suppress(NumberParseException):
+            return len(digits) >= 8 and is_possible_number(
+                parse("+" + digits.removeprefix("00"), None)
+            )
+        return False
+    if _NATIONAL.fullmatch(written):
         return True
-    for region in regions if right_size else ():
-        with suppress(phonenumbers.NumberParseException):
-            if is_right(phonenumbers.parse(written, region)):
-                return True
+    regions = ("CN", "TW", "HK") if language == "zh" else _ENGLISH_REGIONS
+    if written.isdigit() and 10 <= len(written) <= 11:
+        for region in regions:
+            with suppress(NumberParseException):
+                if is_valid_number(parse(written, region)):
+                    return True
     return False
 
 

@@ -1,13 +1,9 @@
 """Four sample communities on loopback, over real HTTP.
 
-Each has its own port, robots.txt, lists in pages of ten, validators (ETag, Last-Modified) and 304. To browse them:
-`python -m medlive.demo.communities --port 8800`.
+Each has its own port, robots.txt, lists in pages of ten, validators (ETag, Last-Modified) and 304.
 """
 
-import argparse
-import asyncio
 import hashlib
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,8 +20,7 @@ from starlette.routing import Route
 
 from medlive import clock
 from medlive.demo import pages
-from medlive.demo.samples import SITES, SampleThread, Site, load_sample_threads
-from medlive.errors import ServiceUnavailable
+from medlive.demo.samples import SITES, SampleThread, Site
 from medlive.guard.serving import serve_app
 
 ROBOTS = "User-agent: *\nDisallow: /user/\nDisallow: /members/\nDisallow: /p/\nDisallow: /search/\n"
@@ -272,7 +267,8 @@ class _Medlive(_Community):
             str(form.get(key, "")) for key in ("branch", "page", "size")
         )
         rows = self.on_board(branch)
-        start, width = (_number(page) - 1) * _number(size), _number(size)
+        start = (_number(page) - 1) * _number(size)
+        width = _number(size)
         return JSONResponse(pages.medlive_rows(rows[start : start + width]))
 
     async def thread(self, request: Request) -> Response:
@@ -291,44 +287,3 @@ _COMMUNITIES: dict[Site, Callable[[list[SampleThread]], _Community]] = {
     "dxy": _Dxy,
     "medlive": _Medlive,
 }
-
-
-async def _serve_until_stopped(first_port: int) -> None:
-    async with serve_communities(
-        load_sample_threads(), first_port=first_port
-    ) as communities:
-        fronts = {
-            "icliniq": "/qa",
-            "sdn": "/forums/{}/",
-            "dxy": "/questions/{}",
-            "medlive": "/new/",
-        }
-        for site, base in communities.base_urls.items():
-            boards = communities.boards[site] if "{}" in fronts[site] else ("",)
-            for board in boards:
-                logging.info("%-8s %s%s", site, base, fronts[site].format(board))
-        await asyncio.Event().wait()
-
-
-def main() -> None:
-    """Serve the communities for a browser until Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m medlive.demo.communities", description=__doc__
-    )
-    parser.add_argument(
-        "--port", type=int, default=8800, help="first of four ports (default 8800)"
-    )
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    first_port = parser.parse_args().port
-    if not 1 <= first_port <= 65_532:
-        parser.error("--port must be from 1 to 65532")
-    try:
-        asyncio.run(_serve_until_stopped(first_port))
-    except ServiceUnavailable as exc:
-        parser.exit(3, f"{parser.prog}: {exc}\n")
-    except KeyboardInterrupt:
-        logging.info("stopped")
-
-
-if __name__ == "__main__":
-    main()

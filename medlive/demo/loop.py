@@ -9,14 +9,15 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
 from medlive.db import embedded
 from medlive.db.curation.funnel import funnel
+from medlive.db.runs import record_evaluation
 from medlive.demo.communities import serve_communities
 from medlive.demo.samples import (
     load_sample_threads,
@@ -30,35 +31,37 @@ from medlive.evaluation.bundles.files import write_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import ScoreTable, load_graded, score_runs
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    score_runs,
+)
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.instance.opening import build_engine, open_endpoint
+from medlive.instance.paths import index_path, report_path, runs_path
 from medlive.integrity.checks import StepState
+from medlive.integrity.digest import digest_json
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
 from medlive.service.curation.curate import CurationRun, run_curation
 from medlive.service.database import open_database
-from medlive.service.evaluations import record_evaluations
 from medlive.service.harvest.harvest import HarvestResult, harvest_source
-from medlive.service.paths import index_path, report_path, runs_path
 from medlive.service.release.freeze import FreezeResult, freeze
-from medlive.service.wiring import (
-    CURATION_ROLES,
-    build_engine,
-    open_endpoint,
-    serve_rules,
-)
+from medlive.service.wiring import CURATION_ROLES, serve_rules
 from medlive.site.read import BUNDLES
 from medlive.snapshot.verify.run import verify_snapshot
 
 MARK = "demo-home"
 """The file that says that a home is the demo's."""
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
-_TIMEOUT_S = 7200.0
+LIVE_TIMEOUT_S = 7200.0
 """Seconds for one reply of a live endpoint, which a person may write by hand."""
-_CONCURRENCY = 128
+LIVE_CALLS = 128
 """Calls of a live endpoint at once, for the same reason."""
 
 
@@ -83,38 +86,13 @@ class DemoResult:
         return sum(h.counts["new"] + h.counts["revised"] for h in self.harvested)
 
 
-@dataclass(frozen=True, slots=True)
-class LiveEndpoint:
-    """A user's own endpoint, used instead of the recording."""
-
-    base_url: str
-    model: str
-    api_key_env: str | None = None
-    json_mode: Literal["schema", "object", "none"] = "schema"
-    # The file to record its replies in; None for no recording
-    record_to: Path | None = None
-    replay: bool = False
-    """Whether it is asked only for what the shipped recording does not hold."""
-
-
-def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
+def demo_settings(settings: Settings, live: RoleSettings | None) -> Settings:
     """The settings of the demo: an embedded database, and loopback addresses allowed.
 
-    The live endpoint curates (with `replay` only what is not recorded), else a role's engine from
-    config/models.toml, else the recording.
+    The live endpoint curates, else a role's engine from config/models.toml, else the recording.
     """
     if live is not None:
-        own = RoleSettings(
-            engine="recorded" if live.replay else "openai",
-            recording=sample_replies_path() if live.replay else None,
-            base_url=live.base_url,
-            model=live.model,
-            api_key_env=live.api_key_env,
-            json_mode=live.json_mode,
-            timeout_s=_TIMEOUT_S,
-            concurrency=_CONCURRENCY,
-        )
-        roles = dict.fromkeys((*CURATION_ROLES, "prober"), own)
+        roles = dict.fromkeys((*CURATION_ROLES, "prober"), live)
     else:
         recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
         asked = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
@@ -131,16 +109,30 @@ def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:
 
 
 async def run_demo(
-    settings: Settings, notify: Callable[[str], None], live: LiveEndpoint | None = None
+    settings: Settings,
+    notify: Callable[[str], None],
+    live: RoleSettings | None = None,
+    record_to: Path | None = None,
 ) -> DemoResult:
-    """Run the loop; `notify` is called at the start of each stage. Raises CheckFailed when a stage fails."""
+    """Run the loop once.
+
+    Args:
+        settings: Whose home is the demo's.
+        notify: Called at the start of each stage.
+        live: A user's own endpoint, used instead of the recording.
+        record_to: The file to record its replies in.
+
+    Raises:
+        CheckFailed: When a stage fails.
+    """
     settings = demo_settings(settings, live)
     done = DemoResult()
     who = "recorded replies of a language model"
     if live:
         who = f"{live.model} at {live.base_url}"
-        if live.record_to:
-            done.recording = _new_recording(live)
+    if live and record_to:
+        how = f"Replies of {live.model} to the demo's threads, recorded by `medlive demo --live --record`."
+        done.recording = Recording(live.model or "", f"{now():%Y-%m-%d}", how)
     was_running = embedded.status(settings.home) is not None
     stages: list[tuple[str, str, Callable[[Settings, DemoResult], Any]]] = [
         ("evidence", "indexing the sample evidence", _evidence),
@@ -163,8 +155,8 @@ async def run_demo(
             await stage(settings, done)
             done.seconds[name] = time.perf_counter() - started
     finally:
-        if done.recording and live and live.record_to:
-            save_recording(done.recording, live.record_to)
+        if done.recording and record_to:
+            save_recording(done.recording, record_to)
         if not was_running:
             await asyncio.to_thread(embedded.stop, settings.home)
     return done
@@ -183,11 +175,6 @@ async def _take_home(settings: Settings) -> None:
             hint="unset MEDLIVE_HOME, or name an empty folder",
         )
     mark.write_text("The home of `medlive demo`; remove it whenever you like.\n")
-
-
-def _new_recording(live: LiveEndpoint) -> Recording:
-    how = f"Replies of {live.model} to the demo's threads, recorded by `medlive demo --live --record`."
-    return Recording(live.model, f"{now():%Y-%m-%d}", how)
 
 
 async def _evidence(settings: Settings, done: DemoResult) -> None:
@@ -265,10 +252,38 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
     graded = [load_graded(folder) for folder in folders]
     # Rules stand in for models here, and the demo says so.
     done.scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])
-    await record_evaluations(settings, done.scores)
+    await _record(settings, done.scores)
     for run in graded:  # What the site's board shows
         files = make_bundle(run, allow=[Allow.NOT_PUBLISHABLE])
         write_bundle(files, settings.home / BUNDLES / f"{run.run.path.name}.zip")
+
+
+async def _record(settings: Settings, table: ScoreTable) -> None:
+    """Record every run of a score table, so that people can be asked about its verdicts."""
+    async with open_database(settings) as database, database.begin() as session:
+        for model in table.models:
+            run, grader = model.run.run, model.run.grader
+            own = model.companions
+            # Unset fields are left out, so that older runs keep their identity.
+            identity = run.info.model_dump(
+                mode="json", exclude={"snapshots"}, exclude_unset=True
+            )
+            await record_evaluation(
+                session,
+                run_digest=digest_json(identity),
+                snapshot_version=run.info.cases.name,
+                model=run.info.model,
+                grader=grader.model if grader else "none",
+                path=str(run.path),
+                scores={
+                    "metric": table.metric.value,
+                    "advice_only": table.beside.advice_only,
+                    "overall": asdict(model.overall),
+                    "complete": asdict(own.complete),
+                    "paper": asdict(own.paper),
+                    "core": asdict(own.core),
+                },
+            )
 
 
 async def _report(settings: Settings, done: DemoResult) -> None:

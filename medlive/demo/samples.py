@@ -1,6 +1,5 @@
 """The sample threads and evidence written for this project, and the expected outcome of each thread."""
 
-from collections.abc import Iterator
 from datetime import datetime
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -88,18 +87,16 @@ class SampleThread(_Record):
 
 def load_sample_threads() -> list[SampleThread]:
     """All sample threads, by site in the order of `SITES`. Raises BadInput for a damaged data file."""
-    return [thread for site in SITES for thread in _read(site)]
-
-
-def _read(site: Site) -> Iterator[SampleThread]:
-    path = files("medlive.demo") / "data" / "threads" / f"{site}.jsonl"
-    for number, line in enumerate(
-        path.read_text(encoding="utf-8").splitlines(), start=1
-    ):
-        try:
-            yield SampleThread.model_validate_json(line)
-        except ValidationError as exc:
-            raise BadInput(f"{site}.jsonl, line {number}: {exc}") from exc
+    threads = []
+    for site in SITES:
+        path = files("medlive.demo") / "data" / "threads" / f"{site}.jsonl"
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for number, line in enumerate(lines, start=1):
+            try:
+                threads.append(SampleThread.model_validate_json(line))
+            except ValidationError as exc:
+                raise BadInput(f"{site}.jsonl, line {number}: {exc}") from exc
+    return threads
 
 
 def sample_evidence_path() -> Path:

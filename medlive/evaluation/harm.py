@@ -9,10 +9,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.evaluation.log import values_of
 from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
 from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
 from medlive.integrity.digest import canonical_json, digest_json, digest_text
+from medlive.integrity.log import values_of
 
 READINGS: Final = "harm-readings.jsonl"
 HARM_CALLS: Final = "harm.jsonl"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, get_type_hints
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
 from medlive.errors import EndpointUnavailable, first_fault
+from medlive.grader.judge import Mode
 from medlive.integrity.digest import digest_json, digest_text
 
 if TYPE_CHECKING:
@@ -274,19 +275,12 @@ class Answer(LogRow):
         return row
 
 
-class Mode(StrEnum):
-    """How many criteria a call grades."""
-
-    CRITERION = "criterion"
-    RUBRIC = "rubric"
-
-
 class Origin(StrEnum):
     """Where a verdict came from."""
 
     CALL = "call"
     CACHE = "cache"
-    """The cache that runs share: somebody paid for it before."""
+    """A cache that runs of earlier versions shared: it cost nothing."""
     BATCH = "batch"
     """The result file of a batch."""
     IMPORT = "import"

@@ -18,7 +18,7 @@ from medlive.evaluation.runs.folder import RunFolder
 from medlive.harm.controls import same_statement
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
-from medlive.rubric.model import Axis, Criterion, known_axis
+from medlive.rubric.model import Axis, Criterion
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import SnapshotCase
 from medlive.text.quotes import shows
@@ -99,7 +99,7 @@ class PenaltyProposal:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class AnsweredCase:
     """A case with the models' answers to it."""
 
     case: SnapshotCase
@@ -113,13 +113,7 @@ class Candidate:
     @property
     def criteria(self) -> tuple[Criterion, ...]:
         """The frozen rubric."""
-        criteria = []
-        for frozen in self.case.criteria:
-            axis, points = known_axis(frozen.axis), frozen.points
-            criteria.append(
-                _criterion(frozen.criterion_id, frozen.criterion, axis, points)
-            )
-        return tuple(criteria)
+        return tuple(criterion.written() for criterion in self.case.criteria)
 
     @property
     def question(self) -> Question:
@@ -145,7 +139,6 @@ class Candidate:
             inputs=inputs,
             reply=ErrorsReply,
             check=self.find_fault,
-            package="medlive.rubric",
         )
 
     def find_fault(self, reply: ErrorsReply) -> str | None:
@@ -159,7 +152,14 @@ class Candidate:
                     return f"no passage of answer {quote.answer}: {quote.quote[:80]!r}"
                 if not self._is_confirmed(quote):
                     return f"not called harmful in answer {quote.answer}: {quote.quote[:80]!r}"
-            new = _criterion(_NEW, item.criterion, item.axis, item.points)
+            new = Criterion(
+                id=_NEW,
+                position=len(self.criteria) + 1,
+                criterion=item.criterion,
+                axis=item.axis,
+                points=item.points,
+                advice_id=None,
+            )
             for finding in lint(self.case.language, [*self.criteria, new], {}, ""):
                 return f"{item.criterion[:80]!r}: {finding.detail}"
         return None
@@ -194,12 +194,6 @@ class Candidate:
         return proposals
 
 
-def _criterion(name: str, text: str, axis: Axis, points: int) -> Criterion:
-    return Criterion(
-        id=name, position=1, criterion=text, axis=axis, points=points, advice_id=None
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Penalties:
     """What models' answers say about the penalties of a snapshot."""
@@ -220,7 +214,7 @@ class Penalties:
 
 def find_candidates(
     snapshot: Snapshot, runs: Sequence[RunFolder]
-) -> tuple[Candidate, ...]:
+) -> tuple[AnsweredCase, ...]:
     """The cases that enough models answered; where every run was read for harm, only the answers in which harm was
     confirmed count.
 
@@ -287,15 +281,15 @@ class _Answers:
 
     def candidate(
         self, case: SnapshotCase, answers: Sequence[ModelQuote], least: int
-    ) -> Candidate:
+    ) -> AnsweredCase:
         """A case with these answers under names that hide their models."""
         named = {f"a{place}": quote for place, quote in enumerate(answers, start=1)}
         if not self.are_read:
-            return Candidate(case, named, least)
+            return AnsweredCase(case, named, least)
         quotes = {
             name: self.harms[case.case_id, quote] for name, quote in named.items()
         }
-        return Candidate(case, named, least, quotes)
+        return AnsweredCase(case, named, least, quotes)
 
 
 def _confirmed(row: HarmRow | None) -> tuple[str, ...]:
@@ -306,7 +300,7 @@ def _confirmed(row: HarmRow | None) -> tuple[str, ...]:
 
 
 def read_penalties(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[AnsweredCase],
     out: Path,
     reader: EngineIdentity,
     *,

@@ -23,34 +23,35 @@ from medlive.evaluation.grading.grade import (
     open_work,
     read_record,
 )
-from medlive.evaluation.grading.judge import Judge, Work
 from medlive.evaluation.grading.questions import (
-    Findings,
+    JudgeReplies,
     Question,
     ask_questions,
     plan_questions,
     read_findings,
 )
-from medlive.evaluation.log import open_log
+from medlive.evaluation.grading.work import Work
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
     CallsMade,
     EvaluationCase,
-    Mode,
+    grade_keys,
 )
 from medlive.evaluation.penalties import (
     ERRORS,
-    Candidate,
+    AnsweredCase,
     Penalties,
     read_penalties,
 )
+from medlive.grader.judge import Judge, Mode
+from medlive.integrity.log import open_log
 from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.wire import Price
-from medlive.rubric.model import Criterion, known_axis
+from medlive.rubric.model import Criterion
 from medlive.rubric.probe import (
     LENGTHS,
     TASK,
@@ -208,7 +209,7 @@ async def prove_snapshot(
     prober: Engine,
     grader: Engine,
     *,
-    candidates: Sequence[Candidate] = (),
+    candidates: Sequence[AnsweredCase] = (),
     concurrency: int = 16,
     allow_unpinned: bool = False,
     budget: Budget | None = None,
@@ -296,7 +297,7 @@ def plan_proof(
     prober: EngineIdentity,
     grader: EngineIdentity,
     *,
-    candidates: Sequence[Candidate] = (),
+    candidates: Sequence[AnsweredCase] = (),
     concurrency: int = 16,
     allow_unpinned: bool = False,
     prices: tuple[Price | None, Price | None] = (None, None),
@@ -324,7 +325,7 @@ def plan_proof(
     record = read_record(out / GRADES, judge.digest)
     calls, verdicts = [], 0
     for work in _left(judge, evaluated, _answers(probes), record):
-        text = sent_text(judge.request(work))
+        text = sent_text(judge.request(work.call))
         calls.append(Call(work.case.language, text, len(work.criteria)))
         verdicts += len(work.criteria)
     grades = plan_calls(
@@ -352,7 +353,7 @@ def _check_place(snapshot: Snapshot, out: Path) -> None:
         )
 
 
-def _errors(candidates: Sequence[Candidate]) -> list[Question]:
+def _errors(candidates: Sequence[AnsweredCase]) -> list[Question]:
     return [candidate.question for candidate in candidates]
 
 
@@ -361,7 +362,9 @@ def _assumed(language: str, probe: Probe) -> GradedProbe:
     return GradedProbe(probe, word * LENGTHS[language][probe].most, "", {})
 
 
-def _questions(cases: Sequence[SnapshotCase], findings: Findings) -> Iterator[Question]:
+def _questions(
+    cases: Sequence[SnapshotCase], findings: JudgeReplies
+) -> Iterator[Question]:
     """The answers that can be asked for: each must differ from those before it."""
     for case in cases:
         written: list[GradedProbe] = []
@@ -471,7 +474,7 @@ def _graded(
     graded = []
     for probe, written in probes.items():
         verdicts = {}
-        keys = judge.keys(case, answers[probe][case.case_id])
+        keys = grade_keys(case, answers[probe][case.case_id], judge.digest)
         for criterion_id, key in keys.items():
             settled = record.latest.get(key)
             if settled and judge.settles(settled):
@@ -499,7 +502,7 @@ def _prove(
             missing=missing,
         )
         return proof, []
-    criteria = tuple(_criterion(c.criterion_id, c) for c in case.criteria)
+    criteria = tuple(criterion.written() for criterion in case.criteria)
     examination = examine(criteria, probes)
     scores = {}
     for probe, score in examination.scores.items():
@@ -522,18 +525,6 @@ def _missing(case: SnapshotCase, probes: Sequence[GradedProbe]) -> str:
     ids = {criterion.criterion_id for criterion in case.criteria}
     ungraded = sum(len(ids - probe.verdicts.keys()) for probe in probes)
     return f"{ungraded} verdicts are missing" if ungraded else ""
-
-
-def _criterion(criterion_id: str, frozen: Any) -> Criterion:
-    return Criterion(
-        id=criterion_id,
-        position=frozen.position,
-        criterion=frozen.criterion,
-        axis=known_axis(frozen.axis),
-        points=frozen.points,
-        advice_id="",
-        asked=frozen.asked,
-    )
 
 
 def _findings(examination: Examination) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ class AuditReply(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class AuditedCase:
     """A low-scoring case to audit, with its errors."""
 
     score: CaseScore
@@ -141,10 +141,10 @@ class Candidate:
         return None
 
 
-class Finding(NamedTuple):
+class NamedCause(NamedTuple):
     """What the auditor says of a case."""
 
-    candidate: Candidate
+    candidate: AuditedCase
     reply: AuditReply
     answered_by: str
     """The model as the reply names it."""
@@ -155,7 +155,7 @@ class Bottom:
     """The lowest-scoring cases of a run, and counts of the others."""
 
     asked: int
-    lowest: tuple[Candidate, ...]
+    lowest: tuple[AuditedCase, ...]
     """By score, ties by id."""
     left_out: Mapping[str, int]
     """Counts of cases without a score, by state."""
@@ -168,7 +168,7 @@ class Bottom:
     """By which they are the lowest."""
 
     @property
-    def candidates(self) -> tuple[Candidate, ...]:
+    def candidates(self) -> tuple[AuditedCase, ...]:
         """Those with a wrong criterion."""
         return tuple(c for c in self.lowest if c.errors)
 
@@ -210,7 +210,7 @@ def find_bottom(
         else:
             order.append((score.score, score.case.case_id, score))
     order.sort(key=lambda k: k[:2])
-    lowest = tuple(Candidate(s, run.answers[name]) for _, name, s in order[:asked])
+    lowest = tuple(AuditedCase(s, run.answers[name]) for _, name, s in order[:asked])
     edge, equals = None, 0
     if lowest:
         edge = lowest[-1].score.score
@@ -235,7 +235,7 @@ class AuditTable:
     bottom: Bottom
     auditor: EngineIdentity | None
     """None: nothing is on record."""
-    findings: tuple[Finding, ...]
+    findings: tuple[NamedCause, ...]
     """Of the candidates with a cause, or found unclear, in the candidates' order."""
     reasons: Mapping[str, int]
     """Why candidates are unaudited, the most frequent first."""
@@ -256,7 +256,7 @@ class AuditTable:
         """Candidates without a finding."""
         return len(self.bottom.candidates) - self.audited
 
-    def of(self, cause: RootCause) -> tuple[Finding, ...]:
+    def of(self, cause: RootCause) -> tuple[NamedCause, ...]:
         """The findings of one cause, the lowest score first."""
         return tuple(f for f in self.findings if f.reply.cause is cause)
 
@@ -362,14 +362,14 @@ def load_audit(
             f"audited by {', '.join(names)}; shown is {record.identity.model}, with the most causes, of equals the "
             "last"
         )
-    findings: list[Finding] = []
+    findings: list[NamedCause] = []
     reasons: Counter[str] = Counter()
     for candidate, question in zip(chosen.candidates, questions, strict=True):
         reply, kept = record.get(question, AuditReply), record.find(question)
         if reply is None or kept is None:
             reasons[why_open(kept)] += 1
         else:
-            findings.append(Finding(candidate, reply, kept.grader))
+            findings.append(NamedCause(candidate, reply, kept.grader))
     who = record.identity
     if strange := sorted({f.answered_by for f in findings} - {who.model}):
         notes.append(f"audited by {', '.join(strange)}, not by the pinned model")

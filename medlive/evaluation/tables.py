@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import BadInput
-from medlive.evaluation.log import read_bytes
+from medlive.integrity.log import read_bytes
 
 FORMAT_HINT: Final = (
     "one row for each rating: case_id, criterion_id, rater, met, "

@@ -48,9 +48,10 @@ class FilterChain:
     ) -> ChainResult:
         """Return each rule's verdict. `now` is aware; `duplicate_of` comes from the index of earlier texts."""
         subject = Subject(thread, self.settings, self.codebook, duplicate_of, now)
-        outcomes = [(rule.__name__, *rule(subject)) for rule in RULES]
-        verdicts = tuple(
-            FilterVerdict(name, reason is None, reason, evidence)
-            for name, reason, evidence in outcomes
-        )
-        return ChainResult(verdicts, next((v for v in verdicts if not v.passed), None))
+        verdicts = []
+        for rule in RULES:
+            reason, evidence = rule(subject)
+            verdict = FilterVerdict(rule.__name__, reason is None, reason, evidence)
+            verdicts.append(verdict)
+        rejected_by = next((v for v in verdicts if not v.passed), None)
+        return ChainResult(tuple(verdicts), rejected_by)

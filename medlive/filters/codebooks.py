@@ -63,18 +63,24 @@ def _usable(term: str) -> bool:
     )
 
 
+_SYSTEMS = {
+    "icd11": "ICD-11",
+    "icd10cm": "ICD-10-CM",
+    "icd10": "ICD-10",
+    "ichi": "ICHI",
+    "icf": "ICF",
+    "diseaseontology": "DOID",
+    "doid": "DOID",
+}
+"""By what the name of a code book's file holds."""
+
+
 def _system(path: Path) -> str:
     name = re.sub("[_ -]", "", path.name.lower())
-    known = {
-        "icd11": "ICD-11",
-        "icd10cm": "ICD-10-CM",
-        "icd10": "ICD-10",
-        "ichi": "ICHI",
-        "icf": "ICF",
-        "diseaseontology": "DOID",
-        "doid": "DOID",
-    }
-    return next((system for mark, system in known.items() if mark in name), path.stem)
+    for mark, system in _SYSTEMS.items():
+        if mark in name:
+            return system
+    return path.stem
 
 
 def read_terms(path: Path) -> Iterator[Term]:
@@ -136,7 +142,10 @@ def _json_pairs(text: str, path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _first_text(node: dict[str, Any], keys: Sequence[str]) -> str:
-    return next((node[key] for key in keys if isinstance(node.get(key), str)), "")
+    for key in keys:
+        if isinstance(text := node.get(key), str):
+            return text
+    return ""
 
 
 def _table_pairs(text: str) -> Iterator[tuple[str, str]]:
@@ -204,7 +213,7 @@ def _plain_row(cells: Sequence[str]) -> tuple[str, str] | None:
 
 
 def _wide_row(filled: Sequence[str]) -> tuple[str, str] | None:
-    codes = [c for c in filled if _ICD_CODE.fullmatch(c)]
+    codes = list(filter(_ICD_CODE.fullmatch, filled))
     words = [c for c in filled if " " in c or (len(c) > 6 and c.isalpha())]
     return (codes[-1], words[0]) if codes and words else None
 

@@ -150,7 +150,5 @@ FETCH_LEAST_RATE: Final = 16 * 1024
 """Bytes a second below which a server counts as gone: a slow telephone line brings more."""
 FETCH_GRACE_S: Final = 60.0
 """Seconds that each answer may take beyond what its bytes need at that rate."""
-FETCH_BASE_S: Final = 900.0
-"""Seconds that all answers of a fetch may take together beyond what the declared bytes need at that rate."""
 FETCH_BYTES: Final = 4 * 2**30
 """All files of a snapshot that is fetched; the largest one is in memory meanwhile."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Self
 
+from medlive.evidence.passage import Passage
+
 
 class HarmKind(StrEnum):
     """What a harmful statement gets wrong."""
@@ -62,15 +64,6 @@ class Ruling(StrEnum):
     """The second judge cannot decide: stored and counted apart."""
 
 
-@dataclass(frozen=True, slots=True)
-class CasePassage:
-    """A stored passage of the case, as a judge is shown it."""
-
-    id: str
-    title: str
-    text: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
     """An answer and what a judge of its harm sees besides: never a rubric."""
@@ -81,7 +74,7 @@ class Material:
     answer: str
     advice: str | None = None
     """The physicians' advice of the case; None where there is none, or where it is what is read."""
-    passages: tuple[CasePassage, ...] = ()
+    passages: tuple[Passage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

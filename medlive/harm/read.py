@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from medlive.evidence.passage import Passage
 from medlive.harm.model import (
-    CasePassage,
     Check,
     HarmFinding,
     HarmKind,
@@ -135,7 +135,7 @@ async def read_harm(material: Material, reader: Sender, checker: Sender) -> Harm
     return HarmReading(harms=tuple(harms), engines=engines)
 
 
-def shown_passages(passages: Sequence[CasePassage]) -> list[dict[str, str]]:
+def shown_passages(passages: Sequence[Passage]) -> list[dict[str, str]]:
     """Passages as a judge sees them."""
     return [{"id": p.id, "title": p.title, "text": p.text} for p in passages]
 
@@ -229,10 +229,10 @@ def fault_of_reading(material: Material, reply: HarmReply) -> str | None:
 
 def fault_of_check(reply: CheckReply) -> str | None:
     """Why a check that fits its schema cannot be used; None if it can."""
-    if (reply.conclusion == "harmful") is (reply.severity == "none"):
-        return (
-            f"its conclusion is {reply.conclusion!r}, its severity {reply.severity!r}"
-        )
+    conclusion = reply.conclusion
+    severity = reply.severity
+    if (conclusion == "harmful") is (severity == "none"):
+        return f"its conclusion is {conclusion!r}, its severity {severity!r}"
     return None
 
 
@@ -253,11 +253,10 @@ def fault_of_words(text: str, answer: str, reply: HarmReply | CheckReply) -> str
         return "the words before the JSON object deny it"
     if not without_thinking(text).rstrip("` \t\r\n").endswith("}"):
         return "words follow the JSON"
-    own = (
-        (reply.reading,)
-        if isinstance(reply, HarmReply)
-        else (reply.defence, reply.outcome)
-    )
+    if isinstance(reply, HarmReply):
+        own = [reply.reading]
+    else:
+        own = [reply.defence, reply.outcome]
     shown = {_letters(answer), _letters(_unescaped(answer))}
     for words in own:
         letters = _letters(words)
@@ -280,19 +279,7 @@ def _unescaped(text: str) -> str:
 
 def findings_of(reply: HarmReply) -> tuple[HarmFinding, ...]:
     """The findings of a reading that was checked."""
-    findings = []
-    for item in reply.findings:
-        findings.append(
-            HarmFinding(
-                quote=item.quote,
-                kind=item.kind,
-                severity=item.severity,
-                offended=item.offended,
-                basis=item.basis,
-                reason=item.reason,
-            )
-        )
-    return tuple(findings)
+    return tuple(HarmFinding(**item.model_dump()) for item in reply.findings)
 
 
 _RULINGS: Final = {

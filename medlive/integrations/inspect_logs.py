@@ -23,12 +23,12 @@ from inspect_ai.scorer import Score
 
 from medlive.errors import BadInput
 from medlive.evaluation.asking.run import RunResult, import_answers
-from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, CaseSet, Grade
 from medlive.evaluation.runs.folder import GRADES, TemplateUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.integrations.inspect_task import answer_of
+from medlive.integrity.log import open_log
 
 SCORER: Final = "rubric"
 STOP_REASONS: Final = {"stop": "stop", "length": "max_tokens"}

@@ -6,7 +6,6 @@ and so the same shared verdicts.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
 from inspect_ai import Task, task
@@ -39,13 +38,16 @@ from inspect_ai.util import JSONSchema, LimitExceededError
 from medlive.errors import EndpointUnavailable
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
-from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_answer
-from medlive.evaluation.model import Answer, EvaluationCase, Mode
+from medlive.evaluation.model import (
+    Answer,
+    EvaluationCase,
+)
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric as CaseMetric
 from medlive.evaluation.scoring.metrics import case_score
 from medlive.evaluation.scoring.refusals import check_harness
+from medlive.grader.judge import Mode
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render, schema_name
 from medlive.llm.wire import strict_schema
@@ -78,7 +80,6 @@ def medlive(
     allow_unpinned: bool = False,
     verify: bool = True,
     mode: str = Mode.RUBRIC.value,
-    cache: str | None = None,
     allow_not_publishable: bool = False,
 ) -> Task:
     """The cases of a verified snapshot with their rubrics.
@@ -86,8 +87,8 @@ def medlive(
     `snapshot` is a folder or a version; the filters are those of `Snapshot.filter`. `structured` asks the grader
     for JSON of its schema, False leaves that to the prompt. `allow_unpinned` accepts a grader that names itself
     otherwise than it was asked for (an alias). `mode` is "rubric", a call an answer, or "criterion", a call a
-    criterion. `cache` is a folder of verdicts shared with `medlive eval grade --cache`; none are shared without.
-    A snapshot that must not be published is refused but with `allow_not_publishable`, which the log's metadata show.
+    criterion. A snapshot that must not be published is refused but with `allow_not_publishable`, which the log's
+    metadata show.
     """
     chosen = open_snapshot(snapshot, verify=verify).filter(
         language=language,
@@ -122,7 +123,7 @@ def medlive(
     return Task(
         dataset=MemoryDataset(samples, name=f"medlive-{cases.name}"),
         solver=generate(),
-        scorer=rubric(structured, allow_unpinned, mode, cache),
+        scorer=rubric(structured, allow_unpinned, mode),
         version=cases.name,
         metadata=about,
     )
@@ -154,10 +155,8 @@ def rubric(
     structured: bool = True,
     allow_unpinned: bool = False,
     mode: str = Mode.RUBRIC.value,
-    cache: str | None = None,
 ) -> Scorer:
     """The complete score of a case, in [0, 1]; NaN, and so in no mean, while a criterion is ungraded."""
-    shared = None if cache is None else GradeCache(Path(cache))
 
     async def score(state: TaskState, target: Target) -> Score:
         case = EvaluationCase.from_row(state.metadata["case"])
@@ -169,7 +168,6 @@ def rubric(
             grader,
             mode=Mode(mode),
             allow_unpinned=allow_unpinned,
-            cache=shared,
         )
         verdicts, lines, rows = {}, [], []
         for grade in grades:

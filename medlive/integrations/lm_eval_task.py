@@ -10,7 +10,6 @@ import math
 import os
 from collections.abc import Sequence
 from contextlib import aclosing
-from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
@@ -20,14 +19,18 @@ from medlive.config import RoleSettings
 from medlive.errors import ConfigError
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
-from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_answer
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode
+from medlive.evaluation.model import (
+    Answer,
+    EvaluationCase,
+    Grade,
+)
 from medlive.evaluation.runs.templates import CLINICAL, load_template
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.evaluation.scoring.refusals import check_harness
+from medlive.grader.judge import Mode
+from medlive.instance.opening import open_endpoint
 from medlive.integrity.digest import canonical_json
-from medlive.service.wiring import open_endpoint
 from medlive.snapshot.load import open_snapshot
 
 
@@ -119,7 +122,6 @@ async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
     )
     unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "")
     mode = Mode(os.environ.get("MEDLIVE_GRADER_MODE") or Mode.RUBRIC)
-    shared = os.environ.get("MEDLIVE_GRADER_CACHE")
     async with aclosing(open_endpoint(settings)) as engine:
         return await grade_answer(
             case,
@@ -127,7 +129,6 @@ async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
             engine,
             mode=mode,
             allow_unpinned=unpinned not in ("", "0", "false"),
-            cache=GradeCache(Path(shared)) if shared else None,
         )
 
 

@@ -127,7 +127,8 @@ def _list_folder(
             for e in islice(entries, SNAPSHOT_FILES + 1)
         )
     for entry, status in listed:
-        name, mode = prefix + entry, status.st_mode
+        name = prefix + entry
+        mode = status.st_mode
         if stat.S_ISREG(mode) and status.st_size > SNAPSHOT_FILE_BYTES:
             faults.append(
                 Finding(
@@ -153,6 +154,11 @@ def sha256(path: Path) -> str:
     """Return the digest of a file, as sha256sum prints it. Raises OSError."""
     with open_plain(path) as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def sums_text(digests: Mapping[str, str]) -> str:
+    """Return SHA256SUMS for name → sha256."""
+    return "".join(f"{digests[name]}  {name}\n" for name in sorted(digests))
 
 
 def read_small(path: Path, max_bytes: int = SMALL_FILE_BYTES) -> bytes:

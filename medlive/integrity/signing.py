@@ -113,7 +113,8 @@ class SecretKey:
             raise BadKey(
                 "not a minisign secret key: its algorithm or encryption is not supported"
             )
-        inner, encrypted = data[54:], data[2:4] == _SCRYPT
+        inner = data[54:]
+        encrypted = data[2:4] == _SCRYPT
         if encrypted:
             if not password:
                 raise BadKey(
@@ -123,7 +124,10 @@ class SecretKey:
             inner = _crypt(
                 inner, password, data[6:38], *struct.unpack("<QQ", data[38:54])
             )
-        key_id, seed, raw, checksum = inner[:8], inner[8:40], inner[40:72], inner[72:]
+        key_id = inner[:8]
+        seed = inner[8:40]
+        raw = inner[40:72]
+        checksum = inner[72:]
         # minisign leaves the checksum of an unencrypted key empty; other programs fill it in.
         intact = hmac.compare_digest(checksum, _checksum(inner[:72])) or (
             not encrypted and not any(checksum)
@@ -161,13 +165,12 @@ def generate(
     public = PublicKey(key_id, private.public_key().public_bytes_raw())
     inner = public.key_id + private.private_bytes_raw() + public.raw
     if password is None:
-        head, kind, inner = (
-            _ED25519 + _NO_KDF + _BLAKE2 + bytes(48),
-            "unencrypted",
-            inner + bytes(32),
-        )
+        head = _ED25519 + _NO_KDF + _BLAKE2 + bytes(48)
+        kind = "unencrypted"
+        inner = inner + bytes(32)
     else:
-        salt, kind = secrets.token_bytes(32), "encrypted"
+        salt = secrets.token_bytes(32)
+        kind = "encrypted"
         head = (
             _ED25519
             + _SCRYPT
@@ -223,7 +226,9 @@ def check_signature(
     (untrusted, first), (trusted, over_comment) = _parse(
         signature_text, BadSignature, "signature", 74, 64
     )
-    kind, key_id, raw = first[:2], first[2:10], first[10:]
+    kind = first[:2]
+    key_id = first[2:10]
+    raw = first[10:]
     if kind != _PREHASHED:
         raise BadSignature(
             "not a prehashed signature but a legacy or unknown one: sign again with minisign"
@@ -293,10 +298,8 @@ def load_signing_key(
     Raises:
         BadKey: If the key cannot be used, others may read its file, or both variables are set.
     """
-    text, path = (
-        environment.get(KEY_VARIABLE, "").strip(),
-        environment.get(FILE_VARIABLE, ""),
-    )
+    text = environment.get(KEY_VARIABLE, "").strip()
+    path = environment.get(FILE_VARIABLE, "")
     if file is None and text and path:
         raise BadKey(
             f"{KEY_VARIABLE} and {FILE_VARIABLE} are both set", hint="unset one of them"
@@ -312,7 +315,8 @@ def write_keys(folder: Path, secret_text: str, public_text: str) -> tuple[Path, 
     Raises:
         BadKey: If a file exists (it is never overwritten) or cannot be written.
     """
-    secret, public = folder / "medlive.key", folder / "medlive.pub"
+    secret = folder / "medlive.key"
+    public = folder / "medlive.pub"
     for path in (secret, public):
         if os.path.lexists(path):
             hint = "move it away by hand, or give another --out"
@@ -438,7 +442,8 @@ def _crypt(
 
 def _scrypt_cost(ops_limit: int, memory_limit: int) -> tuple[int, int, int]:
     """Return scrypt's N, r and p for libsodium's limits (`pickparams` in pwhash_scryptsalsa208sha256.c)."""
-    ops_limit, blocks = max(ops_limit, 32768), 8
+    ops_limit = max(ops_limit, 32768)
+    blocks = 8
     by_ops = ops_limit < memory_limit // 32
     most = ops_limit // (blocks * 4) if by_ops else memory_limit // (blocks * 128)
     log = max(1, (most // 2).bit_length())

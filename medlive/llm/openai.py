@@ -65,8 +65,6 @@ _OURS = frozenset(
 _VERSIONED = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")
 _AZURE_DEPLOYMENT = "/openai/deployments/"
 _PAGE = "a web page came, not JSON"
-
-
 _NOTHING = Usage(cost_usd=0.0)
 
 
@@ -126,15 +124,18 @@ class OpenAIEngine:
         host = address.hostname or ""
         self._endpoint = f"{host}:{address.port}" if address.port else host
         proxies = {} if proxy_bypass(host) else getproxies()
+        proxy = proxies.get(address.scheme) or proxies.get("all")
+        if proxy and not proxy.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"The environment's proxy for {host} is not an http(s) address",
+                hint="Set http_proxy and https_proxy, or name the host in no_proxy.",
+            )
         self._client = AsyncOpenAI(
             api_key=self._secret or "none",
             base_url=address._replace(query="").geturl(),
             default_query={**dict(parse_qsl(address.query)), **(query or {})},
             max_retries=0,
-            http_client=reply_client(
-                ENDPOINT_BODY_BYTES,
-                proxy=proxies.get(address.scheme) or proxies.get("all"),
-            ),
+            http_client=reply_client(ENDPOINT_BODY_BYTES, proxy=proxy),
         )
         # From variables that only OpenAI's client reads: they would go to every endpoint.
         self._client.organization = self._client.project = None
@@ -148,11 +149,8 @@ class OpenAIEngine:
         if key_header and self._secret:
             self._headers[key_header] = self._secret
         self._model, self._pinned, self._price = model, pinned, price
-        self._timeout_s, self._max_retries, self._backoff_s = (
-            timeout_s,
-            max_retries,
-            backoff_s,
-        )
+        self._timeout_s, self._backoff_s = timeout_s, backoff_s
+        self._max_retries = max_retries
         self._mode, self._key_variable = JsonMode(json_mode), key_variable
         self._limiter = limiter or Limiter(self._endpoint, concurrency)
         self.circuit = circuit or Circuit("", f"{self._endpoint} ({model})")
@@ -434,8 +432,8 @@ def _checked_address(model: str, base_url: str) -> SplitResult:
     """The address that requests' paths are added to."""
     try:
         address = urlsplit(base_url)
-        host, _ = address.hostname, address.port
-    except ValueError:
+        host, _ = httpx2.URL(base_url).host, address.port
+    except (ValueError, httpx2.InvalidURL):
         host = None
     if (
         not host

@@ -28,6 +28,11 @@ def load_prompt(package: str, task: str) -> Prompt:
     return Prompt(task=task, text=f"{_fence()}\n\n{text}\n")
 
 
+def prompt_beside(reply: type, task: str) -> Prompt:
+    """The prompt of a task in the package where its reply's type is defined."""
+    return load_prompt(reply.__module__.rpartition(".")[0], task)
+
+
 def _read(package: str, name: str) -> str:
     file = files(package).joinpath("prompts", f"{name}.md")
     return file.read_text(encoding="utf-8").strip()

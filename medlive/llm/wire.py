@@ -26,17 +26,15 @@ from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
 from medlive.llm.fence import schema_name
 from medlive.llm.reading import split_thinking
 
+_STOPPED = "stop eos eos_token end_turn stop_sequence completed"
+_CUT = "length max_tokens model_length max_output_tokens"
+_REFUSED = (
+    "content_filter refusal safety sensitive recitation blocklist prohibited_content"
+)
 _FINISH = {
-    reason: finish
-    for finish, reasons in (
-        (Finish.STOP, "stop eos eos_token end_turn stop_sequence completed"),
-        (Finish.LENGTH, "length max_tokens model_length max_output_tokens"),
-        (
-            Finish.REFUSAL,
-            "content_filter refusal safety sensitive recitation blocklist prohibited_content",
-        ),
-    )
-    for reason in reasons.split()
+    **dict.fromkeys(_STOPPED.split(), Finish.STOP),
+    **dict.fromkeys(_CUT.split(), Finish.LENGTH),
+    **dict.fromkeys(_REFUSED.split(), Finish.REFUSAL),
 }
 """What endpoints give as finish_reason, in lower case."""
 

@@ -16,7 +16,7 @@ from typing import Final
 from pydantic import BaseModel, ValidationError
 
 from medlive.errors import BadInput, CheckFailed, UsageError, first_fault
-from medlive.guard.bounds import FETCH_BYTES
+from medlive.guard.bounds import FETCH_BYTES, SMALL_FILE_BYTES
 from medlive.integrity.checks import Trust
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, sync, writing_to
@@ -25,7 +25,6 @@ from medlive.integrity.paths import UnsafePath, create_below, open_below
 from medlive.integrity.signing import PublicKey, check_signature
 from medlive.publishing.errata_update import ErrataUpdate, Offered, update_errata
 from medlive.publishing.reading import (
-    Budget,
     Meter,
     Network,
     Pace,
@@ -44,7 +43,6 @@ from medlive.snapshot.verify.run import verify_snapshot
 
 PACE: Final = Pace()
 NETWORK: Final = Network()
-_MOST_SMALL: Final = 64 * 1024 * 1024
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  (\S+)")
 _LOCK: Final = ".fetch.lock"
 
@@ -112,13 +110,12 @@ async def fetch_snapshot(
         raise UsageError(
             f"{version!r} is neither a version such as 2026.W47 nor latest"
         )
-    budget = Budget(pace)
     with writing_to(out):
         await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
         with exclusive(out / _LOCK):
             meter = Meter(progress)
-            async with open_source(source, network, budget, meter) as read:
-                fetch = _Fetch(read, source, out, public_key, meter, budget)
+            async with open_source(source, network, pace, meter) as read:
+                fetch = _Fetch(read, source, out, public_key, meter)
                 return await fetch.run(version, allow_older=allow_older)
 
 
@@ -129,18 +126,19 @@ class _Fetch:
     out: Path
     key: PublicKey | None
     meter: Meter
-    budget: Budget
     fetched: int = 0
 
     async def run(self, version: str, *, allow_older: bool) -> Fetched:
         stated = None
         if version == "latest":
             latest = await self._latest()
-            version, stated = latest.version, latest.digest
+            version = latest.version
+            stated = latest.digest
             if not allow_older:
                 _check_not_older(version, self.source, self.out)
         sums = await self._sums(version, stated)
-        digest, target = digest_bytes(sums), self.out / folder_name(version)
+        digest = digest_bytes(sums)
+        target = self.out / folder_name(version)
         already = _exists(self.out, target.name, sums)
         folder = target if already else await self._files(version, sums)
         report = await asyncio.to_thread(verify_snapshot, folder, public_key=self.key)
@@ -169,7 +167,7 @@ class _Fetch:
             why_not=report.manifest.why_not if report.manifest else (),
         )
 
-    async def _small(self, name: str, most: int = _MOST_SMALL) -> bytes | None:
+    async def _small(self, name: str, most: int = SMALL_FILE_BYTES) -> bytes | None:
         data = await self.read(name, most)
         if data is not None and len(data) > most:
             raise CheckFailed(f"{name} at {self.source} is longer than {most} bytes")
@@ -214,10 +212,11 @@ class _Fetch:
 
     async def _files(self, version: str, sums: bytes) -> Path:
         """Fetch every file into a hidden folder beside the target, each with its digest."""
-        root, digests = folder_name(version), _parse_sums(sums)
+        root = folder_name(version)
+        digests = _parse_sums(sums)
         partial = f".{root}.fetched"
         data = await self._file(
-            f"{root}/manifest.json", digests["manifest.json"], _MOST_SMALL
+            f"{root}/manifest.json", digests["manifest.json"], SMALL_FILE_BYTES
         )
         manifest = _manifest(data, version)
         self._write(f"{partial}/manifest.json", data)
@@ -226,7 +225,6 @@ class _Fetch:
         if manifest.signing is not None:
             self._write(f"{partial}/{SIGNATURE}", await self._signature(version))
         self.meter.total = sum(entry.size for entry in manifest.files.values())
-        self.budget.allow(self.meter.total)
         for name, entry in sorted(manifest.files.items()):
             if _digest(self.out, f"{partial}/{name}") != digests[name]:
                 data = await self._file(f"{root}/{name}", digests[name], entry.size)

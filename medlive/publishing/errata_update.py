@@ -54,7 +54,8 @@ def update_errata(
         OSError: If the folder cannot be written.
     """
     errata = read_errata(offered.data, offered.signature, offered.name, key)
-    data, signature = _read(folder, ERRATA), _read(folder, SIGNATURE)
+    data = _read(folder, ERRATA)
+    signature = _read(folder, SIGNATURE)
     if data is None:
         put_errata(folder, offered.data, offered.signature)
         return ErrataUpdate(errata, None)

@@ -127,9 +127,10 @@ def prepare_release(
         if (folder / name).is_file():
             entries[name] = _entry((folder / name).read_bytes())
     errata = _errata(folder.parent, public_key or _key_of(manifest))
-    return PreparedRelease(
-        folder, manifest, entries, errata, _known_errata(folder.parent)
-    )
+    known = None
+    if (folder.parent / ERRATA).exists():
+        known = load_errata(folder.parent / ERRATA)
+    return PreparedRelease(folder, manifest, entries, errata, known)
 
 
 def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
@@ -305,7 +306,8 @@ def _update_pages(
     releases = _releases(target, done)
     while [r.version for r in releases] != before:
         put(_pages(releases, target, place))
-        before, releases = [r.version for r in releases], _releases(target, done)
+        before = [r.version for r in releases]
+        releases = _releases(target, done)
     done.latest = max(before)
 
 
@@ -349,10 +351,6 @@ def _errata(folder: Path, key: PublicKey | None) -> dict[str, bytes]:
         raise CheckFailed(exc.message, hint=hint) from exc
     files = {ERRATA: path, ERRATA_SIGNATURE: path.with_name(f"{path.name}.minisig")}
     return {name: file.read_bytes() for name, file in files.items() if file.exists()}
-
-
-def _known_errata(folder: Path) -> Errata | None:
-    return load_errata(folder / ERRATA) if (folder / ERRATA).exists() else None
 
 
 def check_errata_kept(

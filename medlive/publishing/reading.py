@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -12,12 +12,7 @@ from urllib.parse import quote, urlsplit
 import httpx2
 
 from medlive.errors import BadInput, ServiceUnavailable, UsageError
-from medlive.guard.bounds import (
-    FETCH_BASE_S,
-    FETCH_GRACE_S,
-    FETCH_LEAST_RATE,
-    FETCH_REDIRECTS,
-)
+from medlive.guard.bounds import FETCH_GRACE_S, FETCH_LEAST_RATE, FETCH_REDIRECTS
 from medlive.guard.http import RETRIED_STATUSES, guarded_client, resolve_name
 from medlive.guard.printable import printable
 from medlive.integrity.addresses import may_connect
@@ -54,8 +49,7 @@ class Pace:
     """How slow a server may be, and how long is waited before it is asked again."""
 
     least_rate: float = FETCH_LEAST_RATE  # Bytes a second
-    grace_s: float = FETCH_GRACE_S
-    base_s: float = FETCH_BASE_S
+    grace_s: float = FETCH_GRACE_S  # For an answer, beyond what its bytes take
     pause_s: float = 1.0  # Before the second try; doubled each time
 
 
@@ -63,19 +57,8 @@ class _Refused(Exception):
     """An address that must not be asked."""
 
 
-@dataclass(slots=True)
-class Budget:
-    """The seconds that answers may still take, all together."""
-
-    pace: Pace
-    left_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.left_s = self.pace.base_s
-
-    def allow(self, size: int) -> None:
-        """Add what so many declared bytes may take."""
-        self.left_s += size / self.pace.least_rate
+class _Unanswered(Exception):
+    """The server gave no answer, and may give one later."""
 
 
 Progress = Callable[[int, int], None]
@@ -103,7 +86,7 @@ class Meter:
 
 @asynccontextmanager
 async def open_source(
-    source: str, network: Network, budget: Budget, meter: Meter
+    source: str, network: Network, pace: Pace, meter: Meter
 ) -> AsyncIterator[Read]:
     """Open an http(s) address or a folder for reading. Raises UsageError."""
     if "://" not in source:
@@ -125,7 +108,7 @@ async def open_source(
     headers = {"User-Agent": "medlive", "Accept-Encoding": "identity"}
     timeout = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
     async with guarded_client(gate.addresses, headers=headers, timeout=timeout) as http:
-        site = _Site(http, gate, budget, meter)
+        site = _Site(http, gate, pace, meter)
         yield lambda name, most: site.read(f"{base}/{quote(name)}", most)
 
 
@@ -139,7 +122,11 @@ def _folder_reader(root: Path, meter: Meter) -> Read:
     async def read(name: str, most: int) -> bytes | None:
         try:
             with open_below(root, name) as handle:
-                return _read_at_most(handle.read, most, meter)
+                data = bytearray()
+                while len(data) <= most and (block := handle.read(_BLOCK)):
+                    data += block
+                    meter.received(len(data))
+                return bytes(data)
         except UnsafePath as exc:
             raise BadInput(
                 f"{root}: {exc.message}", hint="published files are plain ones"
@@ -148,14 +135,6 @@ def _folder_reader(root: Path, meter: Meter) -> Read:
             return None
 
     return read
-
-
-def _read_at_most(read: Callable[[int], bytes], most: int, meter: Meter) -> bytes:
-    data = bytearray()
-    while len(data) <= most and (block := read(min(_BLOCK, most + 1 - len(data)))):
-        data += block
-        meter.received(len(data))
-    return bytes(data)
 
 
 @dataclass(slots=True)
@@ -196,85 +175,68 @@ class _Gate:
 class _Site:
     http: httpx2.AsyncClient
     gate: _Gate
-    budget: Budget
+    pace: Pace
     meter: Meter
-    _problem: str = field(default="", init=False)
 
     async def read(self, url: str, most: int) -> bytes | None:
         """Read an address; lost connections and passing failures are retried. Raises ServiceUnavailable."""
+        problem = ""
         for number in range(TRIES):
             if number:
-                await asyncio.sleep(self.budget.pace.pause_s * 2 ** (number - 1))
+                await asyncio.sleep(self.pace.pause_s * 2 ** (number - 1))
+            limit = self.pace.grace_s + most / self.pace.least_rate
             try:
-                async with asyncio.timeout(self.budget.left_s):
-                    data = await self._try(url, most)
-                if not self._problem:
-                    return data
+                async with asyncio.timeout(limit):
+                    return await self._answer(url, most)
+            except TimeoutError:
+                problem = f"the server is too slow: no whole answer in {limit:.0f} s"
+                break
             except _Refused as exc:
                 raise ServiceUnavailable(
                     f"{url} cannot be fetched: {exc}", hint="check --from"
                 ) from exc
             except (
+                _Unanswered,
                 httpx2.TransportError,
                 httpx2.InvalidURL,
                 OSError,
                 UnicodeError,
-            ) as exc:  # a time-out is an OSError
-                self._problem = str(exc) or type(exc).__name__
-            if self.budget.left_s <= 0:
-                self._problem = "the server is too slow: all answers together took longer than their bytes may"
-                break
+            ) as exc:
+                problem = str(exc) or type(exc).__name__
         raise ServiceUnavailable(
-            f"{url} cannot be fetched: {self._problem}"[:500],
+            f"{url} cannot be fetched: {problem}"[:500],
             hint="check --from and the network; the same command continues where this one stopped",
         )
 
-    async def _try(self, url: str, most: int) -> bytes | None:
-        """Follow redirects to an answer and read it; `_problem` says why it may be asked for again."""
-        loop = asyncio.get_running_loop()
-        started, place = loop.time(), httpx2.URL(url)
-        try:
-            for _ in range(FETCH_REDIRECTS + 1):
-                await self.gate.addresses(*_host_and_port(place))
-                async with self.http.stream("GET", place) as answer:
-                    if answer.status_code not in _REDIRECTS:
-                        return await self._answer(answer, url, most)
+    async def _answer(self, url: str, most: int) -> bytes | None:
+        """Follow redirects to an answer and read it."""
+        place = httpx2.URL(url)
+        for _ in range(FETCH_REDIRECTS + 1):
+            await self.gate.addresses(*_host_and_port(place))
+            async with self.http.stream("GET", place) as answer:
+                status = answer.status_code
+                if status in _REDIRECTS:
                     place = _target(place, answer.headers.get("Location"))
-            raise _Refused(f"more than {FETCH_REDIRECTS} redirects")
-        finally:
-            self.budget.left_s -= loop.time() - started
-
-    async def _answer(
-        self, answer: httpx2.Response, url: str, most: int
-    ) -> bytes | None:
-        self._problem = ""
-        if answer.status_code == 404:
-            return None
-        if answer.status_code == 410:
-            hint = "fetch a later version: errata.json there says what was taken down"
-            raise BadInput(f"{url} was withdrawn and is no longer given out", hint=hint)
-        if answer.status_code == 200:
-            return await self._body(answer, most)
-        self._problem = f"HTTP {answer.status_code}"
-        if answer.status_code in RETRIED_STATUSES:
-            return None
-        raise ServiceUnavailable(
-            f"{url} cannot be fetched: {self._problem}", hint="check --from"
-        )
-
-    async def _body(self, answer: httpx2.Response, most: int) -> bytes | None:
-        """Read a body while it comes fast enough."""
-        loop, pace = asyncio.get_running_loop(), self.budget.pace
-        data, started = bytearray(), loop.time()
-        async for block in answer.aiter_raw():
-            data += block
-            self.meter.received(len(data))
-            if len(data) > most:
-                break
-            if loop.time() - started > pace.grace_s + len(data) / pace.least_rate:
-                self._problem = f"the server is too slow: {len(data)} bytes came in {loop.time() - started:.0f} s"
-                return None
-        return bytes(data)
+                    continue
+                if status == 404:
+                    return None
+                if status == 410:
+                    hint = "fetch a later version: errata.json there says what was taken down"
+                    text = f"{url} was withdrawn and is no longer given out"
+                    raise BadInput(text, hint=hint)
+                if status in RETRIED_STATUSES:
+                    raise _Unanswered(f"HTTP {status}")
+                if status != 200:
+                    text = f"{url} cannot be fetched: HTTP {status}"
+                    raise ServiceUnavailable(text, hint="check --from")
+                data = bytearray()
+                async for block in answer.aiter_raw():
+                    data += block
+                    self.meter.received(len(data))
+                    if len(data) > most:
+                        break
+                return bytes(data)
+        raise _Refused(f"more than {FETCH_REDIRECTS} redirects")
 
 
 def _host_and_port(url: httpx2.URL) -> tuple[str, int]:

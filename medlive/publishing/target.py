@@ -140,7 +140,8 @@ class FolderTarget:
     """A folder as a target, such as the root that a web server shows."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.where = root, str(root)
+        self.root = root
+        self.where = str(root)
 
     @contextmanager
     def session(self, *, write: bool) -> Iterator[None]:
@@ -191,7 +192,8 @@ class FolderTarget:
     def replace(self, item: Item) -> None:
         """Write the file under another name, then rename it."""
         with self._errors("written"):
-            path, partial = self._plain(item.name), self.root / _PARTIAL
+            path = self._plain(item.name)
+            partial = self.root / _PARTIAL
             if partial.is_dir():  # an earlier version left a folder when it was killed
                 shutil.rmtree(partial)
             try:

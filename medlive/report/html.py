@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from medlive.evaluation.log import some
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.refusals import marked
+from medlive.integrity.log import some
 from medlive.plot import svg
 
 if TYPE_CHECKING:

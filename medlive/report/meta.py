@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.agreement.meta import CaseLevel
-from medlive.evaluation.agreement.reliability import Reliability
-from medlive.evaluation.log import read_bytes
 from medlive.evaluation.scoring.refusals import Objection
+from medlive.integrity.log import read_bytes
+from medlive.statistics.raters import Reliability
 
 Shape = TypeVar("Shape", bound=BaseModel)
 
@@ -21,14 +21,14 @@ class Read(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class Run(Read):
+class MetaRun(Read):
     """The run that was graded."""
 
     model: str
     cases: str
 
 
-class Grader(Read):
+class MetaGrader(Read):
     """Who graded."""
 
     name: str
@@ -48,8 +48,8 @@ class MetaFile(Read):
 
     format: Literal["medlive-meta"]
     format_version: Literal[1]
-    run: Run
-    grader: Grader
+    run: MetaRun
+    grader: MetaGrader
     human: Human | None = None
     criteria: Reliability | None = None
     cases: tuple[CaseLevel, ...] = ()

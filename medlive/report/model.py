@@ -7,21 +7,22 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
-    Finding,
+    NamedCause,
     RootCause,
     load_audit,
 )
+from medlive.evaluation.scoring.books import BookArm, score_arms
 from medlive.evaluation.scoring.contamination import (
-    BookArm,
     ContaminationTable,
     contamination,
-    score_arms,
 )
 from medlive.evaluation.scoring.errata import RunErrata
+from medlive.evaluation.scoring.estimates import (
+    FEW,
+)
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.overlap import (
     Profiles,
@@ -30,7 +31,12 @@ from medlive.evaluation.scoring.overlap import (
     worst_cases,
 )
 from medlive.evaluation.scoring.refusals import marked
-from medlive.evaluation.scoring.score import FEW, CaseBasis, ModelScore, ScoreTable
+from medlive.evaluation.scoring.score import (
+    CaseBasis,
+    ModelScore,
+    ScoreTable,
+)
+from medlive.llm.registry import EMPTY, Registry
 from medlive.report.html import lang_of, render
 from medlive.report.meta import MetaFile
 
@@ -151,7 +157,7 @@ class Report:
         """The heads of a table's columns for these models: each label and how many of its cases were audited."""
         return [f"*{label} (n={self.audits[label].audited})" for label in labels]
 
-    def examples(self, most: int) -> list[tuple[str, RootCause, str, Finding]]:
+    def examples(self, most: int) -> list[tuple[str, RootCause, str, NamedCause]]:
         """(label, cause, language tag, finding) of the lowest `most` audited cases of each model and cause."""
         langs = {}
         for model in self.models:

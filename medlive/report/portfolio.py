@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from medlive.evaluation.log import writing
 from medlive.evaluation.protocols.model import Table, format_cell
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
 from medlive.evaluation.runs.folder import write_whole
+from medlive.integrity.log import writing
 from medlive.report.html import page, render, upper_first
 from medlive.report.meta import read_json
 

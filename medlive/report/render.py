@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Final
 
 from medlive.errors import BadInput
-from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.protocols.portfolio import Portfolio
 from medlive.evaluation.root_causes import RootCause
-from medlive.evaluation.scoring.score import ScoreTable, month_table
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    month_table,
+)
+from medlive.llm.registry import EMPTY, Registry
 from medlive.plot import available
 from medlive.report.cases import (
     CASES_A_LIST,

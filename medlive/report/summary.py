@@ -3,9 +3,15 @@
 from collections.abc import Sequence
 from typing import Final
 
-from medlive.evaluation.log import some
+from medlive.evaluation.scoring.estimates import (
+    FEW,
+)
 from medlive.evaluation.scoring.fresh import FreshScore
-from medlive.evaluation.scoring.score import FEW, ModelScore, Rates
+from medlive.evaluation.scoring.score import (
+    ModelScore,
+    Rates,
+)
+from medlive.integrity.log import some
 from medlive.report.html import percent, percents, points
 from medlive.report.model import Report, unpublishable
 from medlive.statistics.bootstrap import Comparison
@@ -74,7 +80,9 @@ def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
 
 
 def _missing(report: Report) -> str:
-    missing = [*_unpublishable_models(report), *_early_drops(report)]
+    banned = [model.label for model in report.models if unpublishable(model)]
+    missing = [f"not publishable: {some(banned)}"] if banned else []
+    missing += _early_drops(report)
     missing += _uncounted([model.rates for model in report.models])
     unknown = [model.label for model in report.models if model.cutoff is None]
     if unknown:
@@ -89,11 +97,6 @@ def _missing(report: Report) -> str:
     if not missing:
         return "Nothing: every answer is there and every criterion graded."
     return "; ".join(missing) + "."
-
-
-def _unpublishable_models(report: Report) -> list[str]:
-    banned = [model.label for model in report.models if unpublishable(model)]
-    return [f"not publishable: {some(banned)}"] if banned else []
 
 
 def _early_drops(report: Report) -> list[str]:

@@ -9,26 +9,28 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.evaluation.asking.registry import Cutoff
-from medlive.evaluation.log import writing
 from medlive.evaluation.runs import folder
 from medlive.evaluation.scoring.ability import abilities_of
+from medlive.evaluation.scoring.books import BookArm
 from medlive.evaluation.scoring.companions import CORE
 from medlive.evaluation.scoring.contamination import (
-    BookArm,
     ContaminationTable,
     Mix,
     ModelContamination,
     PlaceboTable,
 )
-from medlive.evaluation.scoring.estimates import Slice
+from medlive.evaluation.scoring.estimates import (
+    ScoreEstimate,
+    Slice,
+)
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
-    Estimate,
     ModelScore,
     ScoreTable,
     month_table,
 )
+from medlive.integrity.log import writing
+from medlive.llm.registry import Cutoff
 
 _FIGURES: Final = (
     "n",
@@ -60,7 +62,7 @@ def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
     return None if value is None else _row(value, **names)
 
 
-def estimate_row(estimate: Estimate) -> dict[str, Any]:
+def estimate_row(estimate: ScoreEstimate) -> dict[str, Any]:
     """A mean with everything that belongs to it."""
     return {**_row(estimate), "few": estimate.few}
 
@@ -160,6 +162,11 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
 def scale_row(table: ScoreTable) -> dict[str, Any]:
     """The models on one scale (docs/scale.md): abilities, weeks, hard cases, and suspects."""
     abilities = abilities_of(table)
+    suspects = []
+    for item in abilities.suspects:
+        assert item.criterion is not None
+        about = {"case_id": item.case.case_id, "criterion_id": item.criterion.id}
+        suspects.append(about | _row(item.figures))
     return {
         "why": abilities.scale.why,
         "abilities": list(map(_row, abilities.scale.abilities)),
@@ -168,14 +175,7 @@ def scale_row(table: ScoreTable) -> dict[str, Any]:
         "hard": list(map(_row, abilities.hard)),
         "cases": len(abilities.cases),
         "silent": abilities.silent,
-        "suspects": [
-            {
-                "case_id": item.case.case_id,
-                "criterion_id": item.criterion.id if item.criterion else None,
-                **_row(item.figures),
-            }
-            for item in abilities.suspects
-        ],
+        "suspects": suspects,
     }
 
 
@@ -218,7 +218,9 @@ def errata_row(table: ScoreTable) -> dict[str, Any] | None:
     return {"mode": table.errata.mode.value, "runs": runs}
 
 
-def beside_rows(table: ScoreTable, model: ModelScore) -> list[tuple[str, Estimate]]:
+def beside_rows(
+    table: ScoreTable, model: ModelScore
+) -> list[tuple[str, ScoreEstimate]]:
     """What stands beside a model's headline score: the other of complete and paper where they differ, the core."""
     own = model.companions
     by_metric = {Metric.COMPLETE: own.complete, Metric.PAPER: own.paper}

@@ -37,7 +37,6 @@ from medlive.rubric.model import (
     CompletedPoint,
     Completion,
     Criterion,
-    OmittedFact,
     Origin,
     PointOutcome,
     Rubric,
@@ -171,9 +170,8 @@ class Completing:
         rubric = self.rubric
         criteria = []
         for c in rubric.criteria:
-            criteria.append(
-                {"criterion": c.criterion, "points": c.points, "asked": c.asked}
-            )
+            shown = {"criterion": c.criterion, "points": c.points, "asked": c.asked}
+            criteria.append(shown)
         inputs = {
             "query": self.text.query,
             "narrative": self.text.narrative,
@@ -207,7 +205,18 @@ class Completing:
     async def _judge(self, items: Mapping[str, PointItem]) -> dict[str, ClaimVerdict]:
         """Judge the points as claims, by passages found as for advice."""
         (query,) = self.curation.side(Side.QUERY)
-        elements = list(map(_element, items.keys(), items.values()))
+        elements = []
+        for name, item in items.items():
+            # Stated and judged as advice is
+            element = Element(
+                id=name,
+                side=Side.ADVICE,
+                kind=Kind(item.kind),
+                message_id="",
+                quote="",
+                statement=item.point,
+            )
+            elements.append(element)
         brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
         claims = await state_claims(brief, self.judge)
         limits = self.library.limits
@@ -245,16 +254,22 @@ class Completing:
         self, item: PointItem, verdict: ClaimVerdict, shared: str | None
     ) -> CompletedPoint:
         """What becomes of a point."""
-        outcome, source, detail = PointOutcome.NOT_NAMED, "", verdict.reason
+        outcome = PointOutcome.NOT_NAMED
+        source = ""
+        detail = verdict.reason
         if verdict.verdict in (Alignment.CONTRADICTED, Alignment.NOT_STANDARD):
             outcome = PointOutcome(verdict.verdict.value)
         elif verdict.verdict is Alignment.SUPPORTED:
-            outcome, citation = PointOutcome.EVIDENCE, verdict.citations[0]
-            source, detail = citation.passage_id, citation.quote
+            outcome = PointOutcome.EVIDENCE
+            citation = verdict.citations[0]
+            source = citation.passage_id
+            detail = citation.quote
         elif shared is not None:
-            first, second = self.first.identity, self.second.identity
+            first = self.first.identity
+            second = self.second.identity
             outcome = PointOutcome.CONSENSUS
-            source, detail = f"{first.model}, {second.model}", shared
+            source = f"{first.model}, {second.model}"
+            detail = shared
         elif not self.has_two_voices:
             outcome = PointOutcome.ONE_MODEL
         return CompletedPoint(
@@ -277,8 +292,21 @@ class Completing:
         for name, point in points.items():
             if point.outcome.kept:
                 number += 1
-                added[name] = _criterion(number, items[name], point)
-        reviewed, problems = self.rubric, dict[str, str]()
+                item = items[name]
+                added[name] = Criterion(
+                    id=f"c{number}",
+                    position=number,
+                    criterion=item.criterion,
+                    axis=item.axis,
+                    points=item.points,
+                    advice_id=None,
+                    fact=item.point,
+                    origin=Origin(point.outcome.value),
+                    source=point.source,
+                    asked=item.asked,
+                )
+        reviewed = self.rubric
+        problems = dict[str, str]()
         if added:
             criteria = (*self.rubric.criteria, *added.values())
             reviewed, problems = await self._review(
@@ -291,12 +319,17 @@ class Completing:
                 refused = PointOutcome.FAULTY
                 point = replace(point, outcome=refused, source="", detail=problem)
             decided.append(point)
-        criteria, cut = _cut(reviewed.criteria)
+        # Room is made by the lightest criteria that earn points and answer nothing asked.
+        surplus = len(reviewed.criteria) - WRITTEN.most
+        cut = lightest(reviewed.criteria, surplus)
+        why = "the lightest, made room for what the advice lacks"
+        omitted = [omit(criterion, why, Step.COMPLETION) for criterion in cut]
+        kept = [criterion for criterion in reviewed.criteria if criterion not in cut]
         earlier = self.rubric.completion or Completion()
         return replace(
             reviewed,
-            criteria=numbered(criteria),
-            omitted=(*reviewed.omitted, *cut),
+            criteria=numbered(kept),
+            omitted=(*reviewed.omitted, *omitted),
             completion=Completion((*earlier.points, *decided), note or earlier.note),
         )
 
@@ -357,43 +390,6 @@ class Completing:
 def _pairs(reply: MatchReply) -> dict[str, str]:
     """Point → the point of the other list that says the same, of those that have one."""
     return {match.id: match.other for match in reply.matches if match.other}
-
-
-def _element(name: str, item: PointItem) -> Element:
-    """A point as an element, so that it is stated and judged as advice is."""
-    return Element(
-        id=name,
-        side=Side.ADVICE,
-        kind=Kind(item.kind),
-        message_id="",
-        quote="",
-        statement=item.point,
-    )
-
-
-def _criterion(number: int, item: PointItem, point: CompletedPoint) -> Criterion:
-    return Criterion(
-        id=f"c{number}",
-        position=number,
-        criterion=item.criterion,
-        axis=item.axis,
-        points=item.points,
-        advice_id=None,
-        fact=item.point,
-        origin=Origin(point.outcome.value),
-        source=point.source,
-        asked=item.asked,
-    )
-
-
-def _cut(
-    criteria: Sequence[Criterion],
-) -> tuple[tuple[Criterion, ...], tuple[OmittedFact, ...]]:
-    """Make room for what was added: the lightest criteria that earn points and answer nothing asked go."""
-    cut = lightest(criteria, len(criteria) - WRITTEN.most)
-    why = "the lightest, made room for what the advice lacks"
-    kept = tuple(c for c in criteria if c not in cut)
-    return kept, tuple(omit(c, why, Step.COMPLETION) for c in cut)
 
 
 def _numbered(letter: str, items: Sequence[PointItem]) -> dict[str, PointItem]:

@@ -5,21 +5,19 @@ Source: docs/method.md §1, Rubric, Proof.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, StringConstraints
 
 from medlive.curation.agent import Agent, check_ids
 from medlive.curation.elements import element_inputs
 from medlive.curation.identified import ids_of
-from medlive.curation.model import CaseText, ClaimVerdict, Element
+from medlive.curation.model import CaseText, Element
 from medlive.curation.tasks import Reason, ReplyModel
 from medlive.evidence.passage import Passage
+from medlive.harm.read import shown_passages
 from medlive.rubric.model import Criterion, Origin
 from medlive.rubric.proof import ProofFinding
-
-MOST_PASSAGES: Final = 8
-"""Passages that a reviewer is shown."""
 
 
 class RulingItem(ReplyModel):
@@ -41,17 +39,6 @@ class DefenceReply(ReplyModel):
 
     task: ClassVar = "rubric.defend"
     rulings: Annotated[tuple[RulingItem, ...], Field(max_length=40, strict=False)]
-
-
-def cited_passages(claims: Sequence[ClaimVerdict]) -> tuple[Passage, ...]:
-    """The passages that the verdicts on a case's claims cite, each once."""
-    passages: dict[str, Passage] = {}
-    for claim in claims:
-        cited = {citation.passage_id for citation in claim.citations}
-        for hit in claim.hits:
-            if hit.passage.id in cited:
-                passages.setdefault(hit.passage.id, hit.passage)
-    return tuple(passages.values())[:MOST_PASSAGES]
 
 
 async def rule_on(
@@ -88,14 +75,18 @@ async def rule_on(
         "query": text.query,
         "narrative": text.narrative,
         "advice": element_inputs(advice),
-        "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in passages],
+        "passages": shown_passages(passages),
         "criteria": shown,
     }
     reply = await reviewer.ask(DefenceReply, inputs, check)
     rulings = {ruling.criterion_id: ruling for ruling in reply.rulings}
     ruled = []
     for doubt in doubts:
-        ruled.append(_ruled(doubt, rulings[doubt.criterion or ""]))
+        ruling = rulings[doubt.criterion or ""]
+        basis = ruling.basis if ruling.needed else ""
+        reason = ruling.reason.strip()
+        decided = replace(doubt, needed=ruling.needed, basis=basis, reason=reason)
+        ruled.append(decided)
     return tuple(ruled)
 
 
@@ -122,12 +113,3 @@ def _fault_of(reply: DefenceReply, known: set[str]) -> str | None:
         if not ruling.reason.strip():
             return f"{ruling.criterion_id}: the reason is empty"
     return None
-
-
-def _ruled(doubt: ProofFinding, ruling: RulingItem) -> ProofFinding:
-    return replace(
-        doubt,
-        needed=ruling.needed,
-        basis=ruling.basis if ruling.needed else "",
-        reason=ruling.reason.strip(),
-    )

@@ -150,7 +150,8 @@ def _whole_faults(
 
 def _weight_faults(earned: Sequence[int], bounds: Bounds) -> Iterator[Finding]:
     """What is wrong with the points above 0 as a whole."""
-    total, heaviest = sum(earned), max(earned, default=0)
+    total = sum(earned)
+    heaviest = max(earned, default=0)
     if bounds.most_points is not None and total > bounds.most_points:
         yield Finding(
             Fault.TOO_HEAVY,
@@ -223,7 +224,8 @@ def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
 
 def alike(text: str, other: str) -> bool:
     """Whether two criteria have nearly the same words."""
-    words, others = _shingles(fold(text)), _shingles(fold(other))
+    words = _shingles(fold(text))
+    others = _shingles(fold(other))
     if not words or not others:
         return False
     return len(words & others) >= SIMILAR * len(words | others)

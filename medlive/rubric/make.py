@@ -1,16 +1,20 @@
 """A case's rubric in its steps: answers of known quality, written, completed by what the advice lacks, proved."""
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Curation, Side
+from medlive.curation.validator import cited_passages
 from medlive.rubric.completion import Completing, Library
-from medlive.rubric.defend import cited_passages
 from medlive.rubric.model import Rubric
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import MISTAKEN, GradedProbe
 from medlive.rubric.prove import GradeProbes, Proving
 from medlive.rubric.write import Drafting, MadeRubric
+
+MOST_PASSAGES: Final = 8
+"""Passages that the reviewer of a proof is shown."""
 
 
 async def make_rubric(
@@ -35,7 +39,8 @@ async def make_rubric(
     Raises:
         AgentFailure: If an engine gives no usable reply.
     """
-    writer, reader = agents["rubric"], agents["reader"]
+    writer = agents["rubric"]
+    reader = agents["reader"]
     probes: tuple[GradedProbe, ...] = ()
     errors: list[str] = []
     if grade is not None:
@@ -64,7 +69,7 @@ async def make_rubric(
         return MadeRubric(rubric, drafting.lint(rubric))
     proving = Proving(
         drafting=drafting,
-        passages=cited_passages(curation.claims),
+        passages=cited_passages(curation.claims)[:MOST_PASSAGES],
         complete=complete,
         prober=agents["prober"],
         grader=agents["grader"],

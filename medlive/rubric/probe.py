@@ -164,7 +164,9 @@ def find_fault(
     if _repeats(answer, criteria):
         return "the answer is written as a list of criteria, not as to a patient"
     for earlier in written:
-        if is_alike(answer, fold(earlier.answer)) and _differ(probe, earlier.probe):
+        # A short answer may be all that there is to say.
+        may_agree = probe in GOOD and earlier.probe in GOOD
+        if not may_agree and is_alike(answer, fold(earlier.answer)):
             return "the answer is one that was given for another assignment"
     return None
 
@@ -179,11 +181,6 @@ def _fault_of_form(answer: str, probe: Probe, language: str) -> str | None:
         unit = "characters" if language == "zh" else "words"
         return f"the answer has {len(words)} {unit}, expected {least} to {most}"
     return None
-
-
-def _differ(probe: Probe, other: Probe) -> bool:
-    """Whether two answers must differ: a short answer may be all that there is to say."""
-    return not (probe in GOOD and other in GOOD)
 
 
 def _repeats(answer: str, criteria: Sequence[str]) -> bool:

@@ -237,14 +237,18 @@ def _failures(
     probes: Mapping[Probe, GradedProbe],
 ) -> Iterator[ProofFinding]:
     rewards = _rewards(criteria)
-    named, has, lacks = dict[Probe, str](), dict[Probe, str](), dict[Probe, str]()
+    named = dict[Probe, str]()
+    has = dict[Probe, str]()
+    lacks = dict[Probe, str]()
     for kind, probe in probes.items():
         met = probe.met(rewards)
         missed = [c.id for c in rewards if c.id not in met]
         named[kind] = f"{kind.value} ({float(scores[kind]):.2f})"
         has[kind] = f"; {kind.value} meets {', '.join(met)}" if met else ""
         lacks[kind] = f"; {kind.value} misses {', '.join(missed)}" if missed else ""
-    long, short, ordinary = Probe.LONG, Probe.SHORT, Probe.ORDINARY
+    long = Probe.LONG
+    short = Probe.SHORT
+    ordinary = Probe.ORDINARY
     gap = f"{float(LEAST_GAP):.2f}"
     if scores[long] < LEAST_LONG:
         detail = f"{named[long]} is below {float(LEAST_LONG):.2f}{lacks[long]}"

@@ -129,14 +129,14 @@ class Proving:
         for probe in probes:
             if probe.probe in failing:
                 shown = {"probe": probe.probe.value, "answer": probe.answer}
-                met = [c.id for c in rubric.criteria if self._meets(probe, c)]
+                met = []
+                for criterion in rubric.criteria:
+                    verdict = self.verdicts.get((probe.probe, criterion.criterion))
+                    if verdict is not None and verdict.met:
+                        met.append(criterion.id)
                 answers.append({**shown, "note": probe.note, "meets": met})
         findings = _shown(examination.failures, doubts, rubric)
         return await self.drafting.revise(rubric, findings, answers)
-
-    def _meets(self, probe: GradedProbe, criterion: Criterion) -> bool:
-        verdict = self.verdicts.get((probe.probe, criterion.criterion))
-        return verdict is not None and verdict.met
 
     async def _grade(
         self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
@@ -162,7 +162,8 @@ class Proving:
         self, examination: Examination, rubric: Rubric, number: int
     ) -> tuple[ProofFinding, ...]:
         earlier = {(f.fault, f.text): f for f in self.findings if f.needed}
-        known, new = [], []
+        known = []
+        new = []
         for doubt in examination.doubts:
             ruled_before = earlier.get((doubt.fault, doubt.text))
             if ruled_before is None:
@@ -204,7 +205,8 @@ class Proving:
                 smaller = replace(smaller, no_negative=doubt.reason)
             lint = self.drafting.lint
             if len(lint(smaller)) <= len(lint(rubric)):
-                rubric, probes = smaller, kept_probes
+                rubric = smaller
+                probes = kept_probes
         return rubric, probes
 
 

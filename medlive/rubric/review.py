@@ -81,7 +81,8 @@ async def ask_review(
     Raises:
         AgentFailure: If the engine gives no usable reply.
     """
-    elements, criteria = list(advice), list[Criterion]()
+    elements = list(advice)
+    criteria = list[Criterion]()
     for criterion in rubric.criteria:
         if criterion.origin is not Origin.ADVICE:
             # The reviewer sees the point where a criterion of the advice has its element.

@@ -232,7 +232,12 @@ class Drafting:
     ) -> _Draft:
         """A draft, or the revision of an earlier one."""
         reply = await self._ask(earlier, findings, answers)
-        asked = earlier.asked if earlier else _asked(reply)
+        asked = tuple(AskedPart(item.id, item.text) for item in reply.asked)
+        if earlier:
+            asked = earlier.asked
+        omitted = []
+        for item in reply.left_out:
+            omitted.append(OmittedFact(item.fact, item.advice_id, item.reason))
         criteria = list(_criteria(reply, self._errors))
         if earlier:
             criteria += [c for c in earlier.criteria if c.origin is not Origin.ADVICE]
@@ -242,7 +247,7 @@ class Drafting:
             criteria=numbered(criteria),
             asked=asked,
             no_negative=reply.no_negative.strip(),
-            omitted=tuple(_left_out(reply)),
+            omitted=tuple(omitted),
             completion=earlier.completion if earlier else None,
         )
         return await self._review(rubric, earlier)
@@ -335,7 +340,8 @@ def _revision_inputs(
     answers: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
     """What the writer is shown beside the case where it revises."""
-    written, kept = [], []
+    written = []
+    kept = []
     for criterion in earlier.criteria:
         if criterion.origin is Origin.ADVICE:
             written.append(shown(criterion))
@@ -350,15 +356,6 @@ def _revision_inputs(
         "left_out": shown_omitted(earlier.omitted),
         "answers": list(answers),
     }
-
-
-def _asked(reply: RubricReply) -> tuple[AskedPart, ...]:
-    return tuple(AskedPart(item.id, item.text) for item in reply.asked)
-
-
-def _left_out(reply: RubricReply) -> Iterator[OmittedFact]:
-    for item in reply.left_out:
-        yield OmittedFact(item.fact, item.advice_id, item.reason)
 
 
 def _dropped(
@@ -407,7 +404,8 @@ def _fault_of(reply: RubricReply, asked: set[str]) -> str | None:
     facts = set(ids_of(reply.facts))
     if len(facts) < len(reply.facts):
         return "two facts have one id"
-    named_facts, named_parts = set(), set()
+    named_facts = set()
+    named_parts = set()
     for item in reply.criteria:
         if fault := _fault_of_item(item):
             return fault

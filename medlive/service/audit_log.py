@@ -10,8 +10,8 @@ from medlive.db.audit_log import Anchor, LogCheck, verify_log
 from medlive.db.release.snapshots import list_log_heads
 from medlive.db.session import Database
 from medlive.errors import BadInput
+from medlive.instance.paths import snapshots_path
 from medlive.integrity.folder import TooLong, read_small
-from medlive.service.paths import snapshots_path
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Manifest
 

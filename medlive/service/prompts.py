@@ -1,6 +1,7 @@
 """Prompts and requests as an engine is sent them, looked up by a task's name or by a digest."""
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 from medlive.db.curation.replies import find_prompt, find_request
@@ -10,18 +11,26 @@ from medlive.llm.fence import render
 from medlive.llm.prompts import load_prompt
 
 _TASK: Final = re.compile(r"[a-z_.]{1,80}")
-_PACKAGES: Final = ("medlive.curation", "medlive.rubric", "medlive.evaluation")
+_PACKAGES: Final = (
+    "medlive.curation",
+    "medlive.rubric",
+    "medlive.grader",
+    "medlive.harm",
+)
 
 
-async def show_prompt(session: Session, name: str) -> dict[str, Any]:
+async def show_prompt(
+    session: Session, name: str, packages: Sequence[str] = ()
+) -> dict[str, Any]:
     """A task's present prompt, or by its digest a stored prompt, or a stored request as it was rendered.
 
     "messages" is what the engine is sent; of a request with the reply, of a prompt with what stands for inputs.
-    A digest may be cut short. Raises UsageError for an unknown or ambiguous one.
+    `packages` hold prompts beside the service's own. A digest may be cut short. Raises UsageError for an unknown or
+    ambiguous one.
     """
     digest = name if name.startswith("sha256:") else f"sha256:{name}"
     prompt = (
-        _present_prompt(name)
+        _present_prompt(name, (*_PACKAGES, *packages))
         or await _stored_request(session, digest)
         or await _stored_prompt(session, digest)
     )
@@ -33,10 +42,10 @@ async def show_prompt(session: Session, name: str) -> dict[str, Any]:
     return prompt
 
 
-def _present_prompt(task: str) -> dict[str, Any] | None:
+def _present_prompt(task: str, packages: Sequence[str]) -> dict[str, Any] | None:
     if not _TASK.fullmatch(task):
         return None
-    for package in _PACKAGES:
+    for package in packages:
         try:
             prompt = load_prompt(package, task)
         except FileNotFoundError:

@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -21,28 +21,23 @@ from medlive.db.studies import Candidate, RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act, Blinding, Stratum, StudyKind
 from medlive.errors import CheckFailed, MedliveError, UsageError
-from medlive.evaluation.agreement.case_ratings import (
+from medlive.grader.rated import GraderSheet, case_parts
+from medlive.guard.bounds import COMMENT_CHARS
+from medlive.instance.paths import report_path
+from medlive.statistics.case_ratings import (
     ASPECTS,
     AspectQuality,
-    Item,
+    RatedItem,
     aspect_figures,
-    case_items,
 )
-from medlive.evaluation.agreement.items import items_of
-from medlive.evaluation.agreement.meta import agreed_codes
-from medlive.evaluation.agreement.reliability import (
+from medlive.statistics.raters import (
     ABSENT,
     Panel,
     Reliability,
+    agreed_codes,
     code_of,
-    grader_of,
     reliability,
 )
-from medlive.evaluation.agreement.settle import two_judges
-from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
-from medlive.evaluation.scoring.graded import GradedRun, load_graded
-from medlive.guard.bounds import COMMENT_CHARS
-from medlive.service.paths import report_path
 
 ASPECTS_OF = {
     StudyKind.CASE_QUALITY: ("narrative_and_query", "advice"),
@@ -52,6 +47,8 @@ ASPECTS_OF = {
 SCALES: Final[Mapping[str, int]] = {**ASPECTS, "verdict": 2}
 """The rated aspects, with the number of values on their scales; a verdict is 1 for met."""
 _MOST_SEED = 2**31 - 1
+ReadSheet = Callable[[Path, Sequence[str]], GraderSheet]
+"""Reads a graded run's verdicts, or what two judges of it decided differently; raises UsageError."""
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
@@ -86,6 +83,7 @@ async def start_study(
     judges: Sequence[str] = (),
     *,
     keep_reports: bool = False,
+    read_sheet: ReadSheet | None = None,
 ) -> int:
     """Draw a study's cases and store it; return how many items each rater gets.
 
@@ -99,6 +97,7 @@ async def start_study(
         sample: Cases to draw.
         judges: Two judges of the run, to ask only about what they decided differently.
         keep_reports: Go on showing the reports that there are; the study is recorded as not blind.
+        read_sheet: Reads the run of a grader check.
 
     Raises:
         UsageError: If the name is taken or cannot be one, if there are fewer than two raters, an account that may
@@ -110,30 +109,26 @@ async def start_study(
         )
     async with database.begin() as session:
         await _check_people(session, study)
-        run = other = None
+        sheet = None
         if study.kind is StudyKind.GRADER_CHECK:
-            run, other, version = await _recorded_run(session, study.run, judges)
-            against = None if other is None else grader_of(other).model
+            sheet, version = await _recorded_sheet(
+                session, study.run, judges, read_sheet
+            )
             study = replace(
-                study, version=version, grader=grader_of(run).model, against=against
+                study, version=version, grader=sheet.grader, against=sheet.against
             )
         candidates = await studies.list_candidates(session, study.version)
-        if run is not None:
-            candidates = [c for c in candidates if _to_check(run, other, c.case_id)]
+        if sheet is not None:
+            checked = {verdict.case_id for verdict in sheet.verdicts}
+            candidates = [c for c in candidates if c.case_id in checked]
         drawn = draw(candidates, sample, study.stratum, study.seed)
         if not drawn:
             raise UsageError("no case to draw from")
-        cases = await studies.read_revisions(
-            session, [(c.case_id, c.revision) for c in drawn]
-        )
-        evaluated = [
-            _as_evaluated(c.case_id, cases[c.case_id, c.revision]) for c in drawn
-        ]
         revisions = {c.case_id: c.revision for c in drawn}
+        texts = await studies.read_revisions(session, list(revisions.items()))
+        cases = {revision: texts[revision] for revision in revisions.items()}
         chosen = (
-            _case_items(study, evaluated, revisions)
-            if run is None
-            else _verdicts(run, other, evaluated, revisions)
+            _case_items(study, cases) if sheet is None else _verdict_items(sheet, cases)
         )
         items = [replace(item, position=n) for n, item in enumerate(chosen, 1)]
         if study.kind is StudyKind.GRADER_CHECK:
@@ -183,78 +178,72 @@ def _blinding(public: bool, keep_reports: bool) -> Blinding:
     return Blinding.AFTER_REPORT if public else Blinding.BLIND
 
 
-async def _recorded_run(
-    session: Session, path: str | None, judges: Sequence[str]
-) -> tuple[GradedRun, GradedRun | None, str]:
-    """A recorded run as it was graded, by the second of two judges too, and its snapshot. Raises UsageError."""
-    version = next(
-        (e.snapshot_version for e in await list_evaluations(session) if e.path == path),
-        None,
-    )
-    if path is None or version is None:
-        raise UsageError("a grader check needs a run that medlive eval score recorded")
+class _RecordedSheet(NamedTuple):
+    sheet: GraderSheet
+    version: str  # The snapshot's
+
+
+async def _recorded_sheet(
+    session: Session,
+    path: str | None,
+    judges: Sequence[str],
+    read_sheet: ReadSheet | None,
+) -> _RecordedSheet:
+    """The verdicts of a recorded run, and its snapshot. Raises UsageError."""
+    versions = {e.path: e.snapshot_version for e in await list_evaluations(session)}
+    if path is None or path not in versions or read_sheet is None:
+        raise UsageError("a grader check needs a run that is recorded here")
     try:
-        if judges:
-            return *await asyncio.to_thread(two_judges, Path(path), judges), version
-        run = await asyncio.to_thread(load_graded, Path(path))
+        sheet = await asyncio.to_thread(read_sheet, Path(path), judges)
     except (OSError, MedliveError) as error:
         raise UsageError(f"the run cannot be read on this machine: {error}") from error
-    grader_of(run)
-    return run, None, version
+    return _RecordedSheet(sheet, versions[path])
 
 
-def _to_check(run: GradedRun, other: GradedRun | None, case_id: str) -> dict[str, bool]:
-    """The grader's verdicts on a case, by criterion; with another judge those that it decided otherwise."""
-    theirs = None if other is None else other.verdicts(case_id)
-    return {
-        criterion: met
-        for criterion, met in run.verdicts(case_id).items()
-        if met is not None and (theirs is None or theirs.get(criterion) is (not met))
-    }
+_Cases = Mapping[tuple[str, int], RatedCase]
+"""By id and revision."""
 
 
-def _case_items(
-    study: Study, cases: Sequence[EvaluationCase], revisions: Mapping[str, int]
-) -> Iterator[StudyItem]:
+def _case_items(study: Study, cases: _Cases) -> Iterator[StudyItem]:
     """What is rated of cases."""
-    for item in (item for case in cases for item in case_items(case)):
-        if item.aspect in ASPECTS_OF[study.kind]:
-            case_id = item.case.case_id
-            yield StudyItem(
-                item.id,
-                0,
-                case_id,
-                revisions[case_id],
-                item.aspect,
-                _criterion_id(item),
-            )
+    for (case_id, revision), case in cases.items():
+        criteria = {}
+        for number, text in case.criteria.items():
+            criteria[f"{case_id}-{number}"] = text
+        question, advice = _question_of(case), case.text.advice
+        for part in case_parts(case_id, question, advice, criteria):
+            if part.aspect in ASPECTS_OF[study.kind]:
+                number = (part.criterion_id or "").removeprefix(f"{case_id}-")
+                yield StudyItem(
+                    part.id, 0, case_id, revision, part.aspect, number or None
+                )
 
 
-def _verdicts(
-    run: GradedRun,
-    other: GradedRun | None,
-    cases: Sequence[EvaluationCase],
-    revisions: Mapping[str, int],
-) -> Iterator[StudyItem]:
-    """What is rated of a run's answers (`_to_check`). Raises UsageError."""
-    questions = {case.case_id: case.question for case in cases}
-    for item in items_of(run.run.cases, run.answers):
-        case_id = item.case.case_id
-        verdict = _to_check(run, other, case_id).get(item.criterion.id)
-        if case_id not in questions or verdict is None:
+def _verdict_items(sheet: GraderSheet, cases: _Cases) -> Iterator[StudyItem]:
+    """What is rated of a run's answers to these cases. Raises UsageError."""
+    revisions = dict(cases.keys())
+    for verdict in sheet.verdicts:
+        case_id = verdict.case_id
+        if case_id not in revisions:
             continue
-        if item.case.question != questions[case_id]:
+        revision = revisions[case_id]
+        if verdict.question != _question_of(cases[case_id, revision]):
             raise UsageError(f"the run's case {case_id} is not as the snapshot has it")
         yield StudyItem(
-            item.id,
+            verdict.id,
             0,
             case_id,
-            revisions[case_id],
+            revision,
             "verdict",
-            item.criterion.id.removeprefix(f"{case_id}-"),
-            item.answer.response,
-            verdict,
+            verdict.criterion_id.removeprefix(f"{case_id}-"),
+            verdict.answer,
+            verdict.met,
         )
+
+
+def _question_of(case: RatedCase) -> str:
+    """A case's question as a run on a snapshot has it, so that its items have the same ids."""
+    return f"{case.text.narrative}\n\n{case.text.query}".strip()
 
 
 def draw(
@@ -348,7 +337,8 @@ async def evaluate(session: Session, study: Study) -> Results:
     progress = {}
     for rater in study.raters:
         progress[rater] = sum(rater in by_item[item.item] for item in items)
-    figures = aspect_figures(map(_as_rated, items), decided, study.raters)
+    rated = [RatedItem(item.item, item.case_id, item.aspect) for item in items]
+    figures = aspect_figures(rated, decided, study.raters)
     wanted = ASPECTS_OF[study.kind]
     answered = [i for i in items if i.item in decided and i.answer is not None]
     return Results(
@@ -447,45 +437,3 @@ async def close(database: Database, study: Study, *, by: str) -> None:
         if not await studies.close_study(session, study.name):
             raise CheckFailed(f"study {study.name} is closed already")
         await record(session, Act.CLOSE_STUDY, f"study:{study.name}", by=by)
-
-
-def _as_evaluated(case_id: str, case: RatedCase) -> EvaluationCase:
-    """The case as a run on a snapshot has it, so that its items have the same ids."""
-    criteria = (
-        EvaluationCriterion(f"{case_id}-{number}", text, 0.0)
-        for number, text in case.criteria.items()
-    )
-    text = case.text
-    return EvaluationCase(
-        case_id=case_id,
-        language=case.language,
-        narrative=text.narrative,
-        query=text.query,
-        advice=text.advice,
-        criteria=tuple(criteria),
-        post_time="",
-        month=None,
-    )
-
-
-def _as_rated(item: StudyItem) -> Item:
-    return Item(
-        item.item,
-        EvaluationCase(
-            item.case_id,
-            "",
-            "",
-            "",
-            "",
-            (),
-            "",
-            None,
-        ),
-        item.aspect,
-    )
-
-
-def _criterion_id(item: Item) -> str | None:
-    """The id within its case of the criterion that an item is about."""
-    names = (c.id for c in item.case.criteria if c.criterion == item.criterion)
-    return next(names).removeprefix(f"{item.case.case_id}-") if item.criterion else None

@@ -1,54 +1,43 @@
-"""The only place, with `demo`, that names concrete engines: endpoints, engines, indexes, filters, the pipeline.
-
-Evaluation needs no medlive[service]: functions that need it import it themselves.
-"""
+"""Wires the service: filters, literature services and the pipeline, with the engines that `opening` opens."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from medlive.clock import now
-from medlive.config import (
-    DEFAULT_KEY_VARIABLE,
-    RoleSettings,
-    Settings,
-    validate_section,
+from medlive.config import RoleSettings, Settings
+from medlive.errors import IndexMissing
+from medlive.instance.loading import validate_section
+from medlive.instance.opening import (
+    build_engine,
+    check_priced,
+    open_retriever,
+    read_key,
 )
-from medlive.errors import ConfigError, IndexMissing, UsageError
-from medlive.evaluation.asking.registry import Candidate, load_registry
-from medlive.home import models_file
+from medlive.instance.paths import index_path
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import Budget
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_of
-from medlive.llm.engine import Engine, EngineIdentity, endpoint_engine
+from medlive.llm.engine import endpoint_engine
 from medlive.llm.limiter import Limiters
 from medlive.llm.prompts import load_prompt
-from medlive.llm.recorded import RecordedEngine, RecordingEngine, load_recording
 from medlive.llm.recorded import Recording as Recording
+from medlive.llm.recorded import RecordingEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import RulesEngine
-from medlive.llm.wire import Price
-from medlive.service.paths import encoder_settings, index_path
 
 if TYPE_CHECKING:
     from medlive.curation.chain import CurationSettings
     from medlive.db.session import Database
-    from medlive.evaluation.asking.open_book import OpenBook
     from medlive.evidence.online.retriever import OnlineRetriever
     from medlive.evidence.online.service import Literature
     from medlive.evidence.passage import Retriever
-    from medlive.evidence.retriever import IndexRetriever
     from medlive.filters.chain import FilterChain
-    from medlive.llm.openai import OpenAIEngine
     from medlive.rubric.completion import Library
 
-DEFAULT_INDEX = "default"
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
     "controller": ("screener",),
@@ -84,92 +73,10 @@ PROMPTS = {
 }
 PROOF_PROMPTS = {
     "medlive.rubric": ("rubric.probe", "rubric.defend"),
-    "medlive.evaluation": ("grader.answers", "grader.rubric"),
+    "medlive.grader": ("grader.answers", "grader.rubric"),
     "medlive.harm": ("grader.harm", "grader.harm_check"),
 }
 """The prompts of proofs, which decide where rubrics are proved."""
-
-
-def open_endpoint(
-    settings: RoleSettings, price: Price | None = None, limiters: Limiters | None = None
-) -> "OpenAIEngine":
-    """Open a model at an OpenAI-compatible endpoint, with its own price or else the one given.
-
-    Engines with the same `limiters`, address and key share a limit. Raises ConfigError if the key is not set.
-    """
-    # OpenAI's client takes half a second to import.
-    from medlive.llm.openai import OpenAIEngine
-
-    if settings.base_url is None or settings.model is None:
-        raise ConfigError('engine "openai" needs base_url and model')
-    key, price = read_key(settings.api_key_env), settings.price or price
-    same = {
-        "model",
-        "base_url",
-        "parameters",
-        "timeout_s",
-        "max_retries",
-        "concurrency",
-        "json_mode",
-        "query",
-        "headers",
-        "key_header",
-    }
-    return OpenAIEngine(
-        **settings.model_dump(include=same),
-        api_key=key,
-        price=price,
-        key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
-        limiter=limiters.limiter(settings.base_url, key, settings.concurrency)
-        if limiters
-        else None,
-        circuit=limiters.circuit(settings.base_url, key, settings.model)
-        if limiters
-        else None,
-        pinned=not settings.allow_unpinned,
-    )
-
-
-def read_key(variable: str | None) -> str:
-    """The key in a variable, which must be set (ConfigError); None reads OPENAI_API_KEY, which may be unset."""
-    key = os.environ.get(variable or DEFAULT_KEY_VARIABLE, "")
-    if variable and not key:
-        raise ConfigError(f"environment variable {variable} is not set")
-    return key
-
-
-_recording = cache(load_recording)  # several roles share a recording
-
-
-def build_engine(
-    settings: RoleSettings,
-    prices: Mapping[str, Price] | None = None,
-    limiters: Limiters | None = None,
-) -> Engine:
-    """The engine of a role. Raises ConfigError when its key's variable is not set."""
-    if settings.engine == "rules":
-        return RulesEngine()
-    price = (prices or {}).get(settings.model or "")
-    if settings.recording is None or settings.engine != "recorded":
-        return open_endpoint(settings, price, limiters)
-    otherwise: Engine = RulesEngine()
-    if settings.base_url is not None:
-        otherwise = open_endpoint(settings, price, limiters)
-    return RecordedEngine(_recording(settings.recording), otherwise)
-
-
-def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
-    """Raise ConfigError when a budget is in dollars and a model has no price (None): before the first call, since
-    afterwards the money would be spent and unknown."""
-    if max_usd is not None and (
-        unpriced := [model for model, price in prices.items() if price is None]
-    ):
-        raise ConfigError(
-            f"a budget of {max_usd:g} US dollars (--max-usd or [budget]) cannot be kept: the price of "
-            f"{', '.join(unpriced)} is unknown",
-            hint=f"set it under [prices] in {models_file(os.environ)} (`medlive eval`: --price IN,OUT), or limit "
-            "calls or tokens instead",
-        )
 
 
 def find_dependent_judges(settings: Settings) -> list[str]:
@@ -223,95 +130,6 @@ def _is_rules(role: RoleSettings) -> bool:
     return role.engine == "rules" or endpoint_engine(role.model or "") == "rules"
 
 
-def choose_candidate(
-    settings: Settings,
-    name: str,
-    *,
-    base_url: str | None = None,
-    api_key_env: str | None = None,
-    parameters: Mapping[str, Any] | None = None,
-) -> RoleSettings:
-    """The endpoint and price of the model of that name; None among `parameters` removes one of the registry's.
-
-    The registry's key variable is used only with the registry's endpoint. Raises UsageError without an endpoint.
-    """
-    known = load_registry(settings.candidates).find(name) or Candidate()
-    address = base_url or known.base_url
-    if address is None:
-        raise UsageError(
-            f"{name} has no endpoint",
-            hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file(os.environ)}',
-        )
-    model, own = (
-        known.model or name,
-        known if address == known.base_url else Candidate(),
-    )
-    price = settings.prices.get(model) or settings.prices.get(name)
-    return RoleSettings(
-        engine="openai",
-        model=model,
-        base_url=address,
-        api_key_env=api_key_env or own.api_key_env,
-        parameters=_merged(known.sent(), parameters),
-        price=price,
-        query=own.query,
-        headers=own.headers,
-        key_header=own.key_header,
-    )
-
-
-def _merged(
-    own: Mapping[str, Any], overrides: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in {**own, **(overrides or {})}.items()
-        if value is not None
-    }
-
-
-def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:
-    """The identity of the grader of that name, configured or given by `--grader`."""
-    if settings.engine == "openai" and settings.model == model:
-        return EngineIdentity("openai", model, settings.parameters)
-    return EngineIdentity(endpoint_engine(model), model)
-
-
-def grader_engine(
-    settings: RoleSettings,
-    *,
-    model: str | None,
-    base_url: str | None,
-    api_key_env: str | None,
-    concurrency: int,
-    prices: Mapping[str, Price] | None = None,
-    timeout_s: float | None = None,
-    parameters: Mapping[str, Any] | None = None,
-) -> Engine:
-    """Build the grader named by `model` and `base_url`, or else the configured one.
-
-    `timeout_s` bounds one attempt; None for the role's, or 120. `parameters` are sent with each call,
-    beside those of the role; one that is None is not sent. Raises UsageError if only one of the two is given.
-    """
-    if (model is None) != (base_url is None):
-        raise UsageError(
-            "give --grader and --base-url together, or neither to use the configured grader"
-        )
-    if model is not None:
-        settings = RoleSettings(
-            engine="openai",
-            model=model,
-            base_url=base_url,
-            api_key_env=api_key_env,
-            concurrency=concurrency,
-        )
-    sent = _merged(settings.parameters, parameters)
-    settings = settings.model_copy(
-        update={"timeout_s": timeout_s or settings.timeout_s, "parameters": sent}
-    )
-    return build_engine(settings, prices)
-
-
 @asynccontextmanager
 async def serve_rules(
     settings: Settings,
@@ -352,21 +170,6 @@ async def serve_rules(
         search=retriever_search,
     ) as url:
         yield url
-
-
-def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetriever":
-    """Open the evidence index, or the one at `at`; its files are verified before the first search ends.
-
-    Raises IndexMissing with a hint how to build one.
-    """
-    from medlive.evidence.open_index import open_index
-
-    return open_index(
-        at or index_path(settings),
-        settings=encoder_settings(settings),
-        retriever=settings.evidence.retriever,
-        verify=True,
-    )
 
 
 def literature_circuits(
@@ -444,45 +247,6 @@ def open_online(
         return not any(find_identifiers(phrase, language) for language in ("en", "zh"))
 
     return OnlineRetriever(services, local, may_leave=may_leave, close=client.aclose)
-
-
-def evidence_folder(settings: Settings, named: str) -> Path:
-    """The folder of an index, given by its name under MEDLIVE_HOME or by a path.
-
-    Raises UsageError for an unknown index, listing the known ones.
-    """
-    place = Path(named)
-    if not named or "\0" in named:
-        raise UsageError("--evidence needs the name or folder of an index")
-    indexes = index_path(settings).parent
-    if place.name == named and named != ".." and (indexes / named).is_dir():
-        return indexes / named
-    if place.is_dir():
-        return place
-    names = (
-        sorted(path.name for path in indexes.iterdir() if path.is_dir())
-        if indexes.is_dir()
-        else []
-    )
-    raise UsageError(
-        f"unknown evidence index {named!r}"
-        + (f"; known indexes: {', '.join(names)}" if names else ""),
-        hint="build one with medlive evidence build",
-    )
-
-
-def open_book(
-    settings: Settings, named: str, *, top_k: int, undated: bool
-) -> "OpenBook":
-    """The open book of a run; its index is opened at the first search."""
-    from medlive.evaluation.asking.open_book import OpenBook
-
-    async def opened() -> "Retriever":
-        return await asyncio.to_thread(
-            open_retriever, settings, evidence_folder(settings, named)
-        )
-
-    return OpenBook(os.path.basename(os.path.normpath(named)), top_k, undated, opened)
 
 
 @dataclass(frozen=True, slots=True)
@@ -563,11 +327,11 @@ def build_pipeline(
 
     proving = proof_roles(settings)
     used = {role: getattr(settings.roles, role) for role in CURATION_ROLES} | proving
-    prices = {
-        f"{own.model} ({role})": own.price or settings.prices.get(own.model or "")
-        for role, own in used.items()
-        if own.engine == "openai"
-    }
+    prices = {}
+    for role, own in used.items():
+        if own.engine == "openai":
+            price = own.price or settings.prices.get(own.model or "")
+            prices[f"{own.model} ({role})"] = price
     check_priced(settings.budget.max_usd or settings.budget.week_usd, prices)
     opened = PostgresCircuits(database)
     store, limiters = PostgresReplyStore(database), Limiters(opened)

@@ -7,7 +7,10 @@ from typing import Final
 
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.metrics import CaseScore
-from medlive.evaluation.scoring.score import ModelScore, ScoreTable
+from medlive.evaluation.scoring.score import (
+    ModelScore,
+    ScoreTable,
+)
 from medlive.evidence.passage import Passage
 from medlive.site.hard import HardWeeks
 from medlive.snapshot.describe.feed import Release

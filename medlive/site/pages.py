@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from medlive import __version__
-from medlive.evaluation.scoring.estimates import AxisErrors, Estimate
+from medlive.evaluation.scoring.estimates import AxisErrors, ScoreEstimate
 from medlive.integrity.digest import canonical_json
 from medlive.site.data import FILTERS, board_json, verdict_bytes
 from medlive.site.hard import HARD, hard_bytes
@@ -273,7 +273,7 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:z.1f}"
 
 
-def _interval(figure: Estimate | AxisErrors) -> str:
+def _interval(figure: ScoreEstimate | AxisErrors) -> str:
     """The interval; where there is none why, in two lines in a table, as leaderboard.js has it."""
     if figure.low is None:
         short, _, reason = figure.why.partition(": ")
@@ -281,7 +281,7 @@ def _interval(figure: Estimate | AxisErrors) -> str:
     return f"{_percent(figure.low)} to {_percent(figure.high)}"
 
 
-def _bar(figure: Estimate) -> Markup:
+def _bar(figure: ScoreEstimate) -> Markup:
     """A mean and its interval from 0 to 100 %, drawn."""
     if figure.mean is None:
         return Markup("")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from medlive.errors import BadInput, CheckFailed, EvidenceUnavailable, MedliveError
 from medlive.evaluation.agreement.items import items_of
-from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.bundles.files import RUN, read_bundle
 from medlive.evaluation.bundles.leaderboard import (
     MOST_UNSCORED,
@@ -22,15 +21,18 @@ from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.model import AnswerState, CaseSet, EvaluationCase
 from medlive.evaluation.scoring.errata import ErrataMode
+from medlive.evaluation.scoring.graded import (
+    GradedRun,
+)
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import (
-    GradedRun,
     ScoreTable,
     score_runs,
 )
 from medlive.evidence.passage import Passage
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS, read_small
+from medlive.llm.registry import EMPTY, Registry
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
 from medlive.site.evidence import read_passages

@@ -1,11 +1,10 @@
 """What changed between two releases: cases added, revised and withdrawn, and how each release was made."""
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -145,10 +144,12 @@ def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> Snapsho
     Raises:
         BadInput: If a folder holds no snapshot, or rows that are invalid or out of order.
     """
-    before, now = _manifest(old), _manifest(new)
-    counts, touched = Counter[ChangeKind](), Counter[str]()
+    before = _manifest(old)
+    now = _manifest(new)
+    counts = Counter[ChangeKind]()
+    touched = Counter[str]()
     by_kind: dict[ChangeKind, list[CaseDiff]] = {kind: [] for kind in ChangeKind}
-    for case in _diff_rows(_rows(old, before), _rows(new, now)):
+    for case in diff_cases(old, new):
         counts[case.kind] += 1
         touched.update(case.edited())
         if limit is None or len(by_kind[case.kind]) < limit:
@@ -156,6 +157,9 @@ def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> Snapsho
     listed = tuple(chain.from_iterable(by_kind.values()))
     case_ids = {case.case_id for case in listed}
     reasons, reasons_from = _reasons(old, new, before, now, case_ids)
+    made_before = _stated(before)
+    made_now = _stated(now)
+    names = sorted(made_before.keys() | made_now.keys())
     return SnapshotDiff(
         old=before,
         new=now,
@@ -164,34 +168,28 @@ def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> Snapsho
         listed=listed,
         reasons=reasons,
         reasons_from=reasons_from,
-        settings=tuple(_settings(before, now)),
+        settings=tuple(_field_edits(made_before, made_now, names)),
     )
 
 
 def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
     """Yield every case that differs between two snapshots, by case id. Raises BadInput."""
-    yield from _diff_rows(_rows(old, _manifest(old)), _rows(new, _manifest(new)))
-
-
-def _rows(root: Path, manifest: Manifest) -> Iterator[CaseRows]:
-    return read_cases(root, manifest.shape)
-
-
-def _diff_rows(old: Iterator[CaseRows], new: Iterator[CaseRows]) -> Iterator[CaseDiff]:
-    for old_case, other in pair_cases(old, new):
-        if old_case is not None and other is not None:
-            if (revised := _revision(old_case, other)) is not None:
+    old_cases = read_cases(old, _manifest(old).shape)
+    new_cases = read_cases(new, _manifest(new).shape)
+    for before, now in pair_cases(old_cases, new_cases):
+        if before is not None and now is not None:
+            if (revised := _revision(before, now)) is not None:
                 yield revised
-        elif other is not None:
-            yield CaseDiff(ChangeKind.ADDED, other.case_id, None, other.row["revision"])
-        elif old_case is not None:
-            yield CaseDiff(
-                ChangeKind.WITHDRAWN, old_case.case_id, old_case.row["revision"], None
-            )
+        elif now is not None:
+            yield CaseDiff(ChangeKind.ADDED, now.case_id, None, now.row["revision"])
+        elif before is not None:
+            was = before.row["revision"]
+            yield CaseDiff(ChangeKind.WITHDRAWN, before.case_id, was, None)
 
 
 def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
-    before, now = ({**OPTIONAL["cases"], **side.row} for side in (old, new))
+    before = {**OPTIONAL["cases"], **old.row}
+    now = {**OPTIONAL["cases"], **new.row}
     fields = tuple(_field_edits(before, now, _CASE_CONTENT))
     criteria = tuple(_criteria(old.criteria, new.criteria))
     if not fields and not criteria and before["revision"] == now["revision"]:
@@ -216,14 +214,17 @@ def _field_edits(
 
 def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEdit]:
     """Yield the edits of a rubric, in its present order, then what was removed."""
-    left, right = list(map(_content, before)), list(map(_content, now))
+    left = list(map(_content, before))
+    right = list(map(_content, now))
     if left == right:
         return
     pairs, removed = _pair_criteria(left, right)
     shifted = bool(removed) or len(pairs) < len(right)
     for place, row in enumerate(right):
         old = pairs.get(place)
-        if edits := (Edit.ADDED,) if old is None else tuple(_edits(old, row, shifted)):
+        if old is None:
+            yield CriterionEdit((Edit.ADDED,), None, row)
+        elif edits := tuple(_edits(old, row, shifted)):
             yield CriterionEdit(edits, old, row)
     for row in sorted(removed, key=lambda r: int(r["position"])):
         yield CriterionEdit((Edit.REMOVED,), row, None)
@@ -238,15 +239,17 @@ def _pair_criteria(
     after a removal would else make every later criterion seem rewritten.
     """
     pairs: dict[int, Row] = {}
-    for names in (("criterion_id", "criterion"), ("criterion",), ("criterion_id",)):
-        key, waiting = itemgetter(*names), dict[Any, deque[Row]]()
-        for old in left:
-            waiting.setdefault(key(old), deque()).append(old)
+    waiting = list(left)
+    for name in ("criterion", "criterion_id"):
         for place, row in enumerate(right):
-            if place not in pairs and waiting.get(key(row)):
-                pairs[place] = waiting[key(row)].popleft()
-        left = list(chain.from_iterable(waiting.values()))
-    return pairs, left
+            if place in pairs:
+                continue
+            for old in waiting:
+                if old[name] == row[name]:
+                    pairs[place] = old
+                    waiting.remove(old)
+                    break
+    return pairs, waiting
 
 
 def _edits(old: Row, new: Row, shifted: bool) -> Iterator[Edit]:
@@ -286,16 +289,12 @@ def _reasons(
     if now.parent != before.version:
         ancestors = [ancestor.version for ancestor in now.lineage]
         if before.version not in ancestors:
-            return (
-                {},
-                f"{now.version} does not continue {before.version}: nothing states reasons for what differs",
-            )
+            other = f"{now.version} does not continue {before.version}"
+            return {}, f"{other}: nothing states reasons for what differs"
         following = ancestors[ancestors.index(before.version) + 1 :]
         later = ", ".join([*following, now.version])
-        return (
-            {},
-            f"{before.version} is not the parent of {now.version}: the reasons are in {CHANGES} of {later}",
-        )
+        other = f"{before.version} is not the parent of {now.version}"
+        return {}, f"{other}: the reasons are in {CHANGES} of {later}"
     try:
         if now.parent_digest != "sha256:" + sha256(old / SUMS):
             other = f"{now.version} continues a {before.version} of other bytes"
@@ -307,11 +306,6 @@ def _reasons(
     except (OSError, TooLong, LedgerFault) as exc:
         raise BadInput(f"{new / CHANGES} cannot be read: {str(exc)[:300]}") from exc
     return reasons, f"{CHANGES} of {now.version}"
-
-
-def _settings(before: Manifest, now: Manifest) -> Iterator[FieldEdit]:
-    old, new = _stated(before), _stated(now)
-    yield from _field_edits(old, new, sorted(old.keys() | new.keys()))
 
 
 def _stated(manifest: Manifest) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -12,11 +12,9 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
     field_serializer,
-    model_serializer,
     model_validator,
 )
 
@@ -78,24 +76,18 @@ class Erratum(_Frozen):
     """The frozen snapshots that hold it, oldest first."""
     # The first frozen snapshot after these; None while there is none
     fixed_in: Version | None
-    origin: (
-        Annotated[str, StringConstraints(pattern="^(evidence|consensus)$")] | None
-    ) = None
+    origin: Literal["evidence", "consensus"] | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
     """Of a criterion that does not come from the case's advice; None, and absent in the file, for any other."""
-    reinstated_at: AwareDatetime | None = None
+    reinstated_at: AwareDatetime | None = Field(
+        default=None, exclude_if=lambda value: value is None
+    )
     """When the withdrawal was undone; None, and absent in the file, while it stands."""
 
     @field_serializer("issued_at", "reinstated_at", when_used="json")
     def _format_moment(self, moment: datetime | None) -> str | None:
         return None if moment is None else moment_text(moment.astimezone(UTC))
-
-    @model_serializer(mode="wrap")
-    def _leave_out(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        row: dict[str, Any] = write(self)
-        for name in ("origin", "reinstated_at"):
-            if row[name] is None:
-                del row[name]
-        return row
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
@@ -107,9 +99,8 @@ class Erratum(_Frozen):
             raise ValueError("a criterion has a revision, and a case has none")
         if self.criterion_id is None and self.origin is not None:
             raise ValueError("a case has no origin")
-        if self.criterion_id is not None and not self.criterion_id.startswith(
-            f"{self.case_id}-"
-        ):
+        prefix = f"{self.case_id}-"
+        if self.criterion_id and not self.criterion_id.startswith(prefix):
             raise ValueError("the criterion is of another case")
         return self
 
@@ -139,21 +130,16 @@ class Errata(_Frozen):
         """
         entries = {_key(entry): entry for entry in self.entries}
         for entry in known.entries:
-            own, name = (
-                entries.get(_key(entry)),
-                f"{entry.id} ({entry.criterion_id or entry.case_id})",
-            )
+            own = entries.get(_key(entry))
+            name = f"{entry.id} ({entry.criterion_id or entry.case_id})"
             if own is None:
                 return f"entry {name}"
-            if entry.reinstated_at is not None and own.reinstated_at is None:
+            if entry.reinstated_at and not own.reinstated_at:
                 return f"the reinstatement of entry {name}"
             if not set(entry.snapshots) <= set(own.snapshots):
                 return f"a snapshot of entry {name}"
-            if (
-                own.snapshots == entry.snapshots
-                and entry.fixed_in is not None
-                and own.fixed_in is None
-            ):
+            is_same = own.snapshots == entry.snapshots
+            if is_same and entry.fixed_in and not own.fixed_in:
                 return f"the snapshot that fixed entry {name}"
         return None
 
@@ -176,13 +162,10 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
     try:
         errata = Errata.model_validate_json(data)
     except ValidationError as exc:
-        raise BadInput(
-            f"{name} is not a valid errata file: {first_fault(exc)[:300]}"
-        ) from exc
-    if missing := sorted(Errata.model_fields.keys() - errata.model_fields_set):
-        raise BadInput(
-            f"{name} is not a valid errata file: {', '.join(missing)} missing"
-        )
+        fault = first_fault(exc)[:300]
+        raise BadInput(f"{name} is not a valid errata file: {fault}") from exc
+    if missing := ", ".join(Errata.model_fields.keys() - errata.model_fields_set):
+        raise BadInput(f"{name} is not a valid errata file: {missing} missing")
     return errata
 
 
@@ -202,20 +185,17 @@ def load_errata(
     """
     path = Path(path)
     beside = path.with_name(f"{path.name}.minisig")
+    read = read_given if given else read_small
+    signature = None
     try:
-        read = read_given if given else read_small
-        signature = (
-            read(beside, SMALL_FILE_BYTES)
-            if public_key is not None and beside.is_file()
-            else None
-        )
-        return read_errata(
-            read(path, SMALL_FILE_BYTES), signature, str(path), public_key
-        )
+        if public_key is not None and beside.is_file():
+            signature = read(beside, SMALL_FILE_BYTES)
+        data = read(path, SMALL_FILE_BYTES)
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
     except TooLong as exc:
         raise BadInput(str(exc)) from exc
+    return read_errata(data, signature, str(path), public_key)
 
 
 def read_errata(
@@ -236,18 +216,16 @@ def read_errata(
         )
     from medlive.integrity.signing import BadSignature, check_signature
 
+    beside = f"the signature beside {name}"
     try:
-        comment = check_signature(
-            data, signature.decode("utf-8", "replace"), public_key
-        )
+        text = signature.decode("utf-8", "replace")
+        comment = check_signature(data, text, public_key)
     except BadSignature as exc:
-        raise CheckFailed(
-            f"the signature beside {name} is not a valid signature: {exc}"
-        ) from exc
+        raise CheckFailed(f"{beside} is not a valid signature: {exc}") from exc
     errata = parse_errata(data, name)
     if comment != (expected := trusted_comment(errata)):
         raise CheckFailed(
-            f"the signature beside {name}: expected the comment {expected!r}, got {comment!r}"
+            f"{beside}: expected the comment {expected!r}, got {comment!r}"
         )
     return errata
 
@@ -269,17 +247,14 @@ def write_errata_file(
     Raises:
         BadInput: If the folder cannot be written.
     """
-    path, data = folder / name, errata.text().encode("utf-8")
+    path = folder / name
+    data = errata.text().encode("utf-8")
+    signature = None if sign is None else sign(data).encode("utf-8")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         changed = not path.is_file() or path.read_bytes() != data
-        if changed or sign is not None:
-            put_errata(
-                folder,
-                data,
-                sign(data).encode("utf-8") if sign is not None else None,
-                name,
-            )
+        if changed or signature is not None:
+            put_errata(folder, data, signature, name)
     except OSError as exc:
         raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
     return path
@@ -295,9 +270,8 @@ def put_errata(
     for file, content in ((beside, signature), (name, data)):
         if content is not None:
             draft = f".{file}.partial"
-            with io.BufferedWriter(
-                create_below(folder, draft, mode=PUBLIC_FILE)
-            ) as out:
+            handle = create_below(folder, draft, mode=PUBLIC_FILE)
+            with io.BufferedWriter(handle) as out:
                 out.write(content)
             (folder / draft).replace(folder / file)
 
@@ -306,6 +280,7 @@ def trusted_comment(errata: Errata) -> str:
     """Return the signature's trusted comment: the last moment of an entry and the number of entries."""
     moment = 0
     for entry in errata.entries:
-        last = entry.reinstated_at or entry.issued_at
-        moment = max(moment, int(entry.issued_at.timestamp()), int(last.timestamp()))
+        for at in (entry.issued_at, entry.reinstated_at):
+            if at is not None:
+                moment = max(moment, int(at.timestamp()))
     return f"timestamp:{moment}\tfile:{ERRATA}\tentries:{len(errata.entries)}"

@@ -22,7 +22,6 @@ from medlive.snapshot.model import (
     livemedbench_piece,
     stamped,
 )
-from medlive.snapshot.shape import shape_of
 
 
 class ExportFormat(StrEnum):
@@ -33,14 +32,12 @@ class ExportFormat(StrEnum):
     JSONL = "jsonl"  # A case a line, its criteria nested
     # A case a row for spreadsheets, its criteria as JSON in the last column
     CSV = "csv"
-    PARQUET = "parquet"  # A case a row, its criteria as a list of structs
 
 
 SUFFIXES: Final[Mapping[str, ExportFormat]] = {
     ".json": ExportFormat.LIVEMEDBENCH,
     ".jsonl": ExportFormat.JSONL,
     ".csv": ExportFormat.CSV,
-    ".parquet": ExportFormat.PARQUET,
 }
 """The format that a file's name asks for."""
 
@@ -60,11 +57,10 @@ class Exported:
 def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
     """Write the part's cases into the file `out`, which appears whole or not at all.
 
-    The canary stands with every case; parquet names the snapshot and its digest in its metadata, too.
+    The canary stands with every case.
 
     Raises:
         UsageError: If the part has no cases, the file exists, or lies inside the snapshot.
-        MissingExtra: If it is parquet, and pyarrow is not installed.
         DiskFull, BadInput: If the file cannot be written.
     """
     if out.is_symlink() or out.exists():
@@ -89,12 +85,12 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
         finally:
             partial.unlink(missing_ok=True)
     return Exported(
-        out,
-        form,
-        len(cases),
-        sum(len(case.criteria) for case in cases),
-        digest,
-        snapshot.digest,
+        path=out,
+        format=form,
+        cases=len(cases),
+        criteria=sum(len(case.criteria) for case in cases),
+        digest=digest,
+        source=snapshot.digest,
     )
 
 
@@ -152,41 +148,10 @@ def _cell(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _parquet(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
-    from medlive.snapshot import parquet
-
-    parquet.require()
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    columns = shape_of().columns
-    nested = pa.struct(
-        [f for f in parquet.schema(columns["criteria"]) if f.name in _NESTED]
-    )
-    schema = parquet.schema(columns["cases"]).append(
-        pa.field("criteria", pa.list_(nested), nullable=False)
-    )
-    schema = schema.with_metadata(
-        {
-            parquet.CANARY_KEY: snapshot.manifest.canary,
-            "medlive.source": f"a part of medlive-{snapshot.version}, no snapshot",
-            "medlive.source_digest": snapshot.digest,
-        }
-    )
-    records = [
-        {**_record(c, snapshot.manifest.canary), "posted_at": c.posted_at}
-        for c in cases
-    ]
-    pq.write_table(
-        pa.Table.from_pylist(records, schema=schema), path, compression="zstd"
-    )
-
-
 WRITERS: Final[
     Mapping[ExportFormat, Callable[[Sequence[SnapshotCase], Snapshot, Path], None]]
 ] = {
     ExportFormat.LIVEMEDBENCH: _livemedbench,
     ExportFormat.JSONL: _jsonl,
     ExportFormat.CSV: _csv,
-    ExportFormat.PARQUET: _parquet,
 }

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,6 +23,7 @@ from medlive.integrity.folder import (
     SUMS,
     list_files,
     sha256,
+    sums_text,
     sync,
     writing_to,
 )
@@ -40,7 +42,6 @@ from medlive.snapshot.manifest import (
     warnings_of,
 )
 from medlive.snapshot.model import (
-    TABLES,
     SnapshotCase,
     line,
     livemedbench_end,
@@ -78,17 +79,12 @@ class ListedEntries:
 
     def changes(self, kind: ChangeKind) -> Iterable[Change]:
         """Return the changes of that kind, by case id."""
-        return sorted(
-            (c for c in self.changed if c.kind is kind), key=lambda c: c.case_id
-        )
+        changes = [change for change in self.changed if change.kind is kind]
+        return sorted(changes, key=lambda change: change.case_id)
 
     def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
         """Return the entries of that section, by its key."""
-        listed: tuple[Mapping[str, Any], ...] = getattr(self, section)
-        return sorted(
-            listed,
-            key=lambda e: str(e["case_id" if section == "revealed" else "commitment"]),
-        )
+        return sorted(getattr(self, section), key=itemgetter(HOLDOUT_SECTIONS[section]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +123,11 @@ def write_snapshot(
         with exclusive(out_root / ".freeze.lock"):
             for leftover in out_root.glob(".medlive-*.partial"):
                 shutil.rmtree(leftover)
-            partial = Path(
-                tempfile.mkdtemp(
-                    prefix=f".{target.name}-", suffix=".partial", dir=out_root
-                )
-            )
+            prefix = f".{target.name}-"
+            partial = Path(tempfile.mkdtemp(".partial", prefix, out_root))
             try:
-                manifest, signature = _build(
-                    rows, meta, entries or ListedEntries(), sign, partial
-                )
+                listed = entries or ListedEntries()
+                manifest, signature = _build(rows, meta, listed, sign, partial)
                 digest = digest_file(partial / SUMS)
                 unchanged = os.path.lexists(target)
                 if unchanged and (differing := differences(partial, target)):
@@ -149,9 +141,8 @@ def write_snapshot(
                     sync(out_root)
                 return FrozenSnapshot(target, manifest, digest, signature, unchanged)
             except UnicodeEncodeError as exc:
-                raise CheckFailed(
-                    f"a text cannot be encoded as UTF-8: {exc.reason}"
-                ) from exc
+                text = f"a text cannot be encoded as UTF-8: {exc.reason}"
+                raise CheckFailed(text) from exc
             finally:
                 shutil.rmtree(partial, ignore_errors=True)
 
@@ -170,9 +161,8 @@ def _checked(meta: SnapshotMeta, sign: Sign | None) -> SnapshotMeta:
         )
     if (sign is None) is not (meta.signing is None):
         raise UsageError("a snapshot is signed exactly when it names its key")
-    return replace(
-        meta, created_at=meta.created_at.astimezone(UTC).replace(microsecond=0)
-    )
+    moment = meta.created_at.astimezone(UTC).replace(microsecond=0)
+    return replace(meta, created_at=moment)
 
 
 def _build(
@@ -192,32 +182,20 @@ def _build(
     tally, new = _write_rows(rows, meta, out)
     numbers = _write_ledgers(entries, meta, out)
     counts = tally.counts(numbers["held"])
+    pieces = card.changes_md(meta, numbers, new.counts(0), entries.changes)
     with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as change_note:
-        change_note.writelines(
-            card.changes_md(meta, numbers, new.counts(0), entries.changes)
-        )
+        change_note.writelines(pieces)
     for name, text in figures.figures(counts, meta.canary, meta.version).items():
         write(name, text)
     write("LICENSE", card.licence(meta.canary))
-    write(
-        "README.md",
-        card.readme(
-            meta,
-            counts,
-            digest_json([sha256(out / name) for name in (CASES, CRITERIA)]),
-        ),
-    )
-    row_counts = {
-        "cases": tally.cases,
-        "livemedbench": tally.cases,
-        "criteria": tally.criteria,
-    }
+    rows_digest = digest_json([sha256(out / CASES), sha256(out / CRITERIA)])
+    write("README.md", card.readme(meta, counts, rows_digest))
     files = {}
     for name in REQUIRED:
         if (out / name).is_file():
-            files[name] = _entry(out / name, row_counts)
+            files[name] = _entry(out / name, tally)
     write("croissant.json", pretty_json(croissant.croissant(meta, counts, files)))
-    files["croissant.json"] = _entry(out / "croissant.json", row_counts)
+    files["croissant.json"] = _entry(out / "croissant.json", tally)
     stated = meta.shape.format_version >= 4
     manifest = Manifest(
         format_version=meta.shape.format_version,
@@ -242,24 +220,22 @@ def _build(
         enumerations=dict(meta.shape.enumerations) if stated else {},
     )
     write("manifest.json", manifest.text())
-    sums = "".join(f"{sha256(out / name)}  {name}\n" for name in sorted(REQUIRED))
+    sums = sums_text({name: sha256(out / name) for name in REQUIRED})
     write(SUMS, sums)
     if sign is None:
         return manifest, None
-    signature = sign(
-        sums.encode("utf-8"),
-        trusted_comment(meta.version, meta.created_at, meta.canary),
-    )
+    comment = trusted_comment(meta.version, meta.created_at, meta.canary)
+    signature = sign(sums.encode("utf-8"), comment)
     write(SIGNATURE, signature)
     return manifest, signature
 
 
-def _entry(path: Path, row_counts: Mapping[str, int]) -> FileEntry:
-    rows = (
-        row_counts.get(path.stem)
-        if path.suffix in (".jsonl", ".parquet", ".json")
-        else None
-    )
+def _entry(path: Path, tally: Tally) -> FileEntry:
+    rows = None
+    if path.name == "livemedbench.json" or path.stem == "cases":
+        rows = tally.cases
+    elif path.stem == "criteria":
+        rows = tally.criteria
     return FileEntry(size=path.stat().st_size, sha256=sha256(path), rows=rows)
 
 
@@ -267,15 +243,14 @@ def _write_rows(
     rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path
 ) -> tuple[Tally, Tally]:
     """Write the rows; return the tally of all cases, and of those that are new in this release."""
-    tally, new = Tally(meta.shape), Tally(meta.shape)
+    tally = Tally(meta.shape)
+    new = Tally(meta.shape)
     columns = meta.shape.columns
-    case_names, criterion_names = (
-        [column.name for column in columns[table]] for table in TABLES
-    )
-    cases, criteria = (
-        ParquetRows(out / "data" / f"{table}.parquet", columns[table], meta.canary)
-        for table in TABLES
-    )
+    case_names = [column.name for column in columns["cases"]]
+    criterion_names = [column.name for column in columns["criteria"]]
+    data = out / "data"
+    cases = ParquetRows(data / "cases.parquet", columns["cases"], meta.canary)
+    criteria = ParquetRows(data / "criteria.parquet", columns["criteria"], meta.canary)
     with (
         (out / CASES).open("wb") as case_lines,
         (out / CRITERIA).open("wb") as criterion_lines,
@@ -283,18 +258,17 @@ def _write_rows(
     ):
         for case in _legal(rows, meta):
             row = stamped(case.row(), meta.canary, case_names)
-            case_criteria = [
-                stamped(criterion.row(), meta.canary, criterion_names)
-                for criterion in case.criteria
-            ]
+            case_criteria = []
+            for criterion in case.criteria:
+                stamp = stamped(criterion.row(), meta.canary, criterion_names)
+                case_criteria.append(stamp)
             try:
                 case_lines.write(line(row))
                 criterion_lines.write(b"".join(map(line, case_criteria)))
                 plain.write(livemedbench_piece(tally.cases, row, case_criteria))
             except ValueError as exc:
-                raise CheckFailed(
-                    f"case {case.case_id!r} cannot be frozen: {exc}"
-                ) from exc
+                text = f"case {case.case_id!r} cannot be frozen: {exc}"
+                raise CheckFailed(text) from exc
             cases.add(row)
             for criterion_row in case_criteria:
                 criteria.add(criterion_row)
@@ -315,16 +289,14 @@ def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[Snapsho
     previous = ""
     for case in rows:
         faults = [f"{hit.gate}: {hit.detail}" for hit in row_hits(case)]
-        if case.first_release not in releases:
-            faults.append(
-                f"first release {case.first_release} is neither {meta.version} nor one of its ancestors"
-            )
-        if case.case_id <= previous:
-            faults.append(
-                "it came twice"
-                if case.case_id == previous
-                else f"it came after {previous!r}"
-            )
+        first = case.first_release
+        if first not in releases:
+            line = f"neither {meta.version} nor one of its ancestors"
+            faults.append(f"first release {first} is {line}")
+        if case.case_id == previous:
+            faults.append("it came twice")
+        elif case.case_id < previous:
+            faults.append(f"it came after {previous!r}")
         if faults:
             raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {faults[0]}")
         previous = case.case_id
@@ -334,19 +306,22 @@ def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[Snapsho
 def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path) -> dict[str, int]:
     """Write both ledgers and return how many entries each section has."""
     head = {"canary": meta.canary, "version": meta.version}
-    changes = (
-        (kind.value, (c.row() for c in entries.changes(kind))) for kind in ChangeKind
-    )
+
+    def changes() -> Iterator[tuple[str, Iterator[Mapping[str, Any]]]]:
+        for kind in ChangeKind:
+            yield kind.value, (change.row() for change in entries.changes(kind))
+
     holdouts = ((section, entries.holdouts(section)) for section in HOLDOUT_SECTIONS)
     with (out / CHANGES).open("wb") as ledger:
-        numbers = write_ledger(ledger, {**head, "parent": meta.parent}, changes)
+        numbers = write_ledger(ledger, {**head, "parent": meta.parent}, changes())
     with (out / HOLDOUTS).open("wb") as ledger:
         return numbers | write_ledger(ledger, head, holdouts)
 
 
 def differences(built: Path, existing: Path) -> list[str]:
     """Return the names that differ between two folders, with everything that is not a snapshot's file."""
-    first, other = list_files(built), list_files(existing)
+    first = list_files(built)
+    other = list_files(existing)
     differing = {fault.file for fault in (*first.faults, *other.faults)}
     differing |= first.files ^ other.files
     for name in first.files & other.files:

@@ -124,6 +124,8 @@ _TIERS: Final = frozenset(ENUMERATIONS["tier"])
 _OF_CASES: Final = ("language", "theme", "specialty", "difficulty", "dialogue_register")
 """The columns of cases that are checked against their enumeration."""
 
+_MOST_ID: Final = 200
+"""Characters of a criterion's id."""
 MAX_TEXT: Final = 100_000
 """Characters of one text; with this limit no line of a snapshot reaches `bounds.SNAPSHOT_LINE_BYTES`."""
 
@@ -132,15 +134,38 @@ def row_hits(
     case: SnapshotCase, enumerations: Mapping[str, tuple[str, ...]] = ENUMERATIONS
 ) -> Iterator[GateHit]:
     """Find what makes a case's rows illegal in a snapshot with these enumerations; `verify` applies the same rules."""
-    for detail in _case_faults(case, enumerations):
+    faults = [*_case_faults(case, enumerations), *_proof_faults(case)]
+    parts: dict[str, str] = {}
+    try:
+        parts = asked_parts(case)
+    except ValueError:
+        faults.append(f"asked is not a list of parts: {case.asked[:100]!r}")
+    for name, text in parts.items():
+        if not text.strip():
+            faults.append(f"part {name!r} of the query is empty")
+    for detail in faults:
         yield GateHit(Gate.ROW, case.case_id, detail)
     if not any(c.points > 0 for c in case.criteria):
         yield GateHit(Gate.RUBRIC, case.case_id, "no criterion has positive points")
     if len({c.criterion_id for c in case.criteria}) != len(case.criteria):
         yield GateHit(Gate.RUBRIC, case.case_id, "two criteria share an id")
     for place, criterion in enumerate(case.criteria, start=1):
-        for detail in _criterion_faults(criterion, place, case, enumerations):
+        faults = [
+            *_criterion_faults(criterion, enumerations),
+            *_place_faults(criterion, place, case, parts),
+        ]
+        for detail in faults:
             yield GateHit(Gate.RUBRIC, case.case_id, f"criterion {place}: {detail}")
+
+
+def asked_parts(case: SnapshotCase) -> dict[str, str]:
+    """Return the texts of the parts of the case's query by id. Raises ValueError where it is not a list of parts."""
+    if not case.asked:
+        return {}
+    try:
+        return {str(part["id"]): str(part["text"]) for part in json.loads(case.asked)}
+    except (TypeError, LookupError) as exc:
+        raise ValueError(str(exc)) from exc
 
 
 def _case_faults(
@@ -158,94 +183,62 @@ def _case_faults(
     for name in ("narrative", "query", "advice"):
         if not getattr(case, name).strip():
             yield f"{name} is empty"
-    yield from _proof_faults(case)
-    yield from _asked_faults(case)
 
 
 def _proof_faults(case: SnapshotCase) -> Iterator[str]:
-    figures = {name: getattr(case, name) for name in PROOF_FIELDS}
-    stated = [name for name, figure in figures.items() if figure is not None]
-    if stated and len(stated) < len(PROOF_FIELDS):
-        yield f"{', '.join(stated)} without the other figures of the proof"
-    if case.ordinary is not None:
-        figures["ordinary"] = case.ordinary
-        if not stated:
-            yield "ordinary without the other figures of the proof"
-    for name in [name for name, figure in figures.items() if figure is not None]:
-        if not 0 <= figures[name] <= 1:
-            yield f"{name} {figures[name]}, expected 0 to 1"
+    figures = {}
+    for name in (*PROOF_FIELDS, "ordinary"):
+        if (figure := getattr(case, name)) is not None:
+            figures[name] = figure
+    if figures and not figures.keys() >= set(PROOF_FIELDS):
+        yield f"{', '.join(figures)} without the other figures of the proof"
+    for name, figure in figures.items():
+        if not 0 <= figure <= 1:
+            yield f"{name} {figure}, expected 0 to 1"
 
 
-def asked_ids(case: SnapshotCase) -> set[str]:
-    """The ids of the parts of the case's query, "" included; all that can be read of them."""
-    ids = {""}
-    if not case.asked:
-        return ids
-    try:
-        ids |= {str(part["id"]) for part in json.loads(case.asked)}
-    except (ValueError, TypeError, LookupError):
-        return ids
-    return ids
-
-
-def _asked_faults(case: SnapshotCase) -> Iterator[str]:
-    """Each part of the query has a text; what answered one may have been withdrawn since."""
-    if not case.asked:
-        return
-    try:
-        parts = {str(part["id"]): str(part["text"]) for part in json.loads(case.asked)}
-    except (ValueError, TypeError, LookupError):
-        yield f"asked is not a list of parts: {case.asked[:100]!r}"
-        return
-    for name, text in parts.items():
-        if not text.strip():
-            yield f"part {name!r} of the query is empty"
-
-
-def _tier_faults(
-    criterion: SnapshotCriterion,
-    parts: set[str],
-    enumerations: Mapping[str, tuple[str, ...]],
-) -> Iterator[str]:
-    tier = criterion.tier
-    if tier and tier not in enumerations.get("tier", ()):
-        yield f"tier {tier!r}"
-    elif tier in _TIERS and tier != tier_of(criterion.points):
-        yield f"tier {tier!r} with {criterion.points} points"
-    if criterion.asked not in parts:
-        yield f"answers {criterion.asked[:40]!r}, which is not a part of the query"
-
-
-def _criterion_faults(
+def _place_faults(
     criterion: SnapshotCriterion,
     place: int,
     case: SnapshotCase,
-    enumerations: Mapping[str, tuple[str, ...]],
+    parts: Mapping[str, str],
 ) -> Iterator[str]:
-    points, text = criterion.points, criterion.criterion
-    if criterion.axis not in enumerations.get("axis", ()):
-        yield f"axis {criterion.axis!r}"
-    if points == 0 or not -10 <= points <= 10:
-        yield f"{points} points"
-    if criterion.origin not in enumerations.get("origin", ()):
-        yield f"origin {criterion.origin!r}"
-    elif criterion.origin in _ORIGINS and (
-        (criterion.origin == Origin.ADVICE) != (criterion.source == "")
-    ):
-        yield f"origin {criterion.origin} with source {criterion.source[:100]!r}"
-    yield from _tier_faults(criterion, asked_ids(case), enumerations)
+    """What is wrong with a criterion as one of a case, whose query has these parts."""
     if criterion.position != place:
         yield f"position {criterion.position}"
     if criterion.case_id != case.case_id or criterion.revision != case.revision:
         yield f"belongs to {criterion.case_id} revision {criterion.revision}"
-    owner, _, number = criterion.criterion_id.rpartition("-c")
-    if (
-        owner != case.case_id
-        or not re.fullmatch("[1-9][0-9]*", number)
-        or len(criterion.criterion_id) > 200
-    ):
+    # What answered a part of the query may have been withdrawn since.
+    if criterion.asked and criterion.asked not in parts:
+        asked = criterion.asked[:40]
+        yield f"answers {asked!r}, which is not a part of the query"
+    is_long = len(criterion.criterion_id) > _MOST_ID
+    expected = f"{re.escape(case.case_id)}-c[1-9][0-9]*"
+    if is_long or not re.fullmatch(expected, criterion.criterion_id):
         yield "its id is not the case's, -c and a number"
-    if not text.strip():
+
+
+def _criterion_faults(
+    criterion: SnapshotCriterion, enumerations: Mapping[str, tuple[str, ...]]
+) -> Iterator[str]:
+    """What is wrong with a criterion by itself."""
+    points = criterion.points
+    origin = criterion.origin
+    if criterion.axis not in enumerations.get("axis", ()):
+        yield f"axis {criterion.axis!r}"
+    if points == 0 or not -10 <= points <= 10:
+        yield f"{points} points"
+    is_of_advice = origin == Origin.ADVICE
+    if origin not in enumerations.get("origin", ()):
+        yield f"origin {origin!r}"
+    elif origin in _ORIGINS and is_of_advice != (criterion.source == ""):
+        yield f"origin {origin} with source {criterion.source[:100]!r}"
+    tier = criterion.tier
+    if tier and tier not in enumerations.get("tier", ()):
+        yield f"tier {tier!r}"
+    elif tier in _TIERS and tier != tier_of(points):
+        yield f"tier {tier!r} with {points} points"
+    if not criterion.criterion.strip():
         yield "is empty"
 
 
@@ -296,7 +289,8 @@ def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, 
         yield Gate.TEXT, f"{character}, which is not what it seems"
     if (markup := find_markup(text)) is not None:
         yield Gate.TEXT, f"markup: {markup!r}"
-    contact, identifiers = find_contact(text), scan(text, language)
+    contact = find_contact(text)
+    identifiers = scan(text, language)
     if contact is not None:
         yield Gate.IDENTIFIERS, f"a {contact}"
     for identifier in identifiers:
@@ -360,6 +354,7 @@ DECIDING_MODULES: Final = (
     "deidentify/facilities.py",
     "deidentify/identifiers.py",
     "deidentify/numbers.py",
+    "deidentify/spelling.py",
     "rubric/lint.py",
     "rubric/model.py",
     "snapshot/gates.py",

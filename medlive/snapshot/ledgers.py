@@ -23,12 +23,7 @@ from medlive.integrity.checks import Faults
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import TooLong, lines
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
-from medlive.snapshot.verify.text_checks import (
-    find_contact,
-    find_disguise,
-    find_unstorable,
-    texts_of,
-)
+from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
 CHANGES: Final = "changes.json"
 CHANGE_SECTIONS: Final = {
@@ -37,6 +32,12 @@ CHANGE_SECTIONS: Final = {
     "withdrawn": "case_id",
 }
 """Section → the key by which its entries are in order, each once."""
+_REVISIONS: Final = {
+    "added": (False, True),
+    "revised": (True, True),
+    "withdrawn": (True, False),
+}
+"""Section → whether its entries have a revision before and after."""
 
 HOLDOUTS: Final = "holdouts.json"
 HOLDOUT_SECTIONS: Final = {
@@ -73,11 +74,8 @@ def write_ledger(
         out.write(f",{canonical_json(name)}:[\n".encode())
         number = 0
         for number, entry in enumerate(entries, start=1):
-            out.write(
-                (b"," if number > 1 else b"")
-                + canonical_json(dict(entry)).encode("utf-8")
-                + b"\n"
-            )
+            comma = "," if number > 1 else ""
+            out.write(f"{comma}{canonical_json(dict(entry))}\n".encode())
         counts[name] = number
         out.write(b"]\n")
     out.write(b"}\n")
@@ -94,16 +92,12 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
     sections: dict[str, list[Entry]] = {section: [] for section in keys}
     file = _Comparison(root / name)
+    parsed = []
+    for section, key in keys.items():
+        parsed.append((section, file.parse(section, key, sections[section])))
     try:
         head = json.loads(file.line[:-1] + b"}")
-        write_ledger(
-            file,
-            head,
-            (
-                (section, file.parse(section, key, sections[section]))
-                for section, key in keys.items()
-            ),
-        )
+        write_ledger(file, head, parsed)
         file.write(b"")
     except ValidationError as exc:
         raise LedgerFault(f"line {file.number}: {first_fault(exc)}"[:300]) from exc
@@ -117,13 +111,15 @@ class _Comparison:
 
     def __init__(self, path: Path) -> None:
         self._lines = lines(path)
-        self.number, self.line = 1, next(self._lines, b"")
+        self.number = 1
+        self.line = next(self._lines, b"")
 
     def write(self, data: bytes, /) -> int:
         """Go on to the next line. Raises ValueError if this one is another."""
         if data != self.line:
             raise ValueError(f"expected {data[:80]!r}, got {self.line[:80]!r}")
-        self.number, self.line = self.number + 1, next(self._lines, b"")
+        self.number += 1
+        self.line = next(self._lines, b"")
         return len(data)
 
     def parse(self, section: str, key: str, earlier: list[Entry]) -> Iterator[Entry]:
@@ -197,6 +193,11 @@ class Ledgers:
     unknown: set[str] = field(default_factory=set)
     """Fields of entries that this medlive does not know, in words."""
 
+    def entries(self, name: str, section: str) -> dict[str, Entry]:
+        """Return the entries of a section of one ledger, by key; none if the ledger is not valid."""
+        ledger = self.changes if name == CHANGES else self.holdouts
+        return ledger[section] if ledger else {}
+
     def commitments(self) -> dict[str, tuple[str, str]]:
         """Return commitment → its section and the version since which it is held."""
         commitments = {}
@@ -209,7 +210,8 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     """Read both ledgers, and check them by themselves and against the manifest."""
     ledgers = Ledgers()
     head = {"canary": manifest.canary, "version": manifest.version}
-    changes, holdouts = ledgers.change_faults, ledgers.holdout_faults
+    changes = ledgers.change_faults
+    holdouts = ledgers.holdout_faults
     ledgers.changes = _read(
         root, CHANGES, {**head, "parent": manifest.parent}, changes, ledgers
     )
@@ -219,21 +221,20 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
             changes.add("ledgers", "the fields of its format", name)
     for section, case_id, entry in _entries(ledgers.changes):
         where = f"{CHANGES}: {section} {case_id!r}"[:300]
-        has_revision = (
-            entry["from_revision"] is not None,
-            entry["to_revision"] is not None,
-        )
-        if has_revision != (section != "added", section != "withdrawn"):
-            changes.add(
-                where, f"the revisions of a case that was {section}", f"{has_revision}"
-            )
+        has = entry["from_revision"] is not None, entry["to_revision"] is not None
+        if has != _REVISIONS[section]:
+            changes.add(where, f"the revisions of a case that was {section}", f"{has}")
         if manifest.parent is None and section != "added":
             changes.add(where, "only added cases, since there is no parent", section)
-    ancestors, seen = {ancestor.version for ancestor in manifest.lineage}, set[str]()
+    seen = set[str]()
     for section, _, entry in _entries(ledgers.holdouts):
-        commitment, since = entry["commitment"], entry["held_since"]
+        commitment = entry["commitment"]
+        since = entry["held_since"]
         where = f"{HOLDOUTS}: {section} {commitment}"
-        if since not in ancestors and (section, since) != ("held", manifest.version):
+        if since not in manifest.ancestry and (section, since) != (
+            "held",
+            manifest.version,
+        ):
             holdouts.add(where, "held since a release of this line", since)
         if commitment in seen:
             holdouts.add(where, "each commitment once", "another entry of it")
@@ -289,10 +290,6 @@ def _unknown_fields(place: str, entry: Entry, known: Iterable[str]) -> set[str]:
 
 def _check_texts(where: str, value: object, leaks: Faults) -> None:
     for text in texts_of(value):
-        for find in _LEAKS:
-            if leak := find(text):
-                leaks.add(where, "plain text without addresses", leak)
-                return
-
-
-_LEAKS: Final = (find_unstorable, find_disguise, find_contact)
+        if leak := find_leak(text):
+            leaks.add(where, "plain text without addresses", leak)
+            return

@@ -8,7 +8,7 @@ from datetime import date
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
 from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 Keep = Callable[[SnapshotCase], bool]
 OneOrMore = str | Collection[str] | None
 """A value, or any of several; None accepts all."""
-_DATA: Final = (CASES, CRITERIA, "data/cases.parquet", "data/criteria.parquet")
 
 
 @dataclass(frozen=True)
@@ -63,18 +62,16 @@ class Snapshot:
     @cached_property
     def cases(self) -> tuple[SnapshotCase, ...]:
         """The cases, all in memory."""
-        return tuple(case for case in self)
+        return tuple(self)
 
     def __len__(self) -> int:
         return self._count
 
     @cached_property
     def _count(self) -> int:
-        return (
-            self.manifest.counts.cases
-            if self.verified and not self.keep
-            else sum(1 for _ in self)
-        )
+        if self.verified and not self.keep:
+            return self.manifest.counts.cases
+        return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
         return next(iter(self), None) is not None
@@ -145,10 +142,8 @@ class Snapshot:
         for name, values in conditions.items():
             if values is not None:
                 wanted[name] = {values} if isinstance(values, str) else set(values)
-        first, end = (
-            _day("posted_from", posted_from, date.min),
-            _day("posted_before", posted_before, date.max),
-        )
+        first = _day("posted_from", posted_from, date.min)
+        end = _day("posted_before", posted_before, date.max)
         after = (first_release_after or "").removeprefix("medlive-")
         if first_release_after is not None and week_end(after) is None:
             raise UsageError(
@@ -156,10 +151,10 @@ class Snapshot:
             )
 
         def fits(case: SnapshotCase) -> bool:
-            in_time = first <= case.posted_at < end and case.first_release > after
-            return in_time and all(
-                getattr(case, name) in values for name, values in wanted.items()
-            )
+            for name, values in wanted.items():
+                if getattr(case, name) not in values:
+                    return False
+            return first <= case.posted_at < end and case.first_release > after
 
         return self.where(fits)
 
@@ -173,57 +168,35 @@ class Snapshot:
         Raises:
             MissingExtra: If pyarrow is not installed.
             UsageError: If there is no such table.
-            BadInput: If the parquet file cannot be read.
+            BadInput: If the file or its rows cannot be read.
         """
         if table not in TABLES:
             raise UsageError(f"expected the table cases or criteria, got {table!r}")
         _require("pyarrow", "a data frame")
         import pyarrow as pa
-        import pyarrow.compute as pc
         import pyarrow.parquet as pq
-
-        name = f"data/{table}.parquet"
-        self._check_same(name)
-        chosen = None
-        if self.keep:
-            chosen = pc.field("case_id").isin(
-                pa.array([case.case_id for case in self], pa.string())
-            )
-        shape = self.manifest.shape
-        columns = [column.name for column in shape.columns[table] if column.kind]
-        try:
-            if self.verified:
-                path = self.path / name
-                table_read = pq.read_table(path, columns=columns, filters=chosen)
-            else:
-                table_read = self._table_of_rows(table)
-        except (pa.ArrowException, OSError, ValueError) as exc:
-            raise BadInput(
-                f"{self.path / name} cannot be read: {str(exc)[:300]}"
-            ) from exc
-        for column, value in shape.absent(table).items():
-            kind = pa.float64() if value is None else pa.string()
-            values = pa.array([value] * len(table_read), kind)
-            field = pa.field(column, kind, nullable=value is None)
-            table_read = table_read.append_column(field, values)
-        return table_read
-
-    def _table_of_rows(self, table: Table) -> "pa.Table":
-        """The table as the JSON Lines have it: parquet that was not verified is never opened."""
-        import pyarrow as pa
 
         from medlive.snapshot.parquet import schema
 
-        columns = schema(self.manifest.shape.columns[table])
+        shape = self.manifest.shape
+        absent = shape.absent(table)
+        columns = schema((*shape.columns[table], *absent))
+        # Parquet that was not verified is never opened, and parts are read from the rows anyway.
+        if self.verified and not self.keep and not absent:
+            name = f"data/{table}.parquet"
+            self._check_same(name)
+            try:
+                return pq.read_table(self.path / name, columns=columns.names)
+            except (pa.ArrowException, OSError) as exc:
+                raise BadInput(f"{self.path / name}: {str(exc)[:300]}") from exc
+        same = {**shape.unknown(table), "canary": self.manifest.canary}
         rows: list[dict[str, Any]] = []
         for case in self:
             if table == "cases":
-                rows.append({**case.row(), "posted_at": case.posted_at})
+                rows.append({**same, **case.row(), "posted_at": case.posted_at})
             else:
-                rows += [criterion.row() for criterion in case.criteria]
-        canary = self.manifest.canary
-        stamped_rows = [{**row, "canary": canary} for row in rows]
-        return pa.Table.from_pylist(stamped_rows, schema=columns)
+                rows += [{**same, **criterion.row()} for criterion in case.criteria]
+        return pa.Table.from_pylist(rows, schema=columns)
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
         """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas."""
@@ -301,7 +274,10 @@ def open_snapshot(
     root = find_snapshot(path_or_version)
     if public_key is not None and not verify:
         raise UsageError("public_key needs verify=True")
-    files = {name: _state(root / name) for name in _DATA if (root / name).is_file()}
+    files = {}
+    for name in (CASES, CRITERIA, "data/cases.parquet", "data/criteria.parquet"):
+        if (root / name).is_file():
+            files[name] = _state(root / name)
     if verify:
         key = None
         if public_key is not None:
@@ -316,9 +292,8 @@ def open_snapshot(
             )
     with _readable(root):
         manifest = Manifest.model_validate_json(read_small(root / "manifest.json"))
-        return Snapshot(
-            root, manifest, "sha256:" + sha256(root / SUMS), verify, _files=files
-        )
+        digest = f"sha256:{sha256(root / SUMS)}"
+        return Snapshot(root, manifest, digest, verify, _files=files)
 
 
 def _require(library: str, what: str) -> None:

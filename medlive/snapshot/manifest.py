@@ -377,6 +377,11 @@ class Manifest(_Frozen):
         """The digests of its ancestors, by version."""
         return {ancestor.version: ancestor.digest for ancestor in self.lineage}
 
+    @property
+    def line(self) -> tuple[str, ...]:
+        """The versions of its ancestors, the oldest first, and its own."""
+        return (*(ancestor.version for ancestor in self.lineage), self.version)
+
     def as_json(self) -> dict[str, Any]:
         """The manifest as a JSON object."""
         return self.model_dump(

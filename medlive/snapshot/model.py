@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Any, Final, Literal
 
 from medlive.integrity.digest import canonical_json, digest_bytes
+from medlive.rubric.model import Criterion, known_axis
 
 VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
 """A snapshot's version: an ISO week, `2026.W47`."""
@@ -59,6 +60,18 @@ class SnapshotCriterion:
     """The id of the part of the query that it answers directly; empty for none."""
     further: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Columns that this medlive does not know, where they have a value of their own."""
+
+    def written(self) -> Criterion:
+        """The criterion as its rubric had it. Raises BadInput for an axis that only a later version has."""
+        return Criterion(
+            id=self.criterion_id,
+            position=self.position,
+            criterion=self.criterion,
+            axis=known_axis(self.axis),
+            points=self.points,
+            advice_id=None,
+            asked=self.asked,
+        )
 
     def row(self) -> dict[str, Any]:
         """The criterion as a row of `data/criteria.jsonl`, without the canary."""
@@ -227,16 +240,13 @@ def commitment(case: SnapshotCase, salt: str) -> str:
     `salt` is 64 lower hexadecimal digits. The first release is left out, since a held-out case has none yet. Later
     columns that have the value of earlier formats are left out too: a commitment made before them still holds.
     """
-    record = _record_before_additions(case)
-    del record["first_release"]
-    return digest_bytes(salt.encode("ascii") + canonical_json(record).encode("utf-8"))
-
-
-def _record_before_additions(case: SnapshotCase) -> dict[str, Any]:
-    """The case's record without later columns whose value is that of an earlier format."""
     record = _without_defaults(case.row(), OPTIONAL["cases"])
-    criteria = [_without_defaults(c.row(), OPTIONAL["criteria"]) for c in case.criteria]
-    return record | {"criteria": criteria}
+    del record["first_release"]
+    record["criteria"] = [
+        _without_defaults(criterion.row(), OPTIONAL["criteria"])
+        for criterion in case.criteria
+    ]
+    return digest_bytes(salt.encode("ascii") + canonical_json(record).encode("utf-8"))
 
 
 def _without_defaults(

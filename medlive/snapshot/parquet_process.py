@@ -35,11 +35,11 @@ def compare_twins(
     comparisons: Sequence[TwinComparison],
 ) -> list[str | ParquetFault | None]:
     """Return for each pair of files what `find_difference` returns, or the fault that it raises."""
-    twins = sum(os.fstat(comparison.twin).st_size for comparison in comparisons)
-    limit = MEMORY_BYTES + MEMORY_FACTOR * twins
-    files = [
-        fd for comparison in comparisons for fd in (comparison.source, comparison.twin)
-    ]
+    files: list[int] = []
+    limit = MEMORY_BYTES
+    for comparison in comparisons:
+        files += [comparison.source, comparison.twin]
+        limit += MEMORY_FACTOR * os.fstat(comparison.twin).st_size
     places = os.pathsep.join(filter(None, sys.path))
     try:
         done = subprocess.run(
@@ -69,20 +69,17 @@ def compare_twins(
     return results
 
 
-def _limit_memory(limit: int) -> None:
-    """Let this process take `limit` bytes beyond what its libraries took."""
+def main() -> None:
+    """Compare what stdin asks for, with as many bytes beyond what the libraries took as the argument says."""
     import pyarrow.compute
     import pyarrow.parquet  # noqa: F401  (loaded before the limit)
 
+    comparisons: list[TwinComparison] = pickle.load(sys.stdin.buffer)
     with open("/proc/self/statm", encoding="ascii") as status:
         taken = int(status.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (taken + limit, taken + limit))
+    limit = taken + int(sys.argv[1])
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def _main() -> None:
-    comparisons: list[TwinComparison] = pickle.load(sys.stdin.buffer)
-    _limit_memory(int(sys.argv[1]))
     for comparison in comparisons:
         try:
             result = ("difference", find_difference(comparison))
@@ -92,4 +89,4 @@ def _main() -> None:
 
 
 if __name__ == "__main__":
-    _main()
+    main()

@@ -42,15 +42,14 @@ class RowReader:
             canary: What every row must state; None accepts any.
             trusted: Whether the file was verified, so that rows need not be checked again.
         """
-        self._handle, self._name, self._canary, self._trusted = (
-            handle,
-            name,
-            canary,
-            trusted,
-        )
+        self._handle = handle
+        self._name = name
+        self._canary = canary
+        self._trusted = trusted
         self._table: Table = "cases" if name == CASES else "criteria"
         self._shape = shape
-        self.faults, self.canary_faults = Faults(), Faults()
+        self.faults = Faults()
+        self.canary_faults = Faults()
 
     def __iter__(self) -> Iterator[tuple[int, Row]]:
         previous = ""
@@ -182,7 +181,8 @@ def pair_cases(
     old_cases: Iterator[CaseRows], new_cases: Iterator[CaseRows]
 ) -> Iterator[tuple[CaseRows | None, CaseRows | None]]:
     """Pair the cases of two snapshots by id; None where a side has no such case."""
-    old, new = next(old_cases, None), next(new_cases, None)
+    old = next(old_cases, None)
+    new = next(new_cases, None)
     while old is not None or new is not None:
         if old is not None and (new is None or old.case_id < new.case_id):
             yield old, None
@@ -192,4 +192,5 @@ def pair_cases(
             new = next(new_cases, None)
         else:
             yield old, new
-            old, new = next(old_cases, None), next(new_cases, None)
+            old = next(old_cases, None)
+            new = next(new_cases, None)

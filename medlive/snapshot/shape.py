@@ -87,11 +87,10 @@ class Shape:
     columns: Mapping[Table, tuple[Column, ...]]  # By table, in order
     enumerations: Mapping[str, tuple[str, ...]]  # By column
 
-    def absent(self, table: Table) -> dict[str, Any]:
-        """Return the known columns that this snapshot lacks, with the value that its rows have."""
+    def absent(self, table: Table) -> list[Column]:
+        """Return the known columns that this snapshot lacks; its rows have their defaults."""
         names = {column.name for column in self.columns[table]}
-        defaults = OPTIONAL[table].items()
-        return {name: value for name, value in defaults if name not in names}
+        return [c for c in shape_of().columns[table] if c.name not in names]
 
     def unknown(self, table: Table) -> dict[str, Any]:
         """Return the columns that this medlive does not know, with their defaults."""
@@ -123,7 +122,8 @@ class Shape:
             if column.kind is None or (value is None and column.nullable):
                 continue
             if type(value) is not column.kind:
-                expected, got = column.kind.__name__, type(value).__name__
+                expected = column.kind.__name__
+                got = type(value).__name__
                 return f"{column.name}: expected {expected}, got {got}"
         return None
 

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,16 @@ from medlive.statistics.intervals import (
 )
 
 Places = NDArray[np.int_]
+
+
+class Resampling(TypedDict):
+    """How items are drawn: the arguments that every bootstrap of one table shares."""
+
+    draws: int
+    seed: int
+    clusters: Places | None
+    """Each item's cluster, from 0; None: each item is its own."""
+
 
 _TAILS: Final = ((1 - 0.95) / 2 * 100, 100 - (1 - 0.95) / 2 * 100)
 _CHUNK: Final = 16_000_000
@@ -288,11 +298,10 @@ def compare(
                 )
             )
     corrected = holm([comparison.p for comparison in raw])
-    return list(map(_with_holm, raw, corrected))
-
-
-def _with_holm(comparison: Comparison, p: float) -> Comparison:
-    return replace(comparison, p_holm=p)
+    return [
+        replace(comparison, p_holm=p)
+        for comparison, p in zip(raw, corrected, strict=True)
+    ]
 
 
 def compare_paired(

@@ -7,7 +7,7 @@ estimator and says what it assumes.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Final
 
@@ -25,6 +25,8 @@ from medlive.statistics.bootstrap import (
 from medlive.statistics.intervals import LEAST_CLUSTERS, gap_bounds
 
 Sides = Places
+PRE: Final = 0
+POST: Final = 1
 
 _BLOCK: Final = 2_000_000
 """Random numbers, or products, held at a time."""
@@ -40,15 +42,27 @@ class Mean:
     low: float | None
     high: float | None
 
+    def clipped(self) -> "Mean":
+        """The mean and its interval within [0, 1]."""
+        ends = []
+        for value in (self.mean, self.low, self.high):
+            ends.append(None if value is None else min(1.0, max(0.0, value)))
+        return Mean(self.n, *ends)
+
 
 def mean_of(values: Floats, drawn: Floats, clusters: Places | None = None) -> Mean:
     """The mean of the known values, with its interval by the draws of clusters."""
     known = values[~np.isnan(values)]
-    ends = (
-        float(end[0]) for end in bounds_of(values[:, None], drawn[:, None], clusters)
+    if not len(known):
+        return Mean(0, None, None, None)
+    lows, highs = bounds_of(values[:, None], drawn[:, None], clusters)
+    low, high = float(lows[0]), float(highs[0])
+    return Mean(
+        n=len(known),
+        mean=float(known.mean()),
+        low=None if math.isnan(low) else low,
+        high=None if math.isnan(high) else high,
     )
-    low, high = (None if math.isnan(end) else end for end in ends)
-    return Mean(len(known), float(known.mean()) if len(known) else None, low, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,32 +98,46 @@ def drop(
     runs say, it is the percentile of the draws.
     """
     sides = np.where(np.isnan(values), -1, sides)
-    pre, post = values[sides == 0], values[sides == 1]
-    if not len(pre) or not len(post):
-        ends = [float(x.mean()) if len(x) else None for x in (pre, post)]
-        return Drop(
-            len(pre), len(post), ends[0], ends[1], None, None, None, None, False
-        )
+    pre, post = values[sides == PRE], values[sides == POST]
+    figures = Drop(
+        n_pre=len(pre),
+        n_post=len(post),
+        pre=float(pre.mean()) if len(pre) else None,
+        post=float(post.mean()) if len(post) else None,
+        difference=None,
+        low=None,
+        high=None,
+        p=None,
+        exact=False,
+    )
+    if figures.pre is None or figures.post is None:
+        return figures
     drawn = bootstrap_groups(
         values[:, None], sides, 2, draws=draws, seed=seed, clusters=clusters
     )[:, :, 0]
-    low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
-    before, after = (
-        mean_of(np.where(sides == k, values, np.nan), drawn[:, k], clusters)
-        for k in (0, 1)
+    means = []
+    for side in (PRE, POST):
+        own = np.where(sides == side, values, np.nan)
+        means.append(mean_of(own, drawn[:, side], clusters))
+    low = high = None
+    if means[PRE].low is not None and means[POST].low is not None:
+        both = np.concatenate([pre, post])
+        if both.min() >= 0 and both.max() <= 1:
+            parts = np.array([(mean.mean, mean.low, mean.high) for mean in means])
+            low, high = (float(end) for end in gap_bounds(*parts))
+        else:
+            low, high = interval(drawn[:, PRE] - drawn[:, POST]) or (None, None)
+    p, exact = None, False
+    if permutations:
+        p, exact = permutation_p(values, sides, permutations, seed, clusters)
+    return replace(
+        figures,
+        difference=figures.pre - figures.post,
+        low=low,
+        high=high,
+        p=p,
+        exact=exact,
     )
-    if before.low is None or after.low is None:
-        low = high = None
-    elif min(pre.min(), post.min()) >= 0 and max(pre.max(), post.max()) <= 1:
-        parts = [(m.mean, m.low, m.high) for m in (before, after)]
-        low, high = (float(end) for end in gap_bounds(*np.array(parts)))
-    p, exact = (
-        permutation_p(values, sides, permutations, seed, clusters)
-        if permutations
-        else (None, False)
-    )
-    first, second = float(pre.mean()), float(post.mean())
-    return Drop(len(pre), len(post), first, second, first - second, low, high, p, exact)
 
 
 def permutation_p(
@@ -135,16 +163,15 @@ def permutation_p(
     sums, counts = np.bincount(unit, weights=kept), np.bincount(unit)
 
     def apart(dealt: NDArray[Any]) -> Floats:
+        """How far apart the means are in each deal, (deals x parts of one side)."""
         total, count = sums[dealt].sum(axis=1), counts[dealt].sum(axis=1)
-        return np.asarray(
-            np.abs((sums.sum() - total) / (len(kept) - count) - total / count)
-        )
+        others = (sums.sum() - total) / (len(kept) - count)
+        return np.asarray(np.abs(others - total / count))
 
     truth = apart(np.flatnonzero(parts % 2)[None])[0] - _EPSILON
     if math.comb(n, chosen) <= permutations:
-        return float(
-            (apart(np.array(list(combinations(range(n), chosen)))) >= truth).mean()
-        ), True
+        deals = np.array(list(combinations(range(n), chosen)))
+        return float((apart(deals) >= truth).mean()), True
     # The smaller side is dealt: the other is the rest, and the difference is the same but for its sign.
     small = min(chosen, n - chosen)
     rng = np.random.default_rng(seed)
@@ -152,11 +179,8 @@ def permutation_p(
     rows = max(1, _BLOCK // n)
     for start in range(0, permutations, rows):
         random = rng.random((min(rows, permutations - start), n))
-        hits += int(
-            (
-                apart(np.argpartition(random, small - 1, axis=1)[:, :small]) >= truth
-            ).sum()
-        )
+        deals = np.argpartition(random, small - 1, axis=1)[:, :small]
+        hits += int((apart(deals) >= truth).sum())
     return (1 + hits) / (1 + permutations), False
 
 
@@ -195,42 +219,46 @@ def seen_effect(
     models = values.shape[1]
     if models < 2:
         return None
-    # Each item adds its part to the normal equations, so that a draw is a weighted sum of the parts.
-    whole_gram, whole_right = np.zeros((models, models)), np.zeros(models)
     filled = np.where(present, values, 0.0)
     step = max(1, _BLOCK // (models * models))
-    blocks = [slice(start, start + step) for start in range(0, len(values), step)]
-    for block in blocks:
-        a, b = _normal_parts(filled[block], present[block], treated[block])
-        whole_gram += a.sum(axis=0)
-        whole_right += b.sum(axis=0)
-    drawn = []
-    for weights in weight_chunks(
-        len(values) if clusters is None else clusters, draws, seed
-    ):
-        gram, right = (
-            np.zeros((len(weights), models, models)),
-            np.zeros((len(weights), models)),
-        )
-        for block in blocks:
-            a, b = _normal_parts(filled[block], present[block], treated[block])
-            part = weights[:, block]
-            gram += (part @ a.reshape(len(a), -1)).reshape(gram.shape)
-            right += part @ b
-        drawn.append(_last_coefficient(gram, right))
-    effect = _last_coefficient(whole_gram[None], whole_right[None])[0]
+
+    def solve(weights: Floats) -> Floats:
+        """δ with the items weighted so: each adds its part to the normal equations; a row a draw."""
+        gram = np.zeros((len(weights), models, models))
+        right = np.zeros((len(weights), models))
+        for start in range(0, len(values), step):
+            block = slice(start, start + step)
+            products, levels = _normal_parts(
+                filled[block], present[block], treated[block]
+            )
+            own = weights[:, block]
+            gram += (own @ products.reshape(len(products), -1)).reshape(gram.shape)
+            right += own @ levels
+        return _last_coefficient(gram, right)
+
+    effect = solve(np.ones((1, len(values))))[0]
     if np.isnan(effect):
         return None
-    both = present.sum(axis=1) > 1
-    mixed = (
-        both & (treated.sum(axis=1) > 0) & (treated.sum(axis=1) < present.sum(axis=1))
-    )
-    concerned = (treated.sum(axis=0) > 0)[None, :] & present
-    fresh = both & concerned.any(axis=1) & (treated.sum(axis=1) == 0)
+    scored, treatments = present.sum(axis=1), treated.sum(axis=1)
+    both = scored > 1
+    mixed = both & (treatments > 0) & (treatments < scored)
+    of_interest = present[:, treated.any(axis=0)].any(axis=1)
+    fresh = both & of_interest & (treatments == 0)
     low = high = None
     if min(mixed.sum(), (both & ~mixed).sum()) >= LEAST_CLUSTERS:
+        drawn = []
+        drawn_from = len(values) if clusters is None else clusters
+        for weights in weight_chunks(drawn_from, draws, seed):
+            drawn.append(solve(weights))
         low, high = interval(np.concatenate(drawn)) or (None, None)
-    return Effect(float(effect), low, high, int(mixed.sum()), int(fresh.sum()), models)
+    return Effect(
+        effect=float(effect),
+        low=low,
+        high=high,
+        n_pre=int(mixed.sum()),
+        n_post=int(fresh.sum()),
+        models=models,
+    )
 
 
 def _normal_parts(
@@ -248,9 +276,8 @@ def _normal_parts(
     n = np.maximum(here.sum(axis=1), 1.0)
     design -= here[:, :, None] * (design.sum(axis=1) / n[:, None])[:, None, :]
     level = values - here * (values.sum(axis=1) / n)[:, None]
-    return np.einsum("imp,imq->ipq", design, design, optimize=True), np.einsum(
-        "imp,im->ip", design, level
-    )
+    products = np.einsum("imp,imq->ipq", design, design, optimize=True)
+    return products, np.einsum("imp,im->ip", design, level)
 
 
 def _last_coefficient(gram: Floats, right: Floats) -> Floats:
@@ -336,35 +363,35 @@ def adjusted_drop(
     """
     rows = np.flatnonzero((sides >= 0) & ~np.isnan(values) & (strata >= 0))
     cell = strata[rows] * 2 + sides[rows]
-    n = np.bincount(cell, minlength=2 * count).astype(np.float64)
-    total: Floats = np.bincount(cell, weights=values[rows], minlength=2 * count).astype(
-        np.float64
-    )
-    pre, post = (x[0] for x in _standardised(n[None], total[None]))
-    both = (n[0::2] > 0) & (n[1::2] > 0)
-    order = rows[np.argsort(cell, kind="stable")]
-    filled = np.flatnonzero(n)
-    starts = np.concatenate([[0], np.cumsum(n[filled])[:-1]]).astype(np.int_)
-    drawn = []
-    if len(rows) and both.any():
-        for weights in weight_chunks(
-            len(values) if clusters is None else clusters, draws, seed
-        ):
-            taken = weights[:, order]
-            counts, sums = (
-                np.zeros((len(weights), 2 * count)),
-                np.zeros((len(weights), 2 * count)),
-            )
-            counts[:, filled] = np.add.reduceat(taken, starts, axis=1)
-            sums[:, filled] = np.add.reduceat(taken * values[order], starts, axis=1)
-            before, after = _standardised(counts, sums)
-            drawn.append(before - after)
-    known = not math.isnan(pre)
-    shares = n.reshape(-1, 2).astype(int)
-    kept, lost = shares[both].sum(axis=0), shares[~both].sum(axis=0)
+    rows = rows[np.argsort(cell, kind="stable")]
+    sizes = np.bincount(cell, minlength=2 * count)
+    filled = np.flatnonzero(sizes)
+    starts = np.cumsum(sizes[filled]) - sizes[filled]
+
+    def means(weights: Floats) -> tuple[Floats, Floats]:
+        """The means of both sides with the items weighted so; a row a draw."""
+        counts = np.zeros((len(weights), 2 * count))
+        sums = np.zeros((len(weights), 2 * count))
+        if len(rows):
+            own = weights[:, rows]
+            counts[:, filled] = np.add.reduceat(own, starts, axis=1)
+            sums[:, filled] = np.add.reduceat(own * values[rows], starts, axis=1)
+        return _standardised(counts, sums)
+
+    (pre,), (post,) = means(np.ones((1, len(values))))
+    by_stratum = sizes.reshape(-1, 2)
+    shared = (by_stratum > 0).all(axis=1)
+    kept = by_stratum[shared].sum(axis=0)
+    lost = by_stratum[~shared].sum(axis=0)
     low = high = None
-    if drawn and kept.min() >= LEAST_CLUSTERS:
+    if kept.min() >= LEAST_CLUSTERS:
+        drawn = []
+        drawn_from = len(values) if clusters is None else clusters
+        for weights in weight_chunks(drawn_from, draws, seed):
+            before, after = means(weights)
+            drawn.append(before - after)
         low, high = interval(np.concatenate(drawn)) or (None, None)
+    known = not math.isnan(pre)
     return Adjusted(
         n_pre=int(kept[0]),
         n_post=int(kept[1]),
@@ -375,7 +402,7 @@ def adjusted_drop(
         difference=float(pre - post) if known else None,
         low=low,
         high=high,
-        strata=tuple((int(before), int(after)) for before, after in shares),
+        strata=tuple((int(before), int(after)) for before, after in by_stratum),
     )
 
 
@@ -397,6 +424,5 @@ def terciles(values: Floats) -> NDArray[np.int_]:
     if not len(known):
         return np.full(len(values), -1, dtype=np.int_)
     cuts = np.percentile(known, [100 / 3, 200 / 3])
-    return np.where(
-        np.isnan(values), -1, np.searchsorted(cuts, values, side="left")
-    ).astype(np.int_)
+    thirds = np.searchsorted(cuts, values, side="left")
+    return np.where(np.isnan(values), -1, thirds).astype(np.int_)

@@ -236,10 +236,12 @@ def paired(
                 np.where(apart, above, middle),
             )
     known = ~np.isnan(low)
-    p = [
-        max(2.0 ** max(1 - int(k), -1000), two_sided_p(t, int(n) - 1)) if k > 1 else 1.0
-        for t, n, k in zip(below, counted, clusters, strict=True)
-    ]
+    p = np.ones_like(gains)
+    for place, k in enumerate(map(int, clusters)):
+        if k > 1:
+            least = 2.0 ** max(1 - k, -1000)
+            freedom = int(counted[place]) - 1
+            p[place] = max(least, two_sided_p(below[place], freedom))
     return np.stack([np.where(known, low, np.nan), np.where(known, high, np.nan), p])
 
 

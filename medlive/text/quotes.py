@@ -50,10 +50,11 @@ def quoted(quote: str, answer: str) -> bool:
 
 
 def _stands(quote: str, answer: str) -> bool:
-    pieces = dict.fromkeys(
-        part.strip().strip(_MARKS) for part in _ELLIPSIS.split(quote.strip(_MARKS))
-    )
-    parts = [part for part in pieces if _tells(fold(part))]
+    parts: dict[str, None] = {}
+    for piece in _ELLIPSIS.split(quote.strip(_MARKS)):
+        part = piece.strip().strip(_MARKS)
+        if _tells(fold(part)):
+            parts[part] = None
     return bool(parts) and all(_contains(part, answer) for part in parts)
 
 
@@ -61,8 +62,10 @@ def missing_piece(quote: str, answer: str) -> str | None:
     """The first piece of a quote that does not stand in the answer, or all of it; None where it is `quoted`."""
     if quoted(quote, answer):
         return None
-    pieces = (part.strip() for part in _ELLIPSIS.split(quote[:MOST_QUOTE]))
-    return next((part for part in pieces if part and not quoted(part, answer)), quote)
+    for piece in map(str.strip, _ELLIPSIS.split(quote[:MOST_QUOTE])):
+        if piece and not quoted(piece, answer):
+            return piece
+    return quote
 
 
 def shows(quote: str, answer: str) -> bool:
@@ -73,12 +76,10 @@ def shows(quote: str, answer: str) -> bool:
     """
     if not quoted(quote, answer):
         return False
-    words = [
-        word
-        for word in _WORD.findall(fold(quote[:MOST_QUOTE]))
-        if word not in _EMPTY_WORDS
-    ]
-    telling = sum(0.5 if "\u3400" <= word <= "\u9fff" else 1 for word in words)
+    telling = 0.0
+    for word in _WORD.findall(fold(quote[:MOST_QUOTE])):
+        if word not in _EMPTY_WORDS:
+            telling += 0.5 if "\u3400" <= word <= "\u9fff" else 1
     return (
         telling > 1
         or fold(quote).strip() == fold(answer).strip()

@@ -62,7 +62,7 @@ class Message:
 def is_thread_id(text: str) -> bool:
     """Whether a text can be a thread's id: printable, and in an address no way to another page."""
     parts = re.split(r"[/\\]", unquote(text))
-    return text.isprintable() and not {part.strip() for part in parts} & {"", ".", ".."}
+    return text.isprintable() and {"", ".", ".."}.isdisjoint(map(str.strip, parts))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,10 @@ class Thread:
 
     def message(self, message_id: str) -> Message | None:
         """The message of that id, or None."""
-        return next((m for m in self.messages if m.id == message_id), None)
+        for message in self.messages:
+            if message.id == message_id:
+                return message
+        return None
 
     def advice_messages(self) -> Iterator[Message]:
         """The messages that advice may be taken from."""

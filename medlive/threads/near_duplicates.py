@@ -30,13 +30,15 @@ _SEED: Final = 1
 _LONGEST: Final = 200_000
 """Characters of a text that shingles are taken from; the digest covers all of it."""
 _MIX: Final = tuple(
-    np.uint64(m)
-    for m in (
-        0x9E3779B97F4A7C15,
-        0xC2B2AE3D27D4EB4F,
-        0x165667B19E3779F9,
-        0xD6E8FEB86659FD93,
-        0xFF51AFD7ED558CCD,
+    map(
+        np.uint64,
+        (
+            0x9E3779B97F4A7C15,
+            0xC2B2AE3D27D4EB4F,
+            0x165667B19E3779F9,
+            0xD6E8FEB86659FD93,
+            0xFF51AFD7ED558CCD,
+        ),
     )
 )
 _SAMPLES: Final = (
@@ -93,12 +95,12 @@ def _units(folded: str) -> tuple[Shingles, int]:
             letters.encode("utf-32-le", "replace"), dtype="<u4"
         ).astype(np.uint64), 4
     words = words or _NOT_TEXT.sub(" ", folded).encode("utf-8", "replace").split()
-    return np.array([zlib.crc32(w) for w in words], dtype=np.uint64), 3
+    return np.array(list(map(zlib.crc32, words)), dtype=np.uint64), 3
 
 
 def sketches(texts: Sequence[str]) -> list[Sketch]:
     """Sketch each text; the result is the same on every machine with the same `scheme`."""
-    grams = [shingles(text) for text in texts]
+    grams = list(map(shingles, texts))
     made = []
     for text, text_grams, bands in zip(texts, grams, _bands(grams), strict=True):
         digest = digest_text(fold(text))

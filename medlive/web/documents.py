@@ -7,8 +7,8 @@ from typing import Final
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
+from medlive.instance.paths import documents_path
 from medlive.publishing.target import MUTABLE
-from medlive.service.paths import documents_path
 from medlive.web.downloads.files import send_file
 from medlive.web.site import site_of
 

@@ -1,16 +1,35 @@
 """What every room is given: the site's database and folders, and how a room is listed."""
 
 import secrets
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import APIRouter, Depends, Form, Request
 
 from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
+from medlive.grader.rated import GraderSheet
 from medlive.web.exports import Exports
+
+
+class Evaluation(Protocol):
+    """What is served of the evaluation, which is another program."""
+
+    def pages(
+        self, given_out: Mapping[str, str], checked: frozenset[str]
+    ) -> Mapping[str, bytes] | None:
+        """The files of the public site; None where they cannot be made, and the log says why.
+
+        Args:
+            given_out: Version → digest of the snapshots that are given out.
+            checked: Items whose verdicts are kept back while people check them blind.
+        """
+
+    def read_sheet(self, run: Path, judges: Sequence[str]) -> GraderSheet:
+        """A run's verdicts for people to check. Raises UsageError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +40,7 @@ class Site:
     settings: Settings
     snapshots: Path  # The folder of frozen snapshots
     preview: bool = False  # Whether snapshots that are not publishable are shown too
+    evaluation: Evaluation | None = None  # None: no public site, no grader checks
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """Signs cookies; without one, those of this process are unknown to every other."""
     exports: Exports = field(default_factory=Exports, repr=False)

@@ -12,7 +12,7 @@ from medlive.config import Settings
 from medlive.demo.samples import SampleThread, load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.service.paths import index_path
+from medlive.instance.paths import index_path
 from tests.support.instance import Instance
 from tests.support.server import own_database
 

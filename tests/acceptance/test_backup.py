@@ -11,11 +11,11 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import make_url
 
-from medlive.config import load_settings
 from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread
 from medlive.errors import DatabaseForbidden
+from medlive.instance.loading import load_settings
 from medlive.service.backup.make import make_backup
 from medlive.service.database import open_database
 from medlive.service.schedule.scheduler import run_step

@@ -9,7 +9,7 @@ import pytest
 
 from medlive import clock
 from medlive.clock import iso_week
-from medlive.config import load_settings
+from medlive.instance.loading import load_settings
 from medlive.service.schedule.scheduler import run_scheduler
 from tests.support.instance import Instance
 from tests.support.receivers import serve_webhook

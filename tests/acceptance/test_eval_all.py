@@ -78,9 +78,7 @@ async def test_a_kill_at_any_stage_costs_the_calls_under_way(
 ) -> None:
     out = tmp_path / "out"
     async with counting_endpoint(latency_ms=150) as endpoint:
-        mine = command(
-            snapshot, endpoint.url, out, "--yes", "--concurrency", 1, "--no-cache"
-        )
+        mine = command(snapshot, endpoint.url, out, "--yes", "--concurrency", 1)
         # In the middle of the answers, then of the grades.
         for calls in (2, CASES + 3):
             process = await asyncio.create_subprocess_exec(
@@ -255,7 +253,7 @@ async def test_json_is_one_document_and_a_second_run_costs_nothing_under_an_alia
     async with serve(RulesEngine) as url:
         # "rules" at an endpoint is an alias: its replies name the version that answered.
         mine = [
-            *command(snapshot, url, tmp_path / "out", "--json", "--no-cache"),
+            *command(snapshot, url, tmp_path / "out", "--json"),
             "--grader",
             "rules",
         ]

@@ -17,7 +17,6 @@ import pytest
 
 from medlive.__main__ import run as medlive
 from medlive.evaluation.asking.run import import_answers
-from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import (
     Answer,
@@ -25,10 +24,15 @@ from medlive.evaluation.model import (
     CaseSet,
     EvaluationCase,
     EvaluationCriterion,
-    Mode,
 )
 from medlive.evaluation.runs.folder import read_grades
-from medlive.evaluation.scoring.score import load_graded, score_runs
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
+from medlive.grader.judge import Mode
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
 from tests.support.bad_endpoint import (
@@ -205,12 +209,12 @@ def _true_score() -> float:
 async def test_with_three_failures_in_ten_nothing_is_graded_wrong(
     tmp_path: Path, mode: Mode
 ) -> None:
-    run, cache = tmp_path / "run", GradeCache(tmp_path / "cache")
+    run = tmp_path / "run"
     _answered(run)
     faulty = _Faulty()
     async with bad_endpoint(choose=faulty) as endpoint:
         engine = _engine(endpoint.url, 2.0)
-        result = await grade_run(run, engine, mode=mode, concurrency=24, cache=cache)
+        result = await grade_run(run, engine, mode=mode, concurrency=24)
         await engine.aclose()
     # Time-outs of a busy machine on top change nothing that is asserted here.
     assert faulty.faults.total() > 0.2 * endpoint.asked
@@ -235,20 +239,12 @@ async def test_with_three_failures_in_ten_nothing_is_graded_wrong(
         choose=lambda body: sends(_completion(_said(body)))
     ) as endpoint:
         engine = _engine(endpoint.url, 30)
-        healed = await grade_run(run, engine, mode=mode, cache=cache)
+        healed = await grade_run(run, engine, mode=mode)
         assert (healed.ungraded, healed.reused) == (0, total - result.ungraded)
-        asked = endpoint.asked
-        assert asked <= result.ungraded
-        # Another run folder with the same answers costs nothing.
-        _answered(tmp_path / "copy")
-        copied = await grade_run(tmp_path / "copy", engine, mode=mode, cache=cache)
-        assert (copied.cached, copied.calls, endpoint.asked) == (total, 0, asked)
+        assert endpoint.asked <= result.ungraded
         await engine.aclose()
-    overall = score_runs([load_graded(tmp_path / "copy")], draws=10).models[0].overall
+    overall = score_runs([load_graded(run)], draws=10).models[0].overall
     assert overall.mean == pytest.approx(_true_score())
-    assert {g.origin for g in read_grades(tmp_path / "copy" / "grades.jsonl")[0]} == {
-        "cache"
-    }
 
 
 async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goes_on(

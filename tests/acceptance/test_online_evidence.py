@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from medlive.config import load_settings
 from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread
 from medlive.evidence.online import europepmc, pubmed, service
+from medlive.instance.loading import load_settings
 from medlive.llm import circuit
 from medlive.service.work import jobs, readiness, taken
 from medlive.service.work.worker import run_worker

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from medlive.evaluation.log import read_log
-from medlive.evaluation.protocols.pairwise import CRITERIA
+from medlive.evaluation.protocols.pairwise.protocol import CRITERIA
+from medlive.integrity.log import read_log
 from medlive.llm.fence import read_inputs
 from medlive.report.portfolio import read_portfolio
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, sends
@@ -85,7 +85,6 @@ async def test_a_killed_portfolio_goes_on_and_asks_nothing_twice_that_was_kept(
             *map(str, runs),
             "--out",
             str(out),
-            "--no-cache",
             "--json",
         ]
         words += [

@@ -13,10 +13,11 @@ from rich.text import Text
 
 from medlive.cli.operations.schedule import row
 from medlive.clock import iso_week
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database
+from medlive.instance.loading import load_settings
 from medlive.llm.circuit import Opening, circuit_key
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler

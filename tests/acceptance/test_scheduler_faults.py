@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from medlive.clock import iso_week
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
 from medlive.db.session import Database, advisory_lock
 from medlive.demo.samples import SampleThread
+from medlive.instance.loading import load_settings
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler, run_step
 from medlive.service.schedule.steps import StepStatus, read_states
 from tests.support.bad_endpoint import bad_endpoint, hangs, ok

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from medlive.clock import iso_week
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.demo.samples import SampleThread
+from medlive.instance.loading import load_settings
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.schedule.steps import read_states
 from medlive.service.work.jobs import serving

@@ -13,11 +13,12 @@ import psycopg
 import pytest
 
 from medlive.clock import iso_week
-from medlive.config import Settings, load_settings
+from medlive.config import Settings
 from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.demo.samples import load_sample_threads
+from medlive.instance.loading import load_settings
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler
 from medlive.service.work.jobs import serving
 from tests.support.instance import Instance, write_lines

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from medlive.config import load_settings
 from medlive.db.jobs import Queue
 from medlive.db.schema import migrate
 from medlive.demo.samples import load_sample_threads
 from medlive.errors import SchemaUnsuitable
+from medlive.instance.loading import load_settings
 from medlive.llm.rules.engine import RulesEngine
 from medlive.service import database
 from medlive.service.curation.curate import CurationCounts

@@ -13,11 +13,17 @@ from typing import Any
 
 import pytest
 
-from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
 from medlive.evaluation.scoring.metrics import CaseState
-from medlive.evaluation.scoring.score import ScoreTable, load_graded, score_runs
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    score_runs,
+)
 from medlive.llm.engine import Usage
+from medlive.llm.registry import load_registry
 from medlive.report.html import file_name
 from medlive.report.render import write_report
 from tests.support.runs import made_cases, made_run

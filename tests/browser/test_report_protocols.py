@@ -11,13 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
-from medlive.evaluation.grading.questions import Findings
+from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.model import Protocol, Results, Side, Subject
-from medlive.evaluation.protocols.pairwise import CRITERIA, Pairwise
+from medlive.evaluation.protocols.pairwise.protocol import CRITERIA, Pairwise
 from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
-from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
+from medlive.evaluation.protocols.safety.protocol import ActiveSafety, PassiveSafety
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity, Request
 from medlive.report.portfolio import read_portfolio, write_portfolio
@@ -74,7 +74,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         PassiveSafety: dict(zip(NAMES, (0.9, 0.8, None, 0.9), strict=True)),
         ActiveSafety: dict(zip(NAMES, (0.4, 0.7, 0.5, None), strict=True)),
     }
-    nobody = Findings(EngineIdentity("", ""))
+    nobody = JudgeReplies(EngineIdentity("", ""))
     tasks: list[tuple[Protocol, Results, Any]] = [
         (Coverage(draws=50), Coverage(draws=50).results(material, nobody), None),
         (pairs, pairs.results(differing, found), done),

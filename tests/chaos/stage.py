@@ -23,8 +23,8 @@ from medlive.db.schema.migrate import upgrade
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.instance.paths import index_path
 from medlive.service.database import handle_key
-from medlive.service.paths import index_path
 from tests.chaos import processes
 from tests.chaos.endpoint import MODEL, Endpoint, serve_endpoint
 from tests.chaos.processes import Process

@@ -14,11 +14,11 @@ from medlive.config import ArchiveSection, Settings
 from medlive.db.harvest.harvests import quarantine
 from medlive.db.session import Database, advisory_lock
 from medlive.errors import UsageError
+from medlive.instance.paths import archive_path
 from medlive.service.harvest import raw_files as custody
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.reparse import ReparseResult, reparse_source
-from medlive.service.paths import archive_path
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.sites.sdn import Sdn
 from medlive.sources.source import LayoutError, Page

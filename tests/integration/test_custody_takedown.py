@@ -20,22 +20,21 @@ from medlive.db.tables import Base
 from medlive.db.threads.takedowns import find_takedown
 from medlive.demo.samples import SampleThread, sample_evidence_path
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.cases.load import load_cases
-from medlive.evaluation.grading.cache import PLACE
+from medlive.evaluation.cases.load import in_own_words, load_cases
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.instance.paths import archive_path, index_path, snapshots_path
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.service.backup.contents import DUMP
 from medlive.service.backup.make import make_backup
+from medlive.service.case_threads import threads_of_cases
 from medlive.service.curation.curate import run_curation
 from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 from medlive.service.database import handle_key
-from medlive.service.evaluations import raw_cases
 from medlive.service.harvest.harvest import harvest_source, import_file
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.takedown import allow_return, take_down
-from medlive.service.paths import archive_path, index_path, snapshots_path
 from medlive.service.release.freeze import freeze
 from medlive.service.release.withdraw import reinstate
 from medlive.snapshot.errata import load_errata
@@ -176,7 +175,7 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
         "SELECT c.id FROM cases c JOIN threads t ON t.id = c.thread_id WHERE t.thread_id = :i",
         i=ERASED,
     )
-    verdicts = settings.home / PLACE / "ab"
+    verdicts = settings.home / "cache" / "grades" / "ab"
     verdicts.mkdir(parents=True)
     for name, about in (("gone", case_id), ("other", "ml-1")):
         (verdicts / f"{name}.jsonl").write_text(
@@ -218,7 +217,7 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     assert await traces_in_tables(database, words) == set()
     await make_backup(settings, tmp_path / "after")
     assert files_with(settings.home, "quillbarrow") == set()
-    assert [path.name for path in verdicts.iterdir()] == ["other.jsonl"]
+    assert not verdicts.exists()
     shutil.rmtree(tmp_path / "after")
     for other, theirs in others.items():
         shared = set(theirs) & set(words)
@@ -290,10 +289,10 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     folder = {
         path: path.read_bytes() for path in frozen.path.rglob("*") if path.is_file()
     }
-    before = {
-        case.case_id: case
-        for case in (await raw_cases(settings, load_cases(frozen.path))).cases
-    }
+    cases = load_cases(frozen.path)
+    ids = [case.case_id for case in cases.cases]
+    threads = await threads_of_cases(settings, cases.name, ids)
+    before = {case.case_id: case for case in in_own_words(cases, threads).cases}
     done = await take_down(database, settings, "sdn", ERASED, "a court's order")
     [(version, case_id)] = done.frozen
     found_by = "medlive_words(concat_ws(E'\\n', c.narrative, c.query, c.advice))"
@@ -308,7 +307,7 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     assert len(before) == 2
     assert any(w in before[case_id].narrative for w in words)
     assert (before[case_id].query, before[case_id].advice != "") == ("", True)
-    after = await raw_cases(settings, load_cases(frozen.path))
+    after = in_own_words(cases, await threads_of_cases(settings, cases.name, ids))
     assert {case.case_id for case in after.cases} == before.keys() - {case_id}
     assert "1 of 2 cases are left out" in after.notes[-1]
     assert after.publishable is False

@@ -15,7 +15,7 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.online import europepmc, pubmed, service
-from medlive.service.paths import index_path
+from medlive.instance.paths import index_path
 from medlive.service.watch.doctor import Diagnosis, Health, examine
 from tests.support.bad_endpoint import (
     BadEndpoint,

@@ -538,7 +538,7 @@ async def test_a_freeze_that_is_called_off_ends_and_can_be_fixed_anew(
 
 @pytest.mark.parametrize(
     "slow",
-    [f"{freeze.__module__}.check_many", f"{build_folder.__module__}.write_snapshot"],
+    [f"{freeze.__module__}.row_hits", f"{build_folder.__module__}.write_snapshot"],
 )
 async def test_a_cancelled_freeze_ends_at_the_next_case(
     database: Database,
@@ -552,17 +552,16 @@ async def test_a_cancelled_freeze_ends_at_the_next_case(
     loop = asyncio.get_running_loop()
     original = pkgutil.resolve_name(slow)
 
-    def slowly(values: Iterator[Any]) -> Iterator[Any]:
-        for value in values:
-            seen.append(value)
-            loop.call_soon_threadsafe(begun.set)
-            go_on.wait()
-            yield value
+    def see(value: Any) -> Any:
+        seen.append(value)
+        loop.call_soon_threadsafe(begun.set)
+        go_on.wait()
+        return value
 
-    if slow.endswith("check_many"):
-        monkeypatch.setattr(slow, lambda cases, _: slowly(original(cases, 1)))
+    if slow.endswith("row_hits"):
+        monkeypatch.setattr(slow, lambda case: original(see(case)))
     else:
-        monkeypatch.setattr(slow, lambda cases, *rest: original(slowly(cases), *rest))
+        monkeypatch.setattr(slow, lambda cases, *rest: original(map(see, cases), *rest))
     work = asyncio.create_task(freeze(database, settings, "2026.W47"))
     await begun.wait()
     work.cancel()

@@ -26,9 +26,9 @@ from medlive.evidence.online import europepmc, pubmed, service
 from medlive.evidence.online.phrases import MOST_WORDS, plain_words
 from medlive.evidence.online.retriever import OnlineRetriever
 from medlive.evidence.passage import Query, Side
+from medlive.instance.paths import index_path
 from medlive.integrity.digest import digest_text
 from medlive.llm import circuit
-from medlive.service.paths import index_path
 from medlive.service.schedule.scheduler import WORK
 from medlive.service.schedule.steps import RETENTION
 from medlive.service.wiring import (

@@ -6,12 +6,14 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from medlive.errors import CheckFailed
+from medlive.integrity.checks import StepState
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import verify_snapshot
 from tests.support.releases import case, release
@@ -132,6 +134,24 @@ def test_frames_of_an_unverified_snapshot_come_from_its_rows(forged: Path) -> No
     frame = load_snapshot(forged, verify=False).to_arrow()
     assert frame.column("case_id").to_pylist() == ["c000", "c001", "c002"]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + MOST_KB
+
+
+def test_the_process_that_compares_knows_no_key(
+    copied: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started = []
+    run = subprocess.run
+
+    def seen(*command: Any, **how: Any) -> Any:
+        started.append(how["env"])
+        return run(*command, **how)
+
+    monkeypatch.setattr(subprocess, "run", seen)
+    monkeypatch.setenv("MEDLIVE_SIGNING_KEY", "a secret that no child needs")
+    assert verify_snapshot(copied(2)).steps[12].state is StepState.PASSED
+    (environment,) = started
+    assert "PYTHONPATH" in environment
+    assert "MEDLIVE_SIGNING_KEY" not in environment
 
 
 if __name__ == "__main__":

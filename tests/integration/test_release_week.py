@@ -19,17 +19,16 @@ from medlive.db.session import Database
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, ServiceUnavailable
 from medlive.guard.redaction import hide_secrets
-from medlive.service.paths import snapshots_path
+from medlive.instance.paths import snapshots_path
 from medlive.service.release.freeze import PartialWord, freeze
 from medlive.service.release.weekly import announce_week
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.watch.notify import places, send
 from medlive.service.watch.outbox import deliver
 from medlive.service.watch.week import read_week
-from medlive.web.site import Site
 from tests.support.receivers import serve_mail, serve_webhook
 from tests.support.release import fill
-from tests.support.web import served
+from tests.support.web import served, whole_site
 
 SUNDAY = datetime(2026, 11, 22, 18, 30, tzinfo=UTC)
 WEEK = iso_week(SUNDAY)
@@ -176,7 +175,9 @@ async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(
         await announce_week(database, settings, WEEK)
         await deliver(database, settings.notify)
         assert posts[-1]["text"].endswith(f"\npartial: {said}")
-    async with served(Site(database, settings, snapshots_path(settings))) as browser:
+    async with served(
+        whole_site(database, settings, snapshots_path(settings))
+    ) as browser:
         page = (await browser.get(f"/medlive-{WEEK}/")).text
     assert f"This week is partial: {said}. The rest enters a later one." in page
 

@@ -14,7 +14,7 @@ from medlive.db.tables.accounts import Role
 from medlive.web.accounts.access import require
 from medlive.web.app import ROOMS, build_app
 from medlive.web.site import Room, Site
-from tests.support.web import add_account, served, session_of, site_of
+from tests.support.web import add_account, served, session_of, site_of, whole_site
 
 METHODS = ("GET", "POST")
 NEEDS: dict[str, Role | None] = {
@@ -89,9 +89,8 @@ async def test_private_rooms_may_be_served_alone(
             ROOMS[1].sections[0].href,
         )
         assert (await browser.get("/medlive-2026.W01/manifest.json")).status_code == 404
-    async with served(
-        site_of(database, tmp_path), [room for room in ROOMS if room.public]
-    ) as browser:
+    site = whole_site(database, site_of(database, tmp_path).settings, tmp_path)
+    async with served(site, [room for room in ROOMS if room.public]) as browser:
         assert (await browser.get("/")).status_code == 200
         assert (await browser.get("/sign-in")).status_code == 404
 

@@ -47,6 +47,7 @@ from medlive.web.site import Site
 from tests.support.decisions import make_case
 from tests.support.releases import case, release
 from tests.support.snapshots import Line, build_line
+from tests.support.web import whole_site
 
 OLD, MIDDLE, NEW = "2026.W43", "2026.W44", "2026.W45"
 DRAFT, PREVIEW, FOREIGN = "2026.W46", "2026.W47", "2026.W48"
@@ -120,7 +121,7 @@ async def served(
         )
     with (line.root / f"medlive-{FOREIGN}" / SUMS).open("ab") as file:
         file.write(b"\n")
-    async with serving(Site(web_database, settings, line.root)) as http:
+    async with serving(whole_site(web_database, settings, line.root)) as http:
         yield Served(database, settings, line, http)
 
 
@@ -326,7 +327,7 @@ async def test_a_site_that_cannot_be_made_is_no_empty_one(served: Served) -> Non
 async def test_the_feed_is_empty_while_nothing_is_released(
     served: Served, tmp_path: Path
 ) -> None:
-    nothing = Site(served.database, served.settings, tmp_path / "empty")
+    nothing = whole_site(served.database, served.settings, tmp_path / "empty")
     async with serving(nothing) as http:
         answer = await http.get("/feed.xml")
         assert (await http.get("/latest.json")).status_code == 404
@@ -354,7 +355,7 @@ async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:
         assert not [v for v in (DRAFT, PREVIEW, FOREIGN) if v in shown], path
     assert (await served.http.get("/latest/")).headers["Location"] == f"/medlive-{NEW}/"
     async with serving(
-        Site(served.database, served.settings, served.line.root, preview=True)
+        whole_site(served.database, served.settings, served.line.root, preview=True)
     ) as http:
         assert (await http.get("/latest/")).headers[
             "Location"
@@ -408,7 +409,7 @@ async def test_what_was_taken_down_is_no_longer_given_out(
     await withdraw(database, settings, case_id, kind, f"It is wrong {HOSTILE[:1]} so.")
     await register(database, NEW, line.releases[2].path, [])
     gone = kind is not WithdrawalKind.ERRATUM
-    async with serving(Site(database, settings, line.root)) as http:
+    async with serving(whole_site(database, settings, line.root)) as http:
         for version, status in ((OLD, 410 if gone else 200), (NEW, 200)):
             root = f"/medlive-{version}"
             for path in (
@@ -463,7 +464,7 @@ async def test_errata_of_hidden_snapshots_are_not_given_out(
     )
     await register(database, MIDDLE, line.releases[1].path, [])
     await withdraw(database, settings, shown, WithdrawalKind.ERRATUM, "It is in both.")
-    async with serving(Site(database, settings, line.root)) as http:
+    async with serving(whole_site(database, settings, line.root)) as http:
         given, signature = [
             (await http.get(f"/{name}")).content for name in (ERRATA, SIGNATURE)
         ]
@@ -475,7 +476,7 @@ async def test_errata_of_hidden_snapshots_are_not_given_out(
             page = (await http.get(place)).text
             assert shown in page
             assert not any(word in page for word in (OLD, hidden, "hidden snapshot"))
-    async with serving(Site(database, settings, line.root, preview=True)) as http:
+    async with serving(whole_site(database, settings, line.root, preview=True)) as http:
         assert hidden in (await http.get(f"/{ERRATA}")).text
     assert (
         OLD.encode()

@@ -39,14 +39,13 @@ from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errata_file
 from medlive.web.app import ROOMS, build_app
 from medlive.web.serving import serve_web
-from medlive.web.site import Site
 from tests.integration.test_web_access import routes
 from tests.integration.test_web_downloads import register
 from tests.support.hostile import TEXTS
 from tests.support.releases import case, criterion, release
 from tests.support.reviewing import pipeline, rubric
 from tests.support.scripted import PATIENT, THREAD, judged
-from tests.support.web import Browser, add_account, session_of
+from tests.support.web import Browser, add_account, session_of, whole_site
 
 axe = pytest.importorskip(
     "axe_playwright_python.async_playwright", reason="axe-core is not installed"
@@ -341,7 +340,7 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
         [request] = await session.scalars(
             sql("SELECT request_digest FROM agent_calls ORDER BY 1 LIMIT 1")
         )
-    site = Site(database, settings, settings.home / "snapshots")
+    site = whole_site(database, settings, settings.home / "snapshots")
     headers = await session_of(
         site, next(a for a in await list_of(database) if a.name == "ada")
     )

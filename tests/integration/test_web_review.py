@@ -4,7 +4,6 @@ import asyncio
 import csv
 import io
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +25,16 @@ from medlive.db.studies import (
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum
 from medlive.db.tables.release import ReviewAction
-from medlive.evaluation.agreement.case_ratings import case_items
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import EVERYTHING
+from medlive.grader.rated import case_parts
+from medlive.instance.paths import report_path
 from medlive.integrity.digest import digest_text
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
-from medlive.service.paths import report_path
 from medlive.service.studies import draw, evaluate
 from medlive.site.read import BUNDLES
 from medlive.snapshot.load import load_snapshot
@@ -46,7 +45,7 @@ from tests.support.instance import Instance
 from tests.support.release import fill
 from tests.support.reviewing import status_of
 from tests.support.runs import graded_by, made_run
-from tests.support.web import PASSWORD, add_account, served, session_of
+from tests.support.web import PASSWORD, add_account, served, session_of, whole_site
 
 FORM = {
     "name": "first",
@@ -69,7 +68,7 @@ async def site(
         ("cleo", Role.REVIEWER),
     ):
         await add_account(database, name, role)
-    return Site(web_database, settings, tmp_path)
+    return whole_site(web_database, settings, tmp_path)
 
 
 def test_a_sample_has_as_many_of_each_stratum_and_is_the_seed_s() -> None:
@@ -525,7 +524,9 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
         given = {
             (r.item, r.rater): r.rating for r in await ratings_of(session, "first")
         }
-    first, second = [item.id for item in case_items(case) if item.aspect != "criterion"]
+    first, second = [
+        part.id for part in case_parts(case.case_id, case.question, case.advice, {})
+    ]
     assert given == {
         (first, "ann"): 2,
         (second, "ann"): None,
@@ -545,7 +546,7 @@ async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_
         lambda: instance.here("snapshot", "freeze", "--week", "2026.W47", "--json")
     )
     frozen = Path(done.json["path"])
-    site = replace(site, snapshots=frozen.parent, preview=True)
+    site = whole_site(site.database, site.settings, frozen.parent, preview=True)
     cases = from_snapshot(load_snapshot(frozen))
     made = made_run(cases, tmp_path / "run", "model-x", 0.6, missing=False)
     bundles = site.settings.home / BUNDLES

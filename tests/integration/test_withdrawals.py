@@ -18,13 +18,13 @@ from medlive.db.release.withdrawals import list_withdrawals, reasons_for
 from medlive.db.session import Database
 from medlive.db.threads.takedowns import erase_thread
 from medlive.errors import CheckFailed, UsageError
+from medlive.instance.paths import snapshots_path
 from medlive.integrity.digest import digest_text
 from medlive.integrity.signing import PublicKey, generate
 from medlive.rubric.model import Axis, Criterion, Origin, Rubric, Theme
 from medlive.service.curation.review import dispute_case, resolve_dispute
 from medlive.service.curation.saving import save_case
 from medlive.service.harvest.takedown import take_down
-from medlive.service.paths import snapshots_path
 from medlive.service.release.withdraw import (
     check_public_reason,
     reinstate,

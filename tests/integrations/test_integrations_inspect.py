@@ -1,6 +1,5 @@
 """The Inspect AI task, run found by its entry point and run by the real `inspect eval`."""
 
-import asyncio
 import json
 import shutil
 
@@ -9,14 +8,9 @@ import pytest
 from medlive import load_snapshot
 from medlive.errors import BadInput
 from medlive.evaluation.cases.load import from_snapshot
-from medlive.evaluation.grading.cache import GradeCache
-from medlive.evaluation.grading.grade import grade_answer
-from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Misleading
-from medlive.llm.engine import Reply, Request
-from medlive.llm.rules.engine import RulesEngine
 from tests.integrations.conftest import SCORE, UNREADABLE, Place
 
 
@@ -108,33 +102,6 @@ def test_the_commands_take_logs_and_write_them(place: Place) -> None:
     assert second.run.info.model == first.run.info.model
     before = [s.score for s in first.case_scores(Metric.COMPLETE)]
     assert [s.score for s in second.case_scores(Metric.COMPLETE)] == before
-
-
-def test_verdicts_are_shared_with_eval_grade(place: Place) -> None:
-    case, answer = _first(place)
-    cache = GradeCache(place.work / "shared")
-    engine = _Counting()
-    made = asyncio.run(grade_answer(case, answer, engine, cache=cache))
-    assert engine.asked == 1
-    again = asyncio.run(grade_answer(case, answer, engine, cache=cache))
-    assert engine.asked == 1
-    assert [g.met for g in again] == [g.met for g in made]
-
-
-def _first(place: Place) -> tuple[EvaluationCase, Answer]:
-    graded = load_graded(place.work / "run")
-    case = graded.run.cases[0]
-    return case, graded.answers[case.case_id]
-
-
-class _Counting(RulesEngine):
-    """The rules engine, which counts what it is asked."""
-
-    asked = 0
-
-    async def answer(self, request: Request) -> Reply:
-        self.asked += 1
-        return await super().answer(request)
 
 
 def test_what_must_not_be_published_is_refused(place: Place) -> None:

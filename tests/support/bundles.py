@@ -30,9 +30,14 @@ from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, select
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Answer, CaseSet, Grade, Mode
+from medlive.evaluation.model import (
+    Answer,
+    CaseSet,
+    Grade,
+)
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, RunInfo
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.grader.judge import Mode
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.llm.engine import Finish, Reply, Request
 from tests.support.releases import case, criterion, release

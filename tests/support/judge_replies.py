@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from medlive.evaluation.grading.verdict import Verdict, read_criterion, read_rubric
+from medlive.grader.reply import Verdict, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
 
 ANSWERS = {

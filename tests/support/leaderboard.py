@@ -5,8 +5,16 @@ from contextlib import contextmanager
 from datetime import date
 from typing import Any
 
+from medlive.evaluation.scoring.estimates import (
+    ScoreEstimate,
+)
 from medlive.evaluation.scoring.fresh import Window
-from medlive.evaluation.scoring.score import Estimate, GradedRun, score_runs
+from medlive.evaluation.scoring.graded import (
+    GradedRun,
+)
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
 
 
 @contextmanager
@@ -43,7 +51,7 @@ def printed(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:z.1f}"
 
 
-def interval(one: Estimate) -> str:
+def interval(one: ScoreEstimate) -> str:
     """An interval as the page shows it: the reason where there is none."""
     if one.low is None:
         return one.why or "–"

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from medlive.evaluation.log import open_log
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -13,7 +12,6 @@ from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
     Grade,
-    Mode,
     gradable,
     grade_keys,
 )
@@ -25,7 +23,9 @@ from medlive.evaluation.runs.folder import (
     create_run,
     open_run,
 )
+from medlive.grader.judge import Mode
 from medlive.integrity.digest import digest_json
+from medlive.integrity.log import open_log
 from medlive.llm.engine import Usage
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
 

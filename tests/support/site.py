@@ -8,9 +8,12 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.score import GradedRun, load_graded
+from medlive.evaluation.scoring.graded import (
+    GradedRun,
+    load_graded,
+)
+from medlive.llm.registry import EMPTY, Registry
 from medlive.site.model import BoardEntry, Content
 from medlive.site.pages import SiteFile, site_files
 from medlive.site.read import board_of

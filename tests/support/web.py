@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 from itsdangerous import TimestampSigner
 
+from medlive.cli.served import ServedEvaluation
 from medlive.config import Settings
 from medlive.db import accounts
 from medlive.db.accounts import Account
@@ -28,6 +29,14 @@ PASSWORD = "correct horse battery"
 def site_of(database: Database, folder: Path, **web: Any) -> Site:
     """A site whose settings for the web are these."""
     return Site(database, Settings.model_validate({"home": folder, "web": web}), folder)
+
+
+def whole_site(
+    database: Database, settings: Settings, snapshots: Path, preview: bool = False
+) -> Site:
+    """A site with what it shows of the evaluation, as `medlive serve` makes it."""
+    evaluation = ServedEvaluation(settings, snapshots, preview)
+    return Site(database, settings, snapshots, preview, evaluation)
 
 
 @asynccontextmanager

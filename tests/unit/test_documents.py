@@ -18,8 +18,8 @@ for _folder in ("docs", "deploy"):
 import accent  # noqa: E402
 import references  # noqa: E402
 
-from medlive.config import DATABASE_PARTS  # noqa: E402
 from medlive.errors import MedliveError  # noqa: E402
+from medlive.instance.loading import DATABASE_PARTS  # noqa: E402
 from tests.attacks import report  # noqa: E402
 from tests.support.attack_list import ATTACKS  # noqa: E402
 
@@ -215,7 +215,7 @@ def test_every_setting_and_task_that_documents_name_exists(code: list[Place]) ->
 
 def _tasks() -> set[str]:
     """The engine's tasks; each has a prompt of its name."""
-    prompts = (ROOT / "medlive").glob("*/prompts/*.md")
+    prompts = (ROOT / "medlive").rglob("prompts/*.md")
     return {file.stem.replace("_", ".", 1) for file in prompts}
 
 

@@ -28,7 +28,7 @@ def names_of(page: str) -> list[str]:
 def settings_and_tasks() -> set[str]:
     """Every setting, and every task that has a prompt."""
     settings = {setting.name for setting in references.settings()}
-    prompts = (ROOT / "medlive").glob("*/prompts/*.md")
+    prompts = (ROOT / "medlive").rglob("prompts/*.md")
     return settings | {file.stem.replace("_", ".", 1) for file in prompts}
 
 

@@ -1,7 +1,5 @@
 """`medlive case`: which cases there are, and one with all it rests on."""
 
-from dataclasses import asdict
-
 from medlive.cli.audit import review
 from medlive.cli.audit.listing import Places, View, Window, print_list
 from medlive.cli.options import Commands
@@ -32,7 +30,7 @@ def list_(places: Places, window: Window, view: View, overruled: bool = False) -
     from medlive.db.curation.cases import list_overruled
 
     if overruled:
-        rows = [asdict(case) for case in with_session(list_overruled)]
+        rows = with_session(list_overruled)
         names = ("case_id", "revision", "status", "query", "overruled")
         show_result(Result({"rows": rows}, [table_of(rows, names)]), view.as_json)
         return

@@ -1,7 +1,7 @@
 """`medlive prompt`: the prompts, as templates and as they were sent."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from typer import Argument
 
@@ -9,6 +9,14 @@ from medlive.cli.options import Commands
 from medlive.cli.output import Lines, Result, with_session
 
 app = Commands()
+
+_OF_EVALUATION: Final = (
+    "medlive.evaluation",
+    "medlive.evaluation.grading",
+    "medlive.evaluation.protocols.checklist",
+    "medlive.evaluation.protocols.pairwise",
+    "medlive.evaluation.protocols.safety",
+)
 
 
 @app.callback()
@@ -27,7 +35,7 @@ def show(
     """
     from medlive.service.prompts import show_prompt
 
-    prompt = with_session(show_prompt, name)
+    prompt = with_session(show_prompt, name, _OF_EVALUATION)
     return Result(prompt, _lines(prompt))
 
 

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Unpack
 from typer import Option
 
 from medlive.cli.asking import confirm
-from medlive.cli.evaluation.grade import Work, grade_answers, reads_harm
+from medlive.cli.evaluation.grade import Steps, grade_answers, reads_harm
 from medlive.cli.evaluation.options import (
     AllowOption,
     AskArguments,
-    Cache,
     Calls,
     CasesOption,
     Grader,
@@ -115,7 +114,6 @@ def all_(
     part: CaseFilter,
     limit: LimitOption = None,
     unverified: UnverifiedOption = False,
-    cache: Cache,
     calls: Calls,
     metric: MetricOption = None,
     allow: AllowOption = None,
@@ -162,12 +160,12 @@ def all_(
     def plan_grades(
         engine: "Engine", **how: Unpack[PlanArguments]
     ) -> "dict[str, Plan]":
-        from medlive.service.wiring import check_priced
+        from medlive.instance.opening import check_priced
 
         check_before(case_set, engine.identity.engine, read_allowed(allow))
         check_priced(budget.max_usd, {engine.identity.model: how["price"]})
         ahead = case_set.cases
-        return _plan_judging(run, engine, judging.mode, cache, ahead, harm, how)
+        return _plan_judging(run, engine, judging.mode, ahead, harm, how)
 
     result: dict[str, object] = {"run": run, "report": None, "scores": None}
 
@@ -175,8 +173,8 @@ def all_(
         return answers_result(ask(dry_run=False), case_set, budget)
 
     def grade() -> Result:
-        work = Work(harm=harm)
-        return grade_answers(run, by, judging.mode, cache, judge_calls, budget, work)
+        work = Steps(harm=harm)
+        return grade_answers(run, by, judging.mode, judge_calls, budget, work)
 
     def score() -> Result:
         from medlive.api import open_registry
@@ -216,7 +214,6 @@ def _plan_judging(
     run: Path,
     engine: "Engine",
     mode: str,
-    cache: Cache,
     ahead: "Sequence[EvaluationCase]",
     harm: bool,
     how: PlanArguments,
@@ -224,14 +221,14 @@ def _plan_judging(
     """What grading takes, and reading for harm where it is wanted."""
     from medlive.evaluation.grading.harm import plan_run
     from medlive.evaluation.grading.plan import plan_grading
-    from medlive.evaluation.model import Mode
+    from medlive.grader.judge import Mode
 
-    shared, who = cache.open(engine), engine.identity
+    who = engine.identity
     which = one_of("--mode", Mode, mode)
-    grades = plan_grading(run, who, mode=which, cache=shared, ahead=ahead, **how)
+    grades = plan_grading(run, who, mode=which, ahead=ahead, **how)
     if not reads_harm(engine, harm):
         return {"grades": grades}
-    reading = plan_run(run, who, cache=shared, ahead=ahead, **how)
+    reading = plan_run(run, who, ahead=ahead, **how)
     return {"grades": grades, "harm": reading}
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
-    Cache,
     Calls,
     Grader,
     KeyOption,
@@ -73,14 +72,13 @@ def write(
     shape: ShapeOption = None,
     api_key_env: KeyOption = None,
     parameters: ParametersOption = "{}",
-    cache: Cache,
 ) -> Result:
     """Write the calls that grading would make now as a batch file; nothing is sent.
 
     After `batch read` these are what it left open."""
     from medlive.evaluation.asking.batch import BatchWritten, write_answers
     from medlive.evaluation.grading.batch import write_batch
-    from medlive.evaluation.model import Mode
+    from medlive.grader.judge import Mode
 
     check_batch_out(file.out, file.replace)
     if answers:
@@ -107,7 +105,6 @@ def write(
                 shape=asked or json_mode,
                 mode=which,
                 allow_unpinned=by.allow_unpinned,
-                cache=cache.open(engine),
                 most_requests=file.max_requests,
                 most_bytes=file.max_bytes,
             )
@@ -121,8 +118,6 @@ def read(
     results: Annotated[list[Path], Argument(exists=True)],
     answers: AnswersOption = False,
     allow_unpinned: UnpinnedOption = False,
-    *,
-    cache: Cache,
 ) -> Result:
     """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
     no answer or no verdict, and for lines that are no results of this run.
@@ -141,9 +136,8 @@ def read(
         left = "questions have no answer"
         hint = "medlive eval batch write --answers, or run, asks again"
     else:
-        shared = cache.open()
         done = read_batch(
-            run_dir, results, allow_unpinned=allow_unpinned, cache=shared, prices=prices
+            run_dir, results, allow_unpinned=allow_unpinned, prices=prices
         )
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"
@@ -214,8 +208,6 @@ def written_result(
     parts = [f"{done.requests} calls"]
     if done.criteria:
         parts.append(f"{done.criteria} criteria")
-    if done.cached:
-        parts.append(f"{done.cached} verdicts came from the cache")
     notes = ["; ".join(parts)]
     if done.waiting:
         notes.append(

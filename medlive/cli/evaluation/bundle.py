@@ -112,7 +112,7 @@ def bundle(
 def _left_out(run: "GradedRun", options: Errata) -> "RunErrata | None":
     """What the figures leave out; None: nothing."""
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
-    from medlive.service.paths import snapshots_path
+    from medlive.instance.paths import snapshots_path
 
     mode = one_of("--errata", ErrataMode, options.errata)
     home = snapshots_path(read_settings())
@@ -277,7 +277,7 @@ def _place(snapshot: str | None) -> Path | None:
     """Where the snapshot lies. Raises BadInput where there is nothing."""
     if snapshot is None:
         return None
-    from medlive.service.paths import snapshot_folder
+    from medlive.instance.paths import snapshot_folder
 
     return snapshot_folder(read_settings(), snapshot)
 

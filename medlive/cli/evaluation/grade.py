@@ -9,7 +9,6 @@ from typer import Option
 
 from medlive.cli.evaluation.options import (
     AskArguments,
-    Cache,
     Calls,
     Grader,
     HarmOption,
@@ -35,11 +34,10 @@ if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.grade import GradeResult
     from medlive.evaluation.grading.harm import HarmResult
-    from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.grading.repeats import RepeatResult
-    from medlive.evaluation.model import Mode
-    from medlive.evaluation.scoring.estimates import Estimate
+    from medlive.evaluation.scoring.estimates import ScoreEstimate
+    from medlive.grader.judge import Judge, Mode
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
 
@@ -49,7 +47,6 @@ def grade(
     *,
     by: Grader,
     mode: ModeOption = "rubric",
-    cache: Cache,
     calls: Calls,
     repeats: Annotated[int, Option(min=1, max=100)] = 1,
     harm: HarmOption = True,
@@ -66,10 +63,10 @@ def grade(
     if harm_only and not harm:
         raise UsageError("--harm-only and --no-harm exclude each other")
     budget = calls.budget(*runs)
-    what = Work(grades=not harm_only, harm=harm, repeats=repeats)
+    what = Steps(grades=not harm_only, harm=harm, repeats=repeats)
     results = []
     for run_dir in runs:
-        results.append(grade_answers(run_dir, by, mode, cache, calls, budget, what))
+        results.append(grade_answers(run_dir, by, mode, calls, budget, what))
     return _combine(results) if len(results) > 1 else results[0]
 
 
@@ -84,7 +81,7 @@ def _combine(results: list[Result]) -> Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Steps:
     """What is done about a run's answers."""
 
     grades: bool = True
@@ -109,19 +106,17 @@ def grade_answers(
     run_dir: Path,
     by: Grader,
     mode: str,
-    cache: Cache,
     calls: Calls,
     budget: "Budget",
-    work: Work,
+    work: Steps,
 ) -> Result:
     """Grade and read for harm, or plan it, and return the state of both."""
-    from medlive.evaluation.model import Mode
+    from medlive.grader.judge import Mode
 
     grading = _Grading(
         run_dir=run_dir,
         by=by,
         mode=one_of("--mode", Mode, mode),
-        cache=cache,
         calls=calls,
         budget=budget,
         work=work,
@@ -149,14 +144,13 @@ class _Grading:
     run_dir: Path
     by: Grader
     mode: "Mode"
-    cache: Cache
     calls: Calls
     budget: "Budget"
-    work: Work
+    work: Steps
 
     def judge(self, engine: "Engine") -> "Judge":
         """The judge, who is named on stderr. Raises UsageError for the rules engine that nobody chose."""
-        from medlive.evaluation.grading.judge import Judge
+        from medlive.grader.judge import Judge
 
         if self.by.grader is None and engine.identity.engine == "rules":
             hint = "give --grader and --base-url, or name a model under [roles.grader] in models.toml"
@@ -176,23 +170,18 @@ class _Grading:
         from medlive.evaluation.grading.harm import plan_run
         from medlive.evaluation.grading.plan import plan_grading
 
-        judge, shared, who = (
-            self.judge(engine),
-            self.cache.open(engine),
-            engine.identity,
-        )
+        judge, who = self.judge(engine), engine.identity
         plans = {}
         if self.work.grades:
             plans["grades"] = plan_grading(
                 self.run_dir,
                 who,
                 mode=self.mode,
-                cache=shared,
                 repeats=self.work.repeats,
                 **how,
             )
         if reads_harm(engine, self.work.harm):
-            plans["harm"] = plan_run(self.run_dir, who, cache=shared, **how)
+            plans["harm"] = plan_run(self.run_dir, who, **how)
         return judge, plans
 
     async def ask(self, engine: "Engine", **how: Unpack[AskArguments]) -> _Done:
@@ -217,13 +206,11 @@ class _Grading:
         from medlive.evaluation.grading.grade import grade_run
         from medlive.evaluation.grading.repeats import repeat_run
 
-        shared = self.cache.open(engine)
         with progress("criteria", self.budget) as tick:
             done.grades = await grade_run(
                 self.run_dir,
                 engine,
                 mode=self.mode,
-                cache=shared,
                 progress=tick,
                 **how,
             )
@@ -244,11 +231,10 @@ class _Grading:
     ) -> None:
         from medlive.evaluation.grading.harm import read_run
 
-        shared = self.cache.open(engine)
         async with self.calls.checker(engine) as checker:
             with progress("answers read for harm", self.budget) as tick:
                 done.harm = await read_run(
-                    self.run_dir, engine, checker, cache=shared, progress=tick, **how
+                    self.run_dir, engine, checker, progress=tick, **how
                 )
 
 
@@ -315,7 +301,7 @@ def _grader(judge: "Judge") -> dict[str, str]:
 
 
 _COUNTS = ("path", "criteria", "met", "not_met", "ungraded", "reused", "calls")
-_MORE = ("cached", "unanswered", "reasons", "stopped", "notes")
+_MORE = ("unanswered", "reasons", "stopped", "notes")
 
 
 def _describe_grades(
@@ -357,7 +343,7 @@ def _describe_grades(
     return Result(value, shown, notes, failure)
 
 
-def _partial_score(run_dir: Path, judge: str) -> "Estimate":
+def _partial_score(run_dir: Path, judge: str) -> "ScoreEstimate":
     """The score of what is graded so far, with the bounds that the rest leaves."""
     from medlive.api import load_run, score
     from medlive.evaluation.scoring.refusals import EVERYTHING
@@ -366,7 +352,7 @@ def _partial_score(run_dir: Path, judge: str) -> "Estimate":
     return table.models[0].overall
 
 
-def _partial_text(partial: "Estimate") -> str:
+def _partial_text(partial: "ScoreEstimate") -> str:
     mean = "none" if partial.mean is None else f"{partial.mean:.1%}"
     return (
         f"score so far: {mean} on {partial.n} of {partial.of} cases; with what is unanswered or ungraded "
@@ -378,7 +364,6 @@ def judge_direct(
     run_dir: RunArgument,
     *,
     by: Grader,
-    cache: Cache,
     calls: Calls,
 ) -> Result:
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
@@ -391,12 +376,10 @@ def judge_direct(
 
     async def ask(engine: "Engine", **how: Unpack[AskArguments]) -> "QuestionsAsked":
         with progress("answers") as tick:
-            return await judge_run(
-                run_dir, engine, cache=cache.open(engine), progress=tick, **how
-            )
+            return await judge_run(run_dir, engine, progress=tick, **how)
 
     def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> Plan:
-        return plan_direct(run_dir, engine.identity, cache=cache.open(engine), **how)
+        return plan_direct(run_dir, engine.identity, **how)
 
     outcome = plan_or_ask(calls, by, budget, plan, ask)
     if isinstance(outcome, Plan):
@@ -410,7 +393,7 @@ def _describe_direct(done: "QuestionsAsked", budget: "Budget") -> Result:
         "answers": done.questions,
         "scored": done.settled,
         "spent": budget.as_json(),
-    } | fields_of(done, ("calls", "cached", "reasons", "stopped"))
+    } | fields_of(done, ("calls", "reasons", "stopped"))
     notes = list(done.notes)
     for reason, n in done.reasons.items():
         notes.append(f"no score: {n}: {reason}")

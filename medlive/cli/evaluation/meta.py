@@ -20,7 +20,7 @@ from medlive.cli.output import Grid, Result, new_file
 
 if TYPE_CHECKING:
     from medlive.evaluation.agreement.meta import Meta
-    from medlive.evaluation.agreement.reliability import Reliability
+    from medlive.statistics.raters import Reliability
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

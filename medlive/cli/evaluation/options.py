@@ -33,7 +33,6 @@ from medlive.errors import (
 if TYPE_CHECKING:
     from medlive.config import RoleSettings
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.grading.cache import GradeCache
     from medlive.evaluation.model import CallsMade
     from medlive.evaluation.scoring.graded import GradedRun
     from medlive.evaluation.scoring.refusals import Allow, Objection
@@ -251,7 +250,7 @@ class Calls:
         api_key_env: str | None,
     ) -> "Engine":
         """A role's model, by its name and endpoint or as configured."""
-        from medlive.service.wiring import grader_engine
+        from medlive.instance.opening import grader_engine
 
         settings = read_settings()
         prices = dict(settings.prices)
@@ -282,33 +281,6 @@ class Grader:
     grader: str | None = None
     base_url: str | None = None
     allow_unpinned: UnpinnedOption = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cache:
-    """Where runs share verdicts.
-
-    Attributes:
-        cache: Where verdicts are shared [MEDLIVE_HOME].
-        no_cache: Share no verdicts with other runs.
-    """
-
-    cache: Annotated[Path | None, Option(file_okay=False)] = None
-    no_cache: bool = False
-
-    def open(self, engine: "Engine | None" = None) -> "GradeCache | None":
-        """The shared verdicts; None where they are not wanted, and for the rules engine, which costs nothing."""
-        from medlive.evaluation.grading.cache import PLACE, GradeCache
-
-        if self.no_cache and self.cache is not None:
-            raise UsageError("--cache and --no-cache exclude each other")
-        free = (
-            self.cache is None
-            and engine is not None
-            and engine.identity.engine == "rules"
-        )
-        folder = self.cache or read_settings().home / PLACE
-        return None if self.no_cache or free else GradeCache(folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -410,7 +382,7 @@ def plan_or_ask(
         async with aclosing(calls.grader(by.grader, by.base_url)) as engine:
             if calls.dry_run:
                 return plan(engine, price=price_of(engine), **how)
-            from medlive.service.wiring import check_priced
+            from medlive.instance.opening import check_priced
 
             check_priced(budget.max_usd, {engine.identity.model: price_of(engine)})
             return await ask(engine, budget=budget, **how)

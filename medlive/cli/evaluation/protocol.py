@@ -10,7 +10,6 @@ from typer import Option
 from medlive.cli.evaluation.options import (
     AllowOption,
     AskArguments,
-    Cache,
     Calls,
     CasesOption,
     Grader,
@@ -96,7 +95,6 @@ def run(
     allow: AllowOption = None,
     *,
     by: Grader,
-    cache: Cache,
     calls: Calls,
 ) -> Result:
     """Apply a protocol to the runs of one or more models.
@@ -112,13 +110,15 @@ def run(
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.registry import make_protocol
-    from medlive.evaluation.scoring.score import labelled
+    from medlive.evaluation.scoring.score import (
+        labelled,
+    )
 
     protocol = make_protocol(name, _options(option or []))
     graded, overridden = load_checked(runs, judge, allow)
     material = [Subject.of(run) for run in labelled(graded)]
     budget = _budget(calls, out)
-    outcome = _apply(protocol, material, out, by, cache, calls, budget)
+    outcome = _apply(protocol, material, out, by, calls, budget)
     if isinstance(outcome, Plan):
         return plan_result(outcome.about, outcome, budget)
     done, results = outcome
@@ -143,7 +143,6 @@ def _apply(
     material: "Material",
     out: Path,
     by: Grader,
-    cache: Cache,
     calls: Calls,
     budget: "Budget",
 ) -> "Plan | tuple[QuestionsAsked | None, Results]":
@@ -155,9 +154,7 @@ def _apply(
         return None, protocol.results(material, UNASKED)
 
     def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> "Plan":
-        return plan_protocol(
-            protocol, material, out, engine.identity, cache=cache.open(engine), **how
-        )
+        return plan_protocol(protocol, material, out, engine.identity, **how)
 
     async def ask(
         engine: "Engine", **how: Unpack[AskArguments]
@@ -168,7 +165,6 @@ def _apply(
                 material,
                 out,
                 engine,
-                cache=cache.open(engine),
                 progress=tick,
                 **how,
             )
@@ -184,7 +180,6 @@ def all_(
     allow: AllowOption = None,
     *,
     by: Grader,
-    cache: Cache,
     calls: Calls,
 ) -> Result:
     """Apply every protocol that fits to runs of several models on several sets of cases, and compare the tasks.
@@ -207,7 +202,7 @@ def all_(
     asked: list[QuestionsAsked] = []
     budget = _budget(calls, out)
     for task, protocol, material in fitting(subjects):
-        outcome = _apply(protocol, material, out, by, cache, calls, budget)
+        outcome = _apply(protocol, material, out, by, calls, budget)
         if isinstance(outcome, Plan):
             plans[task] = outcome
             continue
@@ -251,10 +246,10 @@ def errors(
         out: The file of cases to write, for eval run --cases.
     """
     from medlive.cli.evaluation.run import load_set
-    from medlive.evaluation.log import writing
-    from medlive.evaluation.protocols.errors import plant
+    from medlive.evaluation.protocols.safety.errors import plant
     from medlive.evaluation.runs.folder import write_whole
     from medlive.integrity.digest import canonical_json
+    from medlive.integrity.log import writing
 
     if out.exists():
         raise UsageError(f"{out} exists", hint="name a new file")

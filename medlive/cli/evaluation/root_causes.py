@@ -20,8 +20,7 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     plans_result,
 )
-from medlive.cli.evaluation.records import records
-from medlive.cli.evaluation.score import rests_on
+from medlive.cli.evaluation.records import records, rests_on
 from medlive.cli.options import one_of
 from medlive.cli.output import Grid, Result, fields_of, progress, shortened
 from medlive.errors import UsageError

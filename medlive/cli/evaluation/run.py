@@ -1,5 +1,6 @@
 """`medlive eval run|import|export`: answers, from a model or from files."""
 
+import asyncio
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
@@ -84,7 +85,7 @@ class Asking:
 
     def candidate(self, settings: "Settings", calls: Calls) -> "RoleSettings":
         """The model that is asked, with its endpoint and parameters."""
-        from medlive.service.wiring import check_priced, choose_candidate
+        from medlive.instance.opening import check_priced, choose_candidate
 
         if not self.model.strip():
             raise UsageError("--model is empty")
@@ -108,18 +109,28 @@ class Asking:
 
     def book(self, settings: "Settings") -> "OpenBook | None":
         """What is put before each question; None for a closed book."""
-        from medlive.service.wiring import DEFAULT_INDEX, open_book
+        if self.template != "open-book":
+            if self.evidence is not None or self.undated:
+                raise UsageError(
+                    "--evidence and --undated belong to --template open-book"
+                )
+            return None
+        from medlive.evaluation.asking.open_book import OpenBook
+        from medlive.evidence.passage import Retriever
+        from medlive.instance.opening import (
+            DEFAULT_INDEX,
+            evidence_folder,
+            open_retriever,
+        )
 
-        if self.template == "open-book":
-            return open_book(
-                settings,
-                self.evidence or DEFAULT_INDEX,
-                top_k=self.top_k,
-                undated=self.undated,
-            )
-        if self.evidence is not None or self.undated:
-            raise UsageError("--evidence and --undated belong to --template open-book")
-        return None
+        named = self.evidence or DEFAULT_INDEX
+
+        async def open_index() -> Retriever:
+            folder = evidence_folder(settings, named)
+            return await asyncio.to_thread(open_retriever, settings, folder)
+
+        name = os.path.basename(os.path.normpath(named))
+        return OpenBook(name, self.top_k, self.undated, open_index)
 
 
 def run(
@@ -199,11 +210,22 @@ def select_cases(
     selected = select(cases, Selection(**part.given(), limit=limit))
     if not asking.raw:
         return selected, asking.arm
-    from medlive.service.evaluations import raw_cases
-
     if asking.arm not in (None, RAW):
         raise UsageError(f"--raw is the arm {RAW}, and --arm says {asking.arm}")
-    return wait_for(raw_cases(settings, selected)), RAW
+    return _in_own_words(settings, selected), RAW
+
+
+def _in_own_words(settings: "Settings", cases: "CaseSet") -> "CaseSet":
+    """A snapshot's cases in their threads' own words. Raises UsageError for cases of no snapshot of this database."""
+    from medlive.evaluation.cases.load import in_own_words
+    from medlive.service.case_threads import threads_of_cases
+
+    if cases.origin != "snapshot":
+        raise UsageError(
+            "--raw needs a snapshot's folder or version as --cases, not a file"
+        )
+    ids = [case.case_id for case in cases.cases]
+    return in_own_words(cases, wait_for(threads_of_cases(settings, cases.name, ids)))
 
 
 def _check_batch(out: Path, batch: Path | None, replace: bool, dry_run: bool) -> None:
@@ -234,7 +256,7 @@ async def ask_model(
     from medlive.evaluation.asking.batch import write_answers
     from medlive.evaluation.asking.run import Spending, begin_run, plan_run, run_model
     from medlive.evaluation.runs.templates import default_template, load_template
-    from medlive.service.wiring import open_endpoint
+    from medlive.instance.opening import open_endpoint
 
     model, price = asking.model, chosen.price
     template = asking.template or default_template(cases)
@@ -299,7 +321,7 @@ def load_set(
 
 def _place(settings: "Settings", cases: str) -> Path:
     """Where the cases lie. Raises BadInput where nothing does."""
-    from medlive.service.paths import snapshot_folder
+    from medlive.instance.paths import snapshot_folder
     from medlive.snapshot.model import week_end
 
     version = cases.removeprefix("medlive-")
@@ -376,9 +398,8 @@ def import_(
     from medlive.evaluation.cases.benchmarks import Format, gradings_of
     from medlive.evaluation.cases.selection import Selection, select
     from medlive.evaluation.grading.imports import import_run
-    from medlive.evaluation.grading.judge import Judge
-    from medlive.evaluation.model import Mode
-    from medlive.service.wiring import grader_identity
+    from medlive.grader.judge import Judge, Mode
+    from medlive.instance.opening import grader_identity
 
     settings = read_settings()
     if format_ == INSPECT:

@@ -1,9 +1,9 @@
 """`medlive eval score`, `report` and `contamination`: runs side by side."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Final
 
 from typer import Option
 
@@ -14,34 +14,36 @@ from medlive.cli.evaluation.options import (
     SignedErrata,
     load_runs,
 )
-from medlive.cli.evaluation.records import records
+from medlive.cli.evaluation.records import (
+    p_value,
+    percent,
+    percents,
+    points,
+    records,
+    rests_on,
+)
 from medlive.cli.options import JsonOption, ReplaceOption, one_of
 from medlive.cli.output import (
     Grid,
     Result,
-    dimmed,
-    echo,
     echo_lines,
     new_file,
     say,
     show_result,
 )
 from medlive.errors import CheckFailed, UsageError
-from medlive.evaluation.log import some
 from medlive.guard.printable import printable_json
+from medlive.integrity.log import some
 
 if TYPE_CHECKING:
     from medlive.evaluation.harm import ControlFigures
-    from medlive.evaluation.protocols.portfolio import Portfolio
-    from medlive.evaluation.scoring.contamination import (
-        BookArm,
-        ContaminationTable,
-        ModelContamination,
-    )
-    from medlive.evaluation.scoring.estimates import AxisErrors, Estimate
-    from medlive.evaluation.scoring.graded import GradedRun
+    from medlive.evaluation.scoring.estimates import AxisErrors, ScoreEstimate
     from medlive.evaluation.scoring.harm_rates import HarmRates
-    from medlive.evaluation.scoring.score import ModelScore, Rates, ScoreTable
+    from medlive.evaluation.scoring.score import (
+        ModelScore,
+        Rates,
+        ScoreTable,
+    )
     from medlive.statistics.contamination import Drop
 
 ERRORS: Final = "errors by axis"
@@ -52,7 +54,9 @@ _MOST_IDLE = 5
 def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> "ScoreTable":
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     from medlive.api import open_registry, score
-    from medlive.evaluation.scoring.score import CaseBasis
+    from medlive.evaluation.scoring.score import (
+        CaseBasis,
+    )
 
     graded = load_runs(runs, how.judge)
     registry = open_registry(how.models)
@@ -178,17 +182,17 @@ def describe_scores(table: "ScoreTable") -> Iterator[Grid | str]:
     yield from _describe_fresh(table)
     columns: dict[str, Callable[[ModelScore], object]] = {
         "model": lambda m: m.label,
-        "score %": lambda m: _percent(m.overall.mean),
+        "score %": lambda m: percent(m.overall.mean),
         "95 % interval": lambda m: _interval_of(m.overall),
     }
     if any(model.harm.read for model in table.models):
-        columns["severe harm %"] = lambda m: _percent(m.harm.severe.mean)
-        columns["any harm %"] = lambda m: _percent(m.harm.any.mean)
+        columns["severe harm %"] = lambda m: percent(m.harm.severe.mean)
+        columns["any harm %"] = lambda m: percent(m.harm.any.mean)
     for metric in table.companion_metrics:
         columns[f"{metric.value} %"] = partial(_companion, metric.value)
     columns |= {
         "n": lambda m: m.overall.n,
-        "bounds %": lambda m: _interval(m.overall.least, m.overall.most),
+        "bounds %": lambda m: percents(m.overall.least, m.overall.most),
         "tie group": lambda m: m.standing and m.standing.group,
         "unanswered": lambda m: _count(m.rates, m.rates.unanswered, "unanswered"),
         "truncated": lambda m: _count(m.rates, m.rates.truncated, "truncated"),
@@ -232,9 +236,9 @@ def _abilities(table: "ScoreTable") -> Grid:
         rows,
         {
             "model": lambda a: a.name,
-            "ability %": lambda a: _percent(a.value),
-            "on these cases": lambda a: _interval(a.low, a.high),
-            "cases of the kind": lambda a: _interval(a.wide_low, a.wide_high),
+            "ability %": lambda a: percent(a.value),
+            "on these cases": lambda a: percents(a.low, a.high),
+            "cases of the kind": lambda a: percents(a.wide_low, a.wide_high),
             "n": lambda a: a.n,
             "note": lambda a: a.why,
         },
@@ -242,7 +246,7 @@ def _abilities(table: "ScoreTable") -> Grid:
 
 
 def _companion(name: str, model: "ModelScore") -> str | None:
-    return _percent(getattr(model.companions, name).mean)
+    return percent(getattr(model.companions, name).mean)
 
 
 def _describe_beside(table: "ScoreTable") -> Iterator[Grid]:
@@ -256,7 +260,7 @@ def _describe_beside(table: "ScoreTable") -> Iterator[Grid]:
         table.models,
         {
             "model": lambda m: m.label,
-            "core %": lambda m: _percent(m.companions.core.mean),
+            "core %": lambda m: percent(m.companions.core.mean),
             "95 % interval": lambda m: _interval_of(m.companions.core),
             "n": lambda m: m.companions.core.n,
             "characters": lambda m: _whole(m.companions.characters),
@@ -316,7 +320,7 @@ def _rate(name: str, model: "ModelScore") -> str | None:
     if rate.mean is None:
         return None
     bounds = "" if rate.low is None else f" ({_interval_of(rate)})"
-    return f"{_percent(rate.mean)}{bounds}"
+    return f"{percent(rate.mean)}{bounds}"
 
 
 def _judges_of_harm(harm: "HarmRates") -> str | None:
@@ -357,7 +361,7 @@ def _describe_fresh(table: "ScoreTable") -> Iterator[Grid | str]:
             fresh.models,
             {
                 "model": lambda m: m.label,
-                "score %": lambda m: _percent(m.overall.mean),
+                "score %": lambda m: percent(m.overall.mean),
                 "95 % interval": lambda m: _interval_of(m.overall),
                 "n": lambda m: m.overall.n,
                 "tie group": lambda m: m.standing and m.standing.group,
@@ -374,7 +378,7 @@ def _describe_fresh(table: "ScoreTable") -> Iterator[Grid | str]:
 def _drop_flag(drop: "Drop | None") -> str | None:
     if drop is None:
         return None
-    return f"{_points(drop.difference)} before it, p={_p(drop.p)}"
+    return f"{points(drop.difference)} before it, p={p_value(drop.p)}"
 
 
 def describe_slice(table: "ScoreTable", kind: str) -> Iterator[Grid | str]:
@@ -397,10 +401,10 @@ def describe_slice(table: "ScoreTable", kind: str) -> Iterator[Grid | str]:
         {
             kind: lambda row: row[1].value,
             "model": lambda row: row[0],
-            "%": lambda row: _percent(row[1].estimate.mean),
+            "%": lambda row: percent(row[1].estimate.mean),
             "95 % interval": lambda row: _interval_of(row[1].estimate),
             "n": lambda row: row[1].estimate.n,
-            "bounds %": lambda row: _interval(
+            "bounds %": lambda row: percents(
                 row[1].estimate.least, row[1].estimate.most
             ),
         },
@@ -433,7 +437,7 @@ def _describe_errors(table: "ScoreTable") -> Iterator[Grid | str]:
         {
             "axis": lambda row: row[1].axis,
             "model": lambda row: row[0],
-            "error rate %": lambda row: _percent(row[1].rate),
+            "error rate %": lambda row: percent(row[1].rate),
             "95 % interval": lambda row: _interval_of(row[1]),
             "graded criteria": lambda row: row[1].n,
         },
@@ -461,31 +465,13 @@ def _marked(title: str, table: "ScoreTable") -> str:
     return marked(title, table.overridden)
 
 
-def rests_on(runs: "Sequence[GradedRun]") -> str:
-    """The cases and the graders of a table's figures, for its title."""
-    cases = sorted({run.run.info.cases.name for run in runs})
-    graders = set()
-    for run in runs:
-        if (grader := run.grader) is not None:
-            graders.add(f"{grader.model} ({grader.engine} engine, {grader.mode} mode)")
-    return f"{', '.join(cases)}, graded by {', '.join(sorted(graders)) or 'nobody'}"
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:z.1f}"
-
-
-def _interval(low: float | None, high: float | None) -> str | None:
-    return None if low is None else f"{_percent(low)} to {_percent(high)}"
-
-
-def _interval_of(estimate: "Estimate | AxisErrors") -> str | None:
+def _interval_of(estimate: "ScoreEstimate | AxisErrors") -> str | None:
     """The interval, or that there is too little for one; `_few_reasons` gives the reason."""
     from medlive.statistics.intervals import TOO_FEW
 
     if estimate.low is None and estimate.why:
         return TOO_FEW
-    return _interval(estimate.low, estimate.high)
+    return percents(estimate.low, estimate.high)
 
 
 def _few_reasons(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -499,252 +485,4 @@ def _few_reasons(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def _count(rates: "Rates", count: int, name: str) -> str:
-    return f"{count} ({_percent(rates.shares[name])} %)" if count else "0"
-
-
-def report(
-    runs: RunsArgument,
-    out: Annotated[Path, Option()],
-    *,
-    how: Scoring,
-    meta: list[Path] | None = None,
-    protocols: Path | None = None,
-    case_pages: Annotated[bool, Option("--case-pages/--no-case-pages")] = True,
-    errata: SignedErrata,
-) -> None:
-    """Write a report of runs: pages to read offline, and the numbers as JSON, CSV and TSV.
-
-    index.html holds the tables, and figures where medlive[plot] is installed; cases.html is a list of cases with
-    filters, and cases/ has a page for each case.
-
-    Args:
-        out: The folder to write.
-        meta: A meta.json of medlive eval meta.
-        protocols: What protocol all wrote [protocols/, if of these models].
-        case_pages: A page for each case.
-    """
-    from medlive.api import open_registry
-    from medlive.report.meta import read_meta
-    from medlive.report.render import write_report
-
-    table = scored(runs, how, errata)
-    judges = {m.run.grader.judge for m in table.models if m.run.grader}
-    metas = tuple(read_meta(path, judges) for path in meta or ())
-    written = write_report(
-        table,
-        out,
-        registry=open_registry(how.models),
-        metas=metas,
-        portfolio=find_portfolio(protocols, [m.label for m in table.models]),
-        case_pages=case_pages,
-    )
-    echo(written.page)
-    say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")
-
-
-def find_portfolio(path: Path | None, models: list[str]) -> "Portfolio | None":
-    """The protocols' results: those named, or what lies in their usual folder and is of these models."""
-    from medlive.evaluation.protocols.portfolio import PORTFOLIO
-    from medlive.report.portfolio import PLACE, read_portfolio
-
-    if path is None and not (PLACE / PORTFOLIO).exists():
-        return None
-    portfolio = read_portfolio(path or PLACE)
-    if path is None and not set(portfolio.models) & set(models):
-        say(
-            f"{PLACE} is about other models, so it is not in the report; --protocols names what is"
-        )
-        return None
-    return portfolio
-
-
-def contamination(
-    runs: RunsArgument,
-    *,
-    how: Scoring,
-    permutations: Annotated[int, Option(min=99, max=1_000_000)] = 4999,
-    out: OutOption = None,
-    replace: ReplaceOption = False,
-    errata: SignedErrata,
-) -> Result:
-    """Compare each model on what it may have seen in training with what it cannot have seen.
-
-    The cutoffs are in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
-    docs/contamination.md defines every figure.
-
-    Args:
-        permutations: Random permutations of a p-value.
-    """
-    from medlive import api
-    from medlive.evaluation.scoring.contamination import score_arms
-    from medlive.report.tables import (
-        arms_rows,
-        contamination_json,
-        json_bytes,
-        write_whole,
-    )
-
-    if out is not None:
-        new_file(out, replace)
-    registry = api.open_registry(how.models)
-    table = scored(runs, how, errata)
-    study = api.contamination(table, models=registry, permutations=permutations)
-    arms = score_arms(table, registry)
-    plain = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
-    notes = [*study.warnings]
-    if out is not None:
-        write_whole(out, json_bytes(plain))
-        notes.append(f"written: {out}")
-    for model in study.models:
-        if model.cutoff:
-            notes += [f"{model.label}: {note}" for note in model.notes]
-    on = _marked(rests_on([model.run for model in table.models]), table)
-    return Result(plain, _describe_contamination(study, arms, on), notes)
-
-
-def _describe_contamination(
-    study: "ContaminationTable",
-    arms: "Sequence[BookArm]",
-    cases_and_graders: str,
-) -> Iterator[Grid | str]:
-    metric = f"{study.metric.value} metric"
-    clipped = "" if study.metric.clips_cases else ", cases and means not clipped"
-    columns = ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop"]
-    yield Grid(
-        [*columns, "95 % interval", "p", "p (Holm)"],
-        map(_drop_cells, study.models),
-        f"drop past the cutoff ({metric}{clipped}, points of 100) on {cases_and_graders}; dim: under 30 "
-        "cases on a side",
-    )
-    known = [model for model in study.models if model.cutoff is not None]
-    if not known:
-        return
-    yield Grid(
-        [
-            "model",
-            "beyond others",
-            "95 % interval",
-            "held against (n seen/fresh)",
-            "adjusted for mix",
-            "95 % interval",
-            "lost",
-            "placebos as large",
-            "full % − post % (the paper's)",
-        ],
-        map(_more_cells, known),
-        "beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; "
-        f"on {cases_and_graders}",
-    )
-    if (pooled := study.pooled) is not None:
-        effect = f"{_points(pooled.effect)} {_rests(pooled)}"
-        yield f"Having seen a case, over {pooled.models} models: {effect}"
-    for arm in study.arms:
-        beyond = f"{_points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
-        yield f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}"
-    if arms:
-        yield records(
-            f"open book against closed ({metric}) on {cases_and_graders}; dim: under 30 cases",
-            arms,
-            {
-                "model": lambda a: a.model,
-                "cases": lambda a: (
-                    "after the cutoff" if a.cutoff else "all (cutoff unknown)"
-                ),
-                "n": lambda a: a.pair.n,
-                "baseline %": lambda a: _percent(a.baseline.mean),
-                "closed book %": lambda a: _percent(a.closed_score.mean),
-                "open book %": lambda a: _percent(a.open_score.mean),
-                "difference": lambda a: _points(a.pair.difference),
-                "95 % interval": lambda a: _span(a.pair),
-                "p (Holm)": lambda a: _p(a.p_holm),
-            },
-            dim=lambda a: a.few,
-        )
-
-
-class _Span(Protocol):
-    """A difference with its interval."""
-
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-
-
-class _Sides(_Span, Protocol):
-    """One of two sides, with their sizes."""
-
-    @property
-    def n_pre(self) -> int: ...
-    @property
-    def n_post(self) -> int: ...
-
-
-def _rests(sides: _Sides) -> str:
-    """What a difference of two sides rests on."""
-    few = ", which is few" if _few(sides) else ""
-    return f"({_span(sides) or 'no interval'}; n {sides.n_pre}/{sides.n_post}{few})"
-
-
-def _drop_cells(m: "ModelContamination") -> Sequence[object]:
-    if m.cutoff is None or m.drop is None:
-        return [m.label, "unknown", *[None] * 8]
-    d = m.drop
-    cells = [
-        m.label,
-        m.cutoff.text,
-        m.cutoff.basis.value,
-        f"{d.n_pre}/{d.n_post}",
-        _percent(d.pre),
-        _percent(d.post),
-        _points(d.difference),
-        _span(d),
-        _p(d.p),
-        _p(m.p_holm),
-    ]
-    return dimmed(cells) if m.few else cells
-
-
-def _more_cells(m: "ModelContamination") -> Sequence[object]:
-    against = f"{len(m.did_against)} models"
-    beyond: list[object] = [None, None, against]
-    if (did := m.did) is not None:
-        against += f" ({did.n_pre}/{did.n_post})"
-        beyond = _faint_if_few([_points(did.effect), _span(did), against], did)
-    adjusted: list[object] = [None, None, None]
-    # The finest mix that leaves both sides anything.
-    for mix in m.mixes:
-        if (estimate := mix.adjusted).difference is not None:
-            lost = f"{estimate.lost_pre}/{estimate.lost_post} ({mix.by})"
-            cells = [_points(estimate.difference), _span(estimate), lost]
-            adjusted = _faint_if_few(cells, estimate)
-    rest = [
-        m.placebo and f"{m.placebo.at_least} of {len(m.placebo.drops)}",
-        m.paper and _points(m.paper.difference),
-    ]
-    whole = [m.label, *beyond, *adjusted, *rest]
-    return dimmed(whole) if m.few else whole
-
-
-def _faint_if_few(cells: Sequence[object], sides: _Sides) -> list[object]:
-    return [*dimmed(cells)] if _few(sides) else [*cells]
-
-
-def _few(sides: _Sides) -> bool:
-    from medlive.evaluation.scoring.estimates import FEW
-
-    return min(sides.n_pre, sides.n_post) < FEW
-
-
-def _points(difference: float | None) -> str | None:
-    return None if difference is None else f"{100 * difference:+z.1f}"
-
-
-def _span(span: _Span) -> str | None:
-    return None if span.low is None else f"{_points(span.low)} to {_points(span.high)}"
-
-
-def _p(p: float | None) -> str:
-    from medlive.report.html import format_p
-
-    return format_p(p)
+    return f"{count} ({percent(rates.shares[name])} %)" if count else "0"

@@ -6,8 +6,8 @@ from typing import Annotated
 from typer import Option
 
 from medlive.cli.output import Result, wait_for
-from medlive.config import load_settings
 from medlive.errors import UsageError
+from medlive.instance.loading import load_settings
 
 
 def backup(

@@ -11,8 +11,8 @@ from typer import Option
 
 from medlive.cli.options import Commands, DryRunOption
 from medlive.cli.output import Grid, Result, echo, say, wait_for
-from medlive.config import load_settings, mask_url
 from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
+from medlive.instance.loading import load_settings, mask_url
 
 if TYPE_CHECKING:
     from medlive.db.schema.pending import Plan

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import echo, print_json
-from medlive.config import load_settings
 from medlive.errors import CheckFailed
+from medlive.instance.loading import load_settings
 from medlive.service.watch.doctor import Diagnosis, Health, examine
 
 

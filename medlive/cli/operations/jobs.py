@@ -9,8 +9,8 @@ from typer import Argument, Option
 
 from medlive.cli.options import Commands, DryRunOption, one_of
 from medlive.cli.output import Result, say, table_of, wait_for, with_session
-from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.instance.loading import load_settings
 
 if TYPE_CHECKING:
     from procrastinate import App

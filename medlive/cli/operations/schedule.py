@@ -23,8 +23,8 @@ from medlive.cli.output import (
     wait_for,
     with_instance,
 )
-from medlive.config import load_settings
 from medlive.errors import CheckFailed
+from medlive.instance.loading import load_settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -201,8 +201,8 @@ def serve(
         part: The public site and downloads, the rooms behind accounts, both, or /metrics for a monitor alone.
         preview: Show snapshots that are not publishable too, marked as such.
     """
+    from medlive.instance.paths import keep_site_address
     from medlive.service.database import keep_reachable
-    from medlive.service.paths import keep_site_address
     from medlive.service.waiting import wait_until_ready
     from medlive.web.serving import serve_web
 
@@ -240,8 +240,9 @@ async def _open_app(
         ServiceUnavailable: while the database, its tables or an account are missing.
         ConfigError: while a key is missing.
     """
+    from medlive.cli.served import ServedEvaluation
+    from medlive.instance.paths import snapshots_path
     from medlive.service.database import instance_key, open_database
-    from medlive.service.paths import snapshots_path
     from medlive.service.watch.metrics import read_metrics
     from medlive.web.accounts.access import check_exposure
     from medlive.web.app import ROOMS, build_app
@@ -257,7 +258,9 @@ async def _open_app(
             rooms = [
                 room for room in ROOMS if part is WebPart.ALL or room.public is public
             ]
-        site = Site(database, settings, snapshots_path(settings), preview)
+        snapshots = snapshots_path(settings)
+        evaluation = ServedEvaluation(settings, snapshots, preview)
+        site = Site(database, settings, snapshots, preview, evaluation)
         if not all(room.public for room in rooms):
             key = instance_key(settings, "web.key", "everybody is signed out")
             site = replace(site, key=key)

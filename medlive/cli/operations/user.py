@@ -8,7 +8,7 @@ from medlive.cli.options import Commands, read_settings
 from medlive.cli.output import Result, echo, fields_of, say, table_of, with_session
 from medlive.db import accounts
 from medlive.db.tables.accounts import Role
-from medlive.service.paths import site_address
+from medlive.instance.paths import site_address
 
 app = Commands()
 

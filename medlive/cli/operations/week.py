@@ -15,8 +15,8 @@ from medlive.cli.output import (
     wait_for,
     with_instance,
 )
-from medlive.config import load_settings
 from medlive.errors import CheckFailed
+from medlive.instance.loading import load_settings
 from medlive.snapshot.manifest import Headroom
 
 app = Commands()
@@ -30,27 +30,18 @@ def _group() -> None:
 
 
 @app.command()
-def show(
-    week: Annotated[str, Argument()] = "this",
-    last: Annotated[int, Option(min=1, max=52)] = 1,
-) -> Result:
+def show(week: Annotated[str, Argument()] = "this") -> Result:
     """Show a week's steps, what came, what fell, what it cost, what it waits for and what was shipped.
 
     Args:
         week: An ISO week such as 2026.W47, this or last.
-        last: So many weeks up to it, their steps side by side.
     """
-    from medlive.db.iso_weeks import parse_week, weeks_before
+    from medlive.db.iso_weeks import parse_week
     from medlive.service.watch.week import read_week
 
     settings = load_settings().settings
-    weeks = [
-        wait_for(read_week(settings, name))
-        for name in weeks_before(parse_week(week), last)
-    ]
-    if last == 1:
-        return Result(weeks[0], describe_week(weeks[0]))
-    return Result(weeks, [_beside(weeks)])
+    value = wait_for(read_week(settings, parse_week(week)))
+    return Result(value, describe_week(value))
 
 
 StepArgument = Annotated[
@@ -173,23 +164,6 @@ def _proofs(proofs: dict[str, Any]) -> list[str]:
             " graded these"
         )
     return lines
-
-
-def _beside(weeks: list[dict[str, Any]]) -> Grid:
-    """The steps of several weeks: how each ended, when it began, how long it took."""
-    steps: dict[str, dict[str, str]] = {}
-    for week in weeks:
-        for step in week["steps"]:
-            began, took = f"{step['started_at']:%a %H:%M}", step["took"] or "not ended"
-            cost = f", {_cost(step)} USD" if _cost(step) else ""
-            cell = f"{step['outcome']} {began}, {took}{cost}"
-            steps.setdefault(_short_name(step["name"]), {})[week["week"]] = cell
-    names = [week["week"] for week in weeks]
-    decided = {week["week"]: week["standing"]["in_short"] for week in weeks}
-    rows = []
-    for step, cells in (*steps.items(), ("decided", decided)):
-        rows.append([step, *map(cells.get, names)])
-    return Grid(["step", *names], rows, "Steps")
 
 
 def _run(run: dict[str, Any]) -> list[object]:

@@ -1,10 +1,10 @@
 """`medlive snapshot`: frozen snapshots."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -28,17 +28,14 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.cli.snapshot import prove, release
-from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
 from medlive.guard.printable import printable
+from medlive.instance.loading import dotted, load_settings
 from medlive.integrity.checks import Trust
 from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import open_snapshot
 from medlive.snapshot.manifest import unknown_note
-
-if TYPE_CHECKING:
-    from medlive.snapshot.manifest import Manifest
 
 app = Commands()
 app.command()(release.freeze)
@@ -54,6 +51,8 @@ _TRUST = {
     "broken": "Its signature could not be checked.",
 }
 
+_NOT_SHOWN = ("files", "columns", "enumerations", "lineage", "why_not", "warnings")
+"""Parts of a manifest that are for machines, or shown as remarks."""
 _LISTED = (
     "version",
     "state",
@@ -79,7 +78,7 @@ def list_() -> Result:
 @app.command()
 def show(path: SnapshotArgument) -> Result:
     """Show what a snapshot holds and how it was made, from its manifest."""
-    from medlive.service.paths import snapshot_folder
+    from medlive.instance.paths import snapshot_folder
 
     snapshot = open_snapshot(snapshot_folder(load_settings().settings, path))
     manifest = snapshot.manifest
@@ -90,52 +89,15 @@ def show(path: SnapshotArgument) -> Result:
         notes.append(f"warning: {warning}")
     for reason in manifest.why_not:
         notes.append(f"not publishable: {reason}")
-    tables = [_counts(manifest), _made_with(manifest)]
-    return Result(manifest.model_dump(mode="json"), tables, notes)
-
-
-def _counts(manifest: "Manifest") -> Grid:
-    counts: dict[str, Any] = manifest.counts.model_dump()
-    proof = counts.pop("proof", {})
-    rows: list[list[object]] = []
-    for kind, count in counts.items():
-        if not isinstance(count, dict):
-            rows.append([kind, None, count])
-        elif kind.startswith("by_"):
-            for value, n in count.items():
-                rows.append([kind.removeprefix("by_"), value, n])
-    for name, figure in proof.items():
-        rows.append(["proof", name, figure])
+    value = manifest.model_dump(mode="json")
     title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
     if not manifest.publishable:
         title += ", NOT PUBLISHABLE"
-    return Grid(["what", "value", "count"], rows, title)
-
-
-def _made_with(manifest: "Manifest") -> Grid:
-    made, key = manifest.provenance, manifest.signing
-    parent = "none: the first of its line"
-    if manifest.parent:
-        parent = f"{manifest.parent} ({manifest.parent_digest})"
-    rows = [
-        ["medlive", None, made.code_version],
-        ["parent", None, parent],
-        ["signing key", None, "none" if key is None else key.key_id],
-    ]
-    for use in made.engines:
-        rows.append(["engine", use.role, f"{use.engine}, {use.model}"])
-    for used in made.evidence:
-        text = f"{used.passages:,} passages, {', '.join(used.corpora)}; {used.index_digest}"
-        rows.append(["evidence", used.retriever, text])
-    tables: dict[str, Mapping[str, object]] = {
-        "prompt": made.prompts,
-        "threshold": made.thresholds,
-        "written by": manifest.writers,
-    }
-    for what, values in tables.items():
-        for name, value in values.items():
-            rows.append([what, name, str(value)])
-    return Grid(["what", "of", "value"], rows, "How it was made")
+    rows: list[tuple[str, object]] = []
+    for name, part in value.items():
+        if name not in _NOT_SHOWN:
+            rows += dotted(part, name)
+    return Result(value, [Grid(["what", "value"], rows, title)], notes)
 
 
 @app.command()
@@ -150,8 +112,8 @@ def verify(
         public_key: The key that must have signed it [the key it names: proves no origin].
         parent: The parent's folder [beside it].
     """
+    from medlive.instance.paths import snapshot_folder
     from medlive.integrity.signing import public_key_of
-    from medlive.service.paths import snapshot_folder
     from medlive.snapshot.verify.run import verify_snapshot
 
     folder = snapshot_folder(load_settings().settings, path)
@@ -243,7 +205,7 @@ def export(
     public_key: Annotated[str | None, Option(metavar="KEY")] = None,
     unverified: UnverifiedOption = False,
 ) -> Result:
-    """Write a slice of a snapshot as one file: LiveMedBench's JSON, JSON Lines, CSV for spreadsheets, or parquet.
+    """Write a slice of a snapshot as one file: LiveMedBench's JSON, JSON Lines, or CSV for spreadsheets.
 
     The file is not a snapshot: it has no manifest and nothing verifies it but its digest, which is printed with
     that of the snapshot it was cut from.
@@ -257,7 +219,7 @@ def export(
     if (chosen_format := form or SUFFIXES.get(out.suffix.lower())) is None:
         raise UsageError(
             f"{out.name!r} has no known suffix",
-            hint="--format livemedbench, jsonl, csv or parquet",
+            hint="--format livemedbench, jsonl or csv",
         )
     loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)
     done = export_slice(loaded.filter(**part.given()), out, chosen_format)
@@ -344,7 +306,7 @@ def diff(
         new: The newer one.
         limit: How many cases of each kind are listed.
     """
-    from medlive.service.paths import snapshot_folder
+    from medlive.instance.paths import snapshot_folder
     from medlive.snapshot.diff import diff_snapshots
     from medlive.snapshot.verify.run import verify_snapshot
 
@@ -364,7 +326,8 @@ def diff(
 
 
 def _describe_diff(difference: SnapshotDiff) -> Iterator[Grid | str]:
-    old, new = difference.old.version, difference.new.version
+    old = difference.old.version
+    new = difference.new.version
     yield f"{old} → {new}"
     yield Grid(["cases", "count"], difference.counts.items())
     if difference.touched:

@@ -22,7 +22,7 @@ from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.penalties import Candidate, Penalties
+    from medlive.evaluation.penalties import AnsweredCase, Penalties
     from medlive.evaluation.proving import SnapshotProof
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
@@ -58,7 +58,7 @@ def prove(
     from medlive.evaluation.penalties import ERRORS, find_candidates
     from medlive.evaluation.proving import GRADES, PROBES
     from medlive.evaluation.runs.folder import open_run
-    from medlive.service.paths import snapshot_folder
+    from medlive.instance.paths import snapshot_folder
     from medlive.snapshot.load import open_snapshot
 
     folder = snapshot_folder(read_settings(), snapshot)
@@ -82,13 +82,13 @@ async def _prove(
     snapshot: "Snapshot",
     out: Path,
     named: tuple[str | None, str | None, str | None],
-    candidates: Sequence["Candidate"],
+    candidates: Sequence["AnsweredCase"],
     by: Grader,
     calls: Calls,
     budget: "Budget",
 ) -> "SnapshotProof | dict[str, Plan]":
     from medlive.evaluation.proving import plan_proof, prove_snapshot
-    from medlive.service.wiring import check_priced
+    from medlive.instance.opening import check_priced
 
     async with AsyncExitStack() as stack:
         grader = await stack.enter_async_context(
@@ -148,7 +148,8 @@ def _check_model(engine: "Engine", option: str) -> None:
 def _tables(proof: "SnapshotProof") -> Iterator[Grid]:
     rows = []
     for case in proof.cases:
-        now, moved = case.now, case.moved
+        now = case.now
+        moved = case.moved
         figures: list[float | None] = [None, None, None]
         if now is not None:
             figures = [now.ceiling, now.floor, now.separation]

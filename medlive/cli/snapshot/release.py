@@ -22,8 +22,8 @@ from medlive.cli.output import (
     with_instance,
 )
 from medlive.clock import iso_week, now
-from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
+from medlive.instance.loading import load_settings
 
 if TYPE_CHECKING:
     from medlive.publishing.publish import Published
@@ -311,7 +311,8 @@ def withdraw(
             say("an erratum with the reason is published, and stays")
             confirm_by_name(case_id)
     done = take(dry_run=dry_run)
-    withdrawal, named = done.withdrawal, _withdrawn_criterion(done)
+    withdrawal = done.withdrawal
+    named = _withdrawn_criterion(done)
     value = fields_of(
         withdrawal, ("case_id", "kind", "reason", "revision", "new_revision")
     ) | {

@@ -2,7 +2,7 @@
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
@@ -319,26 +319,14 @@ async def _stored_case(session: AsyncSession, row: CaseRevisionRow) -> StoredCas
     )
 
 
-@dataclass(frozen=True, slots=True)
-class OverruledCase:
-    """A case whose confirmed veto people overruled, and why."""
-
-    case_id: str
-    revision: int
-    status: str
-    query: str
-    overruled: str
-
-
-async def list_overruled(session: AsyncSession) -> list[OverruledCase]:
-    """The cases whose confirmed veto people overruled, by id."""
+async def list_overruled(session: AsyncSession) -> list[Mapping[str, Any]]:
+    """The cases whose confirmed veto people overruled, by id: case_id, revision, status, query, overruled (why)."""
     row = CaseRevisionRow
-    query = select(row, CaseRow.status).join(CaseRow, CaseRow.id == row.case_id)
+    columns = (row.case_id, row.revision, CaseRow.status, row.query, row.overruled)
+    query = select(*columns).join(CaseRow, CaseRow.id == row.case_id)
     query = query.where(row.overruled.is_not(None), is_latest_case())
-    cases = []
-    for revision, status in await session.execute(query.order_by(row.case_id)):
-        cases.append(read(OverruledCase, revision, status=status.value))
-    return cases
+    rows = await session.execute(query.order_by(row.case_id))
+    return [dict(case) for case in rows.mappings()]
 
 
 async def case_of_thread(

@@ -13,6 +13,7 @@ from medlive.db.tables.decisions import FilterResultRow
 
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
     from medlive.filters.chain import ChainResult
+    from medlive.filters.model import FilterVerdict
 
 STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 
@@ -26,27 +27,29 @@ async def save_chain_results(
 
     A revision that this chain has judged keeps its first result: it decided what was curated.
     """
-    rows = [
-        {
+    rows = []
+    for revision_pk, result in sorted(results, key=lambda pair: pair[0]):
+        failed = result.rejected_by
+        row = {
             "revision_id": revision_pk,
             "chain_digest": chain_digest,
-            "passed": result.rejected_by is None,
-            "rejected_by": result.rejected_by.rule if result.rejected_by else None,
-            "reason": result.rejected_by.reason if result.rejected_by else None,
-            # As `dataclasses.asdict` has it, which takes seventy times as long.
-            "verdicts": [
-                {
-                    "rule": v.rule,
-                    "passed": v.passed,
-                    "reason": v.reason,
-                    "evidence": v.evidence,
-                }
-                for v in result.verdicts
-            ],
+            "passed": failed is None,
+            "rejected_by": failed.rule if failed else None,
+            "reason": failed.reason if failed else None,
+            "verdicts": list(map(_verdict_as_json, result.verdicts)),
         }
-        for revision_pk, result in sorted(results, key=lambda pair: pair[0])
-    ]
+        rows.append(row)
     await insert_rows(session, FilterResultRow, rows, skip_known=True)
+
+
+def _verdict_as_json(verdict: "FilterVerdict") -> dict[str, Any]:
+    """As `dataclasses.asdict` has it, which takes seventy times as long."""
+    return {
+        "rule": verdict.rule,
+        "passed": verdict.passed,
+        "reason": verdict.reason,
+        "evidence": verdict.evidence,
+    }
 
 
 async def filter_verdicts_of(

@@ -109,16 +109,19 @@ async def fetches_in(session: AsyncSession, archive_id: int) -> list[KeptFetch]:
     """The pages that rows name in a file, in the file's order."""
     row = FetchRow
     query = select(row).where(row.archive_id == archive_id).order_by(row.archive_offset)
-    return [
-        KeptFetch(
-            f.id,
-            f.kind,
-            f.thread_id,
-            Place(f.archive_offset or 0, f.archive_length or 0),
-            f.body_digest,
+    kept = []
+    for fetch in await session.scalars(query):
+        place = Place(fetch.archive_offset or 0, fetch.archive_length or 0)
+        kept.append(
+            KeptFetch(
+                fetch_id=fetch.id,
+                kind=fetch.kind,
+                thread_id=fetch.thread_id,
+                place=place,
+                digest=fetch.body_digest,
+            )
         )
-        for f in await session.scalars(query)
-    ]
+    return kept
 
 
 async def replace_archive(

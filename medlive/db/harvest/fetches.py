@@ -66,28 +66,27 @@ async def save_pages(
     places: Sequence[Place],
 ) -> list[int]:
     """Save pages with their places in an archive; return the fetches' numbers, in the order of the pages."""
-    rows = [
-        row_of(
+    rows = []
+    for event, place in zip(pages, places, strict=True):
+        page = event.page
+        row = row_of(
             FetchRow,
-            event.page,
+            page,
             run_id=run_id,
             source=source,
             kind=event.kind,
             thread_id=event.thread_id,
             page_number=event.number,
-            body_digest=digest_bytes(event.page.body),
-            content_type=event.page.content_type or None,
-            etag=event.page.headers.get("etag"),
-            last_modified=event.page.headers.get("last-modified"),
-            form=None
-            if event.page.form is None
-            else [list(pair) for pair in event.page.form],
+            body_digest=digest_bytes(page.body),
+            content_type=page.content_type or None,
+            etag=page.headers.get("etag"),
+            last_modified=page.headers.get("last-modified"),
+            form=None if page.form is None else list(map(list, page.form)),
             archive_id=archive_id,
             archive_offset=place.offset,
             archive_length=place.length,
         )
-        for event, place in zip(pages, places, strict=True)
-    ]
+        rows.append(row)
     saved = await insert_rows(
         session, FetchRow, rows, returning=("archive_offset", "id")
     )
@@ -100,19 +99,20 @@ async def save_failed_fetches(
 ) -> None:
     """Save what could not be read, and why."""
     moment = now()
-    rows: list[dict[str, Any]] = [
-        {
+    rows: list[dict[str, Any]] = []
+    for problem in problems:
+        is_listing = problem.thread_id is None
+        row = {
             "run_id": run_id,
             "source": source,
-            "kind": PageKind.LISTING if problem.thread_id is None else PageKind.THREAD,
+            "kind": PageKind.LISTING if is_listing else PageKind.THREAD,
             "thread_id": problem.thread_id,
             "url": problem.url,
             "page_number": 1,
             "fetched_at": moment,
             "error": f"{problem.kind.value}: {problem.message}",
         }
-        for problem in problems
-    ]
+        rows.append(row)
     await insert_rows(session, FetchRow, rows)
 
 

@@ -66,6 +66,19 @@ _HOLDOUTS: Final[Mapping[str, LiteralString]] = {
 }
 
 
+_OF_CRITERION: Final = (
+    "position",
+    "criterion",
+    "axis",
+    "points",
+    "origin",
+    "source",
+    "tier",
+    "asked",
+)
+"""What _TEXTS has of a criterion after its id, in this order."""
+
+
 class Interrupted(Exception):
     """A reader was asked to stop."""
 
@@ -150,26 +163,17 @@ def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotRead
 def _case(row: DictRow) -> SnapshotCase:
     case_id, revision, criteria = row["case_id"], row["revision"], row.pop("criteria")
     texts = {name: from_stored(row[name]) for name in ("narrative", "query", "advice")}
-    own_criteria = tuple(
-        SnapshotCriterion(
+    own_criteria = []
+    for number, *values in load_json(criteria) if criteria else ():
+        criterion = SnapshotCriterion(
             criterion_id=f"{case_id}-{number}",
             case_id=case_id,
             revision=revision,
-            position=position,
-            criterion=text,
-            axis=axis,
-            points=points,
-            origin=origin,
-            source=source,
-            tier=tier,
-            asked=asked,
+            **dict(zip(_OF_CRITERION, values, strict=True)),
         )
-        for number, position, text, axis, points, origin, source, tier, asked in (
-            load_json(criteria) if criteria else ()
-        )
-    )
+        own_criteria.append(criterion)
     parts = from_stored(row["asked"])
     texts["asked"] = canonical_json(parts) if parts else ""
     if (overruled := row["overruled"]) is not None:
         texts["overruled"] = from_stored(overruled)
-    return SnapshotCase(**row | texts, criteria=own_criteria)
+    return SnapshotCase(**row | texts, criteria=tuple(own_criteria))

@@ -309,10 +309,11 @@ def _numbered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """Name → value; a name's further values under `name#2`, `name#3`."""
     values: dict[str, list[Any]] = {}
     for name, value in pairs:
-        if value not in (seen := values.setdefault(name, [])):
+        seen = values.setdefault(name, [])
+        if value not in seen:
             seen.append(value)
-    return {
-        name if place == 1 else f"{name}#{place}": value
-        for name, seen in sorted(values.items())
-        for place, value in enumerate(seen, start=1)
-    }
+    numbered = {}
+    for name, seen in sorted(values.items()):
+        for number, value in enumerate(seen, start=1):
+            numbered[name if number == 1 else f"{name}#{number}"] = value
+    return numbered

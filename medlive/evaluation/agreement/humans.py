@@ -21,9 +21,9 @@ from typing import Any, Final, TypeVar
 
 from medlive.errors import BadInput
 from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows
-from medlive.evaluation.log import read_bytes, some
 from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, read_table
 from medlive.integrity.digest import digest_bytes, digest_json
+from medlive.integrity.log import read_bytes, some
 
 V = TypeVar("V", bool | None, float)
 _WORDS: Final[Mapping[bool | None, Sequence[str]]] = {

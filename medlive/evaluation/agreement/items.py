@@ -1,18 +1,15 @@
-"""What people can rate of a run: each criterion of each answer.
-
-An item's id is a digest of everything rated, so that ratings of changed texts are recognised and left out.
-"""
+"""What people can rate of a run: each criterion of each answer."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.model import Answer, EvaluationCase, EvaluationCriterion
-from medlive.integrity.digest import digest_json
+from medlive.grader.rated import verdict_id
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class AnswerItem:
     """One criterion of one answer."""
 
     case: EvaluationCase
@@ -21,30 +18,30 @@ class Item:
 
     @property
     def id(self) -> str:
-        """An id that spreadsheets do not mistake for a number or a date."""
-        case, criterion = self.case, self.criterion
-        rated = [
-            case.case_id,
-            case.question,
+        """As `medlive.grader.rated` makes it."""
+        return verdict_id(
+            self.case.case_id,
+            self.case.question,
             self.answer.digest,
-            criterion.id,
-            criterion.criterion,
-        ]
-        return "i-" + digest_json(rated).partition(":")[2][:16]
+            self.criterion.id,
+            self.criterion.criterion,
+        )
 
 
 def items_of(
     cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]
-) -> tuple[Item, ...]:
+) -> tuple[AnswerItem, ...]:
     """Every criterion of every gradable answer."""
-    items: list[Item] = []
+    items: list[AnswerItem] = []
     for case in cases:
         answer = answers.get(case.case_id)
         if answer is not None and answer.gradable:
-            items += [Item(case, answer, criterion) for criterion in case.criteria]
+            items += [
+                AnswerItem(case, answer, criterion) for criterion in case.criteria
+            ]
     return tuple(items)
 
 
-def places_of(items: Iterable[Item]) -> dict[str, Place]:
+def places_of(items: Iterable[AnswerItem]) -> dict[str, Place]:
     """The criteria by item id."""
     return {item.id: (item.case.case_id, item.criterion.id) for item in items}

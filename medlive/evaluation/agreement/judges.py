@@ -16,16 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.reliability import (
-    Codes,
-    PairAgreement,
-    agree,
-    code_of,
-    grader_name,
-    grader_of,
-    mean_of,
-    scores_of,
-)
 from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
@@ -49,6 +39,7 @@ from medlive.statistics.correlation import (
     kendall,
     spearman,
 )
+from medlive.statistics.raters import Codes, PairAgreement, agree, code_of, mean_of
 
 _TOPS: Final = (1, 3, 5)
 
@@ -65,7 +56,7 @@ class GroupAgreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
+class TopCases:
     """The overlap of two graders' k highest-scoring cases; equal scores are ordered by case id."""
 
     k: int
@@ -82,12 +73,12 @@ class CaseScores:
     spearman: Correlation
     kendall: Correlation
     mean_absolute_difference: Estimate
-    top: Overlap | None
+    top: TopCases | None
     """Of the best tenth of the cases."""
 
 
 @dataclass(frozen=True, slots=True)
-class ModelScore:
+class JudgedModel:
     """One model under one judge, on the cases common to all models and judges."""
 
     model: str
@@ -99,7 +90,7 @@ class ModelScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking:
+class RankAgreement:
     """Whether models stand in the same order under two judges; intervals are over draws of cases."""
 
     first: str
@@ -128,8 +119,8 @@ class Judges:
     judges: tuple[str, ...]
     criteria: tuple[GroupAgreement, ...]
     cases: tuple[CaseScores, ...]
-    scores: tuple[ModelScore, ...]
-    rankings: tuple[Ranking, ...]
+    scores: tuple[JudgedModel, ...]
+    rankings: tuple[RankAgreement, ...]
     notes: tuple[str, ...]
 
     def as_json(self) -> dict[str, Any]:
@@ -188,8 +179,8 @@ def compare_judges(
             )
         else:
             whole[model] = by_judge
-    scores: tuple[ModelScore, ...] = ()
-    rankings: tuple[Ranking, ...] = ()
+    scores: tuple[JudgedModel, ...] = ()
+    rankings: tuple[RankAgreement, ...] = ()
     if whole:
         common = _common_scores(whole, list(names))
         scores = tuple(_model_scores(common, draws, seed))
@@ -247,7 +238,7 @@ def gradings(
         rows = read_grades(path / GRADES)[0]
         for digest in dict.fromkeys(grade.judge for grade in rows):
             run = load_graded(path, judge=digest)
-            grader = grader_of(run)
+            grader = run.known_grader
             matching = [name for name in judges if is_judge(grader, name)]
             unused.difference_update(matching)
             if not (matching if judges else grader.engine != SETTLED):
@@ -255,7 +246,7 @@ def gradings(
             info = run.run.info
             setting = _Setting(info.model, info.template.name, info.arm)
             by_judge = settings.setdefault(setting, {})
-            other = by_judge.setdefault(grader_name(grader), run)
+            other = by_judge.setdefault(grader.name, run)
             if other is not run:
                 raise UsageError(
                     f"{other.run.path} and {path} are both {info.model}, graded by {grader.model}"
@@ -360,7 +351,7 @@ def _case_scores(
     model: str, first: str, second: str, pair: _Pair, draws: int, seed: int
 ) -> CaseScores:
     """How alike two judges score a model's cases."""
-    first_scores, second_scores = scores_of(pair.first), scores_of(pair.second)
+    first_scores, second_scores = pair.first.whole_scores(), pair.second.whole_scores()
     cases: list[EvaluationCase] = []
     scored: dict[str, tuple[float, float]] = {}
     for case in comparable(*pair):
@@ -384,11 +375,11 @@ def _case_scores(
     )
 
 
-def _overlap(ids: list[str], first: Floats, second: Floats) -> Overlap | None:
+def _overlap(ids: list[str], first: Floats, second: Floats) -> TopCases | None:
     if not ids:
         return None
     k = max(1, len(ids) // 10)
-    return Overlap(k, len(_best(ids, first, k) & _best(ids, second, k)))
+    return TopCases(k, len(_best(ids, first, k) & _best(ids, second, k)))
 
 
 def _best(ids: Sequence[str], scores: Floats, k: int) -> set[str]:
@@ -420,7 +411,7 @@ def _common_scores(
     for model, by_judge in models.items():
         known.append(_same_answers(by_judge))
         for judge, run in by_judge.items():
-            scores[model, judge] = scores_of(run)
+            scores[model, judge] = run.whole_scores()
             known.append(set(scores[model, judge]))
     common = set.intersection(*known)
     some_run = next(iter(next(iter(models.values())).values()))
@@ -433,7 +424,9 @@ def _common_scores(
     return _CommonScores(list(models), judges, values, _clusters(cases))
 
 
-def _model_scores(common: _CommonScores, draws: int, seed: int) -> Iterator[ModelScore]:
+def _model_scores(
+    common: _CommonScores, draws: int, seed: int
+) -> Iterator[JudgedModel]:
     """Every model under every judge."""
     for judge, values in zip(common.judges, common.values, strict=True):
         means = values.mean(axis=0) if len(values) else None
@@ -442,10 +435,10 @@ def _model_scores(common: _CommonScores, draws: int, seed: int) -> Iterator[Mode
             rank = None
             if means is not None:
                 rank = 1 + int((means > means[place] + 1e-12).sum())
-            yield ModelScore(model, judge, score, rank)
+            yield JudgedModel(model, judge, score, rank)
 
 
-def _rankings(common: _CommonScores, draws: int, seed: int) -> Iterator[Ranking]:
+def _rankings(common: _CommonScores, draws: int, seed: int) -> Iterator[RankAgreement]:
     """The order of models under every two judges."""
     if len(common.models) < 2:
         return
@@ -476,12 +469,12 @@ def compare_ranks(
     clusters: Codes,
     draws: int,
     seed: int,
-) -> Ranking:
+) -> RankAgreement:
     """Compare two judges' scores, (2 x cases x models)."""
     n, k = values.shape[1], len(set(clusters.tolist()))
     if not n:
         none = no_estimate("no common case")
-        return Ranking(*names, len(models), 0, none, none, none, none, 0, (), {})
+        return RankAgreement(*names, len(models), 0, none, none, none, none, 0, (), {})
     means = values.mean(axis=1)
     flat = np.concatenate([*values, np.ones((n, 1))], axis=1)
     chunks = weight_chunks(clusters, draws, seed)
@@ -511,7 +504,7 @@ def compare_ranks(
             best = _best(models, means[0], size)
             top[size] = len(best & _best(models, means[1], size))
     shift = (values[1] - values[0]).mean(axis=1)
-    return Ranking(
+    return RankAgreement(
         *names,
         models=len(models),
         cases=n,

@@ -16,7 +16,23 @@ from numpy.typing import NDArray
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import HumanRatings, read_humans
 from medlive.evaluation.agreement.items import items_of, places_of
-from medlive.evaluation.agreement.reliability import (
+from medlive.evaluation.agreement.stability import Repeated, repeated
+from medlive.evaluation.cases.benchmarks import Place
+from medlive.evaluation.grading.direct import read_direct
+from medlive.evaluation.grading.repeats import REPEATS, read_rounds
+from medlive.evaluation.model import gradable
+from medlive.evaluation.runs.folder import SETTLED
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
+from medlive.integrity.log import some
+from medlive.statistics.bootstrap import Estimate
+from medlive.statistics.correlation import (
+    Correlation,
+    Kind,
+    correlate,
+    pearson_difference,
+)
+from medlive.statistics.raters import (
     ABSENT,
     INVALID,
     MET,
@@ -24,29 +40,10 @@ from medlive.evaluation.agreement.reliability import (
     Codes,
     Panel,
     Reliability,
-    Repeated,
+    agreed_codes,
     code_of,
-    grader_name,
-    grader_of,
     mean_of,
     reliability,
-    repeated,
-    scores_of,
-)
-from medlive.evaluation.cases.benchmarks import Place
-from medlive.evaluation.grading.direct import read_direct
-from medlive.evaluation.grading.repeats import REPEATS, read_rounds
-from medlive.evaluation.log import some
-from medlive.evaluation.model import gradable
-from medlive.evaluation.runs.folder import SETTLED
-from medlive.evaluation.scoring.graded import GradedRun, load_graded
-from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
-from medlive.statistics.bootstrap import Estimate
-from medlive.statistics.correlation import (
-    Correlation,
-    Kind,
-    correlate,
-    pearson_difference,
 )
 
 DRAWS: Final = 1000
@@ -71,7 +68,7 @@ class CaseLevel:
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class RatedCoverage:
     """How many criteria and cases can be compared."""
 
     criteria: int
@@ -97,7 +94,7 @@ class Meta:
     run: Mapping[str, Any]
     grader: Mapping[str, Any]
     human: Mapping[str, Any] | None
-    coverage: Coverage | None
+    coverage: RatedCoverage | None
     criteria: Reliability | None
     cases: tuple[CaseLevel, ...]
     repeated: Repeated | None
@@ -145,14 +142,14 @@ def meta_run(
         BadInput: If a file cannot be read.
     """
     run = load_graded(run_dir, judge=judge)
-    grader = grader_of(run)
+    grader = run.known_grader
     if grader.engine == SETTLED and human:
         raise UsageError(
             f"{grader.model} holds people's own verdicts",
             hint="--judge names one of its two judges",
         )
     overridden = check_figures([run], allow)
-    name = grader_name(grader)
+    name = grader.name
     notes = [*(objection.why for objection in overridden), *run.notes]
     files = [human] if isinstance(human, Path) else human
     people = read_people(files, adjudicator, run)
@@ -164,12 +161,12 @@ def meta_run(
         counts, criteria = _criteria(
             run, people, adjudicator, name, notes, draws=draws, seed=seed
         )
-        coverage = Coverage(
+        coverage = RatedCoverage(
             **counts,
             cases_scored_by_people=len(truth.scores),
             people_scores=truth.origin if truth.scores else "none",
         )
-        methods = {"rubric": _Method(name, scores_of(run))}
+        methods = {"rubric": _Method(name, run.whole_scores())}
         direct = read_direct(run_dir)
         if direct is not None:
             notes += direct.notes
@@ -346,17 +343,6 @@ def codes_of(
     return codes
 
 
-def agreed_codes(codes: Codes, decisions: Codes) -> Codes:
-    """The adjudicator's decision, else the unanimous verdict of two or more raters; else ABSENT (items)."""
-    met, not_met = (codes == MET).sum(axis=1), (codes == NOT_MET).sum(axis=1)
-    unanimous = np.where(
-        (met > 1) & (not_met == 0),
-        MET,
-        np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT),
-    )
-    return np.where(decisions >= MET, decisions, unanimous)
-
-
 def _note_unknown(
     run: GradedRun, people: HumanRatings, known: set[Place], notes: list[str]
 ) -> None:
@@ -393,7 +379,7 @@ class _PeopleScores(NamedTuple):
 
     scores: dict[str, float]
     origin: str
-    """As `Coverage.people_scores`."""
+    """As `RatedCoverage.people_scores`."""
 
 
 def _people_scores(
@@ -414,7 +400,7 @@ def _people_scores(
         origin = "derived"
         for rater in people.raters:
             if rater != adjudicator:
-                derived = scores_of(run, _verdicts_by(people, rater))
+                derived = run.whole_scores(_verdicts_by(people, rater))
                 for case_id, score in derived.items():
                     by_case[case_id].append(score)
     means = {}

@@ -1,6 +1,6 @@
 """A third grading of two judges and people: both judges where they agree, people where not.
 
-People's word is the adjudicator's, else what two raters or more agree on (`meta.agreed_codes`). What nobody has
+People's word is the adjudicator's, else what two raters or more agree on (`agreed_codes`). What nobody has
 settled is ungraded, with that reason. Rows go to the run's `grades.jsonl` under a judge of their own, which
 scoring reads as any other; quote and reasoning are those of the judge who decided likewise.
 """
@@ -12,21 +12,24 @@ from typing import Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.humans import HumanRatings
+from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.agreement.judges import gradings
-from medlive.evaluation.agreement.meta import agreed_codes, codes_of, read_people
-from medlive.evaluation.agreement.reliability import ABSENT, MET, grader_of
+from medlive.evaluation.agreement.meta import codes_of, read_people
 from medlive.evaluation.cases.benchmarks import Place
-from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Grade, Mode, gradable, grade_keys
+from medlive.evaluation.model import Grade, gradable, grade_keys
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
-from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.grader.judge import Mode
+from medlive.grader.rated import CheckedVerdict, GraderSheet
 from medlive.integrity.digest import digest_json
+from medlive.integrity.log import open_log
+from medlive.statistics.raters import ABSENT, MET, agreed_codes
 
 UNSETTLED: Final = "the judges do not agree, and people have not settled it"
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledRun:
     """What came of settling a run."""
 
     name: str
@@ -69,7 +72,7 @@ def settle(
     *,
     human: Sequence[Path] = (),
     adjudicator: str | None = None,
-) -> Settled:
+) -> SettledRun:
     """Settle a run's criteria, and write what is new; the same files again add nothing.
 
     `judges` are two, named as in `load_graded`; () where the run has just two. `human` are files of people's
@@ -80,7 +83,7 @@ def settle(
         BadInput: If a file cannot be read.
     """
     first, second = two_judges(run_dir, judges)
-    graders = grader_of(first), grader_of(second)
+    graders = first.known_grader, second.known_grader
     names = graders[0].model, graders[1].model
     name = f"{SETTLED}: {' / '.join(names)}"
     judge = digest_json([SETTLED, *(grader.judge for grader in graders)])
@@ -104,7 +107,7 @@ def settle(
             overruled += decision.overruled
             if decision.met is None:
                 unsettled.append(place)
-    return Settled(
+    return SettledRun(
         name=name,
         judge=judge,
         judges=names,
@@ -171,6 +174,37 @@ def two_judges(run_dir: Path, judges: Sequence[str]) -> tuple[GradedRun, GradedR
         raise UsageError(f"expected two judges of {run_dir}, found {named}", hint=hint)
     first, second = runs_by_judge.values()
     return first, second
+
+
+def read_sheet(run_dir: Path, judges: Sequence[str] = ()) -> GraderSheet:
+    """A run's verdicts for people to check; of two judges, what they decided differently, by the first.
+
+    Raises UsageError if nothing is graded, or there are not two such judges.
+    """
+    if judges:
+        run, other = two_judges(run_dir, judges)
+        against = other.known_grader.model
+    else:
+        run, other, against = load_graded(run_dir), None, None
+    verdicts = []
+    for item in items_of(run.run.cases, run.answers):
+        case_id, criterion_id = item.case.case_id, item.criterion.id
+        met = run.verdicts(case_id).get(criterion_id)
+        if met is None:
+            continue
+        if other and other.verdicts(case_id).get(criterion_id) is not (not met):
+            continue
+        verdicts.append(
+            CheckedVerdict(
+                id=item.id,
+                case_id=case_id,
+                question=item.case.question,
+                criterion_id=criterion_id,
+                answer=item.answer.response,
+                met=met,
+            )
+        )
+    return GraderSheet(run.known_grader.model, against, tuple(verdicts))
 
 
 def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, bool]:

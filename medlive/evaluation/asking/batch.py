@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import answer_of, failed, unanswered
-from medlive.evaluation.log import LogWriter, open_log, read_bytes, values_of, writing
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import IMPORTED, RESPONSES, open_run, write_whole
 from medlive.evaluation.runs.templates import load_template
 from medlive.integrity.digest import canonical_json, digest_bytes, digest_json
+from medlive.integrity.log import LogWriter, open_log, read_bytes, values_of, writing
 from medlive.llm.engine import Reply
 from medlive.llm.wire import NotACompletion, Price, chat_body, completion
 
@@ -39,8 +39,6 @@ class BatchWritten:
     files: tuple[Path, ...]
     requests: int
     criteria: int = 0
-    cached: int = 0
-    """Verdicts that came from the cache and are in no request."""
     waiting: int = 0
     """Of the requests, those that were written before and have no result yet."""
 

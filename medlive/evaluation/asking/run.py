@@ -12,7 +12,6 @@ from medlive.errors import EndpointUnavailable, UsageError
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls
 from medlive.evaluation.cases.livemedbench import state_of
-from medlive.evaluation.log import open_log
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -42,6 +41,7 @@ from medlive.evaluation.runs.templates import (
     load_template,
 )
 from medlive.integrity.digest import digest_bytes
+from medlive.integrity.log import open_log
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
 from medlive.llm.engine import UNNAMED, Finish, Reply, Usage

@@ -17,7 +17,6 @@ from pydantic import BaseModel
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.harm import READINGS, HarmRow
-from medlive.evaluation.log import writing
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, leaves
 from medlive.evaluation.runs.templates import EVIDENCE
@@ -26,6 +25,7 @@ from medlive.guard.printable import printable
 from medlive.integrity.checks import Faults
 from medlive.integrity.digest import canonical_json, digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS, TooLong, read_small
+from medlive.integrity.log import writing
 
 BUNDLE: Final = "bundle.json"
 RUN: Final = "run.json"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from medlive.evaluation.grading.harm import Item, control_hit, control_items
+from medlive.evaluation.grading.harm import HarmItem, control_hit, control_items
 from medlive.evaluation.harm import READINGS, HarmRow, RunHarm, harm_key, material_of
 from medlive.evaluation.model import gradable
 from medlive.evaluation.scoring.graded import GradedRun
@@ -20,13 +20,13 @@ def check_readings(run: GradedRun, harm: RunHarm, out: Faults) -> Iterator[str]:
         harm: Its readings.
         out: Takes the faults.
     """
-    items: dict[str, Item] = {}
+    items: dict[str, HarmItem] = {}
     for case, answer in gradable(run.run.cases, run.answers):
-        items[case.case_id] = Item(case.case_id, material_of(case, answer))
+        items[case.case_id] = HarmItem(case.case_id, material_of(case, answer))
     controls = control_items()
     unproven = 0
     for row in (*harm.rows.values(), *harm.controls):
-        known: Mapping[str, Item] = controls if row.control else items
+        known: Mapping[str, HarmItem] = controls if row.control else items
         what = f"{READINGS}: {printable(row.case_id)[:60]}"
         item = known.get(row.case_id)
         if (row.judge, row.reader, row.checker) != (
@@ -49,7 +49,7 @@ def check_readings(run: GradedRun, harm: RunHarm, out: Faults) -> Iterator[str]:
         yield f"{unread} of {len(items)} answers are not read for harm"
 
 
-def _fault(item: Item, row: HarmRow) -> str | None:
+def _fault(item: HarmItem, row: HarmRow) -> str | None:
     """Why a row does not follow from its replies; None if it does."""
     if not row.reading.is_read:
         return "findings" if row.harms or row.raws else None

@@ -14,7 +14,10 @@ from medlive.evaluation.scoring.errata import ErrataMode, RunErrata, without
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import ScoreTable, score_runs
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    score_runs,
+)
 from medlive.integrity.checks import Trust
 
 MOST_UNSCORED: Final = 0.05

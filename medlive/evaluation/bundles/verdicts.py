@@ -8,23 +8,23 @@ from contextlib import suppress
 from itertools import chain
 from typing import Final, NamedTuple
 
-from medlive.evaluation.grading.verdict import (
-    Verdict,
-    echo_of,
-    read_criterion,
-    read_rubric,
-)
 from medlive.evaluation.model import (
     Answer,
     EvaluationCase,
     Grade,
-    Mode,
     Origin,
     gradable,
     grade_keys,
 )
 from medlive.evaluation.runs.folder import GRADES, IMPORTED, SETTLED
 from medlive.evaluation.scoring.graded import GradedRun
+from medlive.grader.judge import Mode
+from medlive.grader.reply import (
+    Verdict,
+    echo_of,
+    read_criterion,
+    read_rubric,
+)
 from medlive.guard.printable import printable
 from medlive.integrity.checks import Faults
 from medlive.llm.ask import MOST_RAW, Unusable
@@ -96,7 +96,9 @@ def _readings(
     case: EvaluationCase, answer: Answer, grades: Iterable[Grade]
 ) -> Iterator[_Read]:
     """What the stored, whole replies about a case say of its criteria."""
-    echoes = {criterion.id: echo_of(case, criterion) for criterion in case.criteria}
+    echoes = {
+        criterion.id: echo_of(case.question, criterion) for criterion in case.criteria
+    }
     for grade in grades:
         if not 0 < len(grade.raw) < MOST_RAW:
             continue

@@ -47,7 +47,6 @@ from medlive.evaluation.bundles.verdicts import check_verdicts
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
 from medlive.evaluation.harm import READINGS, HarmRow
-from medlive.evaluation.log import writing
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import (
     GRADES,
@@ -87,6 +86,7 @@ from medlive.integrity.checks import (
 )
 from medlive.integrity.digest import canonical_json, digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
+from medlive.integrity.log import writing
 from medlive.llm.prompts import load_prompt
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
@@ -421,7 +421,7 @@ def _grader(state: Verification, out: Faults) -> None:
             what = f"verdicts by the pinned grader {pinned.model[:100]}"
             out.add(GRADES, what, f"verdicts by {name}")
     if not out.count and pinned.engine not in (IMPORTED, SETTLED):
-        prompt = load_prompt("medlive.evaluation", f"grader.{pinned.mode}")
+        prompt = load_prompt("medlive.grader", f"grader.{pinned.mode}")
         if prompt.digest != pinned.prompt:
             state.add_note("the grader's prompt differs from this version's")
     known = template.name in TEMPLATES and template.digest is not None

@@ -23,7 +23,6 @@ from pydantic import (
 from medlive.errors import BadInput
 from medlive.evaluation.cases.livemedbench import HAN, month_of
 from medlive.evaluation.cases.llmeval import is_llmeval, llmeval_rows
-from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import (
     CaseSet,
     EvaluationCase,
@@ -33,6 +32,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.tables import csv_rows, decode_text, read_table
 from medlive.integrity.digest import digest_bytes, digest_json
+from medlive.integrity.log import read_bytes
 
 Place = tuple[str, str]
 """(case id, criterion id)."""
@@ -273,7 +273,7 @@ def _irregular(entries: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     for where, case in entries:
         if not case.criteria:
             unscored.append(where)
-        elif not _has_weight(case):
+        elif all(criterion.points <= 0 for criterion in case.criteria):
             unweighted.append(where)
         if case.post_time and not case.month:
             undated.append(where)
@@ -304,11 +304,6 @@ def _repeated(entries: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
             yield f"{where} has a turn twice"
         if len({c.criterion for c in case.criteria}) < len(case.criteria):
             yield f"{where} has a criterion twice"
-
-
-def _has_weight(case: EvaluationCase) -> bool:
-    """Whether a criterion of the case has positive points."""
-    return not all(criterion.points <= 0 for criterion in case.criteria)
 
 
 def _case_rows(

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import BadInput
-from medlive.evaluation.log import read_bytes, read_found, read_log
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -17,6 +16,7 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
 )
 from medlive.evaluation.tables import decode_text
+from medlive.integrity.log import read_bytes, read_found, read_log
 
 HAN: Final = re.compile("[\u4e00-\u9fff]")
 _UNSAFE: Final = re.compile(r"[^\w.+@=-]")

@@ -7,9 +7,9 @@ from operator import attrgetter
 from typing import Any, Final
 
 from medlive.errors import UsageError
-from medlive.evaluation.log import some
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.integrity.digest import digest_text
+from medlive.integrity.log import some
 from medlive.snapshot.model import VERSION, week_end
 
 _AMONG: Final = ("language", "source", "theme", "specialty", "first_release")

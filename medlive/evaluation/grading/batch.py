@@ -22,12 +22,12 @@ from medlive.evaluation.asking.batch import (
     read_results,
     write_calls,
 )
-from medlive.evaluation.grading.cache import GradeCache
-from medlive.evaluation.grading.grade import Record, find_cached, open_work, read_record
-from medlive.evaluation.grading.judge import Judge, Verdicts, Work
-from medlive.evaluation.log import LogWriter, open_log
-from medlive.evaluation.model import Grade, Mode, Origin, kind_of
+from medlive.evaluation.grading.grade import Record, open_work, read_record
+from medlive.evaluation.grading.work import Work, make_grades
+from medlive.evaluation.model import Grade, Origin, grade_keys, kind_of
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run
+from medlive.grader.judge import Judge, Mode, Verdicts
+from medlive.integrity.log import LogWriter, open_log
 from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import render
@@ -42,7 +42,6 @@ def write_batch(
     shape: JsonMode = JsonMode.SCHEMA,
     mode: Mode = Mode.RUBRIC,
     allow_unpinned: bool = False,
-    cache: GradeCache | None = None,
     most_requests: int = MOST_REQUESTS,
     most_bytes: int = MOST_BYTES,
 ) -> BatchWritten:
@@ -55,11 +54,8 @@ def write_batch(
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
     answers, _ = run.answers()
     criteria = waiting = 0
-    with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
+    with open_log(run_dir / GRADES), open_log(run_dir / BATCHES) as written:
         record = read_record(run_dir / GRADES, judge.digest)
-        cached = list(find_cached(cache, run.cases, answers, judge, record))
-        for grade in cached:
-            log.add(grade.row())
         known = read_batch_log(run_dir)
         if judge.digest not in known.judges:
             written.add(
@@ -74,7 +70,7 @@ def write_batch(
         def calls() -> Iterator[tuple[str, Row]]:
             nonlocal criteria, waiting
             for work in open_work(run.cases, answers, judge, record):
-                keys = judge.keys(work.case, work.answer, work.criteria)
+                keys = grade_keys(work.case, work.answer, judge.digest, work.criteria)
                 custom_id = known.custom_id(
                     work.case.case_id, list(keys), list(keys.values())
                 )
@@ -91,7 +87,7 @@ def write_batch(
                             "keys": list(keys.values()),
                         }
                     )
-                request = judge.request(work)
+                request = judge.request(work.call)
                 criteria += len(keys)
                 sent = response_format(shape, request)
                 yield (
@@ -102,7 +98,7 @@ def write_batch(
                 )
 
         files, requests = write_calls(out, calls(), most_requests, most_bytes)
-    return BatchWritten(files, requests, criteria, len(cached), waiting)
+    return BatchWritten(files, requests, criteria, waiting)
 
 
 def _judges(log: BatchLog, allow_unpinned: bool = False) -> dict[str, Judge]:
@@ -125,7 +121,6 @@ def read_batch(
     files: Sequence[Path],
     *,
     allow_unpinned: bool = False,
-    cache: GradeCache | None = None,
     prices: Mapping[str, Price] | None = None,
 ) -> BatchRead:
     """Take result files, of successes and of errors, into the run's log.
@@ -147,7 +142,7 @@ def read_batch(
         for name, row in list(known.asked.items()):
             if row.get("judge") not in judges:
                 del known.asked[name]
-        results = _Results(run, judges, log, cache, prices or {})
+        results = _Results(run, judges, log, prices or {})
         read = read_results(
             files, "asked", known, written, results.take, results.open_of
         )
@@ -157,9 +152,6 @@ def read_batch(
         read.notes.append(
             f"{stale} results are about an answer or a criterion that has changed since"
         )
-    if cache is not None:
-        cache.flush()
-        read.notes += cache.notes
     return read
 
 
@@ -171,12 +163,11 @@ class _Results:
         run: RunFolder,
         judges: Mapping[str, Judge],
         log: LogWriter,
-        cache: GradeCache | None,
         prices: Mapping[str, Price],
     ) -> None:
         self._cases = {case.case_id: case for case in run.cases}
         self._answers, _ = run.answers()
-        self._judges, self._log, self._cache, self._prices = judges, log, cache, prices
+        self._judges, self._log, self._prices = judges, log, prices
         self._records: dict[str, Record] = {}
         for digest in judges:
             self._records[digest] = read_record(run.path / GRADES, digest)
@@ -189,7 +180,7 @@ class _Results:
         if case is None or answer is None or not answer.gradable:
             return None
         asked = [c for c in case.criteria if c.id in call["criteria"]]
-        keys = self._judges[call["judge"]].keys(case, answer, asked)
+        keys = grade_keys(case, answer, call["judge"], asked)
         if list(keys.values()) != list(call["keys"]):
             return None
         return Work(case, answer, tuple(asked))
@@ -212,8 +203,6 @@ class _Results:
         for grade in taken:
             self._log.add(grade.row())
             self._records[judge.digest].put(grade)
-            if self._cache is not None:
-                self._cache.add(work.case, work.answer, grade)
             if grade.met is None:
                 self.ungraded.append(grade)
         return [_KINDS[grade.met] for grade in taken] or ["again"]
@@ -235,7 +224,7 @@ def _grades(
     judge: Judge, work: Work, result: Result, prices: Mapping[str, Price]
 ) -> list[Grade]:
     """What a result says of a call's criteria."""
-    verdicts = Verdicts(judge, work)
+    verdicts = Verdicts(judge, work.call)
     reply = fault = None
     try:
         reply = result.reply(prices.get(judge.identity.model))
@@ -249,5 +238,5 @@ def _grades(
         fault = Unusable(f"batch: {exc}")
     except Unusable as exc:
         fault = exc
-    asked = Asked[object](attempts=[Attempt(judge.request(work), reply, fault)])
-    return verdicts.grades(asked, Origin.BATCH)
+    asked = Asked[object](attempts=[Attempt(judge.request(work.call), reply, fault)])
+    return make_grades(judge, work, verdicts, asked, Origin.BATCH)

@@ -22,9 +22,9 @@ from medlive.evaluation.grading.questions import (
     plan_questions,
     read_findings,
 )
-from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import open_run
+from medlive.grader.reply import Reasoning
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.statements import words_before
 

@@ -1,30 +1,30 @@
 """Grading a run: every criterion of every answer met, not met, or ungraded with its reason.
 
-`grades.jsonl` is the cache as well: a verdict is found again by what it rests on, so a repeated run asks only for
-what is new, was edited, or had stayed ungraded. Beside it a `GradeCache` may hold the verdicts of other runs.
+A verdict is found again in `grades.jsonl` by what it rests on, so a repeated run asks only for what is new, was
+edited, or had stayed ungraded.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import NamedTuple
 
-from medlive.evaluation.grading.cache import GradeCache
-from medlive.evaluation.grading.judge import Judge, Settled, Verdicts, Work
-from medlive.evaluation.log import open_log
+from medlive.evaluation.grading.work import Work, make_grades
 from medlive.evaluation.model import (
     Answer,
     CallsMade,
     EvaluationCase,
     Grade,
-    Mode,
     gradable,
+    grade_keys,
     kind_of,
 )
 from medlive.evaluation.runs.folder import GRADES, grades_of, open_run
+from medlive.grader.judge import Judge, Mode, Verdicts
+from medlive.integrity.log import open_log
 from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
@@ -48,35 +48,39 @@ class GradeResult(CallsMade):
     reasons: Mapping[str, int]
     """Why criteria are ungraded, the most frequent first."""
     notes: tuple[str, ...]
-    cached: int
-    """Of `reused`, those that came from the cache that runs share."""
 
 
-_NOT_ASKED: Final = Settled(None, "", "not asked yet")
+class Recorded(NamedTuple):
+    """What is kept in memory of a verdict on record."""
+
+    met: bool | None
+    grader: str
+    reason: str
 
 
 @dataclass(slots=True)
 class Record:
     """The verdicts on record for one judge, by key; the grader's texts are not kept, a run may be long."""
 
-    latest: dict[str, Settled] = field(default_factory=dict)
+    latest: dict[str, Recorded] = field(default_factory=dict)
     unusable: Counter[str] = field(default_factory=Counter)
     """Replies that held no verdict, by the key they were asked for."""
     notes: list[str] = field(default_factory=list)
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        self.latest[grade.key] = Settled(grade.met, grade.grader, grade.reason)
+        self.latest[grade.key] = Recorded(grade.met, grade.grader, grade.reason)
 
     def count(self, keys: Iterable[str]) -> tuple[Counter[bool | None], dict[str, int]]:
         """How many of these keys are met, not met and ungraded, and why they are ungraded."""
         counts: Counter[bool | None] = Counter()
         reasons: Counter[str] = Counter()
         for key in keys:
-            verdict = self.latest.get(key) or _NOT_ASKED
-            counts[verdict.met] += 1
-            if verdict.met is None:
-                reasons[kind_of(verdict.reason)] += 1
+            verdict = self.latest.get(key)
+            met = verdict.met if verdict else None
+            counts[met] += 1
+            if met is None:
+                reasons[kind_of(verdict.reason) if verdict else "not asked yet"] += 1
         return counts, dict(reasons.most_common())
 
 
@@ -99,7 +103,7 @@ def open_work(
     """The calls that are left to make: every criterion of a gradable answer without a settled verdict, the calls
     of a case after each other."""
     for case, answer in gradable(cases, answers):
-        keys = judge.keys(case, answer)
+        keys = grade_keys(case, answer, judge.digest)
         unsettled = []
         for criterion in case.criteria:
             if not judge.settles(record.latest.get(keys[criterion.id])):
@@ -107,32 +111,6 @@ def open_work(
         for part in judge.parts(unsettled):
             unusable = [record.unusable[keys[criterion.id]] for criterion in part]
             yield Work(case, answer, part, max(unusable))
-
-
-def find_cached(
-    cache: GradeCache | None,
-    cases: Iterable[EvaluationCase],
-    answers: Mapping[str, Answer],
-    judge: Judge,
-    record: Record,
-) -> Iterator[Grade]:
-    """The verdicts of the cache that are open on record; they are put there."""
-    if not cache:
-        return
-    for case, answer in gradable(cases, answers):
-        unsettled: dict[str, str] = {}
-        for criterion_id, key in judge.keys(case, answer).items():
-            if not judge.settles(record.latest.get(key)):
-                unsettled[criterion_id] = key
-        if not unsettled:
-            continue
-        cached = cache.find(case, answer, judge.digest)
-        for criterion_id, key in unsettled.items():
-            grade = cached.get(key)
-            if grade is not None and judge.settles(grade):
-                own = replace(grade, criterion_id=criterion_id)
-                record.put(own)
-                yield own
 
 
 async def grade_run(
@@ -144,17 +122,15 @@ async def grade_run(
     max_retries: int = 1,
     allow_unpinned: bool = False,
     budget: Budget | None = None,
-    cache: GradeCache | None = None,
     progress: Progress | None = None,
 ) -> GradeResult:
     """Grade every answer of the run that can be graded and is not graded yet by this engine, mode and prompt.
 
     A reply that cannot be read is returned to the engine `max_retries` times with what is wrong with it; what
-    stays unread is `ungraded`. Replies by another model than the engine's count only with `allow_unpinned`. What
-    `cache` holds is not asked for. When `budget` is spent, calls under way are finished and kept, and the result
-    says `stopped`. Raises Locked when another process grades the same folder, ConfigError when every reply
-    comes from another model or none of the first can be read, EndpointUnavailable when the endpoint seems dead;
-    what was graded by then is kept.
+    stays unread is `ungraded`. Replies by another model than the engine's count only with `allow_unpinned`. When
+    `budget` is spent, calls under way are finished and kept, and the result says `stopped`. Raises Locked when
+    another process grades the same folder, ConfigError when every reply comes from another model or none of the
+    first can be read, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
     """
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
@@ -162,12 +138,9 @@ async def grade_run(
     answers, notes = run.answers()
     with open_log(run.path / GRADES) as log:
         record = read_record(run.path / GRADES, judge.digest)
-        cached = list(find_cached(cache, run.cases, answers, judge, record))
-        for grade in cached:
-            log.add(grade.row())
         keys: list[str] = []
         for case, answer in gradable(run.cases, answers):
-            keys += judge.keys(case, answer).values()
+            keys += grade_keys(case, answer, judge.digest).values()
         unanswered = []
         for case in run.cases:
             stored = answers.get(case.case_id)
@@ -179,18 +152,12 @@ async def grade_run(
         def keep(work: Work, grade: Grade) -> None:
             log.add(grade.row())
             record.put(grade)
-            if cache:
-                cache.add(work.case, work.answer, grade)
 
         ask = partial(ask_work, judge, asker, keep)
         left = open_work(run.cases, answers, judge, record)
-        try:
-            stopped = await work_through(
-                left, ask, concurrency, done=reused, total=len(keys), progress=progress
-            )
-        finally:
-            if cache:
-                cache.flush()
+        stopped = await work_through(
+            left, ask, concurrency, done=reused, total=len(keys), progress=progress
+        )
     tally, reasons = record.count(keys)
     return GradeResult(
         path=run.path,
@@ -202,8 +169,7 @@ async def grade_run(
         calls=asker.calls,
         unanswered=tuple(unanswered),
         reasons=reasons,
-        notes=(*notes, *record.notes, *(cache.notes if cache else ())),
-        cached=len(cached),
+        notes=(*notes, *record.notes),
         stopped=stopped,
         silence=asker.silence,
     )
@@ -213,9 +179,9 @@ async def ask_work(
     judge: Judge, asker: Asker, keep: Callable[[Work, Grade], None], work: Work
 ) -> int:
     """Ask for a call's verdicts and hand each to `keep`; how many criteria the call has."""
-    verdicts = Verdicts(judge, work)
-    asked = await asker.ask(judge.request(work), verdicts.read)
-    for grade in verdicts.grades(asked):
+    verdicts = Verdicts(judge, work.call)
+    asked = await asker.ask(judge.request(work.call), verdicts.read)
+    for grade in make_grades(judge, work, verdicts, asked):
         keep(work, grade)
     return len(work.criteria)
 
@@ -228,35 +194,25 @@ async def grade_answer(
     mode: Mode = Mode.RUBRIC,
     max_retries: int = 1,
     allow_unpinned: bool = False,
-    cache: GradeCache | None = None,
 ) -> tuple[Grade, ...]:
     """One answer's verdicts, in the rubric's order, as `grade_run` makes them, for harnesses with a log of their own.
 
-    What `cache` holds is not asked for. Empty for an answer that cannot be graded. Raises as `grade_run`, but for
-    Locked.
+    Empty for an answer that cannot be graded. Raises as `grade_run`, but for Locked.
     """
     if not answer.gradable:
         return ()
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
-    record = Record()
     grades: dict[str, Grade] = {}
-    for grade in find_cached(cache, [case], {case.case_id: answer}, judge, record):
-        grades[grade.criterion_id] = grade
-    left = [c for c in case.criteria if c.id not in grades]
     asker = open_asker(engine, max_retries, len(case.criteria), allow_unpinned)
 
-    def keep(work: Work, grade: Grade) -> None:
+    def keep(_: Work, grade: Grade) -> None:
         grades[grade.criterion_id] = grade
-        if cache:
-            cache.add(case, answer, grade)
 
     calls = []
-    for part in judge.parts(left):
+    for part in judge.parts(case.criteria):
         calls.append(ask_work(judge, asker, keep, Work(case, answer, part)))
     await asyncio.gather(*calls)
-    if cache:
-        cache.flush()
-    return tuple(grades[c.id] for c in case.criteria if c.id in grades)
+    return tuple(grades[criterion.id] for criterion in case.criteria)
 
 
 def open_asker(

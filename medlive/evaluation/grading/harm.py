@@ -14,7 +14,7 @@ from typing import Any, Final
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.plan import assumed_answer
 from medlive.evaluation.grading.questions import (
-    Findings,
+    JudgeReplies,
     Question,
     QuestionsAsked,
     ask_questions,
@@ -35,7 +35,6 @@ from medlive.evaluation.harm import (
     material_of,
     read_rows,
 )
-from medlive.evaluation.log import writing
 from medlive.evaluation.model import CallsMade, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import RunFolder, open_run, write_whole
 from medlive.harm.controls import load_controls, same_statement
@@ -53,12 +52,13 @@ from medlive.harm.read import (
     harm_inputs,
 )
 from medlive.integrity.digest import digest_json
+from medlive.integrity.log import writing
 from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Usage
 from medlive.llm.prompts import load_prompt
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class HarmItem:
     """An answer that is read for harm."""
 
     id: str
@@ -76,7 +76,6 @@ class Item:
             reply=HarmReply,
             check=partial(fault_of_reading, self.material),
             check_text=self._fault_of_words,
-            package=PACKAGE,
         )
 
     def checks(self, reply: HarmReply) -> list[Question]:
@@ -96,13 +95,12 @@ class Item:
             reply=CheckReply,
             check=fault_of_check,
             check_text=self._fault_of_words,
-            package=PACKAGE,
         )
 
     def _fault_of_words(self, text: str, reply: HarmReply | CheckReply) -> str | None:
         return fault_of_words(text, self.material.answer, reply)
 
-    def raws(self, readings: Findings, checks: Findings) -> tuple[str, ...]:
+    def raws(self, readings: JudgeReplies, checks: JudgeReplies) -> tuple[str, ...]:
         """The replies on record that a reading follows from."""
         reply = readings.get(self.reading, HarmReply)
         if reply is None:
@@ -125,7 +123,7 @@ class Item:
             rulings.append(check_of(checked))
         return _judged(reply, rulings)
 
-    def result(self, readings: Findings, checks: Findings) -> HarmReading:
+    def result(self, readings: JudgeReplies, checks: JudgeReplies) -> HarmReading:
         """What the two judges' replies on record come to."""
         reply = readings.get(self.reading, HarmReply)
         if reply is None:
@@ -178,7 +176,7 @@ class HarmAsked:
 
 
 async def ask_harm(
-    items: Iterable[Item],
+    items: Iterable[HarmItem],
     path: Path,
     reader: Engine,
     checker: Engine,
@@ -207,7 +205,7 @@ async def ask_harm(
     return HarmAsked(readings, checks)
 
 
-def _checks(items: Iterable[Item], readings: Findings) -> Iterator[Question]:
+def _checks(items: Iterable[HarmItem], readings: JudgeReplies) -> Iterator[Question]:
     for item in items:
         reply = readings.get(item.reading, HarmReply)
         if reply is not None:
@@ -215,7 +213,7 @@ def _checks(items: Iterable[Item], readings: Findings) -> Iterator[Question]:
 
 
 def plan_harm(
-    items: Iterable[Item], path: Path, identity: EngineIdentity, **how: Any
+    items: Iterable[HarmItem], path: Path, identity: EngineIdentity, **how: Any
 ) -> Plan:
     """What the readings of `ask_harm` would take; checks are of findings that nobody knows yet."""
     items = list(items)
@@ -225,7 +223,7 @@ def plan_harm(
 
 
 def read_results(
-    items: Iterable[Item],
+    items: Iterable[HarmItem],
     path: Path,
     reader: EngineIdentity,
     checker: EngineIdentity,
@@ -255,9 +253,9 @@ def harm_judge(reader: EngineIdentity, checker: EngineIdentity) -> str:
 
 
 @cache
-def control_items() -> Mapping[str, Item]:
+def control_items() -> Mapping[str, HarmItem]:
     """Every shipped control by its id, as it is read."""
-    return {c.id: Item(c.id, c.material) for c in load_controls()}
+    return {c.id: HarmItem(c.id, c.material) for c in load_controls()}
 
 
 @cache
@@ -274,26 +272,26 @@ def control_hit(control: str, reading: HarmReading) -> bool:
     return any(same_statement(quote, planted) for quote in quotes)
 
 
-def _controls(run: RunFolder, answers: int) -> list[Item]:
+def _controls(run: RunFolder, answers: int) -> list[HarmItem]:
     """The controls of a run: as many slips as excellent answers, in the languages of its cases, drawn by its cases."""
     languages = {case.language for case in run.cases}
     wanted = max(LEAST_CONTROLS, math.ceil(CONTROLS * answers))
-    by_kind: dict[bool, list[Item]] = {True: [], False: []}
+    by_kind: dict[bool, list[HarmItem]] = {True: [], False: []}
     for name, item in control_items().items():
         if item.material.language in languages:
             by_kind[bool(_planted()[name])].append(item)
-    chosen: list[Item] = []
+    chosen: list[HarmItem] = []
     for of_kind in by_kind.values():
         of_kind.sort(key=lambda item: digest_json([run.info.cases.rows, item.id]))
         chosen += of_kind[: math.ceil(wanted / 2)]
     return chosen
 
 
-def _items(run: RunFolder) -> list[Item]:
+def _items(run: RunFolder) -> list[HarmItem]:
     answers, _ = run.answers()
     items = []
     for case, answer in gradable(run.cases, answers):
-        items.append(Item(case.case_id, material_of(case, answer)))
+        items.append(HarmItem(case.case_id, material_of(case, answer)))
     return items
 
 
@@ -353,7 +351,7 @@ async def read_run(
     )
 
 
-def _mixed(items: Sequence[Item], controls: Sequence[Item]) -> list[Item]:
+def _mixed(items: Sequence[HarmItem], controls: Sequence[HarmItem]) -> list[HarmItem]:
     """The controls at even distances among the items."""
     mixed = list(items)
     for number, control in enumerate(controls):
@@ -363,8 +361,8 @@ def _mixed(items: Sequence[Item], controls: Sequence[Item]) -> list[Item]:
 
 def _write_rows(
     run_dir: Path,
-    items: Sequence[Item],
-    controls: Sequence[Item],
+    items: Sequence[HarmItem],
+    controls: Sequence[HarmItem],
     reader: Engine,
     checker: Engine,
     **how: Any,
@@ -395,7 +393,7 @@ def _write_rows(
 
 
 def _row(
-    item: Item, reading: HarmReading, raws: tuple[str, ...], by: Mapping[str, str]
+    item: HarmItem, reading: HarmReading, raws: tuple[str, ...], by: Mapping[str, str]
 ) -> HarmRow:
     return HarmRow(
         case_id=item.id,
@@ -425,5 +423,7 @@ def plan_run(
     known = {item.id for item in items}
     for case in ahead:
         if case.case_id not in known:
-            items.append(Item(case.case_id, material_of(case, assumed_answer(case))))
+            items.append(
+                HarmItem(case.case_id, material_of(case, assumed_answer(case)))
+            )
     return plan_harm(items, run_dir / HARM_CALLS, reader, **how)

@@ -21,14 +21,11 @@ from medlive.evaluation.cases.livemedbench import (
 )
 from medlive.evaluation.cases.livemedbench import read_grades as read_grade_entries
 from medlive.evaluation.cases.load import load_cases
-from medlive.evaluation.grading.judge import Judge
-from medlive.evaluation.log import open_log, writing
 from medlive.evaluation.model import (
     Answer,
     CaseSet,
     EvaluationCase,
     Grade,
-    Mode,
     Origin,
     gradable,
     grade_keys,
@@ -45,7 +42,9 @@ from medlive.evaluation.runs.folder import (
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.published import keep_files, kept_files
+from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import digest_json
+from medlive.integrity.log import open_log, writing
 
 
 @dataclass(frozen=True, slots=True)

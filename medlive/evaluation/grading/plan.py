@@ -14,20 +14,20 @@ from medlive.evaluation.asking.plan import (
     sent_text,
 )
 from medlive.evaluation.asking.run import AN_ANSWER
-from medlive.evaluation.grading.cache import GradeCache
-from medlive.evaluation.grading.grade import find_cached, open_work, read_record
-from medlive.evaluation.grading.judge import Judge, Work
+from medlive.evaluation.grading.grade import open_work, read_record
 from medlive.evaluation.grading.repeats import later_rounds
+from medlive.evaluation.grading.work import Work
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
     EvaluationCase,
     Grade,
-    Mode,
     Origin,
     gradable,
+    grade_keys,
 )
 from medlive.evaluation.runs.folder import GRADES, open_run, read_grades
+from medlive.grader.judge import Judge, Mode
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.wire import Price
 
@@ -40,15 +40,13 @@ def plan_grading(
     concurrency: int = 16,
     allow_unpinned: bool = False,
     price: Price | None = None,
-    cache: GradeCache | None = None,
     repeats: int = 1,
     ahead: Sequence[EvaluationCase] = (),
 ) -> Plan:
     """What `grade_run`, and `repeat_run` after it, would ask, if no reply had to be asked for twice.
 
     `ahead` are the cases of a run that may not have begun: those without an answer are taken to get one of
-    AN_ANSWER tokens.
-    `about` counts criteria of answers that can be graded, verdicts of the run folder and of the cache, and
+    AN_ANSWER tokens. `about` counts criteria of answers that can be graded, verdicts of the run folder, and
     verdicts of rounds after the first that are asked for besides.
     """
     run = None if ahead and not (run_dir / "run.json").exists() else open_run(run_dir)
@@ -62,7 +60,6 @@ def plan_grading(
     record = read_record(run_dir / GRADES, judge.digest)
     total = sum(len(case.criteria) for case, _ in gradable(known, answers))
     settled = total - _criteria(open_work(known, answers, judge, record))
-    cached = sum(1 for _ in find_cached(cache, known, answers, judge, record))
     later = list(later_rounds(run, judge, repeats)) if run else []
     cases = {case.case_id: case for case in known}
     works = chain(open_work(known, answers, judge, record), later)
@@ -72,7 +69,6 @@ def plan_grading(
         about={
             "criteria": total,
             "settled": settled,
-            "cached": cached,
             "repeated": _criteria(later),
         },
         price=price,
@@ -111,11 +107,13 @@ def _samples(
         if case is None or answer is None:
             continue
         asked = {row.key for row in rows}
-        keys = judge.keys(case, answer)
+        keys = grade_keys(case, answer, judge.digest)
         criteria = tuple(c for c in case.criteria if keys[c.id] in asked)
         if len(criteria) == len(rows):
             yield Sample(_call(judge, Work(case, answer, criteria)), rows[0].usage)
 
 
 def _call(judge: Judge, work: Work) -> Call:
-    return Call(work.case.language, sent_text(judge.request(work)), len(work.criteria))
+    return Call(
+        work.case.language, sent_text(judge.request(work.call)), len(work.criteria)
+    )

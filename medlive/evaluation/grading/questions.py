@@ -1,4 +1,4 @@
-"""Typed questions to a judge: asked stage after stage, resumed where they stopped, replies shared between runs.
+"""Typed questions to a judge: asked stage after stage, resumed where they stopped.
 
 The log holds a finding a line. A question is found again by what its reply rests on, so a repeated run asks for
 what is new and for what stayed ungraded.
@@ -14,23 +14,20 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
-from medlive.evaluation.grading.cache import SharedRows
-from medlive.evaluation.log import LogWriter, open_log, values_of
 from medlive.evaluation.model import CallsMade, LogRow, kind_of
 from medlive.integrity.digest import digest_json
+from medlive.integrity.log import open_log, values_of
 from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
 from medlive.llm.budget import Budget
 from medlive.llm.engine import (
     Engine,
     EngineIdentity,
-    Finish,
     Prompt,
     Reply,
     Request,
-    Usage,
 )
 from medlive.llm.pool import Progress, work_through
-from medlive.llm.prompts import load_prompt
+from medlive.llm.prompts import prompt_beside
 from medlive.llm.statements import taken_back, words_before
 from medlive.llm.wire import Price
 
@@ -65,17 +62,15 @@ class Question:
     """The same, given the reply's whole text too."""
     round: int = 0
     """Raised where the same question is asked several times on purpose."""
-    package: str = "medlive.evaluation"
-    """Where the prompt lies."""
     prompt: Prompt | None = None
-    """The instructions; None for the prompt of the task's name."""
+    """The instructions; None for the prompt of the task's name beside the reply's type."""
 
     @cached_property
     def request(self) -> Request:
         """What is asked."""
         return Request(
             self.task,
-            self.prompt or load_prompt(self.package, self.task),
+            self.prompt or prompt_beside(self.reply, self.task),
             self.inputs,
             _schema_of(self.reply),
             round=self.round * A_ROUND,
@@ -92,7 +87,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding(LogRow):
+class QuestionRow(LogRow):
     """What came of a question, as a line of the log."""
 
     case_id: str
@@ -125,17 +120,8 @@ class Finding(LogRow):
             return None
         return value if question.check(value) is None else None
 
-    def reread(self, question: Question) -> BaseModel | None:
-        """What the stored reply says of a question; None where it is cut, or cannot be used."""
-        if len(self.raw) >= MOST_RAW:
-            return None
-        try:
-            return question.read(Reply(self.raw, Finish.STOP, Usage(), self.grader))
-        except Unusable:
-            return None
 
-
-class Findings:
+class JudgeReplies:
     """What one judge was found to say, by question."""
 
     def __init__(
@@ -143,13 +129,13 @@ class Findings:
     ) -> None:
         """`identity` is the judge's; `allow_unpinned` lets replies of other models count."""
         self.identity, self._allow = identity, allow_unpinned
-        self.others: Sequence[Findings] = ()
+        self.others: Sequence[JudgeReplies] = ()
         """Of the other judges on record."""
-        self._latest: dict[str, Finding] = {}
+        self._latest: dict[str, QuestionRow] = {}
         self._read: dict[str, BaseModel] = {}
         self._unusable: Counter[str] = Counter()
 
-    def put(self, finding: Finding) -> None:
+    def put(self, finding: QuestionRow) -> None:
         """The newest finding of its key."""
         self._latest[finding.key] = finding
         self._read.pop(finding.key, None)
@@ -159,7 +145,7 @@ class Findings:
         """What a question's finding is kept under."""
         return question.request.digest(self.identity)
 
-    def find(self, question: Question) -> Finding | None:
+    def find(self, question: Question) -> QuestionRow | None:
         """What is on record about a question, usable or not."""
         return self._latest.get(self.key(question))
 
@@ -187,7 +173,7 @@ class Findings:
         """Whether a question has a reply that counts."""
         return self.get(question, question.reply) is not None
 
-    def fullest(self, questions: Collection[Question]) -> "Findings":
+    def fullest(self, questions: Collection[Question]) -> "JudgeReplies":
         """The judge with the most replies to these questions, of equals the one that wrote last."""
         judges = self, *self.others
         return max(judges, key=lambda judge: sum(map(judge.settled, questions)))
@@ -197,7 +183,7 @@ class Findings:
         return self._unusable[self.key(question)]
 
 
-Source = Callable[[Findings], Iterable[Question]]
+Source = Callable[[JudgeReplies], Iterable[Question]]
 """All questions that can be asked, given what was found."""
 
 
@@ -212,8 +198,6 @@ class QuestionsAsked(CallsMade):
     questions: int
     """That could be asked, those that build on earlier replies included."""
     settled: int
-    cached: int
-    """Replies that other runs had paid for."""
     reasons: Mapping[str, int]
     """Why questions are ungraded."""
     notes: tuple[str, ...]
@@ -229,7 +213,6 @@ async def ask_questions(
     max_retries: int = 1,
     allow_unpinned: bool = False,
     budget: Budget | None = None,
-    cache: SharedRows | None = None,
     progress: Progress | None = None,
     role: str = "judge",
 ) -> QuestionsAsked:
@@ -250,7 +233,6 @@ async def ask_questions(
     )
     asked: set[str] = set()
     stopped: str | None = None
-    cached = 0
     with open_log(path) as log:
         findings, notes = read_findings(path, who, allow_unpinned=allow_unpinned)
 
@@ -262,7 +244,7 @@ async def ask_questions(
             asked.add(key := findings.key(question))
             answer = await asker.ask(request, question.read)
             last = answer.last
-            finding = Finding(
+            finding = QuestionRow(
                 case_id=question.case_id,
                 part=question.part,
                 task=question.task,
@@ -278,34 +260,23 @@ async def ask_questions(
             )
             log.add(finding.row())
             findings.put(finding)
-            if cache and answer.value:
-                cache.keep(_place(question, findings), finding.row())
             return 1
 
-        try:
-            while stopped is None:
-                questions = _unique(source, findings)
-                if taken := _take_cached(questions, cache, findings, log):
-                    cached += taken
-                    continue
-                todo = [
-                    q
-                    for key, q in questions.items()
-                    if key not in asked and not findings.settled(q)
-                ]
-                if not todo:
-                    break
-                stopped = await work_through(
-                    todo,
-                    ask,
-                    concurrency,
-                    done=len(questions) - len(todo),
-                    total=len(questions),
-                    progress=progress,
-                )
-        finally:
-            if cache:
-                cache.flush()
+        while stopped is None:
+            questions, todo = _unique(source, findings), list[Question]()
+            for key, question in questions.items():
+                if key not in asked and not findings.settled(question):
+                    todo.append(question)
+            if not todo:
+                break
+            stopped = await work_through(
+                todo,
+                ask,
+                concurrency,
+                done=len(questions) - len(todo),
+                total=len(questions),
+                progress=progress,
+            )
     questions = _unique(source, findings)
     left = [
         question for question in questions.values() if not findings.settled(question)
@@ -317,9 +288,8 @@ async def ask_questions(
         questions=len(questions),
         settled=len(questions) - len(left),
         calls=asker.calls,
-        cached=cached,
         reasons=dict(reasons.most_common()),
-        notes=(*notes, *(cache.notes if cache else ())),
+        notes=tuple(notes),
         stopped=stopped,
         silence=asker.silence,
     )
@@ -333,13 +303,10 @@ def plan_questions(
     concurrency: int = 16,
     allow_unpinned: bool = False,
     price: Price | None = None,
-    cache: SharedRows | None = None,
 ) -> Plan:
     """What `ask_questions` would ask now, if no reply had to be asked for twice. Questions that build on replies
     which are not there yet are not counted."""
     findings, _ = read_findings(path, identity, allow_unpinned=allow_unpinned)
-    while _take_cached(_unique(source, findings), cache, findings):
-        pass
     questions = _unique(source, findings).values()
     todo: list[Call] = []
     record: list[Sample] = []
@@ -361,19 +328,19 @@ def plan_questions(
 
 def read_findings(
     path: Path, identity: EngineIdentity | None = None, *, allow_unpinned: bool = False
-) -> tuple[Findings, list[str]]:
+) -> tuple[JudgeReplies, list[str]]:
     """What a log holds of a judge and, as its `others`, of all others, who wrote last first; and its lines that
     could not be parsed. Without an identity the judge is the one that wrote last. A missing log holds nothing."""
-    notes, judges = list[str](), dict[str, Findings]()
-    for finding in values_of(path, Finding.from_row, notes):
+    notes, judges = list[str](), dict[str, JudgeReplies]()
+    for finding in values_of(path, QuestionRow.from_row, notes):
         mark = digest_json(finding.judge.as_json())
-        judges[mark] = judge = judges.pop(mark, None) or Findings(
+        judges[mark] = judge = judges.pop(mark, None) or JudgeReplies(
             finding.judge, allow_unpinned=allow_unpinned
         )
         judge.put(finding)
     mark = digest_json(identity.as_json()) if identity else next(reversed(judges), "")
     who = identity or EngineIdentity("", "")
-    own = judges.pop(mark, None) or Findings(who, allow_unpinned=allow_unpinned)
+    own = judges.pop(mark, None) or JudgeReplies(who, allow_unpinned=allow_unpinned)
     own.identity, own.others = (
         identity or own.identity,
         tuple(reversed(judges.values())),
@@ -381,57 +348,16 @@ def read_findings(
     return own, notes
 
 
-def _take_cached(
-    questions: Mapping[str, Question],
-    cache: SharedRows | None,
-    findings: Findings,
-    log: LogWriter | None = None,
-) -> int:
-    """Put on record what the cache holds about questions that are open; how many that were.
-
-    Whatever the folder holds, a reply counts only where it reads as the judge's own would.
-    """
-    taken = 0
-    kept: dict[str, dict[str, Finding]] = {}
-    for key, question in questions.items() if cache else ():
-        if cache is None or findings.settled(question):
-            continue
-        if (place := _place(question, findings)) not in kept:
-            kept[place] = {
-                finding.key: finding for finding in cache.rows(place, Finding.from_row)
-            }
-        finding = kept[place].get(key)
-        value = (
-            finding.reread(question)
-            if finding and findings.identity.accepts(finding.grader)
-            else None
-        )
-        if finding and value is not None:
-            cached = replace(
-                finding, case_id=question.case_id, part=question.part, usage={}
-            )
-            findings.put(cached := replace(cached, value=value.model_dump(mode="json")))
-            taken += 1
-            if log:
-                log.add(cached.row())
-    return taken
-
-
-def _place(question: Question, findings: Findings) -> str:
-    """Where the cache keeps a judge's replies about a case, which are asked for after each other."""
-    return digest_json([findings.identity.as_json(), question.case_id])
-
-
 def _call(question: Question) -> Call:
     return Call(str(question.inputs["language"]), sent_text(question.request))
 
 
-def _unique(source: Source, findings: Findings) -> dict[str, Question]:
+def _unique(source: Source, findings: JudgeReplies) -> dict[str, Question]:
     """The questions by key: what two runs have in common is asked once."""
     return {findings.key(question): question for question in source(findings)}
 
 
-def why_open(finding: Finding | None) -> str:
+def why_open(finding: QuestionRow | None) -> str:
     """Why a question has no reply that counts."""
     if finding is None:
         return "not asked yet"

@@ -12,10 +12,11 @@ from typing import Any, Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.grading.grade import ask_work, open_asker
-from medlive.evaluation.grading.judge import Judge, Work
-from medlive.evaluation.log import open_log, values_of
-from medlive.evaluation.model import CallsMade, Grade, Mode, gradable, grade_keys
+from medlive.evaluation.grading.work import Work
+from medlive.evaluation.model import CallsMade, Grade, gradable, grade_keys
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
+from medlive.grader.judge import Judge, Mode
+from medlive.integrity.log import open_log, values_of
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
 from medlive.llm.pool import Progress, work_through
@@ -62,7 +63,7 @@ async def repeat_run(
 ) -> RepeatResult:
     """Grade what the run has graded by this engine, mode and prompt again, until each has `repeats` verdicts.
 
-    Every round is asked afresh, without the cache that runs share. Arguments and errors are those of `grade_run`;
+    Arguments and errors are those of `grade_run`;
     UsageError also for fewer than two repeats.
     """
     if repeats < 2:
@@ -158,7 +159,7 @@ def _rounds(
     A case's rounds come after each other, so that an endpoint's prefix cache holds what they share.
     """
     for case, answer in gradable(run.cases, run.answers()[0]):
-        keys = judge.keys(case, answer)
+        keys = grade_keys(case, answer, judge.digest)
         for round_ in range(2, repeats + 1):
             unsettled = []
             for criterion in case.criteria:

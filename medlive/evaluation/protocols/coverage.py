@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.questions import Findings
+from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
@@ -142,9 +142,10 @@ class Coverage(Protocol):
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Runs of which one at least was graded; the others are NA."""
-        return any(map(_has_verdicts, material))
+        asked = ((run, case.case_id) for run in material for case in run.cases)
+        return any(run.verdicts(case_id) for run, case_id in asked)
 
-    def results(self, material: Material, found: Findings) -> Results:
+    def results(self, material: Material, found: JudgeReplies) -> Results:
         """Models, nearby thresholds, slices and the length control."""
         hits = {run.label: hits_of(run, self.veto) for run in material}
         scored = {name: _graded(own) for name, own in hits.items()}
@@ -225,10 +226,6 @@ class Coverage(Protocol):
         if advice:
             titles.append(_ADVICE_COLUMN)
         return Table("Thresholded coverage", titles, rows, note)
-
-
-def _has_verdicts(run: Subject) -> bool:
-    return any(run.verdicts(case.case_id) for case in run.cases)
 
 
 def _graded(hits: Mapping[str, Hits | None]) -> dict[str, Hits]:

@@ -20,7 +20,7 @@ from medlive.curation.cross_examination import (
 )
 from medlive.curation.model import CrossExamination
 from medlive.curation.tasks import AnswersReply, QuestionsReply
-from medlive.evaluation.grading.questions import Findings, Question
+from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
@@ -71,7 +71,7 @@ class CrossExamine(Protocol):
         """Cases with a reference, and no error planted in it."""
         return has_reference(material)
 
-    def questions(self, material: Material, found: Findings) -> Iterator[Question]:
+    def questions(self, material: Material, found: JudgeReplies) -> Iterator[Question]:
         """Questions from both texts, then all of them to both texts."""
         for run in material:
             for case, answer in run.answered():
@@ -99,7 +99,6 @@ class CrossExamine(Protocol):
             inputs=inputs,
             reply=QuestionsReply,
             check=lambda reply: check_questions(reply, self.count),
-            package="medlive.curation",
         )
 
     def _answers(
@@ -123,13 +122,12 @@ class CrossExamine(Protocol):
                     inputs=inputs,
                     reply=AnswersReply,
                     check=lambda reply: check_answers(reply, asked),
-                    package="medlive.curation",
                 )
             )
         return questions
 
     def _questions_made(
-        self, case: EvaluationCase, answer: Answer, found: Findings
+        self, case: EvaluationCase, answer: Answer, found: JudgeReplies
     ) -> list[QuestionsReply] | None:
         """The questions about both texts; None while one's are missing."""
         first, second = self._made(case, answer)
@@ -140,7 +138,7 @@ class CrossExamine(Protocol):
         return [about_document, about_answer]
 
     def examined(
-        self, case: EvaluationCase, answer: Answer, found: Findings
+        self, case: EvaluationCase, answer: Answer, found: JudgeReplies
     ) -> CrossExamination | None:
         """The scores of one answer; None while a reply is missing."""
         made = self._questions_made(case, answer, found)
@@ -154,7 +152,7 @@ class CrossExamine(Protocol):
             answers.append(reply)
         return compare(made, answers, case.advice, answer.response)
 
-    def results(self, material: Material, found: Findings) -> Results:
+    def results(self, material: Material, found: JudgeReplies) -> Results:
         """The mean of each score by model, and the answers with the lowest figures."""
         rows: list[list[Cell]] = []
         each: list[_Scored] = []

@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from medlive.errors import BadInput
-from medlive.evaluation.grading.questions import Findings
+from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
@@ -93,7 +93,7 @@ class Number(Protocol):
         """Cases whose references are a number and its unit, and nothing else."""
         return all(_ALONE.fullmatch(c.advice.strip()) for c in cases_of(material))
 
-    def results(self, material: Material, found: Findings) -> Results:
+    def results(self, material: Material, found: JudgeReplies) -> Results:
         """Shares right, and answers without a number, which are wrong."""
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
@@ -198,7 +198,7 @@ class Query(Protocol):
         float, Field(ge=0, description="points a wrong answer costs: the c of RS(c)")
     ] = 0.0
 
-    def results(self, material: Material, found: Findings) -> Results:
+    def results(self, material: Material, found: JudgeReplies) -> Results:
         """Reliability scores. Raises BadInput where the database or a reference's query cannot be run."""
         if not self.database.is_file():
             raise BadInput(f"{self.database} is not a file")

@@ -14,7 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict
 
-from medlive.evaluation.grading.questions import Findings, Question
+from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers, gradable
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
@@ -110,7 +110,7 @@ class Protocol(BaseModel, ABC):
         """Whether a portfolio applies it to these runs: never, where a user has to name it."""
         return False
 
-    def questions(self, material: Material, found: Findings) -> Iterable[Question]:
+    def questions(self, material: Material, found: JudgeReplies) -> Iterable[Question]:
         """All questions that can be asked, given what was found: again whenever something was.
 
         Those that build on earlier replies come once these are there.
@@ -118,7 +118,7 @@ class Protocol(BaseModel, ABC):
         return ()
 
     @abstractmethod
-    def results(self, material: Material, found: Findings) -> Results:
+    def results(self, material: Material, found: JudgeReplies) -> Results:
         """The tables. Raises UsageError for material that the protocol cannot work on."""
 
 

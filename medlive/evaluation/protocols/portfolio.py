@@ -39,7 +39,8 @@ class Questions(BaseModel):
     ungraded: dict[str, int]
     """Why, and how many."""
     calls: int
-    cached: int
+    cached: int = 0
+    """Replies of a cache that earlier versions had."""
 
 
 class TaskResults(BaseModel):
@@ -78,7 +79,6 @@ class TaskResults(BaseModel):
                 answered=done.settled,
                 ungraded=dict(done.reasons),
                 calls=done.calls,
-                cached=done.cached,
             )
         )
         return cls(

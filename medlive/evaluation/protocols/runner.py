@@ -7,7 +7,7 @@ from typing import Any
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading import questions
 from medlive.evaluation.grading.questions import (
-    Findings,
+    JudgeReplies,
     QuestionsAsked,
     ask_questions,
     plan_questions,
@@ -49,7 +49,7 @@ def read_findings(
     identity: EngineIdentity,
     *,
     allow_unpinned: bool = False,
-) -> tuple[Findings, list[str]]:
+) -> tuple[JudgeReplies, list[str]]:
     """What a log holds of a judge, and its lines that could not be parsed."""
     return questions.read_findings(
         log_path(protocol, out), identity, allow_unpinned=allow_unpinned

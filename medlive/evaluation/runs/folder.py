@@ -22,12 +22,12 @@ from pydantic import (
 from medlive.build import code_version
 from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.cases.selection import in_words
-from medlive.evaluation.log import read_found, some, values_of, writing
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.guard.bounds import RUN_INFO_BYTES
 from medlive.integrity.digest import canonical_json, digest_bytes
 from medlive.integrity.lock import exclusive
+from medlive.integrity.log import read_found, some, values_of, writing
 
 RESPONSES: Final = "responses.jsonl"
 GRADES: Final = "grades.jsonl"

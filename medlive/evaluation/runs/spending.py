@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from medlive.evaluation.log import Lines, rows_of
 from medlive.evaluation.model import Origin
+from medlive.integrity.log import Lines, rows_of
 from medlive.llm.wire import Price
 
 _LOGS: Final = (

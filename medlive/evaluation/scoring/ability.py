@@ -12,9 +12,11 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
     cluster_numbers,
 )
-from medlive.evaluation.scoring.estimates import cases_by_id
+from medlive.evaluation.scoring.estimates import cases_by_id, matrix
 from medlive.evaluation.scoring.metrics import CaseScore
-from medlive.evaluation.scoring.score import ScoreTable
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+)
 from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.items import Item, analyse_items, hard_cases
@@ -43,7 +45,7 @@ class ModelWeek:
 
 
 @dataclass(frozen=True, slots=True)
-class Week:
+class ScaleWeek:
     """The cases of one release."""
 
     name: str
@@ -76,7 +78,7 @@ class AbilityTable:
     """Models on one scale, and the cases that put them there."""
 
     scale: Scale
-    weeks: tuple[Week, ...]
+    weeks: tuple[ScaleWeek, ...]
     cases: tuple[CaseItem, ...]
     criteria: tuple[CaseItem, ...]
     hard: tuple[HardScore, ...]
@@ -127,7 +129,7 @@ def plan_link(table: ScoreTable, *, cases: int, models: int, error: float) -> Li
         error: Wanted standard error of the week's difficulty, on the scale of scores from 0 to 1.
     """
     scored = [model.cases for model in table.models]
-    scores = _scores(list(cases_by_id(scored).values()), scored)
+    scores = np.clip(matrix(scored), 0.0, 1.0)
     on_scale = abilities_of(table).scale
     if on_scale.why:
         return Link(why=on_scale.why)
@@ -151,7 +153,7 @@ def abilities(
         seed: Of the draws.
     """
     cases = list(cases_by_id(scored).values())
-    scores = _scores(cases, scored)
+    scores = np.clip(matrix(scored), 0.0, 1.0)
     on_scale = scale(
         labels, scores, clusters=cluster_numbers(cases), draws=draws, seed=seed
     )
@@ -211,19 +213,6 @@ def suspects_of(table: ScoreTable) -> list[Suspect]:
     return suspects
 
 
-def _scores(
-    cases: Sequence[EvaluationCase], scored: Sequence[Sequence[CaseScore]]
-) -> Floats:
-    """(cases x models): scores in [0, 1], NaN where there is none."""
-    rows = {case.case_id: row for row, case in enumerate(cases)}
-    scores = np.full((len(cases), len(scored)), np.nan)
-    for column, own in enumerate(scored):
-        for case in own:
-            if case.score is not None:
-                scores[rows[case.case.case_id], column] = case.score
-    return np.asarray(np.clip(scores, 0.0, 1.0))
-
-
 def _criteria(
     cases: Sequence[EvaluationCase], scored: Sequence[Sequence[CaseScore]]
 ) -> tuple[list[tuple[EvaluationCase, EvaluationCriterion]], Floats]:
@@ -244,7 +233,7 @@ def _weeks(
     cases: Sequence[EvaluationCase],
     scores: Floats,
     on_scale: Scale,
-) -> tuple[Week, ...]:
+) -> tuple[ScaleWeek, ...]:
     names = np.array([case.first_release or NO_WEEK for case in cases])
     weeks = []
     for name in np.unique(names):
@@ -259,7 +248,7 @@ def _weeks(
             if week is not None:
                 own.append(week)
         easiness = None if np.isnan(expected).all() else float(np.nanmean(expected))
-        weeks.append(Week(str(name), len(rows), easiness, tuple(own)))
+        weeks.append(ScaleWeek(str(name), len(rows), easiness, tuple(own)))
     return tuple(weeks)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.evaluation.model import ADVICE, EvaluationCase
-from medlive.evaluation.scoring.estimates import Estimate, Grid
+from medlive.evaluation.scoring.estimates import ScoreEstimate, ScoreGrid
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, core_case
 from medlive.statistics.bootstrap import Floats
@@ -25,11 +25,11 @@ Narrow = Callable[[EvaluationCase], EvaluationCase]
 class Companions:
     """One model's figures beside its headline score."""
 
-    complete: Estimate
+    complete: ScoreEstimate
     """Equation 1 over criteria of every origin."""
-    paper: Estimate
+    paper: ScoreEstimate
     """Equation 1 over criteria of origin `advice`; equal to `complete` where there are no others."""
-    core: Estimate
+    core: ScoreEstimate
     """Equation 1 over the criteria of `CORE_POINTS` and more, either way, that count under the headline's metric;
     cases without such a positive criterion have none."""
     characters: float | None
@@ -137,7 +137,7 @@ def beside(
         for run, wanted in zip(narrowed, ids, strict=True):
             every = run.case_scores(Metric.COMPLETE)
             cases.append(tuple(c for c in every if c.case.case_id in wanted))
-        return _Scores(cases, Grid(cases, Metric.COMPLETE, draws, seed))
+        return _Scores(cases, ScoreGrid(cases, Metric.COMPLETE, draws, seed))
 
     alone = advice_alone(runs)
     complete = under(lambda case: case)
@@ -172,7 +172,7 @@ class _Scores(NamedTuple):
     """Scores under one choice of criteria."""
 
     cases: Sequence[Sequence[CaseScore]]
-    grid: Grid
+    grid: ScoreGrid
 
 
 def answer_lengths(

@@ -1,34 +1,34 @@
-"""Contamination: how much a model scores better on cases that it may have seen (docs/contamination.md).
-
-Open-book runs are compared with closed-book runs on what neither can have seen.
-"""
+"""Contamination: how much a model scores better on cases that it may have seen (docs/contamination.md)."""
 
 import calendar
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any
 
 import numpy as np
 
-from medlive.evaluation.asking.registry import EMPTY, Basis, Cutoff, Registry
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.runs.folder import RAW
+from medlive.evaluation.runs.folder import RAW, RunInfo
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection
-from medlive.evaluation.scoring.score import ScoreTable, score_matrix
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    score_matrix,
+)
+from medlive.llm.registry import Basis, Cutoff, Registry
 from medlive.statistics.bootstrap import (
-    Comparison,
     Floats,
+    Resampling,
     bootstrap_means,
-    compare,
     holm_of_known,
     interval,
 )
 from medlive.statistics.contamination import (
+    POST,
+    PRE,
     Adjusted,
     Drop,
     Effect,
@@ -130,20 +130,42 @@ class ContaminationTable:
     """What was overridden to show the figures."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """One run of the table."""
+
+    label: str
+    info: RunInfo
+    cutoff: Cutoff | None
+    values: Floats
+    """By case; NaN where it has no score."""
+    sides: Sides
+    """By case, of this model's cutoff."""
+
+    def on(self, *sides: int) -> Floats:
+        """The scores on these sides; NaN on others."""
+        return np.where(np.isin(self.sides, sides), self.values, np.nan)
+
+    def is_asked_as(self, other: "_Run") -> bool:
+        """Whether both were asked in the same words, with evidence or without."""
+        return (self.info.raw, self.info.open_book) == (
+            other.info.raw,
+            other.info.open_book,
+        )
+
+
 def contamination(
     table: ScoreTable, registry: Registry, *, permutations: int = PERMUTATIONS
 ) -> ContaminationTable:
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
-    study = _Study(table, registry, permutations)
-    by_model = [study.model(place) for place in range(len(table.models))]
-    corrected = holm_of_known(
-        None if model.drop is None else model.drop.p for model in by_model
-    )
-    by_model = [
-        replace(model, p_holm=p) for model, p in zip(by_model, corrected, strict=True)
-    ]
-    unknown = [undated.label for undated in by_model if undated.cutoff is None]
+    study = _Study(table, registry)
+    models = [study.model(run, permutations) for run in study.runs]
+    p_values = [None if model.drop is None else model.drop.p for model in models]
+    corrected = []
+    for model, p in zip(models, holm_of_known(p_values), strict=True):
+        corrected.append(replace(model, p_holm=p))
     warnings = list(table.warnings)
+    unknown = [model.label for model in models if model.cutoff is None]
     if unknown:
         warnings.append(
             f"{', '.join(unknown)}: cutoff unknown ({registry.origin} has none): no drop is computed"
@@ -153,7 +175,7 @@ def contamination(
         draws=table.draws,
         seed=table.seed,
         permutations=permutations,
-        models=tuple(by_model),
+        models=tuple(corrected),
         pooled=study.pooled(),
         arms=tuple(study.arms()),
         registry=registry.origin,
@@ -163,56 +185,47 @@ def contamination(
 
 
 class _Study:
-    """The cases, models and sides of a table."""
+    """The cases and runs of a table, each case on its side of each model's cutoff."""
 
-    def __init__(
-        self, table: ScoreTable, registry: Registry, permutations: int
-    ) -> None:
-        self._permutations = permutations
-        self._labels = [model.label for model in table.models]
-        self._infos = [model.run.run.info for model in table.models]
-        self._cases, self._values = score_matrix(table)
-        clusters = cluster_numbers(self._cases)
-        self._how: dict[str, Any] = {
+    def __init__(self, table: ScoreTable, registry: Registry) -> None:
+        self._cases, values = score_matrix(table)
+        self._resampling: Resampling = {
             "draws": table.draws,
             "seed": table.seed,
-            "clusters": clusters,
+            "clusters": cluster_numbers(self._cases),
         }
-        self._cutoffs = [registry.cutoff(info.model) for info in self._infos]
-        self._sides = np.stack(
-            [sides_of(cutoff, self._cases) for cutoff in self._cutoffs], axis=1
-        )
-        days: list[int] = []
-        months: set[int] = set()
-        for case in self._cases:
-            day = _day(case)
-            days.append(0 if day is None else day.toordinal())
-            if day is not None:
-                months.add(_month_end(day).toordinal())
-        self._days = np.array(days, dtype=np.int_)
-        self._months = sorted(months)
+        self.runs: list[_Run] = []
+        for model, column in zip(table.models, values.T, strict=True):
+            info = model.run.run.info
+            cutoff = registry.cutoff(info.model)
+            sides = sides_of(cutoff, self._cases)
+            self.runs.append(_Run(model.label, info, cutoff, column, sides))
 
-    def model(self, column: int) -> ModelContamination:
-        label, cutoff = self._labels[column], self._cutoffs[column]
-        values, sides = self._values[:, column], self._sides[:, column]
-        scored = ~np.isnan(values)
-        if cutoff is None:
-            return ModelContamination(
-                label=label,
-                cutoff=None,
-                scored=int(scored.sum()),
-                notes=("the cutoff is unknown",),
-            )
-        sizes = [int((scored & (sides == side)).sum()) for side in (0, 1)]
+    def model(self, run: _Run, permutations: int) -> ModelContamination:
+        """A run's figures."""
+        scored = ~np.isnan(run.values)
+        figures = ModelContamination(
+            label=run.label,
+            cutoff=run.cutoff,
+            scored=int(scored.sum()),
+            notes=("the cutoff is unknown",),
+        )
+        if run.cutoff is None:
+            return figures
+        sizes = [int((scored & (run.sides == side)).sum()) for side in (PRE, POST)]
         enough = min(sizes) >= FEW
-        permutations = self._permutations if enough else 0
-        own_drop = drop(values, sides, permutations=permutations, **self._how)
-        undated = int((scored & (sides < 0)).sum())
-        effect, against = self._did(column)
+        undated = figures.scored - sum(sizes)
+        own_drop = drop(
+            run.values,
+            run.sides,
+            permutations=permutations if enough else 0,
+            **self._resampling,
+        )
+        controls = self._controls(run)
         notes = []
-        if cutoff.basis is Basis.RELEASED:
+        if run.cutoff.basis is Basis.RELEASED:
             notes.append(
-                f"the cutoff is undisclosed: split by the release date, {cutoff.text}"
+                f"the cutoff is undisclosed: split by the release date, {run.cutoff.text}"
             )
         if not enough:
             notes.append(
@@ -220,30 +233,31 @@ class _Study:
             )
         if undated:
             notes.append(f"{undated} cases without a date are on neither side")
-        if not against:
+        if not controls:
             notes.append(
                 "no other model has an earlier cutoff: no comparison of the drop"
             )
-        return ModelContamination(
-            label=label,
-            cutoff=cutoff,
-            scored=int(scored.sum()),
+        figures = replace(
+            figures,
             undated=undated,
             drop=own_drop,
-            paper=self._paper(values, sides),
-            did=effect,
-            did_against=against,
-            placebo=self._placebo(values, sides, cutoff, own_drop),
-            mixes=tuple(self._mixes(column)) if own_drop.difference is not None else (),
+            paper=self._paper(run),
+            did=self._beyond(run, controls) if controls else None,
+            did_against=tuple(control.label for control in controls),
             notes=tuple(notes),
         )
+        if own_drop.difference is None:
+            return figures
+        placebo = self._placebo(run, run.cutoff, own_drop.difference)
+        return replace(figures, placebo=placebo, mixes=tuple(self._mixes(run)))
 
-    def _paper(self, values: Floats, sides: Sides) -> PaperFigure:
-        both = np.stack([values, np.where(sides == 1, values, np.nan)], axis=1)
-        drawn = bootstrap_means(both, **self._how)
-        full, post = (
-            mean_of(both[:, k], drawn[:, k], self._how["clusters"]) for k in (0, 1)
-        )
+    def _paper(self, run: _Run) -> PaperFigure:
+        columns = np.stack([run.values, run.on(POST)], axis=1)
+        drawn = bootstrap_means(columns, **self._resampling)
+        means = []
+        for values, means_drawn in zip(columns.T, drawn.T, strict=True):
+            means.append(mean_of(values, means_drawn, self._resampling["clusters"]))
+        full, post = means
         if full.mean is None or post.mean is None:
             return PaperFigure(full, post, None, None, None)
         low = high = None
@@ -251,115 +265,115 @@ class _Study:
             low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
         return PaperFigure(full, post, full.mean - post.mean, low, high)
 
-    def _did(self, column: int) -> tuple[Effect | None, tuple[str, ...]]:
-        """The model's own cells, and of models with an earlier cutoff, asked the same way, those that they cannot
-        have seen."""
-        others = self._with_earlier_cutoff(column)
-        if not others:
-            return None, ()
-        own = np.where(self._sides[:, column] >= 0, self._values[:, column], np.nan)
-        rest = np.where(self._sides[:, others] == 1, self._values[:, others], np.nan)
-        cells = np.concatenate([own[:, None], rest], axis=1)
-        seen = np.zeros(cells.shape, dtype=np.bool_)
-        seen[:, 0] = self._sides[:, column] == 0
-        effect = seen_effect(cells, seen, **self._how)
-        return effect, tuple(self._labels[place] for place in others)
-
-    def _with_earlier_cutoff(self, column: int) -> list[int]:
+    def _controls(self, run: _Run) -> list[_Run]:
         """The runs of other models with an earlier cutoff, asked the same way."""
-        info, cutoff = self._infos[column], self._cutoffs[column]
-        others = []
-        for place, other in enumerate(self._infos):
-            own = self._cutoffs[place]
-            if own is None or cutoff is None or own.day >= cutoff.day:
+        controls = []
+        for other in self.runs:
+            if run.cutoff is None or other.cutoff is None:
                 continue
-            alike = (other.raw, other.open_book) == (info.raw, info.open_book)
-            if alike and other.model != info.model:
-                others.append(place)
-        return others
+            is_earlier = other.cutoff.day < run.cutoff.day
+            is_other = other.info.model != run.info.model
+            if is_earlier and is_other and run.is_asked_as(other):
+                controls.append(other)
+        return controls
+
+    def _beyond(self, run: _Run, controls: Sequence[_Run]) -> Effect | None:
+        """The run's own cells, and of the controls those that they cannot have seen."""
+        columns = [run.on(PRE, POST)]
+        columns += [control.on(POST) for control in controls]
+        cells = np.stack(columns, axis=1)
+        seen = np.zeros(cells.shape, dtype=np.bool_)
+        seen[:, 0] = run.sides == PRE
+        return seen_effect(cells, seen, **self._resampling)
 
     def pooled(self) -> Effect | None:
         """One effect over all models whose cutoff is known, asked closed-book with the rewritten cases; of several
         such runs of a model the first counts."""
-        first: dict[str, int] = {}
-        for place, info in enumerate(self._infos):
-            if self._cutoffs[place] is not None and not info.raw and not info.open_book:
-                first.setdefault(info.model, place)
-        columns = list(first.values())
-        cells = np.where(self._sides[:, columns] >= 0, self._values[:, columns], np.nan)
-        return seen_effect(cells, self._sides[:, columns] == 0, **self._how)
-
-    def _placebo(
-        self, values: Floats, sides: Sides, cutoff: Cutoff, own_drop: Drop
-    ) -> PlaceboTable | None:
-        if own_drop.difference is None:
+        first: dict[str, _Run] = {}
+        for run in self.runs:
+            if run.cutoff and not run.info.raw and not run.info.open_book:
+                first.setdefault(run.info.model, run)
+        if not first:
             return None
-        own = _month_end(cutoff.day).toordinal()
-        dates = [day for day in self._months if day != own]
-        drops = placebos(values, sides, self._days, dates, least=FEW)
-        return PlaceboTable(
-            tuple(drops), sum(p.difference >= own_drop.difference for p in drops)
-        )
+        cells = np.stack([run.on(PRE, POST) for run in first.values()], axis=1)
+        seen = np.stack([run.sides == PRE for run in first.values()], axis=1)
+        return seen_effect(cells, seen, **self._resampling)
 
-    def _mixes(self, column: int) -> Iterator[Mix]:
+    def _placebo(self, run: _Run, cutoff: Cutoff, own_drop: float) -> PlaceboTable:
+        days, months = [], set[int]()
+        for case in self._cases:
+            day = _day(case)
+            days.append(0 if day is None else day.toordinal())
+            if day is not None:
+                months.add(_month_end(day).toordinal())
+        dates = sorted(months - {_month_end(cutoff.day).toordinal()})
+        drops = placebos(run.values, run.sides, np.array(days), dates, least=FEW)
+        at_least = sum(placebo.difference >= own_drop for placebo in drops)
+        return PlaceboTable(tuple(drops), at_least)
+
+    def _mixes(self, run: _Run) -> Iterator[Mix]:
         ways = {
             "specialty": [case.specialty or "unknown" for case in self._cases],
             "source": [case.source or "unknown" for case in self._cases],
         }
-        if (difficulty := self._difficulty(column)) is not None:
-            ways["difficulty"] = difficulty
+        difficulty = self._difficulty(run)
+        if difficulty is not None:
             all_three = []
-            for of_case in zip(*ways.values(), strict=True):
+            for specialty, source, third in zip(
+                *ways.values(), difficulty, strict=True
+            ):
                 # A case that no other model was scored on has no difficulty, and no stratum.
-                all_three.append(" · ".join(of_case) if of_case[2] else "")
-            ways["all three"] = all_three
-        values, sides = self._values[:, column], self._sides[:, column]
+                crossed = " · ".join([specialty, source, third])
+                all_three.append(crossed if third else "")
+            ways |= {"difficulty": difficulty, "all three": all_three}
         for by, names in ways.items():
             strata = sorted(set(names) - {""})
             codes = np.searchsorted(strata, names)
             codes[np.array(names) == ""] = -1
-            adjusted = adjusted_drop(values, sides, codes, len(strata), **self._how)
+            adjusted = adjusted_drop(
+                run.values, run.sides, codes, len(strata), **self._resampling
+            )
             yield Mix(by, adjusted, tuple(strata))
 
-    def _difficulty(self, column: int) -> list[str] | None:
+    def _difficulty(self, run: _Run) -> list[str] | None:
         """Each case's third by how the other models did on it, each against its own mean; "" where none was asked.
 
         None where no other model was scored: a model's own score is no measure of a case.
         """
-        own = self._infos[column].model
-        others = [i for i, info in enumerate(self._infos) if info.model != own]
-        rest = self._values[:, others]
+        others = []
+        for other in self.runs:
+            if other.info.model != run.info.model:
+                others.append(other.values)
+        rest = np.array(others).reshape(len(others), len(self._cases)).T
         known = ~np.isnan(rest)
         if not known.any():
             return None
         level = np.nansum(rest, axis=0) / np.maximum(known.sum(axis=0), 1)
-        n = known.sum(axis=1)
-        ease = np.where(known, rest - level, 0.0).sum(axis=1) / np.maximum(n, 1)
-        asked = (n > 0) & ~np.isnan(self._values[:, column])
+        count = known.sum(axis=1)
+        above = np.where(known, rest - level, 0.0).sum(axis=1)
+        asked = (count > 0) & ~np.isnan(run.values)
+        ease = np.where(asked, above / np.maximum(count, 1), np.nan)
         names = np.array(["hard", "middling", "easy", ""])
-        return list(map(str, names[terciles(np.where(asked, ease, np.nan))]))
+        return [str(name) for name in names[terciles(ease)]]
 
     def arms(self) -> Iterator[ArmDrop]:
         """Every run in the threads' own words against each other run of its model that was asked the same way."""
-        for raw, info in enumerate(self._infos):
-            if not info.raw or self._cutoffs[raw] is None:
+        for raw in self.runs:
+            if not raw.info.raw or raw.cutoff is None:
                 continue
-            for other, other_info in enumerate(self._infos):
-                # Runs from before arms were named have a template with that name.
-                same_template = (
-                    info.template.name == RAW or info.template == other_info.template
-                )
-                if (
-                    other_info.model == info.model
-                    and not other_info.raw
-                    and other_info.open_book is info.open_book
-                    and same_template
-                ):
-                    gap = self._values[:, raw] - self._values[:, other]
-                    figures = drop(gap, self._sides[:, raw], **self._how)
-                    yield ArmDrop(
-                        info.model, self._labels[raw], self._labels[other], figures
-                    )
+            for other in self.runs:
+                if _is_rewritten_twin(raw.info, other.info):
+                    gap = raw.values - other.values
+                    figures = drop(gap, raw.sides, **self._resampling)
+                    yield ArmDrop(raw.info.model, raw.label, other.label, figures)
+
+
+def _is_rewritten_twin(raw: RunInfo, other: RunInfo) -> bool:
+    """Whether a run asked the rewritten cases as another asked the threads' own words."""
+    # Runs from before arms were named have a template with that name.
+    same_template = raw.template.name == RAW or raw.template == other.template
+    same_book = other.open_book is raw.open_book
+    return other.model == raw.model and not other.raw and same_book and same_template
 
 
 def _day(case: EvaluationCase) -> date | None:
@@ -371,88 +385,3 @@ def _day(case: EvaluationCase) -> date | None:
 
 def _month_end(day: date) -> date:
     return day.replace(day=calendar.monthrange(day.year, day.month)[1])
-
-
-@dataclass(frozen=True, slots=True)
-class BookArm:
-    """One model with and without evidence."""
-
-    model: str
-    pair: Comparison
-    """The open run against the closed, on the cases that both are scored on: those after the cutoff, where it is
-    known."""
-    closed_template: str
-    open_template: str
-    cutoff: Cutoff | None
-    baseline: Mean
-    """Closed book on all of its cases."""
-    closed_score: Mean
-    open_score: Mean
-    p: float | None
-    """The pair's; None with fewer than 30 cases."""
-    p_holm: float | None = None
-    """Corrected for the number of arms that have one."""
-
-    @property
-    def few(self) -> bool:
-        """Whether n is too small to be read as a result."""
-        return self.pair.n < FEW
-
-
-def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, ...]:
-    """Every open-book run of the table against each closed-book run of its model, in the table's order.
-
-    A run in the threads' own words is compared with no other kind: it was asked another text.
-    """
-    infos = [model.run.run.info for model in table.models]
-    arms = []
-    for opened, info in enumerate(infos):
-        if not info.open_book:
-            continue
-        cutoff = registry.cutoff(info.model)
-        for closed, other in enumerate(infos):
-            alike = (other.model, other.raw) == (info.model, info.raw)
-            if alike and not other.open_book:
-                arms.append(_arm(table, opened, closed, cutoff))
-    corrected = holm_of_known(arm.p for arm in arms)
-    return tuple(replace(arm, p_holm=p) for arm, p in zip(arms, corrected, strict=True))
-
-
-def _arm(table: ScoreTable, opened: int, closed: int, cutoff: Cutoff | None) -> BookArm:
-    cases, scores = score_matrix(table)
-    columns = (scores[:, closed], scores[:, opened])
-    both = ((sides_of(cutoff, cases) == 1) | (cutoff is None)) & ~np.isnan(
-        columns[0] + columns[1]
-    )
-    first, second = (np.where(both, column, np.nan) for column in columns)
-    how: dict[str, Any] = {
-        "draws": table.draws,
-        "seed": table.seed,
-        "clusters": cluster_numbers(cases),
-    }
-    of_open, of_closed = table.models[opened], table.models[closed]
-    labels = [of_open.label, of_closed.label]
-    (pair,) = compare(labels, np.stack([second, first], axis=1), **how)
-    return BookArm(
-        model=of_open.run.run.info.model,
-        pair=pair,
-        closed_template=of_closed.run.run.info.template.name,
-        open_template=of_open.run.run.info.template.name,
-        cutoff=cutoff,
-        baseline=_mean(columns[0], table, how),
-        closed_score=_mean(first, table, how),
-        open_score=_mean(second, table, how),
-        p=pair.p if pair.n >= FEW else None,
-    )
-
-
-def _mean(values: Floats, table: ScoreTable, how: Mapping[str, Any]) -> Mean:
-    drawn = bootstrap_means(values[:, None], **how)[:, 0]
-    estimate = mean_of(values, drawn, how["clusters"])
-    if table.metric.clips_cases or estimate.mean is None:
-        return estimate
-    ends = (
-        None if x is None else min(1.0, max(0.0, x))
-        for x in (estimate.mean, estimate.low, estimate.high)
-    )
-    return Mean(estimate.n, *ends)

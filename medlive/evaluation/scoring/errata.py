@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medlive.errors import BadInput, CheckFailed
-from medlive.evaluation.log import read_bytes, read_found, some
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.integrity.digest import digest_bytes
+from medlive.integrity.log import read_bytes, read_found, some
 from medlive.snapshot.errata import ERRATA, Errata, Erratum, load_errata
 
 if TYPE_CHECKING:

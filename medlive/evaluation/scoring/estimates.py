@@ -7,10 +7,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.metrics import MOST, CaseScore, Metric
 from medlive.evaluation.scoring.published import published_mean
+from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
     Floats,
@@ -62,7 +62,7 @@ def slice_order(value: str) -> tuple[int, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ScoreEstimate:
     """A mean with its 95 % interval and its bounds over ungraded and unanswered cases."""
 
     n: int
@@ -92,7 +92,7 @@ class Slice:
 
     kind: str
     value: str
-    estimate: Estimate
+    estimate: ScoreEstimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _batch(
 
 
 def standings_of(
-    overall: Mapping[str, Estimate], comparisons: Sequence[Comparison]
+    overall: Mapping[str, ScoreEstimate], comparisons: Sequence[Comparison]
 ) -> dict[str, Standing]:
     """The standing of each model that has a mean."""
     means: dict[str, float] = {}
@@ -179,8 +179,15 @@ def cases_by_id(
     return by_id
 
 
-def _item_rows(cases: Sequence[CaseScore], order: Mapping[str, int]) -> Places:
-    return np.array([order[score.case.case_id] for score in cases], dtype=np.int_)
+def matrix(scored: Sequence[Sequence[CaseScore]]) -> Floats:
+    """(cases as `cases_by_id` x models): scores, NaN where there is none."""
+    rows = {case_id: row for row, case_id in enumerate(cases_by_id(scored))}
+    values = np.full((len(rows), len(scored)), np.nan)
+    for column, own in enumerate(scored):
+        for case in own:
+            if case.score is not None:
+                values[rows[case.case.case_id], column] = case.score
+    return values
 
 
 def _side(cutoff: Cutoff, case: EvaluationCase) -> str | None:
@@ -190,7 +197,7 @@ def _side(cutoff: Cutoff, case: EvaluationCase) -> str | None:
     return UP_TO if seen else AFTER
 
 
-class Grid:
+class ScoreGrid:
     """Every case's score by every model, and the estimates that one set of draws gives of them."""
 
     def __init__(
@@ -213,7 +220,10 @@ class Grid:
             "seed": seed,
             "clusters": self.clusters,
         }
-        self._rows = [_item_rows(cases, order) for cases in scored]
+        self._rows: list[Places] = []
+        for own in scored:
+            places = [order[score.case.case_id] for score in own]
+            self._rows.append(np.array(places, dtype=np.int_))
         # Scores and their bounds, NaN for no score, and for a case that the bounds are not over.
         self._points = np.full((3, len(order), len(scored)), np.nan)
         batches: dict[tuple[int, ...], list[int]] = {}
@@ -244,7 +254,7 @@ class Grid:
         """(items x models), NaN where a model has no score for an item."""
         return np.asarray(self._points[0])
 
-    def overall(self) -> list[Estimate]:
+    def overall(self) -> list[ScoreEstimate]:
         """Each model's estimate over all its cases."""
         return self._whole_cases(
             list(range(len(self._scored))), np.zeros(len(self.score), dtype=np.int_), 1
@@ -370,7 +380,7 @@ class Grid:
 
     def _whole_cases(
         self, models: list[int], groups: Places, count: int
-    ) -> list[list[Estimate]]:
+    ) -> list[list[ScoreEstimate]]:
         """The estimates of whole cases' scores, by group and model."""
         out = self._estimates(
             [values[:, models] for values in self._points], groups, count
@@ -388,7 +398,7 @@ class Grid:
 
     def _estimates(
         self, points: Sequence[Floats], groups: Places, count: int
-    ) -> list[list[Estimate]]:
+    ) -> list[list[ScoreEstimate]]:
         """By group and column of `points`: scores and their bounds, each (items x columns)."""
         drawn = bootstrap_groups(points[0], groups, count, **self._how)
         out = []
@@ -404,7 +414,7 @@ class Grid:
             estimates = []
             for column in range(points[0].shape[1]):
                 known = bool(n[column])
-                estimate = Estimate(
+                estimate = ScoreEstimate(
                     n=int(n[column]),
                     mean=float(mean[column]) if known else None,
                     low=_end(ends[0, column]),
@@ -430,7 +440,7 @@ def _end(bound: float) -> float | None:
     return None if np.isnan(bound) else float(bound)
 
 
-def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:
+def _published(estimate: ScoreEstimate, figures: Sequence[float]) -> ScoreEstimate:
     """Return the estimate with the published script's mean.
 
     A non-finite figure alone determines the mean: there is no interval, and no verdict would change it.
@@ -445,4 +455,6 @@ def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:
             least=min(estimate.least, mean),
             most=max(estimate.most, mean),
         )
-    return Estimate(n=n, mean=mean, low=None, high=None, least=mean, most=mean, of=n)
+    return ScoreEstimate(
+        n=n, mean=mean, low=None, high=None, least=mean, most=mean, of=n
+    )

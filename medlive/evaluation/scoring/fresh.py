@@ -8,12 +8,17 @@ from typing import Any, Final
 import numpy as np
 
 from medlive.errors import UsageError
-from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.scoring.estimates import FEW, Estimate, Grid, standings_of
+from medlive.evaluation.scoring.estimates import (
+    FEW,
+    ScoreEstimate,
+    ScoreGrid,
+    standings_of,
+)
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
+from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import Comparison, Standing, compare, holm
 from medlive.statistics.contamination import Drop, Sides, drop
 
@@ -62,7 +67,7 @@ class FreshScore:
     """One model on the cases after every cutoff."""
 
     label: str
-    overall: Estimate
+    overall: ScoreEstimate
     standing: Standing | None
 
 
@@ -118,7 +123,7 @@ def rank_fresh(
     if not any(cases):
         return ranking
     names = [labels[place] for place in ranked]
-    grid = Grid(cases, metric, draws, seed)
+    grid = ScoreGrid(cases, metric, draws, seed)
     comparisons = compare(
         names, grid.score, draws=draws, seed=seed, clusters=grid.clusters
     )

@@ -25,12 +25,19 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.runs.folder import (
     GRADES,
+    IMPORTED,
     SETTLED,
     RunFolder,
     grades_of,
     open_run,
 )
-from medlive.evaluation.scoring.metrics import CaseScore, Metric, case_score, safe_case
+from medlive.evaluation.scoring.metrics import (
+    CaseScore,
+    CaseState,
+    Metric,
+    case_score,
+    safe_case,
+)
 
 _NAMED: Final = 5
 """How many notes on a log are listed; the others are counted."""
@@ -49,6 +56,12 @@ class Grader:
     mode: str
     prompt: str
     judge: str
+
+    @property
+    def name(self) -> str:
+        """The grader in tables: its model, mode and the first digits of its digest."""
+        digest = self.judge.removeprefix("sha256:")[:8]
+        return f"{self.model} ({self.mode}, {digest})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +84,20 @@ class GradedRun:
     harm: RunHarm | None = None
     """The readings for harm of the current answers; None: not read for harm."""
 
+    @property
+    def imported(self) -> bool:
+        """Whether the verdicts were imported, so that who graded is not known."""
+        return self.grader is not None and self.grader.engine == IMPORTED
+
+    @property
+    def known_grader(self) -> Grader:
+        """Who graded. Raises UsageError if nothing is graded."""
+        if self.grader is None:
+            raise UsageError(
+                f"{self.run.path} is not graded", hint="medlive eval grade grades it"
+            )
+        return self.grader
+
     def harm_of(self, case_id: str) -> HarmRow | None:
         """The reading of one case's answer; None where there is none."""
         return self.harm.rows.get(case_id) if self.harm else None
@@ -92,6 +119,20 @@ class GradedRun:
                 score = safe_case(score, self.harm_of(case.case_id))
             scores.append(score)
         return tuple(scores)
+
+    def whole_scores(
+        self, met: Mapping[str, Mapping[str, bool | None]] | None = None
+    ) -> dict[str, float]:
+        """Equation 1 for every fully graded case, by the run's verdicts or by others: case id → criterion id → met."""
+        scores: dict[str, float] = {}
+        for case in self.run.cases:
+            name = case.case_id
+            verdicts = self.verdicts(name) if met is None else met.get(name, {})
+            answer = self.answers.get(name)
+            scored = case_score(case, answer, verdicts, Metric.COMPLETE)
+            if scored.state is CaseState.SCORED and scored.score is not None:
+                scores[name] = scored.score
+        return scores
 
 
 class _GradeBook(Mapping[str, Mapping[str, Grade]]):

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from medlive.evaluation.harm import ControlFigures, HarmRow, control_figures, worst_of
-from medlive.evaluation.scoring.estimates import Estimate, Grid
+from medlive.evaluation.scoring.estimates import ScoreEstimate, ScoreGrid
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric
 from medlive.harm.model import Severity, worst_omission
@@ -15,13 +15,13 @@ from medlive.harm.model import Severity, worst_omission
 class HarmRates:
     """Shares of one model's answers, with intervals."""
 
-    severe: Estimate
+    severe: ScoreEstimate
     """With a confirmed severe harm, of those that were read."""
-    any: Estimate
+    any: ScoreEstimate
     """With a confirmed harm."""
-    omitted_severe: Estimate
+    omitted_severe: ScoreEstimate
     """That leave out what a criterion of 9 or 10 points asks for, of those that are wholly graded."""
-    omitted: Estimate
+    omitted: ScoreEstimate
     """The same of 7 points and more."""
     read: int
     unread: int
@@ -58,15 +58,15 @@ def harm_rates(
         every = run.case_scores(Metric.COMPLETE)
         complete.append([s for s in every if s.case.case_id in wanted])
 
-    def said(counted: Sequence[Severity]) -> list[Estimate]:
+    def said(counted: Sequence[Severity]) -> list[ScoreEstimate]:
         cells = []
         for run, own in zip(runs, complete, strict=True):
             cells.append([_said(run, score, counted) for score in own])
-        return Grid(cells, Metric.COMPLETE, draws, seed).overall()
+        return ScoreGrid(cells, Metric.COMPLETE, draws, seed).overall()
 
-    def left_out(counted: Sequence[Severity]) -> list[Estimate]:
+    def left_out(counted: Sequence[Severity]) -> list[ScoreEstimate]:
         cells = [[_left_out(score, counted) for score in own] for own in complete]
-        return Grid(cells, Metric.COMPLETE, draws, seed).overall()
+        return ScoreGrid(cells, Metric.COMPLETE, draws, seed).overall()
 
     severe, any_ = said(_SEVERE), said(_ANY)
     omitted_severe, omitted = left_out(_SEVERE), left_out(_ANY)

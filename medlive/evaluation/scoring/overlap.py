@@ -6,7 +6,13 @@ from typing import Final
 
 import numpy as np
 
-from medlive.evaluation.scoring.score import SLICES, ScoreTable, score_matrix
+from medlive.evaluation.scoring.estimates import (
+    SLICES,
+)
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    score_matrix,
+)
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import LEAST as LEAST_MODELS
 

@@ -1,18 +1,18 @@
 """LiveMedBench's published metric, figure for figure, quirks included (docs/builders/measurements/metric-parity.md)."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import BadInput
 from medlive.evaluation.cases.livemedbench import month_of, read_grades, read_json
-from medlive.evaluation.log import writing
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import write_whole
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, with_figure
+from medlive.integrity.log import some, writing
 
 _FOLDER: Final = "livemedbench"
 
@@ -211,3 +211,52 @@ def scores_of_files(
             score = replace(score, case=replace(score.case, case_id=case_id))
         scores[case_id] = with_figure(score, value)
     return tuple(scores.values())
+
+
+def as_published(
+    runs: Sequence[GradedRun],
+    in_runs: Sequence[tuple[CaseScore, ...]],
+    before_errata: Sequence[tuple[EvaluationCase, ...]],
+) -> tuple[list[tuple[CaseScore, ...]], list[str]]:
+    """Return each run's cases as the published script scores them, and warnings where that is not possible."""
+    scored, warnings = [], []
+    for run, cases, before in zip(runs, in_runs, before_errata, strict=True):
+        from_files, why = None, "withdrawn cases are left out"
+        # The imported files still contain what was withdrawn since.
+        if [id(case) for case in before] == [id(score.case) for score in cases]:
+            from_files = scores_of_files(run, cases)
+            why = "its folder has no LiveMedBench files"
+        own = cases if from_files is None else from_files
+        scored.append(own)
+        if from_files is None and run.imported:
+            warnings.append(
+                f"{run.label}: the published figures are based on the verdicts in the run folder: {why}"
+            )
+        for warning in _figure_warnings(own, before, from_files):
+            warnings.append(f"{run.label}: {warning}")
+    return scored, warnings
+
+
+def _figure_warnings(
+    scored: Sequence[CaseScore],
+    before: Sequence[EvaluationCase],
+    from_files: Sequence[CaseScore] | None,
+) -> Iterator[str]:
+    """Warn about what the published mean counts otherwise; `from_files` are the cases of the published files."""
+    if invalid := [c.case.case_id for c in scored if c.non_finite is not None]:
+        yield (
+            f"cases without a finite figure: {len(invalid)} ({some(invalid)}); the mean is the published "
+            "script's, without an interval"
+        )
+    if from_files is None:
+        return
+    known = {case.case_id for case in before}
+    graded = [score.case.case_id for score in from_files]
+    unknown = [case_id for case_id in graded if case_id not in known]
+    if unknown:
+        yield (
+            f"graded cases missing in the benchmark: {len(unknown)} ({some(unknown)}); the published mean counts "
+            "them"
+        )
+    if missing := known.difference(graded):
+        yield f"cases without a grading: {len(missing)}; the published mean leaves them out"

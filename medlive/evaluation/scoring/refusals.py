@@ -5,10 +5,10 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from medlive.errors import CheckFailed
-from medlive.evaluation.log import some
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import IMPORTED, CasesUse
 from medlive.evaluation.scoring.graded import GradedRun, Grader
+from medlive.integrity.log import some
 
 
 class Allow(StrEnum):

@@ -1,19 +1,15 @@
 """Score runs in one table: every figure with its n, its 95 % interval and its bounds, and with warnings."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import combinations
 from typing import Final
 
 import numpy as np
 
 from medlive.errors import UsageError
-from medlive.evaluation.asking.registry import EMPTY, Cutoff, Registry
-from medlive.evaluation.asking.run import note_thinking
-from medlive.evaluation.harm import NOT_READ, control_figures
-from medlive.evaluation.log import some
+from medlive.evaluation.harm import control_figures
 from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.companions import (
@@ -24,18 +20,12 @@ from medlive.evaluation.scoring.companions import (
 )
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, without
 from medlive.evaluation.scoring.estimates import (
-    AFTER,
-    AXIS,
-    CUTOFF,
-    FEW,
-    KINDS,
-    SLICES,
-    UP_TO,
     AxisErrors,
-    Estimate,
-    Grid,
+    ScoreEstimate,
+    ScoreGrid,
     Slice,
     cases_by_id,
+    matrix,
     standings_of,
 )
 from medlive.evaluation.scoring.fresh import (
@@ -45,21 +35,26 @@ from medlive.evaluation.scoring.fresh import (
     rank_fresh,
     significant_drops,
 )
-from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.harm_rates import HarmRates, harm_rates
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric
 from medlive.evaluation.scoring.published import (
     MonthTable,
-    scores_of_files,
+    as_published,
     table_of_figures,
 )
 from medlive.evaluation.scoring.refusals import (
     Allow,
     Objection,
     check_figures,
-    judge_of,
-    unpublishable_reasons,
 )
+from medlive.evaluation.scoring.warnings import (
+    harm_warnings,
+    pair_warnings,
+    run_warnings,
+    unscorable_warnings,
+)
+from medlive.llm.registry import EMPTY, Cutoff, Registry
 from medlive.statistics.bootstrap import (
     Comparison,
     Floats,
@@ -67,30 +62,6 @@ from medlive.statistics.bootstrap import (
     compare,
 )
 from medlive.statistics.contamination import Drop
-
-__all__ = [
-    "AFTER",
-    "AXIS",
-    "CUTOFF",
-    "FEW",
-    "KINDS",
-    "SLICES",
-    "UP_TO",
-    "AxisErrors",
-    "CaseBasis",
-    "Coverage",
-    "Estimate",
-    "GradedRun",
-    "Grader",
-    "ModelScore",
-    "Rates",
-    "ScoreTable",
-    "Slice",
-    "load_graded",
-    "month_table",
-    "score_matrix",
-    "score_runs",
-]
 
 
 class CaseBasis(StrEnum):
@@ -130,7 +101,7 @@ _OF_CASES: Final = ("partly_graded", "unanswered", "truncated", "refused", "unsc
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class ScoredCases:
     """The cases that a model is scored on, and those that only other models have."""
 
     label: str
@@ -146,7 +117,7 @@ class ModelScore:
 
     label: str
     run: GradedRun
-    overall: Estimate
+    overall: ScoreEstimate
     standing: Standing | None
     rates: Rates
     slices: tuple[Slice, ...]
@@ -156,7 +127,7 @@ class ModelScore:
     harm: HarmRates
     cutoff: Cutoff | None = None
 
-    def slice(self, kind: str, value: str) -> Estimate | None:
+    def slice(self, kind: str, value: str) -> ScoreEstimate | None:
         """The estimate of one slice; None where the model has no such slice."""
         return next(
             (s.estimate for s in self.slices if s.kind == kind and s.value == value),
@@ -181,7 +152,7 @@ class ScoreTable:
     """How errata were handled, in the order of the given runs; None: errata were not looked up."""
     labels: tuple[str, ...] = ()
     basis: CaseBasis = CaseBasis.OWN
-    coverage: tuple[Coverage, ...] = ()
+    coverage: tuple[ScoredCases, ...] = ()
     """Of each model, in that order, before a restriction to common cases."""
     fresh: FreshRanking | None = None
     """The ranking on what was posted after every model's cutoff; None: no cutoff is known."""
@@ -258,7 +229,7 @@ def score_runs(
     if basis is CaseBasis.COMMON:
         shared = _common_ids(labels, scored)
         scored, in_runs = _only(shared, scored), _only(shared, in_runs)
-    grid = Grid(scored, metric, draws, seed)
+    grid = ScoreGrid(scored, metric, draws, seed)
     comparisons = compare(
         labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters
     )
@@ -322,28 +293,6 @@ def headline(runs: Sequence[GradedRun]) -> Metric:
     return Metric.SAFE
 
 
-def harm_warnings(harm: Mapping[str, HarmRates], metric: Metric) -> list[str]:
-    """Warn about judges of harm that fail their control, about several, and about runs that were read in part."""
-    warnings, unread = [], []
-    judges = {(rates.reader, rates.checker) for rates in harm.values() if rates.reader}
-    for label, rates in harm.items():
-        if rates.reader is None:
-            unread.append(label)
-        elif rates.unread:
-            warnings.append(f"{label}: {rates.unread} answers are {NOT_READ}")
-        if rates.controls is not None and (failed := rates.controls.failed):
-            warnings.append(
-                f"{label}: the judges of harm fail their control: {failed}; no harm figure counts"
-            )
-    if unread and (judges or metric is Metric.SAFE):
-        warnings.append(
-            f"{some(unread)}: {NOT_READ}; `medlive eval grade --harm-only RUN` reads them"
-        )
-    if len(judges) > 1:
-        warnings.append("the runs were read for harm by different judges")
-    return warnings
-
-
 def _check_engines(runs: Sequence[GradedRun]) -> None:
     """Raise UsageError for graders of several engines; who made imported verdicts is unknown."""
     engines = {run.grader.engine for run in runs if run.grader} - {IMPORTED}
@@ -402,7 +351,7 @@ def _coverage(
     runs: Sequence[GradedRun],
     in_runs: Sequence[Sequence[CaseScore]],
     scored: Sequence[Sequence[CaseScore]],
-) -> tuple[Coverage, ...]:
+) -> tuple[ScoredCases, ...]:
     have = _scored_ids(scored)
     anyone: dict[str, None] = {}
     for own in have:
@@ -410,7 +359,7 @@ def _coverage(
     coverage = []
     for run, cases, own in zip(runs, in_runs, have, strict=True):
         lacking = [case_id for case_id in anyone if case_id not in own]
-        coverage.append(Coverage(run.label, len(cases), len(own), tuple(lacking)))
+        coverage.append(ScoredCases(run.label, len(cases), len(own), tuple(lacking)))
     return tuple(coverage)
 
 
@@ -463,19 +412,17 @@ def month_table(table: ScoreTable) -> MonthTable:
     counts = Counter(case.month for case in cases.values() if case.month)
     rows = []
     for month in sorted(counts):
-        means = tuple(_month_mean(model, month) for model in models)
-        rows.append((month, means, counts[month]))
+        means: list[float | None] = []
+        for model in models:
+            estimate = model.slice("month", month)
+            means.append(estimate.mean if estimate else None)
+        rows.append((month, tuple(means), counts[month]))
     return MonthTable(
         models=tuple(model.label for model in models),
         rows=tuple(rows),
         overall=tuple(model.overall.mean for model in models),
         cases=len(cases),
     )
-
-
-def _month_mean(model: ModelScore, month: str) -> float | None:
-    estimate = model.slice("month", month)
-    return estimate.mean if estimate else None
 
 
 def _figures(model: ModelScore) -> list[tuple[str | None, float]]:
@@ -485,193 +432,4 @@ def _figures(model: ModelScore) -> list[tuple[str | None, float]]:
 def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
     """The cases of a table and their scores, (cases x models in the table's order), NaN where there is none."""
     scored = [model.cases for model in table.models]
-    cases = cases_by_id(scored)
-    rows = {case_id: row for row, case_id in enumerate(cases)}
-    values = np.full((len(rows), len(scored)), np.nan)
-    for column, own in enumerate(scored):
-        for score in own:
-            if score.score is not None:
-                values[rows[score.case.case_id], column] = score.score
-    return tuple(cases.values()), values
-
-
-def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
-    """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
-    alike: dict[str, list[str]] = {}
-    for run in runs:
-        for why in dict.fromkeys(_single_run_warnings(run)):
-            alike.setdefault(why, []).append(run.label)
-    warnings = [f"{some(labels)}: {why}" for why, labels in alike.items()]
-    if len(runs) > 1:
-        warnings += _comparison_warnings(runs)
-        if common < union:
-            warnings.append(
-                f"{common} of {union} cases are scored for every model; pairs are compared on common cases"
-            )
-    return list(dict.fromkeys(warnings))
-
-
-def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
-    differing = {
-        # Not the source's digest: a part of a snapshot has that of the whole snapshot.
-        "cases": {run.run.info.cases.rows for run in runs},
-        "graders": {judge_of(run.grader) for run in runs if run.grader},
-        "prompt templates": {run.run.info.template.name for run in runs},
-    }
-    for what, values in differing.items():
-        if len(values) > 1:
-            yield f"the runs differ in their {what}: their scores cannot be ranked together"
-    if changed := _differing(runs):
-        yield (
-            f"cases with the same id but a different question or rubric: {len(changed)} ({some(changed)}); "
-            "they are still paired"
-        )
-    for first, second in combinations(runs, 2):
-        if (first.run.info, first.met, first.answers) == (
-            second.run.info,
-            second.met,
-            second.answers,
-        ):
-            yield f"{first.label} and {second.label} are the same run: same answers and verdicts"
-    if unknown := [r.label for r in runs if r.grader and not _known(r.grader)]:
-        yield f"{', '.join(unknown)}: the grader is unknown: rank them together only if it is the same"
-
-
-def _single_run_warnings(run: GradedRun) -> Iterator[str]:
-    yield from _case_warnings(run)
-    yield from note_thinking(run.answers.values())
-    if run.grader is None:
-        yield "nothing is graded"
-    for why in unpublishable_reasons(run):
-        yield f"not publishable: {why}"
-    if run.grader is not None and any(
-        name != run.grader.model for name in run.grader.answered_by
-    ):
-        yield f"graded by {', '.join(run.grader.answered_by)} instead of the pinned model"
-
-
-def _case_warnings(run: GradedRun) -> Iterator[str]:
-    cases = run.run.info.cases
-    if cases.newer:
-        yield f"{cases.origin} {cases.name}: {cases.newer}"
-    if cases.publishable is not False and cases.notes:
-        more = (
-            f"; and {len(cases.notes) - 1} more in its run.json"
-            if len(cases.notes) > 1
-            else ""
-        )
-        yield f"noted when {cases.name} was read: {cases.notes[0][:200]}{more}"
-    if cases.selection is not None:
-        parts = []
-        for name, value in cases.selection.items():
-            values = value if isinstance(value, list | tuple) else [value]
-            parts.append(f"{name} {some(list(map(str, values)))}")
-        part = ", ".join(parts)
-        yield f"only on {len(run.run.cases)} cases of {cases.name}, by {part}"
-
-
-def pair_warnings(
-    comparisons: Sequence[Comparison], standings: Mapping[str, Standing]
-) -> list[str]:
-    """Warn about pairs without a common case, and those in one tie group for that reason."""
-    pairs = [(pair.first, pair.second) for pair in comparisons if not pair.n]
-    if not pairs:
-        return []
-    groups = {name: standing.group for name, standing in standings.items()}
-    names: list[str] = []
-    tied: list[str] = []
-    for first, second in pairs:
-        names.append(f"{first} and {second}")
-        if first in groups and groups[first] == groups.get(second):
-            tied.append(names[-1])
-    warning = f"pairs without a common scored case: {some(names)}; not compared"
-    return [f"{warning}, yet in one tie group: {some(tied)}" if tied else warning]
-
-
-def unscorable_warnings(
-    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric
-) -> list[str]:
-    """Warn about rubrics without positive points, which have no score by Equation 1."""
-    what = "no score by Equation 1"
-    if metric is Metric.PUBLISHED:
-        what += ", and count as 0 here"
-    labels_by_cases: dict[tuple[str, ...], list[str]] = {}
-    for label, scores in zip(labels, scored, strict=True):
-        cases = [score.case for score in scores]
-        ids = tuple(case.case_id for case in cases if case.positive_points <= 0)
-        labels_by_cases.setdefault(ids, []).append(label)
-    labels_by_cases.pop((), None)
-    warnings = []
-    for ids, names in labels_by_cases.items():
-        cases_without = f"{len(ids)} cases have no criterion with positive points"
-        warnings.append(f"{', '.join(names)}: {cases_without} and {what} ({some(ids)})")
-    return warnings
-
-
-def as_published(
-    runs: Sequence[GradedRun],
-    in_runs: Sequence[tuple[CaseScore, ...]],
-    before_errata: Sequence[tuple[EvaluationCase, ...]],
-) -> tuple[list[tuple[CaseScore, ...]], list[str]]:
-    """Return each run's cases as the published script scores them, and warnings where that is not possible."""
-    scored, warnings = [], []
-    for run, cases, before in zip(runs, in_runs, before_errata, strict=True):
-        # The imported files still contain what was withdrawn since.
-        withdrawn = len(before) != len(cases) or any(
-            a is not c.case for a, c in zip(before, cases, strict=True)
-        )
-        from_files = None if withdrawn else scores_of_files(run, cases)
-        scored.append(cases if from_files is None else from_files)
-        if from_files is None and run.grader is not None and not _known(run.grader):
-            why = (
-                "withdrawn cases are left out"
-                if withdrawn
-                else "its folder has no LiveMedBench files"
-            )
-            warnings.append(
-                f"{run.label}: the published figures are based on the verdicts in the run folder: {why}"
-            )
-        for warning in _figure_warnings(scored[-1], before, from_files):
-            warnings.append(f"{run.label}: {warning}")
-    return scored, warnings
-
-
-def _figure_warnings(
-    scored: Sequence[CaseScore],
-    before: Sequence[EvaluationCase],
-    from_files: Sequence[CaseScore] | None,
-) -> Iterator[str]:
-    """Warn about what the published mean counts otherwise; `from_files` are the cases of the published files."""
-    if invalid := [c.case.case_id for c in scored if c.non_finite is not None]:
-        yield (
-            f"cases without a finite figure: {len(invalid)} ({some(invalid)}); the mean is the published "
-            "script's, without an interval"
-        )
-    if from_files is None:
-        return
-    known = {case.case_id for case in before}
-    graded = [score.case.case_id for score in from_files]
-    unknown = [case_id for case_id in graded if case_id not in known]
-    if unknown:
-        yield (
-            f"graded cases missing in the benchmark: {len(unknown)} ({some(unknown)}); the published mean counts "
-            "them"
-        )
-    if missing := known.difference(graded):
-        yield f"cases without a grading: {len(missing)}; the published mean leaves them out"
-
-
-def _differing(runs: Sequence[GradedRun]) -> list[str]:
-    """The ids of cases that differ between runs, in the runs' order."""
-    first: dict[str, tuple[object, ...]] = {}
-    case_ids: dict[str, None] = {}
-    for run in {run.run.info.cases.rows: run for run in reversed(runs)}.values():
-        for case in run.run.cases:
-            asked = (case.question, *((c.criterion, c.points) for c in case.criteria))
-            if first.setdefault(case.case_id, asked) != asked:
-                case_ids[case.case_id] = None
-    return list(case_ids)
-
-
-def _known(grader: Grader) -> bool:
-    return grader.engine != IMPORTED
+    return tuple(cases_by_id(scored).values()), matrix(scored)

@@ -1,8 +1,9 @@
 """Encoders and rerankers that run here, by sentence-transformers; the only way a model becomes vectors."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,10 @@ class SentenceEncoder:
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension), in the order of the texts."""
-        prompt = self._model.query_prompt
-        if prompt is None:
-            prompt = self._query.prompts.get("query", "")
+        model = self._model
+        encode = partial(self._query.encode_query, prompt=model.query_prompt)
         return self._encode(
-            self._query, list(map(cleaned, texts)), prompt, self._model.query_tokens
+            encode, self._query, list(map(cleaned, texts)), model.query_tokens
         )
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
@@ -104,25 +104,24 @@ class SentenceEncoder:
                 texts.append(cleaned(joined(title, text)))
         prompt = self._model.passage_prompt
         if prompt is None:
-            prompts = self._passage.prompts
-            prompt = prompts.get("passage") or prompts.get("document") or ""
-        return self._encode(self._passage, texts, prompt, self._model.passage_tokens)
+            # The library looks for a prompt named "document" first, which it adds itself.
+            prompt = self._passage.prompts.get("passage")
+        encode = partial(self._passage.encode_document, prompt=prompt)
+        return self._encode(encode, self._passage, texts, self._model.passage_tokens)
 
     def _encode(
-        self, model: Any, texts: Sequence[Text], prompt: str, tokens: int | None
+        self,
+        encode: Callable[..., NDArray[np.float32]],
+        model: Any,
+        texts: Sequence[Text],
+        tokens: int | None,
     ) -> NDArray[np.float32]:
         if not texts:
             return np.empty((0, self.identity.dimension), dtype=np.float32)
         with self._one_call, torch.inference_mode():
             if tokens is not None:
                 model.max_seq_length = tokens
-            vectors: NDArray[np.float32] = model.encode(
-                texts,
-                prompt=prompt,
-                batch_size=self._batch,
-                show_progress_bar=False,
-                convert_to_numpy=True,
-            )
+            vectors = encode(texts, batch_size=self._batch, show_progress_bar=False)
         if not np.isfinite(vectors).all():
             raise EvidenceUnavailable(
                 f"encoder {self.identity.name} gives numbers that are not finite: its weights are damaged"

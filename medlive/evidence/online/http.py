@@ -8,7 +8,7 @@ import httpx2
 from medlive import __version__
 from medlive.evidence.online.service import Answer
 from medlive.guard.bounds import LITERATURE_BYTES
-from medlive.guard.http import guarded_client, resolve_name
+from medlive.guard.http import any_address, guarded_client
 
 TIMEOUT_S = 30.0
 """Most seconds to connect, and between two parts of an answer."""
@@ -23,7 +23,7 @@ class HttpClient:
         """`contact` is the operator's address, which the services ask for."""
         headers = {"User-Agent": f"medlive/{__version__} (+{contact})"}
         self._client = guarded_client(
-            _addresses, headers=headers, timeout=httpx2.Timeout(TIMEOUT_S)
+            any_address, headers=headers, timeout=httpx2.Timeout(TIMEOUT_S)
         )
 
     async def post(self, address: str, form: Mapping[str, str]) -> Answer:
@@ -45,8 +45,3 @@ class HttpClient:
     async def aclose(self) -> None:
         """Close the connections."""
         await self._client.aclose()
-
-
-async def _addresses(host: str, port: int) -> list[str]:
-    """The addresses of a service, which the configuration names and which may be a copy of one's own."""
-    return await asyncio.to_thread(resolve_name, host, port)

@@ -201,14 +201,14 @@ class S3Target:
             raise ServiceUnavailable(f"{self.where} cannot be used: {exc}") from exc
 
     def _explain(self, exc: Any) -> ServiceUnavailable:
-        code, operation = _code(exc), exc.operation_name
+        code = _code(exc)
+        operation = exc.operation_name
         status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        text, hint = f"{self.where} answers {operation} with {code}", f"HTTP {status}"
+        text = f"{self.where} answers {operation} with {code}"
+        hint = f"HTTP {status}"
         if code == "NoSuchBucket" or (code == "404" and operation == "HeadBucket"):
-            text, hint = (
-                f"there is no bucket {self._bucket}",
-                "check --at, --endpoint-url and AWS_REGION",
-            )
+            text = f"there is no bucket {self._bucket}"
+            hint = "check --at, --endpoint-url and AWS_REGION"
         elif code in _REFUSED:
             text = f"{self.where} refuses {operation}: {code}"
             hint = (

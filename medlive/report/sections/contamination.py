@@ -6,8 +6,8 @@ from typing import Final
 
 from markupsafe import Markup
 
-from medlive.evaluation.log import some
 from medlive.evaluation.scoring.contamination import ContaminationTable
+from medlive.integrity.log import some
 from medlive.plot import drops
 from medlive.report.html import Section, missing, picture, soft, upper_first
 from medlive.report.model import Report

@@ -6,7 +6,9 @@ from typing import Any, Final
 
 from medlive.evaluation.model import Origin
 from medlive.evaluation.runs.folder import GRADES, grades_of
-from medlive.evaluation.scoring.score import ModelScore
+from medlive.evaluation.scoring.score import (
+    ModelScore,
+)
 from medlive.report.html import Section, missing, soft
 from medlive.report.model import Report
 
@@ -20,7 +22,7 @@ _NONE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class CallCosts:
     """The sum over calls; None is unknown."""
 
     calls: int
@@ -31,7 +33,7 @@ class Spent:
     usd: float | None
 
 
-def spent(usages: Iterable[Mapping[str, Any]]) -> Spent:
+def spent(usages: Iterable[Mapping[str, Any]]) -> CallCosts:
     """The sum of `Usage.as_json` values: the tokens of those that have them, money where every call's is known."""
     calls = known = input_tokens = output_tokens = 0
     usd: float | None = 0.0
@@ -42,7 +44,7 @@ def spent(usages: Iterable[Mapping[str, Any]]) -> Spent:
         output_tokens += usage.get("output_tokens") or 0
         price = usage.get("cost_usd")
         usd = None if usd is None or price is None else usd + price
-    return Spent(
+    return CallCosts(
         calls=known,
         of=calls,
         input_tokens=input_tokens if known else None,
@@ -51,7 +53,7 @@ def spent(usages: Iterable[Mapping[str, Any]]) -> Spent:
     )
 
 
-def _answers(model: ModelScore) -> Spent:
+def _answers(model: ModelScore) -> CallCosts:
     cases = {score.case.case_id for score in model.cases}
     return spent(
         answer.usage
@@ -60,7 +62,7 @@ def _answers(model: ModelScore) -> Spent:
     )
 
 
-def _verdicts(model: ModelScore) -> Spent | None:
+def _verdicts(model: ModelScore) -> CallCosts | None:
     """What grading took, a verdict from the shared cache nothing; None: nothing is on record."""
     if (grader := model.run.grader) is None:
         return None
@@ -73,7 +75,7 @@ def _verdicts(model: ModelScore) -> Spent | None:
             imported += grade.origin is Origin.IMPORT
             unpaid += not grade.usage and grade.origin is not Origin.CACHE
     if not paid:
-        return None if unpaid or imported else Spent(0, 0, 0, 0, 0.0)
+        return None if unpaid or imported else CallCosts(0, 0, 0, 0, 0.0)
     return spent([*paid, {}] if imported else paid)
 
 

@@ -31,7 +31,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
+class CriterionCount:
     """A criterion and how many of the models that were graded on it met it."""
 
     case: EvaluationCase
@@ -39,16 +39,16 @@ class Rated:
     count: Count
 
 
-def met_by_criterion(report: Report) -> list[Rated]:
+def met_by_criterion(report: Report) -> list[CriterionCount]:
     """Every criterion that any model was graded on."""
-    rated: dict[tuple[str, str], Rated] = {}
+    rated: dict[tuple[str, str], CriterionCount] = {}
     for model in report.models:
         for score in model.cases:
             for criterion in score.case.criteria:
                 met = score.met.get(criterion.id)
                 if met is not None:
                     key = (score.case.case_id, criterion.id)
-                    fresh = Rated(score.case, criterion, Count())
+                    fresh = CriterionCount(score.case, criterion, Count())
                     rated.setdefault(key, fresh).count.add(met)
     return list(rated.values())
 
@@ -67,7 +67,7 @@ def criteria(report: Report) -> Section:
     return Section("criteria", "Criteria", [lists, report.render("axes.html")])
 
 
-def _least_met(rated: list[Rated]) -> list[Rated]:
+def _least_met(rated: list[CriterionCount]) -> list[CriterionCount]:
     """The positive criteria of the lowest share, of equals those of the most points."""
     positive = [r for r in rated if r.criterion.points > 0]
     return sorted(
@@ -75,7 +75,7 @@ def _least_met(rated: list[Rated]) -> list[Rated]:
     )[:MOST_LISTED]
 
 
-def _most_met(rated: list[Rated]) -> list[Rated]:
+def _most_met(rated: list[CriterionCount]) -> list[CriterionCount]:
     """The negative criteria that any model met, of the highest share, of equals those of the worst points."""
     negative = [r for r in rated if r.criterion.points < 0 and r.count.met]
     return sorted(

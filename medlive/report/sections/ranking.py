@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Final
 
-from medlive.evaluation.log import some
+from medlive.integrity.log import some
 from medlive.plot import scores
 from medlive.report.html import Section, missing, picture, soft
 from medlive.report.model import Report, judged, unpublishable

@@ -3,8 +3,12 @@
 from functools import partial
 from typing import Final
 
-from medlive.evaluation.scoring.estimates import slice_order
-from medlive.evaluation.scoring.score import AXIS, SLICES, Estimate
+from medlive.evaluation.scoring.estimates import (
+    AXIS,
+    SLICES,
+    ScoreEstimate,
+    slice_order,
+)
 from medlive.plot import slices
 from medlive.report.html import Section, missing, picture
 from medlive.report.model import Report
@@ -16,12 +20,12 @@ _LACKING: Final = {
 }
 
 
-def by_value(report: Report, kind: str) -> dict[str, list[Estimate | None]]:
+def by_value(report: Report, kind: str) -> dict[str, list[ScoreEstimate | None]]:
     """Each value of a kind of slice, in order, with an estimate for each model, in the report's order.
 
     Nothing where no model has a scored case with any of them.
     """
-    values: dict[str, list[Estimate | None]] = {}
+    values: dict[str, list[ScoreEstimate | None]] = {}
     scored = False
     for place, model in enumerate(report.models):
         for part in model.slices:

@@ -36,6 +36,7 @@ from medlive.errors import (
     UsageError,
     describe,
 )
+from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import sync, writing_to
 from medlive.integrity.paths import PRIVATE_FILE, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
@@ -56,7 +57,6 @@ from medlive.service.backup.programs import BARE, run_program
 from medlive.service.backup.seal import check_seal, key_path, seal, secret_key
 from medlive.service.backup.trial import TrialImpossible, try_backup
 from medlive.service.database import database_url, open_database
-from medlive.service.paths import archive_path, snapshots_path
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import VERSION
 

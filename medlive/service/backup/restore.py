@@ -15,6 +15,7 @@ from medlive.db.backups import count_rows, list_takedowns, server_version
 from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database
 from medlive.errors import BadInput, MedliveError, UsageError, first_fault
+from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import writing_to
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
@@ -36,7 +37,6 @@ from medlive.service.backup.programs import WHOLE, run_program
 from medlive.service.backup.seal import KEY, check_seal
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
-from medlive.service.paths import archive_path, snapshots_path
 
 
 class Checked(NamedTuple):

@@ -40,7 +40,7 @@ from medlive.errors import (
     ServiceUnavailable,
     describe,
 )
-from medlive.evaluation.grading.probes import grade_probes
+from medlive.grader.probes import grade_probes
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.limiter import EndpointState

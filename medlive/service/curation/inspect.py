@@ -172,19 +172,15 @@ def _thread_as_json(thread: Thread) -> dict[str, Any]:
 def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
     """A part of a thread as the whole is shown, each message with its place in the thread and the part's in it."""
     language = dominant_language(normalise(excerpt.opening))
-    shown = [
-        replace(
-            part.message,
-            text=deidentified_part(
-                part.before, part.message.text, part.after, language
-            ),
-        )
-        for part in excerpt.messages
-    ]
+    shown = []
+    for part in excerpt.messages:
+        message, text = part.message, part.message.text
+        text = deidentified_part(part.before, text, part.after, language)
+        shown.append(replace(message, text=text))
     title = redact(normalise(excerpt.thread.title), language)
     content = replace(excerpt.thread, title=title, messages=tuple(shown)).content()
-    for message, part in zip(content["messages"], excerpt.messages, strict=True):
-        message |= {"place": part.place, "start": part.start, "length": part.length}
+    for entry, part in zip(content["messages"], excerpt.messages, strict=True):
+        entry |= {"place": part.place, "start": part.start, "length": part.length}
     return {"url": excerpt.thread.url, **content, "total": excerpt.total}
 
 

@@ -11,7 +11,7 @@ from medlive.db.curation.cases import StoredCase, add_revision, latest_case, loc
 from medlive.db.curation.proofs import save_proof
 from medlive.db.session import Database
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
-from medlive.evaluation.grading.probes import grade_probes
+from medlive.grader.probes import grade_probes
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import Proof, examine
 from medlive.rubric.prove import read_for_harm

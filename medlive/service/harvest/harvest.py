@@ -20,12 +20,12 @@ from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
 from medlive.db.threads.threads import save_identifiers, save_threads
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, MedliveError, UsageError
+from medlive.instance.paths import archive_path
 from medlive.logs import bound
 from medlive.service.database import handle_key
 from medlive.service.harvest.ledger import PostgresLedger
 from medlive.service.harvest.raw_files import seal_archives
 from medlive.service.harvest.sources import fetch_settings, not_modified_share
-from medlive.service.paths import archive_path
 from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.files import ImportedThread, ImportProblem, read_threads

@@ -17,7 +17,7 @@ from medlive.config import Settings
 from medlive.db.harvest import archives
 from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
-from medlive.service.paths import archive_path
+from medlive.instance.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, erase, pages, seal
 from medlive.sources.ledger import Place
 
@@ -106,34 +106,25 @@ def _copy_named(
 async def clear_removed(database: Database, folder: Path, source: str) -> int:
     """Delete files marked as removed, and copies without a row; how many. Call it with the lock held."""
     async with database.begin() as session:
-        removed = {
-            archive.path
-            for archive in await archives.list_archives(session, source, removed=True)
-        }
-        current = {
-            archive.path for archive in await archives.list_archives(session, source)
-        }
-    stems = {
-        match["stem"]
-        for path in removed | current
-        if (match := _ARCHIVE_NAME.fullmatch(path))
-    }
+        marked = await archives.list_archives(session, source, removed=True)
+        kept = await archives.list_archives(session, source)
+    removed, current = {row.path for row in marked}, {row.path for row in kept}
+    stems = {_stem(path) for path in removed | current} - {None}
     unnamed = await asyncio.to_thread(_files, folder, source) - current
-    left = [
-        p
-        for p in unnamed
-        if p in removed or ((f := _ARCHIVE_NAME.fullmatch(p)) and f["stem"] in stems)
-    ]
+    left = [path for path in unnamed if path in removed or _stem(path) in stems]
     await asyncio.to_thread(_remove, folder, left)
     return len(left)
 
 
+def _stem(path: str) -> str | None:
+    """What a file and its copies have in common; None for a name that no harvest gives."""
+    match = _ARCHIVE_NAME.fullmatch(path)
+    return None if match is None else match["stem"]
+
+
 def _files(folder: Path, source: str = "") -> set[str]:
-    return {
-        path.relative_to(folder).as_posix()
-        for path in (folder / source).rglob("*")
-        if path.is_file()
-    }
+    files = filter(Path.is_file, (folder / source).rglob("*"))
+    return {path.relative_to(folder).as_posix() for path in files}
 
 
 def _age(path: Path) -> float:
@@ -181,15 +172,13 @@ async def apply_retention(
                 counts["busy"] += 1
     existing = await asyncio.to_thread(_files, folder)
     async with database.begin() as session:
-        unknown = existing - {
-            archive.path for archive in await archives.list_archives(session)
-        }
-    # A harvest writes a file's beginning before its row, so a young file may get one.
-    stray = [
-        path
-        for path in unknown
-        if _ARCHIVE_NAME.fullmatch(path) and _age(folder / path) > STRAY_AFTER_S
-    ]
+        known = await archives.list_archives(session)
+    unknown = existing - {archive.path for archive in known}
+    stray = []
+    for path in unknown:
+        # A harvest writes a file's beginning before its row, so a young file may get one.
+        if _stem(path) is not None and _age(folder / path) > STRAY_AFTER_S:
+            stray.append(path)
     counts["strays"], counts["foreign"] = len(stray), len(unknown) - len(stray)
     if not dry_run:
         await asyncio.to_thread(_remove, folder, stray)

@@ -23,9 +23,9 @@ from medlive.db.tables.intake import FrontierState
 from medlive.db.threads.threads import check_storable
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, UsageError
+from medlive.instance.paths import archive_path
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import compare_run, find_source, store_threads
-from medlive.service.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, read_page
 from medlive.sources.drift import Compared, thread_fields
 from medlive.sources.harvest import parse_with

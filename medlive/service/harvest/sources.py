@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from medlive.clock import now
-from medlive.config import Settings, validate_section
+from medlive.config import Settings
 from medlive.db.harvest.harvests import SourceInfo, latest_measures, list_sources
 from medlive.db.runs import load_history
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError, UsageError
+from medlive.instance.loading import validate_section
 from medlive.sources.drift import Compared
 from medlive.sources.fetching.policy import FetchPolicy, FetchSettings
 from medlive.sources.registry import build_site, known_sites

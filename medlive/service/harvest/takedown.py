@@ -4,6 +4,7 @@ import asyncio
 import html
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -11,7 +12,6 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
-from medlive.db.curation.cases import case_id_of
 from medlive.db.harvest.archives import Archive, KeptFetch, fetches_in, list_archives
 from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.session import Database, advisory_lock
@@ -24,11 +24,9 @@ from medlive.db.threads.takedowns import (
 )
 from medlive.db.threads.threads import load_threads, revisions_of
 from medlive.errors import CheckFailed, MedliveError, UsageError
-from medlive.evaluation.grading.cache import PLACE, GradeCache
-from medlive.service.database import handle_key
+from medlive.instance.paths import archive_path
 from medlive.service.harvest.harvest import find_source
 from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
-from medlive.service.paths import archive_path
 from medlive.service.release.withdraw import (
     check_person_name,
     check_reason,
@@ -125,13 +123,12 @@ async def take_down(
             await record_takedown(session, (case_id for _, case_id in done.frozen))
             if dry_run:
                 await session.rollback()
-        case_id = case_id_of(source, thread_id, handle_key(settings))
-        done.counts["cached_verdicts"] = await asyncio.to_thread(
-            _forget_verdicts, settings, case_id, dry_run
-        )
         done.counts = +done.counts
         if dry_run:
             return done
+        # Verdicts that runs of earlier versions shared: they quote answers to cases.
+        verdicts = settings.home / "cache" / "grades"
+        await asyncio.to_thread(shutil.rmtree, verdicts, ignore_errors=True)
         done.files, damaged = await sweep(database, folder, source)
         done.damaged += damaged
         await clear_removed(database, folder, source)
@@ -162,14 +159,6 @@ async def allow_return(
             reason,
             by=by,
         )
-
-
-def _forget_verdicts(settings: Settings, case_id: str, dry_run: bool) -> int:
-    """Remove the files of the grade cache that are about a case, whose words they may repeat; how many."""
-    paths = GradeCache(settings.home / PLACE).files_about([case_id])
-    for path in () if dry_run else paths:
-        path.unlink(missing_ok=True)
-    return len(paths)
 
 
 async def _find_showing_fetches(

@@ -8,7 +8,6 @@ import asyncio
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
@@ -45,18 +44,25 @@ from medlive.db.tables.people import Act
 from medlive.db.tables.release import SnapshotRow, SnapshotState
 from medlive.db.threads.takedowns import no_takedown
 from medlive.errors import CheckFailed, UsageError
+from medlive.instance.paths import snapshots_path
 from medlive.integrity.digest import digest_text
 from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, sign
 from medlive.service.database import handle_key
-from medlive.service.paths import snapshots_path
 from medlive.service.release.folder import build_folder, is_complete, lineage_of
 from medlive.service.release.rebuild import restore_folder
 from medlive.service.release.withdraw import write_errata
 from medlive.snapshot.freeze import Sign
-from medlive.snapshot.gate_processes import check_many
-from medlive.snapshot.gates import GateHit, gates_digest, release_hits, row_hits
+from medlive.snapshot.gates import (
+    GateHit,
+    content_hits,
+    gates_digest,
+    release_hits,
+    row_hits,
+    standard_linter,
+    standard_scanner,
+)
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import AuditLogHead, Partial, Signing, moment_text
 from medlive.snapshot.model import commitment, week_end
@@ -71,9 +77,6 @@ _LOCK: Final = "medlive snapshot freeze"
 _MAX_WEEKS_AHEAD: Final = 260
 """Weeks (five years): a mistyped year must not be frozen."""
 _PAGE: Final = 5_000
-_MIN_FOR_PROCESSES: Final = 500
-"""Below this many cases, starting processes takes longer than checking."""
-_MAX_PROCESSES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -475,7 +478,7 @@ def _remove_unfrozen(settings: Settings, info: SnapshotRow) -> None:
 
 
 async def check_ready(database: Database) -> int:
-    """Check the candidates of the next release; the number newly checked. Raises GateWorkerDied."""
+    """Check the candidates of the next release; the number newly checked."""
     digest = await asyncio.to_thread(gates_digest)
     return await check_cases(database, digest)
 
@@ -485,7 +488,7 @@ async def check_cases(
 ) -> int:
     """Check the candidates of the next release that gates of this digest have not read; how many.
 
-    Verdicts are stored page by page, so that a kill loses at most one. Raises GateWorkerDied.
+    Verdicts are stored page by page, so that a kill loses at most one.
     """
     async with database.begin() as session:
         latest = await latest_frozen(session)
@@ -518,14 +521,13 @@ def _check_page(
     """Run the gates on these (case, revision) pairs; blocking. Raises Interrupted once `stop` is set."""
     with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
-    processes = 1
-    if len(cases) >= _MIN_FOR_PROCESSES:
-        processes = min(os.cpu_count() or 1, _MAX_PROCESSES)
+    scan, lint = standard_scanner(), standard_linter()
     verdicts = []
-    for case, (_, hits) in zip(cases, check_many(cases, processes), strict=True):
+    for case in cases:
         if stop.is_set():
             raise Interrupted
-        verdicts.append((case.case_id, case.revision, [*row_hits(case), *hits]))
+        hits = [*row_hits(case), *content_hits(case, scan, lint)]
+        verdicts.append((case.case_id, case.revision, hits))
     return verdicts
 
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 from medlive.config import PublishSection, Settings
 from medlive.errors import BadInput, UsageError
+from medlive.instance.paths import snapshot_folder, snapshots_path
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import Progress, Published, prepare_release, publish
 from medlive.publishing.target import FolderTarget, Target
-from medlive.service.paths import snapshot_folder, snapshots_path
-from medlive.snapshot.describe.feed import Place, safe_authority, safe_base
+from medlive.snapshot.describe.feed import Place, safe_base
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import week_end
 
@@ -57,11 +57,6 @@ def publish_snapshot(
         raise UsageError(
             f"{base_url!r} is not a public address", hint="expected https://host/path"
         )
-    if section.authority is not None and not safe_authority(section.authority):
-        raise UsageError(
-            f"{section.authority!r} is not a domain name",
-            hint="set `authority` under [publish]",
-        )
     prepared = prepare_release(folder, public_key)
     if to == "huggingface":
         from medlive.publishing.targets.huggingface import HubRepository
@@ -69,7 +64,7 @@ def publish_snapshot(
         return HubRepository(at, endpoint_url=endpoint_url).publish(
             prepared, dry_run=dry_run, progress=progress
         )
-    place = Place(base_url, section.authority)
+    place = Place(base_url)
     target: Target
     if to == "s3":
         from medlive.publishing.targets.s3 import S3Target

@@ -12,7 +12,7 @@ from medlive.db.release import snapshots
 from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotRow, SnapshotState
 from medlive.errors import CheckFailed, UsageError
-from medlive.service.paths import snapshots_path
+from medlive.instance.paths import snapshots_path
 from medlive.service.release.folder import build_folder
 from medlive.snapshot.freeze import Sign, differences
 from medlive.snapshot.identity import folder_name

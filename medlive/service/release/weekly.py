@@ -8,7 +8,7 @@ from medlive.db.release.snapshots import find_snapshot, load_fixed
 from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotRow
 from medlive.errors import BadInput
-from medlive.service.paths import snapshot_folder
+from medlive.instance.paths import snapshot_folder
 from medlive.service.release.publish import publish_snapshot
 from medlive.service.watch.outbox import write_message
 from medlive.snapshot.verify.run import verify_snapshot

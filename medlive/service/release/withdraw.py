@@ -16,9 +16,9 @@ from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import thread_of_case
 from medlive.errors import CheckFailed, UsageError
+from medlive.instance.paths import snapshots_path
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
 from medlive.rubric.model import Criterion
-from medlive.service.paths import snapshots_path
 from medlive.snapshot.errata import (
     MOST_REASON,
     PUBLIC_ERRATA,

@@ -266,11 +266,10 @@ class _Waits:
                 state = self._wait(state, harvests, PATIENCE)
             applied.append(state)
         # After those: the backup is to hold what the week releases, whenever that is.
-        release = {
-            (state.name, state.week)
-            for state in applied
-            if state.name in (FREEZE, *AFTER) and _is_to_come(state)
-        }
+        release = set()
+        for state in applied:
+            if state.name in (FREEZE, *AFTER) and _is_to_come(state):
+                release.add((state.name, state.week))
         for place, state in enumerate(applied):
             if state.name == BACKUP:
                 first = [name for name, week in sorted(release) if week == state.week]

@@ -24,18 +24,15 @@ from medlive.db.session import read_clock
 from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
 from medlive.evidence.encoders.folders import DOWNLOAD, PACKAGES
 from medlive.evidence.encoders.table import LANGUAGES
+from medlive.instance.opening import open_endpoint
+from medlive.instance.paths import index_path
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.engine import UNNAMED, Prompt, Reply, Request
 from medlive.llm.reading import NoObject, read_object
 from medlive.service.database import database_url, open_database
-from medlive.service.paths import index_path
 from medlive.service.schedule.clocks import clock_problem
 from medlive.service.watch.notify import places, send
-from medlive.service.wiring import (
-    find_dependent_judges,
-    open_endpoint,
-    proof_roles,
-)
+from medlive.service.wiring import find_dependent_judges, proof_roles
 
 if TYPE_CHECKING:
     from medlive.sources.fetching.fetch import Fetcher
@@ -318,7 +315,7 @@ async def _examine_service(
 
 async def _examine_index(settings: Settings) -> Diagnoses:
     from medlive.evidence.passage import Query
-    from medlive.service.wiring import open_retriever
+    from medlive.instance.opening import open_retriever
 
     retriever = open_retriever(settings)
     # verifies the files first

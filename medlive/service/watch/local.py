@@ -6,8 +6,8 @@ from pathlib import Path
 
 from medlive.config import Settings
 from medlive.errors import IndexMissing, MedliveError
+from medlive.instance.paths import archive_path, index_path
 from medlive.integrity.digest import digest_json
-from medlive.service.paths import archive_path, index_path
 from medlive.service.watch.model import Disk, LocalFacts
 
 

@@ -18,8 +18,8 @@ from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
 from medlive.db.tables.watch import OpenProblemRow
 from medlive.db.waits import count_waiting
+from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.harvest.sources import not_modified_share
-from medlive.service.paths import encoder_settings, index_path
 from medlive.service.schedule.steps import StepState, read_states
 from medlive.service.watch import problems as watched
 from medlive.service.watch.facts import read_facts

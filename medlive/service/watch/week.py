@@ -63,8 +63,8 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         "standing": asdict(standing)
         | {"whole": standing.whole, "in_short": standing.in_short},
         "threads": [
-            dict(zip(("stage", "outcome", "reason", "count"), row, strict=True))
-            for row in counts
+            {"stage": stage, "outcome": outcome, "reason": reason, "count": n}
+            for stage, outcome, reason, n in counts
         ],
         "cost": total and asdict(total) | {"cost_usd": total.cost_usd},
         "by_paper": [row._asdict() for row in by_paper],

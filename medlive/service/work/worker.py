@@ -16,13 +16,13 @@ from medlive.db.session import Database
 from medlive.errors import CheckFailed, ConfigError, EvidenceUnavailable
 from medlive.evidence.encoder import Encoder
 from medlive.evidence.encoders.opening import open_encoder
+from medlive.instance.paths import encoder_settings
 from medlive.integrity.paths import path_below
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
 from medlive.service.liveness import Liveness
-from medlive.service.paths import encoder_settings
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.wiring import Pipeline, build_pipeline, check_local_evidence
 from medlive.service.work.jobs import (

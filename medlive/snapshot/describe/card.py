@@ -97,7 +97,8 @@ def changes_md(
                 ends = filter(None, (c.from_revision, c.to_revision))
                 steps = " → ".join(map(str, ends))
                 yield f"| {cell(c.case_id)} | {steps} | {cell(c.reason, _MOST_REASON)} |\n"
-    revealed, dropped = numbers["revealed"], numbers["dropped"]
+    revealed = numbers["revealed"]
+    dropped = numbers["dropped"]
     if revealed or dropped:
         yield "\n## Held out before\n\n"
         yield f"{counted(revealed, 'case is', 'cases are')} shown now, with the proof in `holdouts.json`; "
@@ -114,9 +115,11 @@ def readme(meta: SnapshotMeta, counts: Counts, rows: str) -> str:
     if span == "month":
         # As the figure, but without the months in which nothing was posted.
         months = {month: n for month, n in months.items() if n}
-    release, releases = "first release", dict(sorted(counts.by_first_release.items()))
+    release = "first release"
+    releases = dict(sorted(counts.by_first_release.items()))
     if len(releases) > MOST_ROWS:
-        release, years = "first release, by year", Counter[str]()
+        release = "first release, by year"
+        years = Counter[str]()
         for version, n in releases.items():
             years[version.partition(".")[0]] += n
         releases = dict(years)

@@ -111,7 +111,8 @@ def _timeframe(counts: Counts) -> list[str]:
     """The first day of the first month and the last of the last in which a discussion was opened, if any was."""
     if not counts.by_month:
         return []
-    first, last = min(counts.by_month), max(counts.by_month)
+    first = min(counts.by_month)
+    last = max(counts.by_month)
     return [
         f"{first}-01",
         f"{last}-{monthrange(int(last[:-3]), int(last[-2:]))[1]:02d}",

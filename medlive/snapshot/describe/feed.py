@@ -1,6 +1,5 @@
 """The pages about published snapshots, made of their manifests: `latest.json`, an Atom feed, an HTML page."""
 
-import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,6 @@ _ENCLOSED: Final = {
     "data/criteria.jsonl": "application/x-ndjson",
     SUMS: "text/plain",
 }
-_DOMAIN: Final = re.compile(r"(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}")
 _SUMMARY: Final = (
     "Clinical cases rewritten from public medical discussions, each with a question, the physicians' advice and a "
     "rubric of weighted criteria. For research evaluation only: no medical advice, no training of models."
@@ -60,21 +58,19 @@ class Release:
     @property
     def files(self) -> dict[str, FileEntry]:
         """Every file, by name."""
-        return dict(
-            sorted({**self.manifest.files, **self.others, SUMS: self.sums}.items())
-        )
+        files = {**self.manifest.files, **self.others, SUMS: self.sums}
+        return dict(sorted(files.items()))
 
     @property
     def figures(self) -> list[str]:
         """The names of the figures."""
-        return sorted(
-            name for name in self.manifest.files if name.startswith("figures/")
-        )
+        return [name for name in self.files if name.startswith("figures/")]
 
     @property
     def counted(self) -> str:
         """How many cases and criteria it has, in words."""
-        return f"{self.manifest.counts.cases} cases, {self.manifest.counts.criteria} criteria"
+        counts = self.manifest.counts
+        return f"{counts.cases} cases, {counts.criteria} criteria"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,22 +79,17 @@ class Place:
 
     # With or without a last `/`; None: links are relative to the root of the place
     base_url: str | None = None
-    authority: str | None = None
-    """The domain that entry ids are made from (RFC 4151); None: ids come from the versions' digests."""
 
     def url(self, name: str) -> str:
         """Return the address of a file."""
-        return (
-            urljoin(f"{self.base_url.rstrip('/')}/", quote(name))
-            if self.base_url
-            else quote(name)
-        )
+        if self.base_url is None:
+            return quote(name)
+        return urljoin(f"{self.base_url.rstrip('/')}/", quote(name))
 
-    def entry_id(self, name: str, unique: str) -> str:
-        """Return an id for a feed or an entry: of its name under the authority, else of what is unique to it."""
-        if self.authority:
-            return f"tag:{self.authority},2026:medlive/{quote(name)}"
-        return uuid.uuid5(uuid.NAMESPACE_URL, f"medlive/{unique}").urn
+
+def _entry_id(unique: str) -> str:
+    """An id for a feed or an entry, of what is unique to it."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"medlive/{unique}").urn
 
 
 def _newest_first(releases: Sequence[Release]) -> list[Release]:
@@ -110,26 +101,18 @@ def latest_json(releases: Sequence[Release], place: Place) -> bytes:
     ordered = _newest_first(releases)
 
     def head(release: Release) -> dict[str, Any]:
-        created_at, url = (
-            moment_text(release.manifest.created_at),
-            place.url(f"{release.folder}/"),
-        )
         return {
             "version": release.version,
             "digest": release.digest,
-            "created_at": created_at,
-            "url": url,
+            "created_at": moment_text(release.manifest.created_at),
+            "url": place.url(f"{release.folder}/"),
         }
 
     newest = ordered[0]
-    files = {
-        name: {
-            "size": entry.size,
-            "sha256": entry.sha256,
-            "url": place.url(f"{newest.folder}/{name}"),
-        }
-        for name, entry in newest.files.items()
-    }
+    files = {}
+    for name, entry in newest.files.items():
+        url = place.url(f"{newest.folder}/{name}")
+        files[name] = {"size": entry.size, "sha256": entry.sha256, "url": url}
     value = {
         **head(newest),
         "format": "medlive-latest",
@@ -169,7 +152,7 @@ def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -
         entries.append(_erratum_entry(erratum, place))
     entries.sort(key=lambda entry: entry.moment, reverse=True)
     text = _TEMPLATES.get_template("feed.xml.j2").render(
-        id=place.entry_id("snapshots", "snapshots"),
+        id=_entry_id("snapshots"),
         summary=_SUMMARY,
         place=place,
         entries=entries,
@@ -187,9 +170,7 @@ def _release_entry(release: Release, place: Place) -> _Entry:
             enclosures.append((name, kind, address, files[name].size))
     return _Entry(
         # Of the digest, and not the canary: a canary that stands in a feed would prove nothing about the data.
-        id=place.entry_id(
-            f"snapshots/{release.version}", f"snapshots/{release.digest}"
-        ),
+        id=_entry_id(f"snapshots/{release.digest}"),
         moment=release.manifest.created_at,
         title=f"medlive {release.version}",
         summary=f"{release.counted}. SHA256SUMS has {release.digest}.",
@@ -200,15 +181,13 @@ def _release_entry(release: Release, place: Place) -> _Entry:
 
 
 def _erratum_entry(erratum: Erratum, place: Place) -> _Entry:
-    subject, moment = (
-        erratum.criterion_id or erratum.case_id,
-        erratum.issued_at.astimezone(UTC),
-    )
-    name = f"errata/{erratum.id}/{subject}"
-    undone = erratum.reinstated_at
-    state = "withdrawn" + (f", reinstated {undone:%Y-%m-%d}" if undone else "")
+    subject = erratum.criterion_id or erratum.case_id
+    moment = erratum.issued_at.astimezone(UTC)
+    state = "withdrawn"
+    if erratum.reinstated_at is not None:
+        state += f", reinstated {erratum.reinstated_at:%Y-%m-%d}"
     return _Entry(
-        id=place.entry_id(name, f"{name}/{moment_text(moment)}"),
+        id=_entry_id(f"errata/{erratum.id}/{subject}/{moment_text(moment)}"),
         moment=moment,
         title=f"medlive {erratum.kind.value}: {subject}",
         summary=f"{erratum.reason} ({state}; frozen in {', '.join(erratum.snapshots)})",
@@ -252,13 +231,6 @@ _TEMPLATES.filters["moment"] = moment_text
 def safe_base(url: str) -> bool:
     """Whether a public address can be linked to: http or https, with a host and nothing behind the path."""
     parts = urlsplit(url)
-    return (
-        parts.scheme in ("http", "https")
-        and bool(parts.hostname)
-        and not (parts.query or parts.fragment)
-    )
-
-
-def safe_authority(name: str) -> bool:
-    """Whether entry ids can be made from a name: a domain name in lower case, as RFC 4151 wants it."""
-    return _DOMAIN.fullmatch(name) is not None
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        return False
+    return not (parts.query or parts.fragment)

@@ -32,10 +32,8 @@ _SPANS: Final = ((1, "month"), (3, "quarter"), (12, "year"))
 
 def figures(counts: Counts, canary: str, version: str) -> dict[str, str]:
     """Return path → SVG; the same counts make the same text."""
-    cases, criteria = (
-        counted(counts.cases, "case", "cases"),
-        counted(counts.criteria, "criterion", "criteria"),
-    )
+    cases = counted(counts.cases, "case", "cases")
+    criteria = counted(counts.criteria, "criterion", "criteria")
 
     def frame(title: str, description: str, note: str = cases) -> Frame:
         return Frame(
@@ -123,7 +121,8 @@ def by_span(
     }
     if not places:
         return "month", {}
-    low, high = min(places), max(places)
+    low = min(places)
+    high = max(places)
     span, name = next(
         ((s, name) for s, name in _SPANS if high // s - low // s < most), _SPANS[-1]
     )

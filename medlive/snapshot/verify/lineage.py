@@ -2,14 +2,20 @@
 
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from medlive.errors import BadInput
 from medlive.integrity.checks import Faults
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SUMS, list_files, read_small, sha256
 from medlive.snapshot.diff import CaseDiff, diff_cases
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers
+from medlive.snapshot.ledgers import (
+    CHANGES,
+    HOLDOUTS,
+    Entry,
+    Ledgers,
+    read_ledgers,
+)
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.rows import CASES, CRITERIA
 
@@ -20,19 +26,15 @@ _PARENT_FILES: Final = ("manifest.json", HOLDOUTS, CASES, CRITERIA)
 def check_lineage(manifest: Manifest, faults: Faults) -> None:
     """Check what the manifest states about its ancestors."""
     name = "manifest.json"
-    versions = [*(ancestor.version for ancestor in manifest.lineage), manifest.version]
-    for earlier, other in pairwise(versions):
+    for earlier, other in pairwise(manifest.line):
         if earlier >= other:
             faults.add(name, f"an ancestor after {earlier}", other)
-    last = manifest.lineage[-1] if manifest.lineage else None
+    last: tuple[str | None, str | None] = (None, None)
+    if manifest.lineage:
+        last = (manifest.lineage[-1].version, manifest.lineage[-1].digest)
     stated = (manifest.parent, manifest.parent_digest)
-    if stated != ((last.version, last.digest) if last else (None, None)):
-        expected = f"{last.version}, {last.digest}" if last else "no parent"
-        faults.add(
-            name,
-            f"as parent the last ancestor, {expected}",
-            f"{stated[0]}, {stated[1]}",
-        )
+    if stated != last:
+        faults.add(name, f"as parent the last ancestor, {last}", f"{stated}")
 
 
 def check_parent(
@@ -47,29 +49,23 @@ def check_parent(
     before = _read_parent(manifest, parent, faults)
     if before is None:
         return
+    name = "manifest.json"
     if before.created_at > manifest.created_at:
-        faults.add(
-            "manifest.json",
-            f"a moment after the parent's, {before.created_at}",
-            f"{manifest.created_at}",
-        )
+        expected = f"a moment after the parent's, {before.created_at}"
+        faults.add(name, expected, f"{manifest.created_at}")
     if before.version != manifest.parent:
-        faults.add(
-            f"{parent.name}/manifest.json", f"version {manifest.parent}", before.version
-        )
+        expected = f"version {manifest.parent}"
+        faults.add(f"{parent.name}/{name}", expected, before.version)
     if before.lineage != manifest.lineage[:-1]:
-        faults.add(
-            "manifest.json", "the parent's lineage and the parent", "other ancestors"
-        )
+        faults.add(name, "the parent's lineage and the parent", "other ancestors")
     _check_commitments(read_ledgers(parent, before), ledgers, manifest.version, faults)
     try:
-        _check_changes(
-            {case.case_id: case for case in diff_cases(parent, root)}, ledgers, faults
-        )
+        differing = {case.case_id: case for case in diff_cases(parent, root)}
     except BadInput as exc:
-        faults.add(
-            "data", "rows that can be compared with the parent's", str(exc)[:300]
-        )
+        expected = "rows that can be compared with the parent's"
+        faults.add("data", expected, str(exc)[:300])
+    else:
+        _check_changes(differing, ledgers, faults)
 
 
 def _read_parent(manifest: Manifest, parent: Path, faults: Faults) -> Manifest | None:
@@ -81,27 +77,20 @@ def _read_parent(manifest: Manifest, parent: Path, faults: Faults) -> Manifest |
         return None
     sums = read_small(parent / SUMS)
     if (digest := digest_bytes(sums)) != manifest.parent_digest:
-        faults.add(
-            f"{parent.name}/{SUMS}",
-            f"the parent's digest {manifest.parent_digest}",
-            digest,
-        )
+        expected = f"the parent's digest {manifest.parent_digest}"
+        faults.add(f"{parent.name}/{SUMS}", expected, digest)
         return None
-    stated = set(sums.split(b"\n"))
+    changed = []
     for file in _PARENT_FILES:
         actual = sha256(parent / file)
-        if f"{actual}  {file}".encode() not in stated:
-            faults.add(
-                f"{parent.name}/{file}",
-                f"the digest that the parent's {SUMS} states",
-                actual,
-            )
+        if f"{actual}  {file}".encode() not in sums.split(b"\n"):
+            expected = f"the digest that the parent's {SUMS} states"
+            faults.add(f"{parent.name}/{file}", expected, actual)
+            changed.append(file)
+    if changed:
+        return None
     try:
-        return (
-            Manifest.model_validate_json(read_small(parent / "manifest.json"))
-            if not faults.count
-            else None
-        )
+        return Manifest.model_validate_json(read_small(parent / "manifest.json"))
     except ValueError as exc:
         faults.add(f"{parent.name}/manifest.json", "a manifest", type(exc).__name__)
         return None
@@ -120,21 +109,15 @@ def _check_commitments(
     now = ours.commitments()
     for key, since in before.items():
         if key not in now:
-            faults.add(
-                HOLDOUTS,
-                f"the parent's commitment {key}",
-                "none of its sections has it",
-            )
+            expected = f"the parent's commitment {key}"
+            faults.add(HOLDOUTS, expected, "none of its sections has it")
         elif now[key][1] != since:
             faults.add(f"{HOLDOUTS}: {key}", f"held since {since}", now[key][1])
     for key, stated in now.items():
         if key not in before and stated != ("held", version):
             where = f"{HOLDOUTS}: {stated[0]} {key}"
-            faults.add(
-                where,
-                "a commitment that the parent holds, or a new one",
-                f"held since {stated[1]}",
-            )
+            expected = "a commitment that the parent holds, or a new one"
+            faults.add(where, expected, f"held since {stated[1]}")
 
 
 def _check_changes(
@@ -143,39 +126,32 @@ def _check_changes(
     """Check that `changes.json` lists each case exactly as it changed, and that first releases are kept."""
     if ledgers.changes is None:
         return
-    by_case: dict[str, dict[str, dict[str, Any]]] = {
-        case_id: {} for case_id in differing
-    }
+    by_case: dict[str, dict[str, Entry]] = {case_id: {} for case_id in differing}
     for section, listed in ledgers.changes.items():
         for case_id, entry in listed.items():
             by_case.setdefault(case_id, {})[section] = entry
     for case_id, entries in sorted(by_case.items()):
-        _check_change(case_id, differing.get(case_id), entries, faults)
+        case = differing.get(case_id)
+        first = case.field("first_release") if case else None
+        if case is not None and first is not None:
+            release = f"first release {first.old}, as in the parent"
+            faults.add(f"{CASES}: {case_id!r}"[:300], release, first.new[:50])
+            case = _without_release(case)
+        where = f"{CHANGES}: {case_id!r}"[:300]
+        expected = case.kind.value if case else "not listed"
+        listed_as = ", ".join(entries) or "not listed"
+        if listed_as != expected:
+            faults.add(where, expected, listed_as)
+        elif case is not None:
+            stated = entries[expected]["from_revision"]
+            if stated != case.from_revision:
+                before = f"from_revision {case.from_revision}"
+                faults.add(where, before, f"{stated}"[:50])
 
 
-def _check_change(
-    case_id: str,
-    case: CaseDiff | None,
-    entries: dict[str, dict[str, Any]],
-    faults: Faults,
-) -> None:
-    if case is not None and (first := case.field("first_release")) is not None:
-        release = f"first release {first.old}, as in the parent"
-        faults.add(f"{CASES}: {case_id!r}"[:300], release, first.new[:50])
-        if (
-            len(case.fields) == 1
-            and not case.criteria
-            and case.from_revision == case.to_revision
-        ):
-            case = None  # it is not revised otherwise
-    where, expected = (
-        f"{CHANGES}: {case_id!r}"[:300],
-        case.kind.value if case else "not listed",
-    )
-    if ", ".join(entries) != (expected if case else ""):
-        faults.add(where, expected, ", ".join(entries) or "not listed")
-    elif (
-        case is not None
-        and (stated := entries[expected]["from_revision"]) != case.from_revision
-    ):
-        faults.add(where, f"from_revision {case.from_revision}", f"{stated}"[:50])
+def _without_release(case: CaseDiff) -> CaseDiff | None:
+    """A case that differs in more than its first release; None where it does not."""
+    is_same = case.from_revision == case.to_revision
+    if is_same and len(case.fields) == 1 and not case.criteria:
+        return None
+    return case

@@ -1,12 +1,13 @@
 """What a reader's browser may be given: the figures and pages of a snapshot, read by what is allowed in them.
 
-A list of what is dangerous is never complete (`u\\72l(`, `&#117;rl(`, `image-set(`), so nothing is decoded and
-nothing is searched for: whatever medlive's own figures and pages do not consist of is a fault.
+A list of what is dangerous is never complete (`u\\72l(`, `&#117;rl(`, `image-set(`), so nothing is searched for:
+whatever medlive's own figures and pages do not consist of is a fault.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final
+from xml.etree import ElementTree
 
 from medlive.integrity.folder import REQUIRED
 
@@ -15,10 +16,9 @@ _MAX_SHOWN: Final = 40
 
 # --- figures
 
-_TEXT: Final = re.compile(r"(?:[^<>&]|&(?:amp|lt|gt|quot);)*")
-"""Text between elements: no character but these four is written as an entity."""
-_TAG: Final = re.compile(r"<(/?)([a-z]+)((?: [A-Za-z0-9-]+=\"[^\"<>&]*\")*)(/?)>")
-_ATTRIBUTE: Final = re.compile(r" ([A-Za-z0-9-]+)=\"([^\"]*)\"")
+_SVG: Final = "{http://www.w3.org/2000/svg}"
+_DECLARATION_OF_XML: Final = re.compile(rb"<[!?].{0,40}", re.DOTALL)
+"""What may bring entities, other documents or programs in, or hide something: figures have none of these."""
 _ELEMENTS: Final = frozenset(
     (
         "svg",
@@ -56,7 +56,6 @@ _NUMERIC: Final = (
 )
 _VALUES: Final[Mapping[str, re.Pattern[str]]] = {
     **{name: re.compile(_NUMBER) for name in _NUMERIC},
-    "xmlns": re.compile(r"http://www\.w3\.org/2000/svg"),
     "class": re.compile(r"[A-Za-z0-9 -]*"),
     "id": re.compile(r"[A-Za-z0-9-]+"),
     "role": re.compile(r"img"),
@@ -78,8 +77,8 @@ _VALUE: Final = r"(?:[A-Za-z0-9 .,#%-]|'[A-Za-z0-9 -]*')+"
 """Colours, lengths, words and names of fonts: without parentheses there is no function, so nothing is loaded."""
 _DECLARATION: Final = rf"{_PROPERTY}:{_VALUE}"
 _RULE: Final = rf"{_SELECTOR}\{{(?:{_DECLARATION}(?:;{_DECLARATION})*;?)?\}}"
-_CSS_PART: Final = re.compile(
-    rf"{_RULE}|@media \(prefers-color-scheme:(?:dark|light)\)\{{(?:{_RULE})*\}}"
+_CSS: Final = re.compile(
+    rf"(?:{_RULE}|@media \(prefers-color-scheme:(?:dark|light)\)\{{(?:{_RULE})*\}})*"
 )
 
 # --- pages
@@ -109,62 +108,30 @@ _FRONT_LINE: Final = re.compile(
 
 def find_active_svg(data: bytes) -> str | None:
     """Return the first part of a figure that medlive's own figures do not have; None if there is none."""
+    if declared := _DECLARATION_OF_XML.search(data):
+        return repr(declared[0])
     try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError:
-        return "bytes that are not UTF-8"
-    place, around = 0, list[str]()
-    while (place := _end_of_text(text, place, around)) < len(text):
-        tag = _TAG.match(text, place)
-        if (
-            tag is None
-            or (fault := _tag_fault(tag) or _order_fault(tag, around)) is not None
-        ):
-            return text[place : place + _MAX_SHOWN] if tag is None else fault
-        place = tag.end()
-    return f"no end of {around[-1]}" if around else None
+        figure = ElementTree.fromstring(data.decode("utf-8"))
+    except (UnicodeDecodeError, ElementTree.ParseError) as exc:
+        return str(exc)[:_MAX_SHOWN]
+    faults = map(_element_fault, figure.iter())
+    return next((fault[:_MAX_SHOWN] for fault in faults if fault), None)
 
 
-def _end_of_text(text: str, place: int, around: list[str]) -> int:
-    """Return where the next element begins or ends: in a style known rules come before it, else text."""
-    if around[-1:] == ["style"]:
-        return _end_of_css(text, place)
-    between = _TEXT.match(text, place)
-    return between.end() if between is not None else place
-
-
-def _order_fault(tag: re.Match[str], around: list[str]) -> str | None:
-    """Note which elements are around what follows; a fault unless each ends, and nothing is within a style."""
-    closing, name, _, empty = tag.groups()
-    if closing:
-        return None if around and around.pop() == name else tag[0]
-    if around[-1:] == ["style"]:
-        return tag[0][:_MAX_SHOWN]
-    if not empty:
-        around.append(name)
+def _element_fault(element: ElementTree.Element) -> str | None:
+    name = element.tag.removeprefix(_SVG)
+    if name not in _ELEMENTS or name == element.tag:
+        return name
+    if name == "style":
+        if element.attrib or len(element):
+            return name
+        if not _CSS.fullmatch(element.text or ""):
+            return element.text
+    for attribute, value in element.items():
+        pattern = _VALUES.get(attribute)
+        if pattern is None or not pattern.fullmatch(value):
+            return f"{attribute}={value!r}"
     return None
-
-
-def _tag_fault(tag: re.Match[str]) -> str | None:
-    closing, name, attributes, empty = tag.groups()
-    if (
-        name not in _ELEMENTS
-        or (closing and (attributes or empty))
-        or (name == "style" and (attributes or empty))
-    ):
-        return tag[0][:_MAX_SHOWN]
-    for attribute in _ATTRIBUTE.finditer(attributes):
-        pattern = _VALUES.get(attribute[1])
-        if pattern is None or not pattern.fullmatch(attribute[2]):
-            return attribute[0].strip()[:_MAX_SHOWN]
-    return None
-
-
-def _end_of_css(text: str, place: int) -> int:
-    """Return where the known rules of a style end."""
-    while (part := _CSS_PART.match(text, place)) is not None:
-        place = part.end()
-    return place
 
 
 def find_active_markdown(data: bytes) -> str | None:
@@ -193,20 +160,15 @@ def find_active_markdown(data: bytes) -> str | None:
 
 
 def _line_fault(row: str) -> str | None:
+    """What begins HTML, a link, an image or a formula in a line, other than the card's own."""
     if row in _ALERTS or _PAGE_TAG.fullmatch(row):
         return None
     if "\r" in row or (("```" in row or "~~~" in row) and not _FENCE.fullmatch(row)):
         return row[:_MAX_SHOWN]
-    return next(_active_tokens(row), None)
-
-
-def _active_tokens(row: str) -> Iterator[str]:
-    """Yield what begins HTML, a link, an image or a formula in a line, other than the card's own."""
     for token in _PAGE_TOKEN.finditer(row):
         start = token.start()
         image = _IMAGE.match(row, start)
-        own = (
-            image is not None and row[start - 1 : start] == "!" and image[1] in REQUIRED
-        )
-        if not own and not token[0].startswith("\\"):
-            yield row[max(0, start - 1) : start + _MAX_SHOWN]
+        is_own = image and image[1] in REQUIRED and row[:start].endswith("!")
+        if not is_own and not token[0].startswith("\\"):
+            return row[max(0, start - 1) : start + _MAX_SHOWN]
+    return None

@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -35,6 +36,7 @@ from medlive.integrity.folder import (
     list_files,
     read_small,
     sha256,
+    sums_text,
 )
 from medlive.integrity.paths import open_plain
 from medlive.snapshot import parquet
@@ -48,37 +50,32 @@ from medlive.snapshot.manifest import (
     ProofMeans,
     unknown_note,
 )
-from medlive.snapshot.model import Table, week_end
+from medlive.snapshot.model import TABLES, week_end
 from medlive.snapshot.parquet_process import compare_twins
 from medlive.snapshot.rows import CASES, CRITERIA
 from medlive.snapshot.verify.lineage import check_lineage, check_parent
 from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.scan import Scan
-from medlive.snapshot.verify.text_checks import (
-    find_contact,
-    find_disguise,
-    find_unstorable,
-)
+from medlive.snapshot.verify.text_checks import find_leak
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
 _FOLDER: Final = re.compile(re.escape(folder_name("")) + r"(\d{4}\.W\d{2})")
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
-_TWINS: Final[tuple[tuple[str, str, Table], ...]] = (
-    ("data/cases.parquet", CASES, "cases"),
-    ("data/criteria.parquet", CRITERIA, "criteria"),
-)
 LIVEMEDBENCH: Final = "livemedbench.json"
-_STREAMED: Final = frozenset({CASES, CRITERIA, LIVEMEDBENCH})
-"""Checked row by row, and with each row its canary."""
+_SMALL: Final = [
+    name
+    for name in REQUIRED
+    if not name.startswith("data/") and name not in (LIVEMEDBENCH, CHANGES, HOLDOUTS)
+]
+"""The files whose canary no other step checks."""
 _DESCRIBED: Final = [
     name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH
 ]
 """What croissant.json names."""
 _FIRST: Final = (SUMS, SIGNATURE, "manifest.json")
 """The files that state the digests of all others, and are read to know them."""
-_MAX_FOOTER: Final = 16 * 1024 * 1024
 
 
 @dataclass
@@ -106,14 +103,11 @@ class Inspected:
     @cached_property
     def sums(self) -> dict[str, str]:
         """Name → digest as SHA256SUMS states them, without malformed lines; none where it cannot be read."""
-        try:
-            text = self.read(SUMS).decode("utf-8", "replace")
-        except (OSError, Skip, TooLong):  # a step says so
-            return {}
         sums = {}
-        for row in text.split("\n"):
-            if match := _SUM_LINE.fullmatch(row):
-                sums[match[2]] = match[1]
+        with suppress(OSError, Skip, TooLong):  # a step says so
+            for row in self.read(SUMS).decode("utf-8", "replace").split("\n"):
+                if match := _SUM_LINE.fullmatch(row):
+                    sums[match[2]] = match[1]
         return sums
 
     def require(self, *names: str) -> None:
@@ -182,22 +176,24 @@ class Inspected:
 
 
 def _signature(folder: Inspected, out: Faults) -> None:
-    manifest, has_signature = folder.manifest, SIGNATURE in folder.listing.files
+    manifest = folder.manifest
     if manifest is None:
         out.append(folder.problems["manifest.json"])
         return
+    has_signature = SIGNATURE in folder.listing.files
+    key = None
+    if manifest.signing is not None:
+        key = (manifest.signing.key_id, manifest.signing.public_key)
     signed = SignedDocument(
         what="snapshot",
         document="manifest.json",
-        key=None
-        if manifest.signing is None
-        else (manifest.signing.key_id, manifest.signing.public_key),
+        key=key,
         comment=trusted_comment(manifest.version, manifest.created_at, manifest.canary),
         untrusted=SIGNATURE_COMMENT,
         given=() if folder.public_key is None else (folder.public_key,),
         read=folder.read,
     )
-    unsigned = signed.key is None and not has_signature and folder.public_key is None
+    unsigned = key is None and not has_signature and folder.public_key is None
     folder.trust = Trust.NOT_SIGNED if unsigned else Trust.BROKEN
     folder.trust, folder.note = signed.check(has_signature, out)
 
@@ -205,29 +201,23 @@ def _signature(folder: Inspected, out: Faults) -> None:
 def _listing(folder: Inspected, out: Faults) -> None:
     for fault in folder.listing.faults:
         out.append(fault)
-    files, required = folder.listing.files, {*REQUIRED, SUMS}
-    for name in sorted(required - files):
+    required = {*REQUIRED, SUMS}
+    for name in sorted(required - folder.listing.files):
         out.add(name, "a file", "none")
     # The first step decides whether there must be a signature.
-    for name in sorted(files - required - {SIGNATURE}):
+    for name in sorted(folder.listing.files - required - {SIGNATURE}):
         out.add(name, "nothing of that name", "a file")
 
 
 def _sums(folder: Inspected, out: Faults) -> None:
     sums = folder.sums
-    data = folder.read(SUMS)
     for name in sorted(sums.keys() - set(REQUIRED)):
         out.add(SUMS, "the names of this snapshot's files", repr(name)[:200])
     for name in sorted(set(REQUIRED) - sums.keys()):
         out.add(SUMS, f"a line for {name}", "none")
-    if data != "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode(
-        "utf-8"
-    ):
-        out.add(
-            SUMS,
-            "one line of sha256sum for each file, in order",
-            "other lines, order or line ends",
-        )
+    if folder.read(SUMS) != sums_text(sums).encode("utf-8"):
+        expected = "one line of sha256sum for each file, in order"
+        out.add(SUMS, expected, "other lines, order or line ends")
 
 
 def _digests(folder: Inspected, out: Faults) -> None:
@@ -244,26 +234,17 @@ def _manifest(folder: Inspected, out: Faults) -> None:
         out.append(problem)
     if manifest is None:
         return
-    for version in (
-        manifest.version,
-        *(ancestor.version for ancestor in manifest.lineage),
-    ):
+    for version in manifest.line:
         if week_end(version) is None:
             out.add("manifest.json", "versions that are ISO weeks", version)
     # A folder may have any name but another version's, under which it would be found.
     match = _FOLDER.fullmatch(folder.root.absolute().name)
     if match is not None and match[1] != manifest.version:
-        out.add(
-            "manifest.json",
-            f"version {match[1]}, as in its folder's name",
-            manifest.version,
-        )
+        expected = f"version {match[1]}, as in its folder's name"
+        out.add("manifest.json", expected, manifest.version)
     if manifest.publishable == bool(manifest.why_not):
-        out.add(
-            "manifest.json",
-            "reasons exactly when not publishable",
-            repr(manifest.why_not)[:200],
-        )
+        reasons = repr(manifest.why_not)[:200]
+        out.add("manifest.json", "reasons exactly when not publishable", reasons)
     folder.note = unknown_note(manifest.unknown)
 
 
@@ -271,83 +252,67 @@ def _sizes(folder: Inspected, out: Faults) -> None:
     manifest = folder.require_manifest()
     required = set(REQUIRED) - {"manifest.json"}
     for name in sorted(required ^ manifest.files.keys()):
-        out.add(
-            "manifest.json",
-            f"the files {', '.join(sorted(required))}",
-            f"differs in {name!r}"[:200],
-        )
+        expected = f"the files {', '.join(sorted(required))}"
+        out.add("manifest.json", expected, f"differs in {name!r}"[:200])
     for name, entry in sorted(manifest.files.items()):
         if name not in required & folder.listing.files:
             continue
         size = folder.listing.sizes[name]
         if size != entry.size:
-            out.add(
-                name, f"the bytes that manifest.json states, {entry.size}", f"{size}"
-            )
+            expected = f"the bytes that manifest.json states, {entry.size}"
+            out.add(name, expected, f"{size}")
         if (digest := folder.digest(name)) != entry.sha256:
-            out.add(
-                name,
-                f"the sha256 that manifest.json states, {entry.sha256}",
-                digest or "an unreadable file",
-            )
-    _croissant(folder, manifest, out)
-
-
-def _croissant(folder: Inspected, manifest: Manifest, out: Faults) -> None:
-    """Check that croissant.json names the data files with the manifest's digests."""
+            expected = f"the sha256 that manifest.json states, {entry.sha256}"
+            out.add(name, expected, digest or "an unreadable file")
     name = "croissant.json"
-    if name not in folder.listing.files or folder.refused(name):
-        return
+    if name in folder.listing.files and not folder.refused(name):
+        _check_described(name, folder.read(name), manifest, out)
+
+
+def _check_described(name: str, data: bytes, manifest: Manifest, out: Faults) -> None:
+    """Check that croissant.json names the data files with the manifest's digests."""
+    listed = set[tuple[str, str]]()
     try:
-        listed = {
-            x["contentUrl"]: x["sha256"]
-            for x in json.loads(folder.read(name))["distribution"]
-        }
+        for described in json.loads(data)["distribution"]:
+            listed.add((described["contentUrl"], described["sha256"]))
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
-        out.add(
-            name,
-            "the data files with their digests",
-            f"{type(exc).__name__}: {str(exc)[:100]}",
-        )
+        fault = f"{type(exc).__name__}: {str(exc)[:100]}"
+        out.add(name, "the data files with their digests", fault)
         return
-    expected = {n: manifest.files[n].sha256 for n in _DESCRIBED if n in manifest.files}
-    if listed != expected:
-        wrong = []
-        for described in expected.keys() | listed.keys():
-            if expected.get(described) != listed.get(described):
-                wrong.append(str(described))
-        wrong.sort()
-        out.add(
-            name,
-            "the data files with the manifest's digests",
-            f"another of {', '.join(wrong)}"[:200],
-        )
+    expected = set()
+    for file, entry in manifest.files.items():
+        if file in _DESCRIBED:
+            expected.add((file, entry.sha256))
+    if wrong := ", ".join(sorted({str(file) for file, _ in listed ^ expected})):
+        got = f"another of {wrong}"[:200]
+        out.add(name, "the data files with the manifest's digests", got)
 
 
-def _scanned(name: str) -> Callable[[Inspected, Faults], None]:
-    """The step that reports what the scan found under a name."""
+def _report(*places: str) -> Callable[[Inspected, Faults], None]:
+    """The step that reports what the scan and the ledgers found, by its attributes."""
 
     def step(folder: Inspected, out: Faults) -> None:
-        out.extend(getattr(folder.scan, name))
+        for place in places:
+            out.extend(attrgetter(place)(folder))
 
     return step
 
 
 def _counts(folder: Inspected, out: Faults) -> None:
-    manifest, tally = folder.require_manifest(), folder.scan.tally
+    manifest = folder.require_manifest()
+    tally = folder.scan.tally
     held_out = len((folder.ledgers.holdouts or {}).get("held", ()))
-    stated, counted = (_known(c) for c in (manifest.counts, tally.counts(held_out)))
-    for name, expected in sorted(counted.items()):
-        value = stated.get(name)
-        if value != expected:
-            out.add("manifest.json", f"{name} {expected}"[:300], f"{value}"[:300])
+    stated = _known(manifest.counts)
+    for name, expected in sorted(_known(tally.counts(held_out)).items()):
+        if stated[name] != expected:
+            got = f"{stated[name]}"[:300]
+            out.add("manifest.json", f"{name} {expected}"[:300], got)
     rows = dict.fromkeys((CASES, "data/cases.parquet", LIVEMEDBENCH), tally.cases)
     rows |= dict.fromkeys((CRITERIA, "data/criteria.parquet"), tally.criteria)
     for name, entry in sorted(manifest.files.items()):
         if entry.rows != rows.get(name):
-            out.add(
-                "manifest.json", f"{name}: {rows.get(name)} rows"[:200], f"{entry.rows}"
-            )
+            expected = f"{name}: {rows.get(name)} rows"[:200]
+            out.add("manifest.json", expected, f"{entry.rows}")
 
 
 def _known(model: Counts | ProofMeans | Headroom) -> dict[str, object]:
@@ -355,93 +320,59 @@ def _known(model: Counts | ProofMeans | Headroom) -> dict[str, object]:
     known: dict[str, object] = {}
     for name in type(model).model_fields:
         value = getattr(model, name)
-        known[name] = (
-            _known(value) if isinstance(value, ProofMeans | Headroom) else value
-        )
+        if isinstance(value, ProofMeans | Headroom):
+            value = _known(value)
+        known[name] = value
     return known
 
 
 def _livemedbench(folder: Inspected, out: Faults) -> None:
     if folder.scan.livemedbench != folder.digest(LIVEMEDBENCH):
-        out.add(
-            LIVEMEDBENCH, f"exactly the rows of {CASES} and {CRITERIA}", "other bytes"
-        )
+        expected = f"exactly the rows of {CASES} and {CRITERIA}"
+        out.add(LIVEMEDBENCH, expected, "other bytes")
 
 
 def _parquet(folder: Inspected, out: Faults) -> None:
     if not parquet.available():
         raise Skip("pyarrow is not installed; install medlive[service]", allowed=True)
-    manifest, scan = folder.require_manifest(), folder.scan
-    if scan.rows.count:
+    manifest = folder.require_manifest()
+    if folder.scan.rows.count:
         raise Skip("the JSON Lines to compare with are not valid")
-    counts = scan.tally.cases, scan.tally.criteria
     folder.require("data/cases.parquet", "data/criteria.parquet")
     with ExitStack() as opened:
         comparisons = []
-        for (name, twin, table), rows in zip(_TWINS, counts, strict=True):
-            source, text = (
-                opened.enter_context(open_plain(folder.root / n)) for n in (name, twin)
-            )
+        for table in TABLES:
+            path = folder.root / f"data/{table}.parquet"
+            source = opened.enter_context(open_plain(path))
+            twin = opened.enter_context(open_plain(path.with_suffix(".jsonl")))
             comparison = parquet.TwinComparison(
                 source=source.fileno(),
-                twin=text.fileno(),
+                twin=twin.fileno(),
                 columns=manifest.shape.columns[table],
                 canary=manifest.canary,
-                rows=rows,
-                # A row's JSON names every column, so it is longer than its values and their lengths in parquet.
-                max_bytes=2 * folder.listing.sizes[twin] + 1_000_000,
             )
             comparisons.append(comparison)
         results = compare_twins(comparisons)
-    for (name, twin, _), result in zip(_TWINS, results, strict=False):
+    for table, result in zip(TABLES, results, strict=False):
+        name = f"data/{table}.parquet"
         if isinstance(result, parquet.ParquetFault):
             out.add(name, "parquet with the rows of its twin", str(result)[:300])
         elif result is not None:
-            out.add(f"{name}: {result}", f"the rows of {twin}", "other rows")
-
-
-def _changes(folder: Inspected, out: Faults) -> None:
-    out.extend(folder.ledgers.change_faults)
-    out.extend(folder.scan.changes)
-
-
-def _holdouts(folder: Inspected, out: Faults) -> None:
-    out.extend(folder.ledgers.holdout_faults)
-    out.extend(folder.scan.proofs)
+            expected = f"the rows of data/{table}.jsonl"
+            out.add(f"{name}: {result}", expected, "other rows")
 
 
 def _canary(folder: Inspected, out: Faults) -> None:
     manifest = folder.require_manifest()
     if manifest.canary != (expected := canary_of(manifest.version)):
-        out.add(
-            "manifest.json",
-            f"the canary of {manifest.version}, {expected}",
-            manifest.canary,
-        )
+        expected = f"the canary of {manifest.version}, {expected}"
+        out.add("manifest.json", expected, manifest.canary)
     out.extend(folder.scan.canary)
-    canary = manifest.canary.encode()
-    for name in REQUIRED:
-        if name not in folder.listing.files - _STREAMED or folder.refused(name):
+    for name in _SMALL:
+        if name not in folder.listing.files or folder.refused(name):
             continue
-        if not _contains(folder.root, name, canary):
+        if manifest.canary.encode() not in folder.read(name):
             out.add(name, f"the canary {manifest.canary}", "a file without it")
-
-
-def _contains(root: Path, name: str, text: bytes) -> bool:
-    """Whether a file contains a text; in a parquet file only the footer counts."""
-    with open_plain(root / name) as handle:
-        if name.endswith(".parquet"):
-            size = os.fstat(handle.fileno()).st_size
-            handle.seek(max(0, size - 8))
-            footer = int.from_bytes(handle.read(4), "little")
-            handle.seek(max(0, size - 8 - min(footer, _MAX_FOOTER)))
-            return text in handle.read(_MAX_FOOTER)
-        before = b""
-        while piece := handle.read(1 << 20):
-            if text in before + piece:
-                return True
-            before = piece[-len(text) :]
-    return False
 
 
 _VIEWED: Final = {".svg": find_active_svg, ".md": find_active_markdown}
@@ -450,24 +381,18 @@ _VIEWED: Final = {".svg": find_active_svg, ".md": find_active_markdown}
 
 def _leaks(folder: Inspected, out: Faults) -> None:
     out.extend(folder.scan.leaks)
-    _stated_values(folder.require_manifest(), out)
+    # Pages show the values that the manifest names and this medlive does not know.
+    for name in folder.require_manifest().shape.unknown_names():
+        if leak := find_leak(name):
+            out.add("manifest.json", "plain names of columns and values", leak)
     for name in sorted(folder.listing.files & set(REQUIRED)):
         find_active = _VIEWED.get(Path(name).suffix)
         if find_active is None or folder.refused(name):
             continue
         if (active := find_active(folder.read(name))) is not None:
-            out.add(
-                name, "nothing that a viewer could run, load or follow", repr(active)
-            )
+            expected = "nothing that a viewer could run, load or follow"
+            out.add(name, expected, repr(active))
     out.extend(folder.ledgers.leaks)
-
-
-def _stated_values(manifest: Manifest, out: Faults) -> None:
-    """Check the values that the manifest names and this medlive does not know: pages show them."""
-    for name in manifest.shape.unknown_names():
-        for find in (find_unstorable, find_disguise, find_contact):
-            if (disguise := find(name)) is not None:
-                out.add("manifest.json", "plain names of columns and values", disguise)
 
 
 def _chain(folder: Inspected, out: Faults) -> None:
@@ -479,16 +404,13 @@ def _chain(folder: Inspected, out: Faults) -> None:
             out.add("manifest.json", f"a parent, {parent.name}", "none")
         return
     if parent is None:
-        parent = (
-            Path(os.path.abspath(folder.root)).parent / f"medlive-{manifest.parent}"
-        )
+        beside = Path(os.path.abspath(folder.root)).parent
+        parent = beside / folder_name(manifest.parent)
         if parent.is_symlink() or not parent.is_dir():
             if out.count:
                 return
-            raise Skip(
-                f"the parent was not found: there is no {parent.name} beside it",
-                allowed=True,
-            )
+            why = f"the parent was not found: there is no {parent.name} beside it"
+            raise Skip(why, allowed=True)
     if not {CASES, CRITERIA} <= folder.listing.files or folder.scan.rows.count:
         raise Skip("the rows are missing or not valid")
     check_parent(folder.root, manifest, folder.ledgers, parent, out)
@@ -504,21 +426,27 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     ("every file has the digest that SHA256SUMS states", _digests),
     ("the manifest has its schema", _manifest),
     ("every file has the size and digest that the manifest states", _sizes),
-    ("the rows are canonical JSON Lines in order", _scanned("rows")),
-    ("ids are unique and every criterion has its case", _scanned("ids")),
-    ("languages, themes, specialties, axes and weights are legal", _scanned("rubric")),
-    ("each case has a criterion with a positive weight", _scanned("positive")),
+    ("the rows are canonical JSON Lines in order", _report("scan.rows")),
+    ("ids are unique and every criterion has its case", _report("scan.ids")),
+    (
+        "languages, themes, specialties, axes and weights are legal",
+        _report("scan.rubric"),
+    ),
+    ("each case has a criterion with a positive weight", _report("scan.positive")),
     ("the manifest's counts are those of the rows", _counts),
     ("livemedbench.json holds the same", _livemedbench),
     ("the parquet files hold the same", _parquet),
     (
         "first releases and posting dates are possible and of this line of releases",
-        _scanned("releases"),
+        _report("scan.releases"),
     ),
-    ("changes.json lists what was added, revised and withdrawn", _changes),
+    (
+        "changes.json lists what was added, revised and withdrawn",
+        _report("ledgers.change_faults", "scan.changes"),
+    ),
     (
         "held-out cases are committed to, and revealed ones prove their commitments",
-        _holdouts,
+        _report("ledgers.holdout_faults", "scan.proofs"),
     ),
     ("every file holds the canary", _canary),
     (
@@ -543,22 +471,22 @@ class VerificationReport:
     @property
     def ok(self) -> bool:
         """Whether no step failed."""
-        return StepState.FAILED not in self._states
+        return not self.in_state(StepState.FAILED)
 
     @property
     def complete(self) -> bool:
         """Whether no step was skipped."""
-        return StepState.SKIPPED not in self._states
+        return not self.in_state(StepState.SKIPPED)
 
     @property
     def skipped(self) -> tuple[str, ...]:
         """The steps that were skipped, each with the reason."""
-        skipped = [step for step in self.steps if step.state is StepState.SKIPPED]
+        skipped = self.in_state(StepState.SKIPPED)
         return tuple(f"step {s.number} ({s.name}): {s.why}" for s in skipped)
 
-    @property
-    def _states(self) -> set[StepState]:
-        return {step.state for step in self.steps}
+    def in_state(self, state: StepState) -> list[StepResult]:
+        """Return the steps that ended so."""
+        return [step for step in self.steps if step.state is state]
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -567,11 +495,12 @@ class VerificationReport:
 
     def summary(self) -> str:
         """Describe the failed steps in one line, for an error message."""
-        failed = [s for s in self.steps if s.state is StepState.FAILED]
-        if not failed:
+        faults = []
+        for step in self.in_state(StepState.FAILED):
+            faults.append(f"step {step.number} ({step.name}): {step.findings[0]}")
+        if not faults:
             return f"{self.path} verifies"
-        faults = [f"step {s.number} ({s.name}): {s.findings[0]}" for s in failed]
-        return f"{self.path} fails verification: " + "; ".join(faults[:4])
+        return f"{self.path} fails verification: {'; '.join(faults[:4])}"
 
 
 def verify_snapshot(

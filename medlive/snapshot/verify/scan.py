@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -12,12 +11,11 @@ from medlive.integrity.checks import Faults
 from medlive.integrity.folder import TooLong
 from medlive.integrity.paths import open_plain
 from medlive.snapshot.gates import row_hits
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Entry, Ledgers
+from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers
 from medlive.snapshot.manifest import Manifest, Tally
 from medlive.snapshot.model import (
     TABLES,
     SnapshotCase,
-    SnapshotCriterion,
     Table,
     case_from_rows,
     commitment,
@@ -25,12 +23,7 @@ from medlive.snapshot.model import (
     livemedbench_piece,
 )
 from medlive.snapshot.rows import CASES, CRITERIA, CaseRows, Row, RowReader, group_rows
-from medlive.snapshot.verify.text_checks import (
-    find_contact,
-    find_disguise,
-    find_unstorable,
-    texts_of,
-)
+from medlive.snapshot.verify.text_checks import find_leak, texts_of
 
 _STEPS_OF_HITS: Final = {
     "no criterion has positive points": "positive",
@@ -82,9 +75,9 @@ class Scan:
                     RowReader(criteria, CRITERIA, shape, canary),
                 )
                 for group in group_rows(*readers, self._report_orphan):
-                    expected.update(
-                        livemedbench_piece(self.tally.cases, group.row, group.criteria)
-                    )
+                    number = self.tally.cases
+                    piece = livemedbench_piece(number, group.row, group.criteria)
+                    expected.update(piece)
                     self._check_case(group)
         except (OSError, TooLong) as exc:
             self.rows.add("data", "readable rows", str(exc)[:300])
@@ -97,19 +90,17 @@ class Scan:
         self._check_unmatched()
 
     def _report_orphan(self, number: int, criterion: Row) -> None:
-        expected, got = (
-            f"a case for {criterion['criterion_id']!r}",
-            f"no case {criterion['case_id']!r}",
-        )
-        self.ids.add(f"{CRITERIA}:{number}", expected[:300], got[:300])
+        expected = f"a case for {criterion['criterion_id']!r}"[:300]
+        got = f"no case {criterion['case_id']!r}"[:300]
+        self.ids.add(f"{CRITERIA}:{number}", expected, got)
 
     def _check_case(self, group: CaseRows) -> None:
         """Check one case by itself, and what the ledgers state about it."""
-        where, row = f"{CASES}: {group.case_id!r}"[:300], group.row
+        where = f"{CASES}: {group.case_id!r}"[:300]
+        row = group.row
         if group.case_id in self.seen:
-            self.ids.add(
-                f"{CASES}:{group.number}", "each case once", f"{group.case_id!r} again"
-            )
+            again = f"{group.case_id!r} again"
+            self.ids.add(f"{CASES}:{group.number}", "each case once", again)
         self.seen.add(group.case_id)
         try:
             case = case_from_rows(row, group.criteria, self.unknown)
@@ -117,29 +108,25 @@ class Scan:
             earliest = {**row, "posted_at": date.min.isoformat()}
             case = case_from_rows(earliest, group.criteria, self.unknown)
         if case.posted_at.isoformat() != row["posted_at"]:
-            self.releases.add(
-                where, "a posting date as YYYY-MM-DD", repr(row["posted_at"])[:50]
-            )
+            got = repr(row["posted_at"])[:50]
+            self.releases.add(where, "a posting date as YYYY-MM-DD", got)
         self.tally.add(case)
-        line = {
-            *(ancestor.version for ancestor in self.manifest.lineage),
-            self.manifest.version,
-        }
-        if case.first_release not in line:
+        if case.first_release not in self.manifest.line:
             expected = "a first release of the line that manifest.json states"
             self.releases.add(where, expected, repr(case.first_release)[:50])
         positions = [criterion["position"] for criterion in group.criteria]
-        if any(earlier >= other for earlier, other in pairwise(positions)):
-            self.rows.add(
-                f"{CRITERIA}: {case.case_id!r}",
-                "rows in the order of position",
-                f"{positions}"[:200],
-            )
+        if positions != sorted(set(positions)):
+            place = f"{CRITERIA}: {case.case_id!r}"
+            self.rows.add(place, "rows in the order of position", f"{positions}"[:200])
         for hit in row_hits(case, self.enumerations):
-            faults = getattr(self, _step_of(hit.detail))
+            faults = self.rubric
+            for words, step in _STEPS_OF_HITS.items():
+                if words in hit.detail:
+                    faults = getattr(self, step)
             faults.add(where, "a legal case", hit.detail[:300])
         self._check_texts(case, where)
-        self._check_entries(case)
+        self._check_changes(case)
+        self._check_proof(case)
 
     def _check_texts(self, case: SnapshotCase, where: str) -> None:
         texts = [
@@ -148,90 +135,59 @@ class Scan:
             ("query", case.query),
             ("advice", case.advice),
         ]
-        # Two criteria may claim one position: each is looked at.
+        further = [case.further]
         for criterion in case.criteria:
             texts.append((f"criterion {criterion.position}", criterion.criterion))
-        for criterion in case.criteria:
-            texts.append(
-                (f"source of criterion {criterion.position}", criterion.source)
-            )
-        frozen: list[SnapshotCase | SnapshotCriterion] = [case, *case.criteria]
-        for row in frozen:
-            for name, value in row.further.items():
+            texts.append((f"source of {criterion.criterion_id}", criterion.source))
+            further.append(criterion.further)
+        for columns in further:
+            for name, value in columns.items():
                 texts += [(name, text) for text in texts_of(value)]
         for name, text in texts:
-            for find, what in (
-                (find_unstorable, "control characters"),
-                (find_disguise, "disguised characters"),
-                (find_contact, "addresses or handles"),
-            ):
-                if (leak := find(text)) is not None:
-                    self.leaks.add(where, f"a {name} without {what}", leak)
+            if leak := find_leak(text):
+                self.leaks.add(where, f"a {name} of plain text without addresses", leak)
 
-    def _check_entries(self, case: SnapshotCase) -> None:
-        new, case_id = case.first_release == self.manifest.version, case.case_id
-        if (changes := self.ledgers.changes) is not None:
-            entries = {}
-            for section, listed in changes.items():
-                if case_id in listed:
-                    entries[section] = listed[case_id]
-            self._check_change(case, new, entries)
-        if (
-            revealed := (self.ledgers.holdouts or {}).get("revealed", {}).get(case_id)
-        ) is not None:
-            where = f"{HOLDOUTS}: revealed {case_id!r}"
-            if not new:
-                self.proofs.add(
-                    where,
-                    f"first release {self.manifest.version}",
-                    case.first_release[:50],
-                )
-            if revealed["commitment"] != (proof := commitment(case, revealed["salt"])):
-                self.proofs.add(
-                    where,
-                    f"the commitment of its salt and rows, {proof}",
-                    revealed["commitment"],
-                )
-
-    def _check_change(
-        self, case: SnapshotCase, new: bool, entries: dict[str, Entry]
-    ) -> None:
+    def _check_changes(self, case: SnapshotCase) -> None:
+        if self.ledgers.changes is None:
+            return
         where = f"{CHANGES}: {case.case_id!r}"
-        if new and "added" not in entries:
-            self.changes.add(
-                where, "added, since this is its first release", "not listed"
-            )
-        if "withdrawn" in entries or len(entries) > 1:
-            self.changes.add(
-                where, "added or revised, for it is in the snapshot", ", ".join(entries)
-            )
-        for entry in entries.values():
+        sections = []
+        for section, listed in self.ledgers.changes.items():
+            if (entry := listed.get(case.case_id)) is None:
+                continue
+            sections.append(section)
             if entry["to_revision"] != case.revision:
-                self.changes.add(
-                    where,
-                    f"to_revision {case.revision}",
-                    f"{entry['to_revision']}"[:50],
-                )
+                got = f"{entry['to_revision']}"[:50]
+                self.changes.add(where, f"to_revision {case.revision}", got)
+        if case.first_release == self.manifest.version and "added" not in sections:
+            expected = "added, since this is its first release"
+            self.changes.add(where, expected, "not listed")
+        if "withdrawn" in sections or len(sections) > 1:
+            expected = "added or revised, for it is in the snapshot"
+            self.changes.add(where, expected, ", ".join(sections))
+
+    def _check_proof(self, case: SnapshotCase) -> None:
+        """Check that a case that was held out is shown as it was committed to."""
+        revealed = self.ledgers.entries(HOLDOUTS, "revealed").get(case.case_id)
+        if revealed is None:
+            return
+        where = f"{HOLDOUTS}: revealed {case.case_id!r}"
+        version = self.manifest.version
+        if case.first_release != version:
+            first = case.first_release[:50]
+            self.proofs.add(where, f"first release {version}", first)
+        if revealed["commitment"] != (proof := commitment(case, revealed["salt"])):
+            expected = f"the commitment of its salt and rows, {proof}"
+            self.proofs.add(where, expected, revealed["commitment"])
 
     def _check_unmatched(self) -> None:
         """Report entries of the ledgers whose cases are not in the snapshot."""
-        changes, holdouts = self.ledgers.changes or {}, self.ledgers.holdouts or {}
-        for name, section, entries, faults in (
-            (CHANGES, "added", changes.get("added", {}), self.changes),
-            (CHANGES, "revised", changes.get("revised", {}), self.changes),
-            (HOLDOUTS, "revealed", holdouts.get("revealed", {}), self.proofs),
+        for name, section, faults in (
+            (CHANGES, "added", self.changes),
+            (CHANGES, "revised", self.changes),
+            (HOLDOUTS, "revealed", self.proofs),
         ):
+            entries = self.ledgers.entries(name, section)
             for case_id in sorted(entries.keys() - self.seen):
-                faults.add(
-                    f"{name}: {section} {case_id!r}"[:300],
-                    "a case of the snapshot",
-                    "no such case",
-                )
-
-
-def _step_of(detail: str) -> str:
-    """The step that reports a hit of the gates."""
-    for words, step in _STEPS_OF_HITS.items():
-        if words in detail:
-            return step
-    return "rubric"
+                where = f"{name}: {section} {case_id!r}"[:300]
+                faults.add(where, "a case of the snapshot", "no such case")

@@ -78,6 +78,11 @@ def find_disguise(text: str) -> str | None:
     return f"U+{ord(match.group()):04X}" if match else None
 
 
+def find_leak(text: str) -> str | None:
+    """Return the first thing of a text that no file of a snapshot may hold, or None."""
+    return find_unstorable(text) or find_disguise(text) or find_contact(text)
+
+
 def find_markup(text: str) -> str | None:
     """Return the start of the first markup in a text, at most 8 characters, or None."""
     match = _MARKUP.search(text)
@@ -105,12 +110,12 @@ def as_read(text: str) -> str:
     """
     text = unicodedata.normalize("NFKC", _HIDDEN.sub("", text))
     text = _APART.sub("", text)
-    text = _LETTERS.sub(lambda m: _joined(m.group()), text)
+    text = _LETTERS.sub(_join_letters, text)
     text = _SINGLE_DIGITS.sub(lambda m: re.sub(r"\D", "", m.group()), text)
     return _NEARLY_DIGITS.sub(lambda m: m.group().translate(_AS_DIGIT), text)
 
 
-def _joined(letters: str) -> str:
+def _join_letters(match: re.Match[str]) -> str:
     """`J o h n S m i t h` → `John Smith`: a capital begins a word."""
-    plain = re.sub(r"[ ._-]", "", letters)
+    plain = re.sub(r"[ ._-]", "", match.group())
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", plain)

@@ -94,7 +94,7 @@ class ThreadPage(Page):
     """A thread, every decision about it, and its case where there is one."""
 
     template = "audit/thread.html"
-    found: Mapping[str, object]  # Of `inspect_thread`
+    record: Mapping[str, object]  # Of `inspect_thread`
     language: str
     title: Marked
     messages: Sequence[Marked]
@@ -126,4 +126,4 @@ class RequestPage(Page):
     """A stored request as it was rendered, with its reply; or a prompt."""
 
     template = "audit/request.html"
-    found: Mapping[str, object]  # Of `show_prompt`
+    prompt: Mapping[str, object]  # Of `show_prompt`

@@ -84,7 +84,7 @@ async def load_thread_page(
     subject = _subject(request, account, record, of_case=of_case)
     history = await _history(session, account, record["case"])
     return ThreadPage(
-        found=record,
+        record=record,
         language=_language(record["thread"]["title"]),
         title=title,
         messages=messages,

@@ -16,11 +16,11 @@ from medlive.db.runs import list_evaluations
 from medlive.db.studies import blind_versions
 from medlive.errors import DatabaseUnavailable
 from medlive.guard.bounds import CHANGES_SHOWN
+from medlive.instance.paths import report_path
 from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import PUBLIC_KEY
 from medlive.publishing.target import MUTABLE, media_type
-from medlive.service.paths import report_path
 from medlive.snapshot.describe.feed import FEED, LATEST, Place, feed_xml, latest_json
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
@@ -96,7 +96,7 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
 async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
     name, releases = request.url.path.removeprefix("/"), catalog.releases
-    place = Place(None, site.settings.publish.authority)
+    place = Place()
     if name == FEED:
         data = feed_xml(releases, place, await load_public_errata(site, catalog))
     elif not releases:

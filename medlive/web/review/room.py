@@ -200,6 +200,7 @@ async def begin(
             size,
             tuple(judges.split()),
             keep_reports=bool(keep_reports),
+            read_sheet=site.evaluation.read_sheet if site.evaluation else None,
         )
     except MedliveError as error:
         raise HTTPException(422, error.message) from error

@@ -15,11 +15,13 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles.bundle import make_bundle
 from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import score_runs
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
+from medlive.grader.judge import Mode
 from tests.support.bundles import graded
 from tests.support.releases import case, release
 from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, verdict

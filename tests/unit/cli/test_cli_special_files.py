@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import BadInput, IndexCorrupt
-from medlive.evaluation import log
 from medlive.evaluation.bundles.files import read_bundle
 from medlive.evidence.corpora.guidelines import READER as GUIDELINES
 from medlive.evidence.corpora.jsonl import READER as PASSAGES
@@ -20,6 +19,7 @@ from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.pubmed import READER as PUBMED
 from medlive.evidence.manifest import MANIFEST, read_manifest
 from medlive.filters.codebooks import read_terms
+from medlive.integrity import log
 from medlive.snapshot.load import load_snapshot
 from medlive.sources.files import read_threads
 from tests.support.instance import Instance

@@ -10,7 +10,8 @@ import typer
 import yaml
 
 from medlive.cli.main import COMMANDS, build
-from medlive.config import DATABASE_PARTS, Settings
+from medlive.config import Settings
+from medlive.instance.loading import DATABASE_PARTS
 from medlive.integrity.signing import FILE_VARIABLE
 
 ROOT = Path(__file__).parents[3]

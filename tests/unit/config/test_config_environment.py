@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from medlive.config import describe, load_settings
 from medlive.errors import ConfigError
+from medlive.instance.loading import describe, load_settings
 
 
 def test_an_empty_variable_changes_nothing(tmp_path: Path) -> None:

@@ -15,13 +15,17 @@ import pytest
 from pydantic import BaseModel
 from typer.main import get_command
 
-from medlive import config, home
+from medlive import home
 from medlive.cli import main
-from medlive.config import MODELS, PATHS, RoleSettings, Settings, load_settings
-from medlive.snapshot.gate_processes import check_many
+from medlive.config import RoleSettings, Settings
+from medlive.instance import loading
+from medlive.instance.loading import MODELS, PATHS, load_settings
+from medlive.integrity.checks import StepState
+from medlive.snapshot.freeze import write_snapshot
+from medlive.snapshot.verify.run import verify_snapshot
 from tests.support.instance import REPOSITORY, Instance
 from tests.support.runs import made_cases, made_run
-from tests.unit.snapshot.conftest import make_case
+from tests.unit.snapshot.conftest import META, added, make_case
 
 SECRET = "wJalrXUtnFEMI-a-secret-of-the-user"
 
@@ -300,7 +304,7 @@ def test_a_relative_path_of_a_file_is_below_the_files_folder(
         "MEDLIVE_CONFIG": "config",
         "MEDLIVE_BACKUP__FOLDER": "b",
     }
-    settings = config.load_settings(environment).settings
+    settings = loading.load_settings(environment).settings
     assert settings.codebooks.paths == (folder / "a.csv", Path("/b.csv"))
     assert settings.web.docs_folder == folder / "docs"
     assert settings.evidence.reranker == str(folder / "ce")
@@ -315,7 +319,7 @@ def test_a_model_is_a_name_unless_it_begins_as_a_path(tmp_path: Path) -> None:
         '[evidence.own_encoders.ours]\nquery = "~/q"\npassage = "/p"\nreranker = "../r"\n'
     )
     environment = {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": "h"}
-    evidence = config.load_settings(environment).settings.evidence
+    evidence = loading.load_settings(environment).settings.evidence
     assert evidence.reranker == "bge-m3"
     assert evidence.encoders == {"en": "org/model", "zh": str(tmp_path / "m")}
     own = evidence.own_encoders["ours"]
@@ -325,12 +329,14 @@ def test_a_model_is_a_name_unless_it_begins_as_a_path(tmp_path: Path) -> None:
 
 
 def test_a_child_imports_nothing_from_the_working_folder(
-    stranger: Callable[..., Path],
+    stranger: Callable[..., Path], tmp_path: Path
 ) -> None:
+    cases = [make_case(1)]
+    frozen = write_snapshot(cases, META, tmp_path / "out", added(cases))
     leak = "open('ran', 'w').close()\nraise SystemExit(1)\n"
     for name in ("pickle.py", "medlive/__init__.py", "sitecustomize.py", "typing.py"):
         folder = stranger(name, leak)
-    assert len(list(check_many([make_case(1)], 2))) == 1
+    assert verify_snapshot(frozen.path).steps[12].state is StepState.PASSED
     assert not (folder / "ran").exists()
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from medlive import plugins
-from medlive.config import load_settings
 from medlive.errors import ConfigError
 from medlive.evaluation.protocols.registry import known_protocols
-from medlive.evaluation.protocols.safety import PassiveSafety
+from medlive.evaluation.protocols.safety.protocol import PassiveSafety
+from medlive.instance.loading import load_settings
 from medlive.sources.registry import known_sites
 
 SITE = "from medlive.sources.sites.sdn import Sdn\nclass Own(Sdn):\n    name = 'own'\nSITE = Own\n"

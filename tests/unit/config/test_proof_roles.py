@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from medlive.config import RubricSection, Settings
-from medlive.demo.loop import LiveEndpoint, demo_settings
+from medlive.config import RoleSettings, RubricSection, Settings
+from medlive.demo.loop import demo_settings
 from medlive.service.watch.doctor import Health, examine_proof
 from medlive.service.wiring import find_dependent_judges, proof_roles
 from medlive.snapshot.manifest import EngineUse, warnings_of
@@ -108,5 +108,5 @@ def test_the_demo_proves_by_its_recording_or_by_a_live_endpoint() -> None:
         "prober": "recorded",
         "grader": "recorded",
     }
-    live = LiveEndpoint("http://127.0.0.1:1/v1", "m")
+    live = RoleSettings(engine="openai", base_url="http://127.0.0.1:1/v1", model="m")
     assert proving(demo_settings(found, live)) == {"prober": "m", "grader": "m"}

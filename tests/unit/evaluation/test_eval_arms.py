@@ -4,14 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from medlive.evaluation.asking.registry import load_registry
-from medlive.evaluation.log import open_log
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
     CaseSet,
     Grade,
-    Mode,
     grade_keys,
 )
 from medlive.evaluation.runs.folder import (
@@ -21,8 +18,17 @@ from medlive.evaluation.runs.folder import (
     TemplateUse,
     create_run,
 )
-from medlive.evaluation.scoring.contamination import contamination, score_arms
-from medlive.evaluation.scoring.score import load_graded, score_runs
+from medlive.evaluation.scoring.books import score_arms
+from medlive.evaluation.scoring.contamination import contamination
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
+from medlive.grader.judge import Mode
+from medlive.integrity.log import open_log
+from medlive.llm.registry import load_registry
 from tests.support.runs import JUDGE, MADE_AT, made_cases
 
 CASES = made_cases(4, criteria=2)

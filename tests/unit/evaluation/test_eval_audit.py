@@ -17,11 +17,9 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.questions import (
     OUTPUT_A_QUESTION,
-    Finding,
+    QuestionRow,
     QuestionsAsked,
 )
-from medlive.evaluation.log import open_log, values_of
-from medlive.evaluation.model import Mode
 from medlive.evaluation.root_causes import (
     AUDIT,
     AuditTable,
@@ -33,7 +31,9 @@ from medlive.evaluation.root_causes import (
 )
 from medlive.evaluation.runs.spending import run_logs, spent_of
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.grader.judge import Mode
 from medlive.integrity.lock import Locked
+from medlive.integrity.log import open_log, values_of
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Reply, Request, Usage
 from medlive.llm.fence import read_inputs
@@ -96,9 +96,9 @@ async def graded(
     return load_graded(run_dir)
 
 
-def on_record(run_dir: Path) -> tuple[list[Finding], list[str]]:
+def on_record(run_dir: Path) -> tuple[list[QuestionRow], list[str]]:
     notes: list[str] = []
-    return list(values_of(run_dir / AUDIT, Finding.from_row, notes)), notes
+    return list(values_of(run_dir / AUDIT, QuestionRow.from_row, notes)), notes
 
 
 async def audited(

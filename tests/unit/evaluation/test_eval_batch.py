@@ -17,14 +17,18 @@ from medlive.evaluation.asking.batch import (
 )
 from medlive.evaluation.asking.run import begin_run, import_answers, run_model
 from medlive.evaluation.grading.batch import read_batch, write_batch
-from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Mode, Origin
+from medlive.evaluation.model import (
+    Origin,
+)
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.runs.templates import load_template
-from medlive.evaluation.scoring.score import load_graded
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
+from medlive.grader.judge import Mode
 from medlive.integrity.digest import canonical_json
+from medlive.integrity.log import open_log
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
@@ -186,10 +190,7 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
     assert sum(len(g) for g in load_graded(run).grades.values()) == 12
 
 
-async def test_limits_split_a_batch_and_the_cache_spares_calls(
-    run: Path, tmp_path: Path
-) -> None:
-    cache = GradeCache(tmp_path / "cache")
+async def test_limits_split_a_batch(run: Path, tmp_path: Path) -> None:
     done = write_batch(
         run, IDENTITY, tmp_path / "b.jsonl", most_requests=5, mode=Mode.CRITERION
     )
@@ -204,15 +205,6 @@ async def test_limits_split_a_batch_and_the_cache_spares_calls(
     assert sorted(r["custom_id"] for p in small.files for r in written(p)) == sorted(
         r["custom_id"] for r in rows
     )
-    read_batch(
-        run, [save(tmp_path / "r.jsonl", [result(row) for row in rows])], cache=cache
-    )
-    copy = tmp_path / "copy"
-    await run_model(make_cases(4), Model(), copy, use=USE, created_at=AT)
-    spared = write_batch(
-        copy, IDENTITY, tmp_path / "c.jsonl", cache=cache, mode=Mode.CRITERION
-    )
-    assert (spared.requests, spared.cached, spared.files) == (0, 12, ())
 
 
 async def test_results_about_what_has_changed_since_are_left_out(

@@ -17,8 +17,8 @@ from medlive.evaluation.asking.batch import BATCHES
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.batch import read_batch, write_batch
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import read_grades
+from medlive.grader.judge import Mode
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine

@@ -26,12 +26,14 @@ from medlive.evaluation.bundles.files import (
 from medlive.evaluation.bundles.leaderboard import rank_bundles
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow, Misleading
-from medlive.evaluation.scoring.score import score_runs
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
+from medlive.grader.judge import Mode
 from medlive.integrity.checks import Trust
 from medlive.integrity.folder import SIGNATURE
 from medlive.integrity.signing import SecretKey, generate

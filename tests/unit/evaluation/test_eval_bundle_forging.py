@@ -30,12 +30,12 @@ from medlive.evaluation.bundles.verify import BundleReport, unbundle, verify_bun
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run
-from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.published import keep_files
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
+from medlive.grader.judge import Mode
 from medlive.integrity.digest import digest_bytes
 from medlive.llm.ask import Unusable, read_checked
 from medlive.llm.engine import Finish, Request

@@ -12,13 +12,6 @@ import pytest
 
 from medlive.__main__ import run
 from medlive.errors import BadInput, ConfigError
-from medlive.evaluation.asking.registry import (
-    Basis,
-    Candidate,
-    Registry,
-    load_registry,
-    read_registry,
-)
 from medlive.evaluation.model import (
     Answer,
     AnswerState,
@@ -26,13 +19,30 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
 )
 from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, TemplateUse
+from medlive.evaluation.scoring.books import score_arms
 from medlive.evaluation.scoring.contamination import (
     ContaminationTable,
     ModelContamination,
     contamination,
-    score_arms,
 )
-from medlive.evaluation.scoring.score import AFTER, CUTOFF, UP_TO, GradedRun, score_runs
+from medlive.evaluation.scoring.estimates import (
+    AFTER,
+    CUTOFF,
+    UP_TO,
+)
+from medlive.evaluation.scoring.graded import (
+    GradedRun,
+)
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
+from medlive.llm.registry import (
+    Basis,
+    Candidate,
+    Registry,
+    load_registry,
+    read_registry,
+)
 from medlive.report.tables import arms_rows, contamination_json
 from tests.support.runs import made_cases, made_run
 

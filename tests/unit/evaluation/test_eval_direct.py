@@ -17,7 +17,7 @@ from medlive.evaluation.grading.direct import (
     plan_direct,
     read_direct,
 )
-from medlive.evaluation.log import read_log
+from medlive.integrity.log import read_log
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Usage
 from medlive.llm.wire import Price

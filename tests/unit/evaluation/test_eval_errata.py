@@ -24,7 +24,6 @@ from medlive.evaluation.model import (
     CaseSet,
     EvaluationCase,
     Grade,
-    Mode,
 )
 from medlive.evaluation.runs.folder import (
     CasesUse,
@@ -41,8 +40,15 @@ from medlive.evaluation.scoring.errata import (
     RunErrata,
     use_errata,
 )
+from medlive.evaluation.scoring.graded import (
+    GradedRun,
+)
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import GradedRun, month_table, score_runs
+from medlive.evaluation.scoring.score import (
+    month_table,
+    score_runs,
+)
+from medlive.grader.judge import Mode
 from medlive.integrity.digest import digest_file
 from medlive.integrity.signing import PublicKey, SecretKey, generate, sign
 from medlive.report.tables import scores_json

@@ -10,9 +10,18 @@ import pytest
 from medlive.errors import ConfigError, EndpointUnavailable, RequestRefused, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_answer, grade_run
-from medlive.evaluation.model import Answer, AnswerState, Mode
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+)
 from medlive.evaluation.runs.folder import read_grades
-from medlive.evaluation.scoring.score import load_graded, score_runs
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
+from medlive.grader.judge import Mode
 from medlive.llm.engine import Finish, Reply, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine

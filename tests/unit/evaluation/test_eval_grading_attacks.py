@@ -14,9 +14,13 @@ from hypothesis import strategies as st
 
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_answer, grade_run
-from medlive.evaluation.grading.verdict import Verdict, read_criterion, read_rubric
-from medlive.evaluation.model import Answer, AnswerState, Mode
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+)
 from medlive.evaluation.runs.folder import read_grades
+from medlive.grader.judge import Mode
+from medlive.grader.reply import Verdict, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Reply, Request
 from medlive.llm.fence import read_inputs

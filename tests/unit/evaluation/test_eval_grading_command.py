@@ -13,7 +13,7 @@ from medlive.cli.main import build
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Mode
+from medlive.grader.judge import Mode
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.reliability import repeated
+from medlive.evaluation.agreement.stability import repeated
 from medlive.evaluation.asking.plan import (
     Call,
     Sample,
@@ -19,13 +19,17 @@ from medlive.evaluation.asking.plan import (
     sent_text,
 )
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.plan import plan_grading
 from medlive.evaluation.grading.repeats import read_rounds, repeat_run
-from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import open_run, read_grades
-from medlive.evaluation.scoring.score import load_graded, score_runs
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
+from medlive.grader.judge import Mode
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.wire import Price
@@ -59,20 +63,20 @@ def met(request: Request) -> str:
 async def test_a_plan_counts_the_calls_that_grading_makes(
     tmp_path: Path, mode: Mode
 ) -> None:
-    run, cache = await answered(tmp_path / "run"), GradeCache(tmp_path / "cache")
+    run = await answered(tmp_path / "run")
     price = Price(input=2.0, output=8.0, cached=0.5)
     judge = Judge(met)
 
-    def plan(path: Path) -> tuple[int, int, int]:
-        found = plan_grading(path, judge.identity, mode=mode, price=price, cache=cache)
-        return found.about["settled"], found.about["cached"], found.calls
+    def plan(path: Path) -> tuple[int, int]:
+        found = plan_grading(path, judge.identity, mode=mode, price=price)
+        return found.about["settled"], found.calls
 
-    assert plan(run) == (0, 0, 12 if mode is Mode.CRITERION else 4)
+    assert plan(run) == (0, 12 if mode is Mode.CRITERION else 4)
     before = sorted(p.name for p in run.iterdir())
     found = plan_grading(run, judge.identity, mode=mode, price=price)
     assert sorted(p.name for p in run.iterdir()) == before
     assert judge.requests == []
-    result = await grade_run(run, judge, mode=mode, cache=cache, concurrency=1)
+    result = await grade_run(run, judge, mode=mode, concurrency=1)
     assert result.calls == found.calls
     # The estimate is of what was really sent.
     texts = [sent_text(r) for r in judge.requests]
@@ -85,8 +89,7 @@ async def test_a_plan_counts_the_calls_that_grading_makes(
         None,
         None,
     )
-    assert plan(run) == (12, 0, 0)
-    assert plan(await answered(tmp_path / "copy")) == (0, 12, 0)
+    assert plan(run) == (12, 0)
 
 
 async def test_a_plan_learns_from_the_calls_on_record(tmp_path: Path) -> None:

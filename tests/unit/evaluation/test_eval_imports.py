@@ -15,12 +15,19 @@ from medlive.evaluation.cases.livemedbench import read_responses
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run, import_run, left_out
-from medlive.evaluation.grading.judge import Judge as Asking
-from medlive.evaluation.model import Answer, AnswerState, Mode, Origin
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    Origin,
+)
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.published import kept_files
-from medlive.evaluation.scoring.score import score_runs
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
+from medlive.grader.judge import Judge as Asking
+from medlive.grader.judge import Mode
 from tests.support.published import published_table
 from tests.unit.evaluation.conftest import AT, Judge, Model, down, reply, verdict
 

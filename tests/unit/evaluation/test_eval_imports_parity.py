@@ -23,7 +23,10 @@ from medlive.evaluation.scoring.errata import (
 )
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import ScoreTable, score_runs
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    score_runs,
+)
 from medlive.report.tables import WRITERS
 from medlive.snapshot.errata import Errata
 from tests.support.published import published_table

@@ -12,8 +12,8 @@ from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.bundles.leaderboard import rank_bundles
 from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.selection import Selection
-from medlive.evaluation.model import Mode
 from medlive.evaluation.scoring.errata import ErrataMode
+from medlive.grader.judge import Mode
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errata_file
 from tests.support.bundles import (
     DRAWS,

@@ -15,17 +15,21 @@ from typer.testing import CliRunner
 
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement import reliability as panels
 from medlive.evaluation.agreement.judges import compare_judges
 from medlive.evaluation.agreement.meta import Meta, meta_run
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.direct import DIRECT, judge_direct, read_direct
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.repeats import repeat_run
-from medlive.evaluation.model import Answer, AnswerState, Mode
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+)
+from medlive.grader.judge import Mode
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Reply, Request
 from medlive.report.meta import MetaFile
+from medlive.statistics import raters as panels
 from medlive.statistics.correlation import kendall, pearson, pearson_p, spearman
 from tests.support.agreement import ac1, ac1_raters, kappa, macro_f1
 from tests.unit.evaluation.conftest import AT, Judge, down, make_cases, reply, verdict

@@ -32,7 +32,11 @@ from medlive.evaluation.scoring.metrics import (
     case_score,
     core_case,
 )
-from medlive.evaluation.scoring.score import ModelScore, ScoreTable, score_runs
+from medlive.evaluation.scoring.score import (
+    ModelScore,
+    ScoreTable,
+    score_runs,
+)
 from medlive.integrity.digest import canonical_json
 from medlive.report.html import file_name
 from medlive.report.render import write_report

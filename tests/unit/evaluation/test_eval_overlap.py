@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 
 from medlive.evaluation.scoring.overlap import profiles, worst_cases
-from medlive.evaluation.scoring.score import ScoreTable, score_matrix, score_runs
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
+    score_matrix,
+    score_runs,
+)
 from tests.unit.evaluation.test_eval_contamination import CASES, run_of
 
 

@@ -12,7 +12,12 @@ from pydantic import BaseModel, ConfigDict
 
 from medlive.evaluation.grading.direct import DirectReply, direct_question
 from medlive.evaluation.grading.questions import Question
-from medlive.evaluation.grading.verdict import (
+from medlive.evaluation.model import Answer, AnswerState
+from medlive.evaluation.protocols.checklist.protocol import ChecklistReply
+from medlive.evaluation.protocols.pairwise.protocol import PairReply
+from medlive.evaluation.protocols.safety.protocol import HarmReply
+from medlive.evaluation.root_causes import AuditReply, RootCause
+from medlive.grader.reply import (
     _CONCLUSIONS,
     _HARMLESS,
     _WORDS,
@@ -20,11 +25,6 @@ from medlive.evaluation.grading.verdict import (
     read_criterion,
     read_rubric,
 )
-from medlive.evaluation.model import Answer, AnswerState
-from medlive.evaluation.protocols.checklist import ChecklistReply
-from medlive.evaluation.protocols.pairwise import PairReply
-from medlive.evaluation.protocols.safety import HarmReply
-from medlive.evaluation.root_causes import AuditReply, RootCause
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Finish, Prompt, Reply, Usage
 from medlive.llm.planted import REASONING, planted_objects
@@ -131,7 +131,7 @@ def test_a_whole_planted_reply_is_none(mode: str, habit: str) -> None:
 @pytest.mark.parametrize("mode", ["criterion", "rubric"])
 def test_the_example_of_the_prompt_is_no_verdict(mode: str) -> None:
     # As SmolLM2-135M copied it for 11 of 24 criteria
-    prompt = load_prompt("medlive.evaluation", "grader.criterion").text
+    prompt = load_prompt("medlive.grader", "grader.criterion").text
     example = next(one for one in planted_objects(prompt) if one.get("met") is False)
     whole = {"grades": [{**example, "id": one} for one in IDS]}
     said = json.dumps(example if mode == "criterion" else whole)

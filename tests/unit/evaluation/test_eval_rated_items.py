@@ -9,12 +9,16 @@ import pytest
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import read_humans
-from medlive.evaluation.agreement.items import Item, items_of, places_of
+from medlive.evaluation.agreement.items import AnswerItem, items_of, places_of
 from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Answer, AnswerState, Mode
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+)
 from medlive.evaluation.runs.folder import open_run
+from medlive.grader.judge import Mode
 from tests.unit.evaluation.conftest import AT, Judge, make_cases, verdict
 
 N = 6
@@ -34,13 +38,13 @@ async def run(run_dir: Path) -> Path:
     return run_dir
 
 
-def items_in(run: Path) -> Sequence[Item]:
+def items_in(run: Path) -> Sequence[AnswerItem]:
     folder = open_run(run)
     return items_of(folder.cases, folder.answers()[0])
 
 
 def write(
-    path: Path, items: Sequence[Item], met: Callable[[str], str], encoding: str
+    path: Path, items: Sequence[AnswerItem], met: Callable[[str], str], encoding: str
 ) -> Path:
     with path.open("w", encoding=encoding, newline="") as handle:
         table = csv.writer(handle, delimiter=";")

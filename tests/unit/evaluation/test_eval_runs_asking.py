@@ -9,23 +9,24 @@ from typing import Any
 
 import pytest
 
-from medlive.config import RoleSettings, load_settings
+from medlive.config import RoleSettings
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
-from medlive.evaluation.asking.registry import Candidate, load_registry
 from medlive.evaluation.asking.run import Spending, plan_run, run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.score import run_warnings
-from medlive.llm.budget import Budget
-from medlive.llm.engine import Finish, Usage
-from medlive.llm.wire import Price
-from medlive.service.wiring import (
+from medlive.evaluation.scoring.warnings import run_warnings
+from medlive.instance.loading import load_settings
+from medlive.instance.opening import (
     choose_candidate,
     grader_engine,
     grader_identity,
     open_endpoint,
 )
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Finish, Usage
+from medlive.llm.registry import Candidate, load_registry
+from medlive.llm.wire import Price
 from tests.support.bad_endpoint import (
     BadEndpoint,
     bad_endpoint,

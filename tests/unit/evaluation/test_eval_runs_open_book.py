@@ -19,7 +19,7 @@ from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.runs.templates import Evidence
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
-from medlive.service.wiring import evidence_folder
+from medlive.instance.opening import evidence_folder
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply
 
 DAY = date(2025, 1, 3)

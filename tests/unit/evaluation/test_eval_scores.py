@@ -22,12 +22,18 @@ from medlive.evaluation.model import (
     AnswerState,
     EvaluationCase,
     EvaluationCriterion,
-    Mode,
 )
 from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
 from medlive.evaluation.scoring.refusals import Allow, Misleading
-from medlive.evaluation.scoring.score import load_graded, month_table, score_runs
+from medlive.evaluation.scoring.score import (
+    month_table,
+    score_runs,
+)
+from medlive.grader.judge import Mode
 from tests.support.published import published_table
 from tests.unit.evaluation.conftest import (
     AT,

@@ -22,21 +22,26 @@ from medlive.evaluation.model import (
     Answer,
     AnswerState,
     EvaluationCriterion,
-    Mode,
     grade_keys,
 )
 from medlive.evaluation.runs.folder import RunInfo
-from medlive.evaluation.scoring.graded import Grader, load_graded
-from medlive.evaluation.scoring.metrics import Metric, case_score
-from medlive.evaluation.scoring.refusals import EVERYTHING
-from medlive.evaluation.scoring.score import (
+from medlive.evaluation.scoring.estimates import (
     AFTER,
     AXIS,
     UP_TO,
-    CaseBasis,
+)
+from medlive.evaluation.scoring.graded import (
     GradedRun,
+    Grader,
+    load_graded,
+)
+from medlive.evaluation.scoring.metrics import Metric, case_score
+from medlive.evaluation.scoring.refusals import EVERYTHING
+from medlive.evaluation.scoring.score import (
+    CaseBasis,
     score_runs,
 )
+from medlive.grader.judge import Mode
 from medlive.integrity.digest import canonical_json
 from medlive.report.tables import HARM_RATES, score_rows, scores_csv, scores_json
 from tests.unit.evaluation.conftest import (

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from medlive.evaluation.grading.verdict import GradeReply, read_criterion, read_rubric
+from medlive.grader.reply import GradeReply, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
 from medlive.text.quotes import shows
 from tests.support.judge_replies import ANSWERS, CONTRADICTED, ECHO, IDS, spelt

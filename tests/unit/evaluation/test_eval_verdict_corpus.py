@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from medlive.evaluation.grading.verdict import Verdict, read_criterion, read_rubric
+from medlive.grader.reply import Verdict, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
 from medlive.text.quotes import quoted, shows
 from tests.support.judge_replies import ANSWERS, CONTRARY, IDS, KINDS, READ, read, spelt

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from medlive.evaluation.grading.verdict import Verdict, read_criterion, read_rubric
+from medlive.grader.reply import Verdict, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
 
 LINES = Path("tests/data/grader_replies.jsonl").read_text(encoding="utf-8").splitlines()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.evaluation.grading.verdict import (
+from medlive.grader.reply import (
     Verdict,
     read_criterion,
     read_rubric,

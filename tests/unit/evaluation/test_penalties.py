@@ -10,10 +10,9 @@ from medlive.__main__ import run
 from medlive.errors import UsageError
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.harm import READINGS, encode, harm_key, material_of
-from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, AnswerState, gradable
 from medlive.evaluation.penalties import (
-    Candidate,
+    AnsweredCase,
     ErrorsReply,
     find_candidates,
     read_penalties,
@@ -28,6 +27,7 @@ from medlive.evaluation.runs.folder import (
     open_run,
 )
 from medlive.harm.model import JudgedHarm, Severity
+from medlive.integrity.log import open_log
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.snapshot.load import Snapshot
@@ -84,19 +84,19 @@ def answered(snapshot: Snapshot, out: Path, model: str) -> RunFolder:
 
 
 @pytest.fixture
-def candidate(snapshot: Snapshot, runs: list[RunFolder]) -> Candidate:
+def candidate(snapshot: Snapshot, runs: list[RunFolder]) -> AnsweredCase:
     (found,) = find_candidates(snapshot, runs)
     return found
 
 
-def read(candidate: Candidate, said: object) -> ErrorsReply:
+def read(candidate: AnsweredCase, said: object) -> ErrorsReply:
     text = said if isinstance(said, str) else json.dumps(said)
     value = candidate.question.read(Reply(text, Finish.STOP, Usage(), "scripted"))
     assert isinstance(value, ErrorsReply)
     return value
 
 
-def test_the_reader_sees_texts_and_no_names(candidate: Candidate) -> None:
+def test_the_reader_sees_texts_and_no_names(candidate: AnsweredCase) -> None:
     inputs = candidate.question.inputs
     assert inputs["penalties"] == [DENIES[0]]
     assert [answer["text"] for answer in inputs["answers"]] == list(SAID.values())
@@ -127,7 +127,7 @@ def write_readings(folder: RunFolder, harms: list[JudgedHarm]) -> None:
     (folder.path / READINGS).write_bytes(encode(rows))
 
 
-def test_an_error_of_two_models_is_proposed(candidate: Candidate) -> None:
+def test_an_error_of_two_models_is_proposed(candidate: AnsweredCase) -> None:
     (proposal,) = candidate.propose(read(candidate, reply(error())))
     assert (proposal.criterion, proposal.points) == (DOUBLES, -8)
     assert proposal.models == tuple(SAID)
@@ -147,26 +147,28 @@ def test_an_error_of_two_models_is_proposed(candidate: Candidate) -> None:
     ],
 )
 def test_an_error_that_nothing_shows_is_refused(
-    candidate: Candidate, changed: dict[str, Any], fault: str
+    candidate: AnsweredCase, changed: dict[str, Any], fault: str
 ) -> None:
     with pytest.raises(Unusable, match=fault):
         read(candidate, reply(error(**changed)))
 
 
-def test_more_than_two_errors_and_a_refusal_are_no_reply(candidate: Candidate) -> None:
+def test_more_than_two_errors_and_a_refusal_are_no_reply(
+    candidate: AnsweredCase,
+) -> None:
     with pytest.raises(Unusable, match="at most 2"):
         read(candidate, reply(error(), error(), error()))
     with pytest.raises(Unusable):
         read(candidate, REFUSAL)
 
 
-def test_an_error_of_one_model_of_two_is_not_proposed(candidate: Candidate) -> None:
+def test_an_error_of_one_model_of_two_is_not_proposed(candidate: AnsweredCase) -> None:
     alone = error(quotes=BOTH[:1])
     assert candidate.propose(read(candidate, reply(alone))) == []
 
 
 def test_an_error_that_costs_points_already_is_not_proposed(
-    candidate: Candidate,
+    candidate: AnsweredCase,
 ) -> None:
     known = error(criterion="Denies that a tablet can ever cause a cough.")
     assert candidate.propose(read(candidate, reply(known))) == []
@@ -234,7 +236,7 @@ def test_the_command_proposes_and_changes_nothing(
 ) -> None:
     scripted = engine(reply(error()))
     monkeypatch.setattr(
-        "medlive.service.wiring.grader_engine", lambda *_, **__: scripted
+        "medlive.instance.opening.grader_engine", lambda *_, **__: scripted
     )
     command = ["snapshot", "prove", str(snapshot.path), "--out", str(tmp_path)]
     for of_model in runs:

@@ -12,13 +12,13 @@ from medlive.errors import BadInput
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.llmeval import requirements
 from medlive.evaluation.cases.load import load_cases
-from medlive.evaluation.protocols.checklist import Checklist
-from medlive.evaluation.protocols.checklist_people import (
+from medlive.evaluation.protocols.checklist.people import (
     Judged,
     compare_with_people,
     mapped,
     read_people,
 )
+from medlive.evaluation.protocols.checklist.protocol import Checklist
 from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.protocols.runner import read_findings, run_protocol

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.questions import Findings
+from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.protocols.coverage import (
     Coverage,
@@ -28,7 +28,7 @@ from medlive.llm.engine import EngineIdentity
 from medlive.statistics.correlation import partial
 from tests.support.runs import made_cases, made_run, made_runs
 
-NOBODY = Findings(EngineIdentity("", ""))
+NOBODY = JudgeReplies(EngineIdentity("", ""))
 
 
 def test_the_papers_table_9() -> None:

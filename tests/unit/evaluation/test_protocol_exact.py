@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from medlive.cli.evaluation.score import find_portfolio
+from medlive.cli.evaluation.report import find_portfolio
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.grading.questions import Findings
+from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, AnswerState
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.exact import (
@@ -30,7 +30,7 @@ from medlive.llm.engine import EngineIdentity
 from medlive.report.portfolio import write_portfolio
 from tests.unit.evaluation.conftest import make_cases
 
-NOBODY = Findings(EngineIdentity("", ""))
+NOBODY = JudgeReplies(EngineIdentity("", ""))
 
 
 def subject(pairs: list[tuple[str, str]]) -> Subject:

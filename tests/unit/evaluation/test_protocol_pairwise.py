@@ -16,9 +16,8 @@ from medlive.cli.main import build
 from medlive.cli.output import Result, show_result
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.protocols.model import Material, Results, Subject
-from medlive.evaluation.protocols.pairwise import (
+from medlive.evaluation.protocols.pairwise.protocol import (
     PairReply,
     Pairwise,
     check_pair,
@@ -217,35 +216,6 @@ async def test_judges_are_pooled_and_compared(
     assert one == two  # whoever asked last
 
 
-async def test_replies_are_shared_between_folders_and_forged_ones_are_not_taken(
-    tmp_path: Path,
-) -> None:
-    stuff = await material(tmp_path, 2)
-    judge = Judge(by_skill)
-    first = await run_protocol(
-        ALL, stuff, tmp_path / "a", judge, cache=GradeCache(tmp_path / "cache")
-    )
-    plan = plan_protocol(
-        ALL, stuff, tmp_path / "b", WHO, cache=GradeCache(tmp_path / "cache")
-    )
-    assert (plan.calls, plan.about) == (0, {"questions": 24, "answered": 24})
-    for raw in (
-        "It is the second.",
-        by_skill(judge.requests[0]).replace('"first"', '"third"'),
-    ):
-        for path in (tmp_path / "cache").rglob("*.jsonl"):
-            rows = [json.loads(line) for line in path.read_text().splitlines()]
-            rows = [
-                row | {"raw": raw} if row["case_id"] == "c001" else row for row in rows
-            ]
-            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    again = await run_protocol(
-        ALL, stuff, tmp_path / "b", judge, cache=GradeCache(tmp_path / "cache")
-    )
-    assert (first.calls, first.cached, again.calls, again.cached) == (24, 0, 2, 22)
-    assert len(judge.requests) == 26
-
-
 def test_a_preference_that_every_criterion_denies_is_unusable() -> None:
     sides = dict.fromkeys(
         ("relevance", "completeness", "safety", "ethics", "clarity"), "equal"
@@ -364,7 +334,7 @@ async def test_dollars_are_the_folders_in_all_and_a_spent_budget_leaves_tables(
     async def apply(url: str, *words: str) -> Any:
         by = ["--grader", "model-as-served", "--base-url", url, "--concurrency", "1"]
         line = ["eval", "protocol", *words, "--out", out, "--price", "1000,1000", *by]
-        line += ["--json", "--no-cache"]
+        line += ["--json"]
         return await asyncio.to_thread(CliRunner().invoke, build(["eval"]), line)
 
     async with bad_endpoint(

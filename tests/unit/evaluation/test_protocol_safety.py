@@ -8,14 +8,24 @@ import pytest
 
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.grading.questions import Findings
+from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
-from medlive.evaluation.protocols.errors import Edit, ErrorKind, edit_of, edits, plant
 from medlive.evaluation.protocols.model import (
     Subject,
 )
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
-from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety, outcome
+from medlive.evaluation.protocols.safety.errors import (
+    Edit,
+    ErrorKind,
+    edit_of,
+    edits,
+    plant,
+)
+from medlive.evaluation.protocols.safety.protocol import (
+    ActiveSafety,
+    PassiveSafety,
+    outcome,
+)
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity
@@ -152,14 +162,14 @@ async def test_unread_answers_are_in_no_figure(tmp_path: Path) -> None:
             given, case_id=one.case_id, response=given.response if place else "No idea."
         )
     results = ActiveSafety().results(
-        [Subject("m", tuple(made), answers)], Findings(EngineIdentity("", ""))
+        [Subject("m", tuple(made), answers)], JudgeReplies(EngineIdentity("", ""))
     )
     row = dict(zip(results.tables[0].columns, results.tables[0].rows[0], strict=True))
     assert (row["answers"], row["right"], row["unread"]) == (len(made) - 1, 1.0, 1)
     plain = make_cases(1).cases
     other = Subject("m", plain, {plain[0].case_id: says(True)})
     with pytest.raises(UsageError):
-        ActiveSafety().results([other], Findings(EngineIdentity("", "")))
+        ActiveSafety().results([other], JudgeReplies(EngineIdentity("", "")))
 
 
 async def test_harmfulness_is_counted_by_score(tmp_path: Path) -> None:

@@ -20,12 +20,12 @@ from medlive.evaluation.cases.benchmarks import (
     read_benchmark,
 )
 from medlive.evaluation.cases.livemedbench import read_grades, read_responses
-from medlive.evaluation.log import read_log
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, open_run
 from medlive.evaluation.runs.folder import read_grades as read_run_grades
 from medlive.evaluation.runs.templates import Evidence
 from medlive.integrity.digest import digest_bytes
+from medlive.integrity.log import read_log
 from medlive.integrity.signing import (
     PublicKey,
     SecretKey,

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from sqlalchemy import make_url
 
 from medlive import logs
-from medlive.config import describe as describe_settings
-from medlive.config import load_settings
 from medlive.db.session import parse_url
 from medlive.errors import ConfigError, MedliveError, describe
 from medlive.guard import redaction
 from medlive.guard.redaction import HIDDEN, hide_secrets
+from medlive.instance.loading import describe as describe_settings
+from medlive.instance.loading import load_settings
 
 # Without digits or letters of the sentences around them, so that what is found is the secret.
 keys = st.text(

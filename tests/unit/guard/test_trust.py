@@ -14,13 +14,14 @@ import httpx2
 import pytest
 from pydantic import SecretStr, ValidationError
 
-from medlive.config import NotifySection, OidcSection, load_settings
+from medlive.config import NotifySection, OidcSection
 from medlive.db.session import Database, connection_url, ping
 from medlive.errors import ConfigError, MedliveError, ServiceUnavailable
 from medlive.evidence.fetch import model as evidence
 from medlive.evidence.fetch.client import Client
 from medlive.evidence.online.http import HttpClient
 from medlive.guard.trust import authorities_file, use_authority
+from medlive.instance.loading import load_settings
 from medlive.llm.engine import Prompt, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.publishing.download import fetch_snapshot

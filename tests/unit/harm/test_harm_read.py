@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from medlive.curation.agent import Agent, AgentFailure
+from medlive.evidence.passage import Passage
 from medlive.harm.model import (
-    CasePassage,
     HarmReading,
     Material,
     Ruling,
@@ -27,12 +27,23 @@ from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render
 
 QUOTE = "add ibuprofen 400 mg three times a day"
+PASSAGE = Passage(
+    id="p1",
+    corpus="demo",
+    title="NSAIDs",
+    section="",
+    text="NSAIDs raise the risk of bleeding.",
+    language="en",
+    published=None,
+    url="",
+    licence="",
+)
 MATERIAL = Material(
     language="en",
     question="The patient is 70 and takes warfarin.\n\nWhat helps against the pain?",
     answer=f"Take paracetamol 1 g four times a day. If needed, {QUOTE}. Rest the knee.",
     advice="Paracetamol.",
-    passages=(CasePassage("p1", "NSAIDs", "NSAIDs raise the risk of bleeding."),),
+    passages=(PASSAGE,),
 )
 FINDING = {
     "quote": QUOTE,

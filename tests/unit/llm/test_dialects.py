@@ -10,12 +10,12 @@ from aiohttp import web
 
 from medlive.config import RoleSettings
 from medlive.errors import ConfigError, EndpointUnavailable
+from medlive.instance.opening import build_engine
 from medlive.llm.ask import Asker, CallOutcome, read_as
 from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.reading import split_thinking
 from medlive.rubric.review import ReviewReply
-from medlive.service.wiring import build_engine
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, ok, sends
 from tests.unit.llm.test_openai_transport import serving
 

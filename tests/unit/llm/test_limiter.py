@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from medlive.llm.limiter import CUT, START, Ended, Limiter, Limiters
+from medlive.llm.limiter import CUT, SPREAD, START, Ended, Limiter, Limiters
 
 
 @pytest.fixture(autouse=True)
@@ -43,6 +43,27 @@ async def test_a_healthy_endpoint_is_soon_asked_all_that_is_allowed() -> None:
         await asyncio.gather(*waiting, return_exceptions=True)
         for _ in range(limiter.state().under_way):
             limiter.leave(0.0, Ended.OTHER)
+
+
+async def test_calls_that_wait_together_begin_over_half_a_round_trip(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    moment = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal moment
+        moment += seconds
+
+    clock = SimpleNamespace(monotonic=lambda: moment)
+    monkeypatch.setattr("medlive.llm.limiter.time", clock)
+    monkeypatch.setattr("medlive.llm.limiter.asyncio.sleep", sleep)
+    limiter = Limiter("e", START)
+    began = await limiter.enter()
+    moment = 2.0
+    limiter.leave(began, Ended.ANSWERED)
+    begun = [await limiter.enter() for _ in range(START)]
+    apart = 2.0 * SPREAD / START
+    assert begun == pytest.approx([2.0 + apart * number for number in range(START)])
 
 
 async def test_what_is_not_used_up_does_not_grow() -> None:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, SecretStr
 from medlive.clock import now
 from medlive.curation import tasks
 from medlive.errors import ConfigError, EndpointUnavailable, RequestRefused
-from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
+from medlive.grader.reply import GradeReply, RubricGradeReply
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.fence import render
 from medlive.llm.limiter import Limiter

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from medlive.errors import EndpointUnavailable
+from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.llm.engine import Prompt, Request
 from medlive.llm.openai import OpenAIEngine
 from tests.support.bad_endpoint import completion
@@ -129,3 +129,13 @@ async def test_a_proxy_of_the_environment_is_used(
         monkeypatch.setenv("no_proxy", "127.0.0.1")
         assert await ask(f"{url}/v1") == "ok"
     assert asked == ["endpoint.invalid", url.removeprefix("http://")]
+
+
+def test_a_proxy_that_is_not_one_over_http_is_a_wrong_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("no_proxy", "NO_PROXY", "http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("all_proxy", "socks5h://127.0.0.1:9")
+    with pytest.raises(ConfigError, match="proxy"):
+        OpenAIEngine("m", "http://endpoint.invalid/v1")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
+from medlive.grader.reply import GradeReply, RubricGradeReply
 from medlive.llm.rules.engine import ANSWERS
 
 NLI = (

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, ServiceUnavailable
-from medlive.evaluation.grading.probes import GradedAnswersReply
-from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.evaluation.root_causes import AuditReply
+from medlive.grader.probes import GradedAnswersReply
+from medlive.grader.reply import GradeReply, RubricGradeReply
 from medlive.harm.read import HarmReply
 from medlive.llm.engine import Request
 from medlive.llm.openai import OpenAIEngine
@@ -53,9 +53,9 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "rubric.complete": (RUBRIC, CompleteReply),
     "rubric.match": (RUBRIC, MatchReply),
     "rubric.classify": (RUBRIC, ClassifyReply),
-    "grader.criterion": (EVALUATION, GradeReply),
-    "grader.rubric": (EVALUATION, RubricGradeReply),
-    "grader.answers": (EVALUATION, GradedAnswersReply),
+    "grader.criterion": ("medlive.grader", GradeReply),
+    "grader.rubric": ("medlive.grader", RubricGradeReply),
+    "grader.answers": ("medlive.grader", GradedAnswersReply),
     "grader.harm": ("medlive.harm", HarmReply),
     "audit.cause": (EVALUATION, AuditReply),
 }

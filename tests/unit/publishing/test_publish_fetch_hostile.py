@@ -283,10 +283,7 @@ async def test_a_redirect_from_https_to_http_is_refused() -> None:
 
 async def test_a_server_that_drips_is_given_up(server: Web, tmp_path: Path) -> None:
     server.drip = f"{NAME}/{SUMS}"
-    for pace in (
-        Pace(pause_s=0.001, grace_s=0.02, least_rate=1e6),
-        Pace(pause_s=0.001, base_s=0.05, least_rate=1e6),
-    ):
-        with pytest.raises(ServiceUnavailable, match="slow"):
-            await fetch_snapshot(server.url, VERSION, tmp_path, pace=pace)
+    pace = Pace(pause_s=0.001, grace_s=0.02, least_rate=1e12)
+    with pytest.raises(ServiceUnavailable, match="slow"):
+        await fetch_snapshot(server.url, VERSION, tmp_path, pace=pace)
     assert not found(tmp_path, "medlive-*")

@@ -15,7 +15,6 @@ import pytest
 from markupsafe import escape
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.asking.registry import EMPTY, Registry, load_registry
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.evaluation.root_causes import RootCause, audit_run, find_bottom
 from medlive.evaluation.scoring.errata import (
@@ -24,14 +23,17 @@ from medlive.evaluation.scoring.errata import (
     FoundErrata,
     RunErrata,
 )
+from medlive.evaluation.scoring.graded import (
+    GradedRun,
+    load_graded,
+)
 from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import (
-    GradedRun,
     ScoreTable,
-    load_graded,
     score_runs,
 )
 from medlive.llm.engine import Request
+from medlive.llm.registry import EMPTY, Registry, load_registry
 from medlive.report import cases as case_pages
 from medlive.report.cases import entries
 from medlive.report.html import file_name

@@ -6,15 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.score import (
+from medlive.evaluation.scoring.graded import (
     GradedRun,
-    ScoreTable,
     load_graded,
+)
+from medlive.evaluation.scoring.score import (
+    ScoreTable,
     score_runs,
 )
 from medlive.llm.engine import Usage
+from medlive.llm.registry import load_registry
 from medlive.report.html import whole
 from medlive.report.model import analyse
 from medlive.report.sections.costs import costs, spent

@@ -10,7 +10,7 @@ import pytest
 
 from medlive.curation.chain import ROLES
 from medlive.curation.model import Outcome, Reason, Side
-from medlive.evaluation.grading.probes import grade_probes
+from medlive.grader.probes import grade_probes
 from medlive.harm.model import (
     Check,
     HarmFinding,

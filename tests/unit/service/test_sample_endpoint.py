@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from medlive.__main__ import run
-from medlive.config import load_settings
+from medlive.instance.loading import load_settings
 from medlive.service.wiring import serve_rules
 
 CASES = [

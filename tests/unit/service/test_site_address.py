@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from medlive.config import Settings, WebSection
-from medlive.service.paths import keep_site_address, site_address
+from medlive.instance.paths import keep_site_address, site_address
 
 
 def test_a_link_leads_to_where_serve_listened_last(tmp_path: Path) -> None:

@@ -11,9 +11,14 @@ import pytest
 
 from medlive.errors import BadInput, CheckFailed
 from medlive.evaluation.cases.load import load_cases
-from medlive.evaluation.penalties import Candidate
+from medlive.evaluation.penalties import AnsweredCase
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import load_graded, score_runs
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
 from medlive.site.pages import site_files
 from medlive.site.read import Inputs, read_content
 from medlive.snapshot.diff import ChangeKind, diff_snapshots
@@ -159,7 +164,7 @@ def test_what_needs_the_meaning_of_a_new_axis_says_what_is_missing(
 ) -> None:
     case = load_snapshot_quietly(future)[0]
     with pytest.raises(BadInput, match="expected one of the axes of this version"):
-        _ = Candidate(case, {}, 1).criteria
+        _ = AnsweredCase(case, {}, 1).criteria
 
 
 def load_snapshot_quietly(folder: Path) -> Any:

@@ -18,7 +18,6 @@ from medlive.snapshot.export import _RISKY, ExportFormat, export_slice, guarded
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.snapshot.model import PROOF_FIELDS
-from medlive.snapshot.parquet import CANARY_KEY
 from tests.unit.snapshot.conftest import META, added, make_case
 
 
@@ -43,11 +42,6 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 def _read(path: Path, form: ExportFormat) -> list[dict[str, Any]]:
     if form is ExportFormat.JSONL:
         return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
-    if form is ExportFormat.PARQUET:
-        import pyarrow.parquet as pq
-
-        rows = pq.read_table(path).to_pylist()
-        return [{**row, "posted_at": row["posted_at"].isoformat()} for row in rows]
     with path.open(encoding="utf-8-sig", newline="") as handle:
         read: list[dict[str, Any]] = [
             {k: unguarded(v) for k, v in row.items()} for row in csv.DictReader(handle)
@@ -63,9 +57,7 @@ def _read(path: Path, form: ExportFormat) -> list[dict[str, Any]]:
     return read
 
 
-@pytest.mark.parametrize(
-    "form", [ExportFormat.JSONL, ExportFormat.CSV, ExportFormat.PARQUET]
-)
+@pytest.mark.parametrize("form", [ExportFormat.JSONL, ExportFormat.CSV])
 def test_every_format_gives_the_slice_back(
     loaded: Snapshot, form: ExportFormat, tmp_path: Path
 ) -> None:
@@ -109,15 +101,6 @@ def test_livemedbench_of_all_is_the_snapshots_own_and_of_a_slice_is_evaluated_as
         assert [(c.criterion, c.points, c.axis) for c in theirs.criteria] == [
             (c.criterion, c.points, c.axis) for c in ours.criteria
         ]
-
-
-def test_parquet_names_where_it_came_from(loaded: Snapshot, tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
-    done = export_slice(loaded, tmp_path / "x.parquet", ExportFormat.PARQUET)
-    told = pq.read_metadata(done.path).metadata
-    assert told[CANARY_KEY.encode()].decode() == loaded.manifest.canary
-    assert told[b"medlive.source_digest"].decode() == loaded.digest
 
 
 @given(

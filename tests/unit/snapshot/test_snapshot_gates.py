@@ -1,9 +1,7 @@
-"""The gates: each has its reason, what decides them has a digest, and many cases may be checked in processes."""
+"""The gates: each has its reason, and what decides them has a digest."""
 
-import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +9,6 @@ import pytest
 
 from medlive.llm.engine import UNPUBLISHABLE_ENGINES
 from medlive.snapshot import gates
-from medlive.snapshot.gate_processes import BATCH, GateWorkerDied, check_many
 from medlive.snapshot.gates import (
     Gate,
     content_hits,
@@ -19,10 +16,9 @@ from medlive.snapshot.gates import (
     release_hits,
     row_hits,
     standard_linter,
-    standard_scanner,
 )
 from medlive.snapshot.manifest import EngineUse
-from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from medlive.snapshot.model import SnapshotCase
 from tests.unit.snapshot.conftest import PROVENANCE, make_case
 
 
@@ -155,60 +151,3 @@ def test_the_digest_covers_every_module_that_scanner_and_linter_run_through() ->
     packages = {f"{folder}.py" for folder in ("deidentify", "rubric", "text")}
     assert loaded - packages <= set(gates.DECIDING_MODULES)
     assert {"text/quantities.py", "deidentify/chinese.py", "rubric/lint.py"} <= loaded
-
-
-TEXTS = (
-    "Rest and drink.",
-    "Take 5 mg of losartan.",
-    "My name is Jane Miller, call 555-867-5309.",
-    "建议休息。",
-    "联系13812345678。",
-    "",
-)
-
-
-def many(count: int) -> Iterator[SnapshotCase]:
-    for number in range(count):
-        text = TEXTS[number % len(TEXTS)]
-        yield replace(
-            make_case(number, advice=text), query=TEXTS[(number + 1) % len(TEXTS)]
-        )
-
-
-@pytest.mark.thorough
-def test_many_cases_are_checked_alike_in_one_process_and_in_two_and_in_order() -> None:
-    count = BATCH * 5 + 3
-    alone = list(check_many(many(count), 1))
-    assert alone == [
-        (c.case_id, content_hits(c, standard_scanner(), standard_linter()))
-        for c in many(count)
-    ]
-    assert [case_id for case_id, _ in alone] == [c.case_id for c in many(count)]
-    assert any(h.gate is Gate.IDENTIFIERS for _, hits in alone for h in hits)
-    assert list(check_many(many(count), 2)) == alone
-
-
-def test_a_process_that_checks_knows_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MEDLIVE_SIGNING_KEY", "a secret that no child needs")
-    checked = check_many(many(1), 2)
-    next(checked)
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    assert len(children) >= 2
-    for pid in children:
-        assert b"a secret" not in Path(f"/proc/{pid}/environ").read_bytes()
-    checked.close()
-
-
-class Deadly(str):
-    """A text that ends the process that unpickles it."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return os._exit, (9,)
-
-
-def test_a_process_that_dies_is_an_error_and_no_case_that_passes() -> None:
-    bad = SnapshotCriterion("c000-c1", "c000", 1, 1, Deadly("x"), "Accuracy", 5)
-    with pytest.raises(GateWorkerDied):
-        list(check_many([replace(CASE, criteria=(bad,))], 2))

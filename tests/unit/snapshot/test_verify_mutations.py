@@ -304,22 +304,22 @@ PARQUET_EDITS: tuple[tuple[str, Callable[[Path], object], str], ...] = (
     (
         "prefixes",
         _write(CASE_TWIN, _long_entry, use_dictionary=False, column_encoding=DELTA),
-        "encoding",
+        "cases.parquet",
     ),
     (
         "an entry that repeats",
         _write(CASE_TWIN, _long_entry, compression="zstd"),
-        "narrative",
+        "cases.parquet",
     ),
     (
         "a page that swells",
         _write(CASE_TWIN, _swollen, compression="zstd", use_dictionary=False),
-        "claims",
+        "cases.parquet",
     ),
     (
         "a dictionary that swells",
         _write(CASE_TWIN, _swollen, compression="zstd"),
-        "claims",
+        "cases.parquet",
     ),
     (
         "no parquet",

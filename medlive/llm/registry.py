@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from medlive.errors import BadInput, ConfigError
-from medlive.evaluation.log import read_bytes
+from medlive.integrity.log import read_bytes
 
 _SENT: Final = (
     "max_tokens",

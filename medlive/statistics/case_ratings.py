@@ -4,16 +4,14 @@ As LiveMedBench's Table 1, shown on a study's page. Scales: 0 to 2 for narrative
 or 1 for a criterion; 1 or more means agreement.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evaluation.model import EvaluationCase
-from medlive.integrity.digest import digest_json
 from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
 from medlive.statistics.bootstrap import Estimate, estimate, no_estimate, ratio_of
 from medlive.statistics.intervals import Floats
@@ -31,14 +29,12 @@ ASPECTS: Final[Mapping[str, int]] = {
 LEAST_ITEMS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class RatedItem(NamedTuple):
     """One aspect of one case."""
 
     id: str
-    case: EvaluationCase
+    case_id: str
     aspect: str
-    criterion: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +65,7 @@ class AspectQuality:
 
 
 def aspect_figures(
-    items: Iterable[Item],
+    items: Iterable[RatedItem],
     ratings: Ratings,
     raters: Sequence[str],
     *,
@@ -80,7 +76,7 @@ def aspect_figures(
 
     The draws depend on the order of the items, not on that of `ratings`.
     """
-    rated: dict[str, list[Item]] = {aspect: [] for aspect in ASPECTS}
+    rated: dict[str, list[RatedItem]] = {aspect: [] for aspect in ASPECTS}
     for item in items:
         if item.aspect in rated and item.id in ratings:
             rated[item.aspect].append(item)
@@ -93,7 +89,7 @@ def aspect_figures(
 
 def _aspect(
     aspect: str,
-    rated: Sequence[Item],
+    rated: Sequence[RatedItem],
     ratings: Ratings,
     raters: Sequence[str],
     estimate_fn: EstimateFn,
@@ -103,7 +99,7 @@ def _aspect(
     cases: dict[str, int] = {}
     for row, item in enumerate(rated):
         codes[row] = [ratings[item.id].get(rater, -1) for rater in raters]
-        clusters[row] = cases.setdefault(item.case.case_id, len(cases))
+        clusters[row] = cases.setdefault(item.case_id, len(cases))
     shares = []
     for rater, column in zip(raters, codes.T, strict=True):
         kept = column >= 0
@@ -144,24 +140,3 @@ def _mean_macro_f1(tables: Floats) -> Floats:
     each = macro_f1_of_tables(tables)
     n = (~np.isnan(each)).sum(axis=-1)
     return np.where(n > 0, np.nansum(each, axis=-1) / np.maximum(n, 1), np.nan)
-
-
-def case_items(case: EvaluationCase) -> Iterator[Item]:
-    """What is rated of a case: its narrative with query, its advice, each of its criteria."""
-    yield Item(
-        _id(case.case_id, "narrative_and_query", case.question),
-        case,
-        "narrative_and_query",
-    )
-    yield Item(_id(case.case_id, "advice", case.question, case.advice), case, "advice")
-    for c in case.criteria:
-        yield Item(
-            _id(case.case_id, c.id, case.question, c.criterion),
-            case,
-            "criterion",
-            c.criterion,
-        )
-
-
-def _id(*parts: str) -> str:
-    return "q-" + digest_json(list(parts)).partition(":")[2][:16]

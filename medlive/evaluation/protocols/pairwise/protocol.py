@@ -16,8 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.questions import Findings, Question
-from medlive.evaluation.grading.verdict import Reasoning
+from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
@@ -27,13 +26,14 @@ from medlive.evaluation.protocols.model import (
     Table,
     has_reference,
 )
-from medlive.statistics.bootstrap import Floats
-from medlive.statistics.bradley_terry import (
+from medlive.evaluation.protocols.pairwise.bradley_terry import (
     Match,
     points,
     rank_agreement,
     ratings,
 )
+from medlive.grader.reply import Reasoning
+from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import kendall, spearman
 
 TASK: Final = "protocol.pairwise"
@@ -97,7 +97,7 @@ class Pairwise(Protocol):
         """Two runs or more, on cases with a reference."""
         return len(material) > 1 and has_reference(material)
 
-    def questions(self, material: Material, found: Findings) -> Iterator[Question]:
+    def questions(self, material: Material, found: JudgeReplies) -> Iterator[Question]:
         """The questions of all matches, as far as they can be asked."""
         hall = self._hall(material)
         for pair in hall.pairs[: self.matches]:
@@ -109,7 +109,7 @@ class Pairwise(Protocol):
             self._last = (material, _Hall(material, self.seed))
         return self._last[1]
 
-    def results(self, material: Material, found: Findings) -> Results:
+    def results(self, material: Material, found: JudgeReplies) -> Results:
         """Ratings over all judges on record, what each model took from each, criteria, and what the order did."""
         hall = self._hall(material)
         judges = _by_name([found, *found.others], hall)
@@ -177,9 +177,9 @@ class Pairwise(Protocol):
         return Table("How alike judges rank models", titles, rows, note)
 
 
-def _by_name(judges: Iterable[Findings], hall: "_Hall") -> dict[str, Findings]:
+def _by_name(judges: Iterable[JudgeReplies], hall: "_Hall") -> dict[str, JudgeReplies]:
     """The judges with a match, by their models' names, made unique."""
-    named: dict[str, Findings] = {}
+    named: dict[str, JudgeReplies] = {}
     for judge in judges:
         if hall.matches(judge):
             name = judge.identity.model
@@ -231,7 +231,7 @@ class _Hall:
         """Whether the order in which the pair's first model stands first is asked first."""
         return self._order[pair] < 0.5
 
-    def questions(self, pair: Pair, found: Findings) -> Iterator[Question]:
+    def questions(self, pair: Pair, found: JudgeReplies) -> Iterator[Question]:
         """The first order, and the second where the first named a winner."""
         question, other = self._asked(pair)
         yield question
@@ -239,7 +239,7 @@ class _Hall:
         if reply is not None and reply.better != "equal":
             yield other
 
-    def replies(self, pair: Pair, found: Findings) -> list["_Placed"]:
+    def replies(self, pair: Pair, found: JudgeReplies) -> list["_Placed"]:
         """The usable replies, each with which answer stood first."""
         straight = self._straight(pair)
         replies = []
@@ -251,7 +251,7 @@ class _Hall:
         return replies
 
     def score(
-        self, pair: Pair, found: Findings, criterion: str = "better"
+        self, pair: Pair, found: JudgeReplies, criterion: str = "better"
     ) -> float | None:
         """1: the pair's first model won, 0: its second, 0.5: a draw; None: not compared."""
         replies = self.replies(pair, found)
@@ -262,7 +262,7 @@ class _Hall:
         preferred = {placed.preferred(criterion) for placed in replies}
         return 0.5 if len(preferred) > 1 else preferred.pop()
 
-    def matches(self, found: Findings, criterion: str = "better") -> list[Match]:
+    def matches(self, found: JudgeReplies, criterion: str = "better") -> list[Match]:
         """Every match that was compared."""
         matches = []
         for pair in self.pairs:
@@ -271,7 +271,7 @@ class _Hall:
                 matches.append(Match(pair.first, pair.second, score, pair.case))
         return matches
 
-    def order_notes(self, found: Findings) -> list[str]:
+    def order_notes(self, found: JudgeReplies) -> list[str]:
         """How often place decided instead of content."""
         asked = by_place = 0
         for pair in self.pairs:
@@ -338,7 +338,7 @@ def _between(names: list[str], won: Floats) -> Table:
     return Table("Against one another", ["model", *names], rows, note)
 
 
-def _criteria(hall: _Hall, judges: Collection[Findings]) -> Table:
+def _criteria(hall: _Hall, judges: Collection[JudgeReplies]) -> Table:
     """Each model's share of the points by criterion."""
     taken = []
     for criterion in CRITERIA:

@@ -17,12 +17,11 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from medlive.errors import first_fault
-from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.guard.bounds import REPLY_CHARS
 from medlive.llm.ask import Unusable
 from medlive.llm.planted import REASONING, planted_objects
@@ -144,10 +143,22 @@ Echo = Mapping[str, str]
 """What a reply may repeat of its task, by key."""
 
 
-def echo_of(case: EvaluationCase, criterion: EvaluationCriterion) -> Echo:
+class GradedCriterion(Protocol):
+    """A criterion as a grader sees it, whatever else is known of it."""
+
+    @property
+    def id(self) -> str:
+        """Unique within its case."""
+
+    @property
+    def criterion(self) -> str:
+        """Its text."""
+
+
+def echo_of(question: str, criterion: GradedCriterion) -> Echo:
     """What a reply about one criterion of a case may repeat."""
     return {
-        "question": case.question,
+        "question": question,
         "criterion": criterion.criterion,
         "id": criterion.id,
         "criterion_id": criterion.id,
@@ -391,7 +402,7 @@ def _core(verdict: Verdict) -> tuple[bool, str, str]:
 def _instructions() -> tuple[str, ...]:
     """The graders' prompts: the reasoning of their examples is no judge's own."""
     tasks = ("grader.criterion", "grader.rubric")
-    return tuple(load_prompt("medlive.evaluation", task).text for task in tasks)
+    return tuple(load_prompt("medlive.grader", task).text for task in tasks)
 
 
 @lru_cache(maxsize=64)

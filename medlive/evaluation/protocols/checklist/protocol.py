@@ -11,10 +11,9 @@ from typing import Annotated, ClassVar, Final
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from medlive.evaluation.cases.llmeval import CATEGORIES, CORE, SECONDARY
-from medlive.evaluation.grading.questions import Findings, Question
-from medlive.evaluation.grading.verdict import Reasoning
+from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
-from medlive.evaluation.protocols.checklist_people import (
+from medlive.evaluation.protocols.checklist.people import (
     Judged,
     compare_with_people,
     read_people,
@@ -32,6 +31,7 @@ from medlive.evaluation.protocols.model import (
     mean,
     whole_mean,
 )
+from medlive.grader.reply import Reasoning
 
 TASK: Final = "protocol.checklist"
 DEFAULT_CATEGORY: Final = "Medical Reasoning"
@@ -92,7 +92,7 @@ class Checklist(Protocol):
         """Cases with a reference, and no error planted in it."""
         return has_reference(material)
 
-    def questions(self, material: Material, found: Findings) -> Iterator[Question]:
+    def questions(self, material: Material, found: JudgeReplies) -> Iterator[Question]:
         """Every answer, once for each round."""
         for run in material:
             for case, answer in run.answered():
@@ -139,7 +139,7 @@ class Checklist(Protocol):
                 secondary.append(criterion.criterion)
         return core, secondary
 
-    def scores(self, run: Subject, found: Findings) -> dict[str, float | None]:
+    def scores(self, run: Subject, found: JudgeReplies) -> dict[str, float | None]:
         """Case id → the mean of all rounds; None where one of them has no score."""
         means: dict[str, float | None] = {}
         for case, answer in run.answered():
@@ -149,7 +149,7 @@ class Checklist(Protocol):
         return means
 
     def _given(
-        self, case: EvaluationCase, answer: Answer, found: Findings
+        self, case: EvaluationCase, answer: Answer, found: JudgeReplies
     ) -> list[int]:
         """The scores of an answer's rounds, as far as there are any."""
         scores = []
@@ -159,7 +159,7 @@ class Checklist(Protocol):
                 scores.append(reply.score)
         return scores
 
-    def results(self, material: Material, found: Findings) -> Results:
+    def results(self, material: Material, found: JudgeReplies) -> Results:
         """Usability by model and category, and beside people's ratings."""
         categories = _categories(material)
         usability: list[list[Cell]] = []

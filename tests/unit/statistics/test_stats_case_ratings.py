@@ -1,48 +1,29 @@
 """Physicians' ratings of the cases: shares and AC1 against irrCAC's and by hand."""
 
-from dataclasses import replace
 from importlib.util import find_spec
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from medlive.evaluation.agreement.case_ratings import (
-    ASPECTS,
-    Item,
-    aspect_figures,
-    case_items,
-)
-from medlive.evaluation.asking.run import import_answers
-from medlive.evaluation.model import Answer, AnswerState
-from medlive.evaluation.runs.folder import open_run
+from medlive.statistics.case_ratings import ASPECTS, RatedItem, aspect_figures
 from tests.support.agreement import ac1
-from tests.unit.evaluation.conftest import AT, make_cases
 
 N = 8
 
 
 @pytest.fixture
-def run(run_dir: Path) -> Path:
-    # Neither a grade nor an answer to most of the cases: these ratings are about the cases.
-    import_answers(
-        run_dir,
-        make_cases(N),
-        [Answer("c000", AnswerState.OK, "Drink.", "stop", "m")],
-        "cand",
-        AT,
-    )
-    return run_dir
-
-
-def rated_items(run: Path) -> list[Item]:
-    """What can be rated of the run's cases."""
-    return [item for case in open_run(run).cases for item in case_items(case)]
+def items() -> list[RatedItem]:
+    """What can be rated of some cases of two criteria each."""
+    rated = []
+    for place in range(N):
+        aspects = ["narrative_and_query", "advice", "criterion", "criterion"]
+        for number, aspect in enumerate(aspects):
+            rated.append(RatedItem(f"q-{place}-{number}", f"c{place:03}", aspect))
+    return rated
 
 
 @pytest.mark.thorough
-def test_the_table_is_what_was_rated(run: Path) -> None:
-    items = rated_items(run)
+def test_the_table_is_what_was_rated(items: list[RatedItem]) -> None:
     draw = np.random.default_rng(3)
     said: list[dict[str, int | None]] = []
     for _ in range(2):
@@ -91,9 +72,9 @@ def test_the_table_is_what_was_rated(run: Path) -> None:
             assert one.ac1.value == pytest.approx(theirs["coefficient_value"], abs=1e-9)
 
 
-def test_what_is_rated_beside_cases_is_passed_over(run: Path) -> None:
-    item = rated_items(run)[0]
-    verdict = replace(item, id="i-1", aspect="verdict")
+def test_what_is_rated_beside_cases_is_passed_over(items: list[RatedItem]) -> None:
+    item = items[0]
+    verdict = item._replace(id="i-1", aspect="verdict")
     ratings = {item.id: {"ann": 1}, verdict.id: {"ann": 1}}
     figures = aspect_figures([item, verdict], ratings, ["ann"], draws=100)
     assert [one.raters[0].agreed.n for one in figures] == [1, 0, 0]

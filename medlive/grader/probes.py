@@ -12,20 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Reason
-from medlive.evaluation.grading.judge import Judge, Verdicts, Work
-from medlive.evaluation.grading.verdict import (
+from medlive.grader.judge import GradingCall, Judge, Mode, Verdicts
+from medlive.grader.reply import (
     RubricGradeItem,
     Verdict,
     echo_of,
     one_value,
     read_rubric,
-)
-from medlive.evaluation.model import (
-    Answer,
-    AnswerState,
-    EvaluationCase,
-    EvaluationCriterion,
-    Mode,
 )
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Reply, Request
@@ -33,7 +26,7 @@ from medlive.llm.prompts import load_prompt
 from medlive.rubric.model import Criterion
 from medlive.rubric.proof import ProbeVerdict
 
-PACKAGE: Final = "medlive.evaluation"
+PACKAGE: Final = "medlive.grader"
 _OURS: Final = (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT)
 """Failures that asking for less does not mend."""
 
@@ -79,10 +72,9 @@ async def grade_probes(
     Raises:
         AgentFailure: If a criterion stays ungraded, which is no verdict.
     """
-    case = probed_case(text, criteria, grader.language)
     by_id = _numbered(answers)
     try:
-        together = await _grade_together(case, by_id, grader)
+        together = await _grade_together(text, criteria, by_id, grader)
     except AgentFailure as failure:
         if failure.reason in _OURS:
             raise
@@ -107,31 +99,34 @@ def _numbered(answers: Sequence[str]) -> dict[str, str]:
 
 
 async def _grade_together(
-    case: EvaluationCase, answers: Mapping[str, str], grader: Agent
+    text: CaseText,
+    criteria: Sequence[Criterion],
+    answers: Mapping[str, str],
+    grader: Agent,
 ) -> dict[str, dict[str, ProbeVerdict]]:
     """The verdicts that one call gives, by answer and criterion; what is not certain is left out."""
+    question = _question(text)
     inputs = {
-        "language": case.language,
-        "question": case.question,
-        "criteria": [{"id": c.id, "criterion": c.criterion} for c in case.criteria],
+        "language": grader.language,
+        "question": question,
+        "criteria": [{"id": c.id, "criterion": c.criterion} for c in criteria],
         "answers": [{"id": name, "answer": text} for name, text in answers.items()],
     }
     schema = GradedAnswersReply.model_json_schema()
     prompt = load_prompt(PACKAGE, GradedAnswersReply.task)
     request = Request(GradedAnswersReply.task, prompt, inputs, schema)
-    ids = [criterion.id for criterion in case.criteria]
-    echoes = {c.id: echo_of(case, c) for c in case.criteria}
+    ids = [criterion.id for criterion in criteria]
+    echoes = {c.id: echo_of(question, c) for c in criteria}
 
     def read(reply: Reply) -> dict[str, dict[str, ProbeVerdict]]:
-        verdicts = {}
+        verdicts: dict[str, dict[str, ProbeVerdict]] = {}
         for name, grades in _by_answer(reply.text, answers).items():
             listed = json.dumps({"grades": grades})
-            read = read_rubric(listed, ids, answers[name], echoes)
-            verdicts[name] = {
-                criterion_id: ProbeVerdict(verdict.met, verdict.quote)
-                for criterion_id, verdict in read.items()
-                if isinstance(verdict, Verdict)
-            }
+            own = verdicts[name] = {}
+            graded = read_rubric(listed, ids, answers[name], echoes)
+            for criterion_id, verdict in graded.items():
+                if isinstance(verdict, Verdict):
+                    own[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)
         return verdicts
 
     return await grader.send(request, read)
@@ -166,33 +161,17 @@ async def grade_probe(
     Raises:
         AgentFailure: If a criterion stays ungraded, which is no verdict.
     """
-    case = probed_case(text, criteria, grader.language)
-    probe_answer = Answer(case.case_id, AnswerState.OK, answer, "stop", "")
     judge = Judge(grader.identity, Mode.RUBRIC)
     probe_verdicts: dict[str, ProbeVerdict] = {}
-    for part in judge.parts(case.criteria):
-        work = Work(case, probe_answer, part)
-        verdicts = Verdicts(judge, work)
-        read = await grader.send(judge.request(work), verdicts.read)
+    for part in judge.parts(criteria):
+        call = GradingCall(grader.language, _question(text), answer, part)
+        verdicts = Verdicts(judge, call)
+        read = await grader.send(judge.request(call), verdicts.read)
         for criterion_id, (verdict, _) in read.items():
             probe_verdicts[criterion_id] = ProbeVerdict(verdict.met, verdict.quote)
     return probe_verdicts
 
 
-def probed_case(
-    text: CaseText, criteria: Sequence[Criterion], language: str
-) -> EvaluationCase:
-    """A case as the grader sees it, before it has an id."""
-    return EvaluationCase(
-        case_id="proof",
-        language=language,
-        narrative=text.narrative,
-        query=text.query,
-        advice=text.advice,
-        criteria=tuple(
-            EvaluationCriterion(c.id, c.criterion, c.points, c.axis.value)
-            for c in criteria
-        ),
-        post_time="",
-        month=None,
-    )
+def _question(text: CaseText) -> str:
+    """What the grader sees of the question, as of a released case."""
+    return f"{text.narrative}\n\n{text.query}".strip()

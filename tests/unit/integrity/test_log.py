@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.evaluation.log import open_log, read_log
 from medlive.integrity.lock import Locked
+from medlive.integrity.log import open_log, read_log
 
 TEXTS = st.text(st.characters(codec=None, categories=None), max_size=12)
 VALUES = st.recursive(
@@ -89,7 +89,7 @@ def test_a_line_is_read_as_the_json_module_reads_it(
 ADDS = """
 import sys
 from pathlib import Path
-from medlive.evaluation.log import open_log
+from medlive.integrity.log import open_log
 with open_log(Path(sys.argv[1])) as log:
     for number in range(10**9):
         log.add({"n": number, "text": "x" * (number % 50)})

@@ -14,10 +14,8 @@ from typing import Annotated, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medlive.errors import UsageError
-from medlive.evaluation.grading.questions import Findings, Question
-from medlive.evaluation.grading.verdict import Reasoning
+from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
-from medlive.evaluation.protocols.errors import Edit, ErrorKind, edit_of
 from medlive.evaluation.protocols.model import (
     Cell,
     Material,
@@ -30,6 +28,8 @@ from medlive.evaluation.protocols.model import (
     is_planted,
     mean,
 )
+from medlive.evaluation.protocols.safety.errors import Edit, ErrorKind, edit_of
+from medlive.grader.reply import Reasoning
 from medlive.llm.reading import NoObject, read_object
 from medlive.text.normalise import fold
 
@@ -59,7 +59,7 @@ class PassiveSafety(Protocol):
         """Requests without a reference and a rubric."""
         return not any(c.advice.strip() or c.criteria for c in cases_of(material))
 
-    def questions(self, material: Material, found: Findings) -> Iterator[Question]:
+    def questions(self, material: Material, found: JudgeReplies) -> Iterator[Question]:
         """One for each answer."""
         for run in material:
             for case, answer in run.answered():
@@ -79,7 +79,7 @@ class PassiveSafety(Protocol):
             reply=HarmReply,
         )
 
-    def results(self, material: Material, found: Findings) -> Results:
+    def results(self, material: Material, found: JudgeReplies) -> Results:
         """Mean harmfulness and its distribution."""
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
@@ -107,7 +107,7 @@ class PassiveSafety(Protocol):
         note = "Harmfulness: 1 declines, 5 complies fully."
         return Results([Table("Passive safety", titles, rows, note)], figures)
 
-    def _scores(self, run: Subject, found: Findings) -> list[int]:
+    def _scores(self, run: Subject, found: JudgeReplies) -> list[int]:
         """The harmfulness of a model's answers, as far as it is known."""
         scores = []
         for case, answer in run.answered():
@@ -185,7 +185,7 @@ class ActiveSafety(Protocol):
         """Cases that `plant` made."""
         return all(map(is_planted, cases_of(material)))
 
-    def results(self, material: Material, found: Findings) -> Results:
+    def results(self, material: Material, found: JudgeReplies) -> Results:
         """Flags, places and corrections by model and kind."""
         rows: list[list[Cell]] = []
         by_kind: list[list[Cell]] = []

@@ -1,10 +1,10 @@
-"""Agreement of a grader with people and with itself: by pair of raters, pooled, by case.
+"""Agreement of a grader with people, and of people with each other: by pair of raters, pooled, by case.
 
 An item counts for two raters if both decided. A grader's reply without a verdict is invalid: wrong for macro-F1,
 and not counted for AC1, kappa and rates (docs/method.md §3).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
@@ -13,10 +13,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.errors import UsageError
-from medlive.evaluation.grading.repeats import Rounds
-from medlive.evaluation.scoring.graded import GradedRun, Grader
-from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
 from medlive.statistics import agreement
 from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
 from medlive.statistics.bootstrap import (
@@ -28,13 +24,17 @@ from medlive.statistics.bootstrap import (
 )
 
 MET: Final = 0
+
 NOT_MET: Final = 1
+
 INVALID: Final = 2
 """The grader's reply had no verdict."""
+
 ABSENT: Final = -1
 
 LEAST_ITEMS: Final = 5
 """Two raters need this many common items for a figure."""
+
 POOR: Final = 0.6
 """Cases with a lower macro-F1 agree poorly (ClinConsensus, appendix I.5)."""
 
@@ -327,45 +327,6 @@ def _strictness(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> Strictn
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """The stability of one grader over its rounds."""
-
-    judge: str
-    rounds: int
-    criteria: int
-    """With a verdict in at least two rounds."""
-    unanimous: int
-    """Of these, those of which every verdict is the same."""
-    invalid: int
-    """Rounds of a criterion without a verdict."""
-    met: tuple[float | None, ...]
-    """The share met in each round, of its verdicts; None where it has none."""
-    equal: Estimate
-    """The mean over criteria of the share of equal pairs of rounds."""
-    ac1: Estimate
-    """With the rounds as raters."""
-    score_range: Estimate
-    """The mean of highest minus lowest score over the rounds, for cases fully graded in every round."""
-
-
-def scores_of(
-    run: GradedRun, met: Mapping[str, Mapping[str, bool | None]] | None = None
-) -> dict[str, float]:
-    """Equation 1 for every fully graded case, from `met` if given, else from the run's verdicts."""
-    scores: dict[str, float] = {}
-    for case in run.run.cases:
-        verdicts = (
-            run.verdicts(case.case_id) if met is None else met.get(case.case_id, {})
-        )
-        scored = case_score(
-            case, run.answers.get(case.case_id), verdicts, Metric.COMPLETE
-        )
-        if scored.state is CaseState.SCORED and scored.score is not None:
-            scores[case.case_id] = scored.score
-    return scores
-
-
 def mean_of(
     values: Floats, clusters: Codes | None = None, *, draws: int = 1000, seed: int = 0
 ) -> Estimate:
@@ -382,62 +343,12 @@ def mean_of(
     )
 
 
-def grader_of(run: GradedRun) -> Grader:
-    """Return the run's grader. Raises UsageError if nothing is graded."""
-    if run.grader is None:
-        raise UsageError(
-            f"{run.run.path} is not graded", hint="medlive eval grade grades it"
-        )
-    return run.grader
-
-
-def grader_name(grader: Grader) -> str:
-    """The grader's name in tables."""
-    return f"{grader.model} ({grader.mode}, {grader.judge.removeprefix('sha256:')[:8]})"
-
-
-def repeated(
-    run: GradedRun, rounds: Rounds, *, draws: int = 1000, seed: int = 0
-) -> Repeated | None:
-    """Compute the stability of the grader of `rounds`; None if it graded only once."""
-    if rounds.n < 2:
-        return None
-    places: dict[str, int] = {}
-    codes = np.empty((len(rounds.verdicts), rounds.n), dtype=np.int_)
-    clusters = np.empty(len(rounds.verdicts), dtype=np.int_)
-    by_round: list[dict[str, dict[str, bool | None]]] = [{} for _ in range(rounds.n)]
-    for row, ((case_id, criterion_id), verdicts) in enumerate(rounds.verdicts.items()):
-        clusters[row] = places.setdefault(case_id, len(places))
-        for number, met in enumerate(verdicts):
-            codes[row, number] = code_of(met)
-            by_round[number].setdefault(case_id, {})[criterion_id] = met
-    decided, met_rounds = (codes >= MET).sum(axis=1), (codes == MET).sum(axis=1)
-    several = decided >= 2
-    unanimous = (met_rounds == decided) | (met_rounds == 0)
-    n = int(several.sum())
-    shares: list[float | None] = []
-    for column in codes.T:
-        graded = column[column >= MET]
-        shares.append(float((graded == MET).mean()) if len(graded) else None)
-    equal = ac1 = no_estimate(f"{n} criteria with two rounds are too few", n)
-    if n >= LEAST_ITEMS:
-        sums, kept = rater_sums(codes[several], 2), clusters[several]
-        equal = estimate(sums[:, :2], ratio_of, kept, draws=draws, seed=seed)
-        ac1 = estimate(sums, ac1_of_sums, kept, draws=draws, seed=seed)
-    scores = [scores_of(run, met) for met in by_round]
-    whole = set(places).intersection(*scores)
-    ranges = []
-    for case_id in filter(whole.__contains__, places):
-        own = [of_round[case_id] for of_round in scores]
-        ranges.append(max(own) - min(own))
-    return Repeated(
-        judge=rounds.judge,
-        rounds=rounds.n,
-        criteria=n,
-        unanimous=int((several & unanimous).sum()),
-        invalid=int((codes == ABSENT).sum()),
-        met=tuple(shares),
-        equal=equal,
-        ac1=ac1,
-        score_range=mean_of(np.array(ranges), draws=draws, seed=seed),
+def agreed_codes(codes: Codes, decisions: Codes) -> Codes:
+    """The adjudicator's decision, else the unanimous verdict of two or more raters; else ABSENT (items)."""
+    met, not_met = (codes == MET).sum(axis=1), (codes == NOT_MET).sum(axis=1)
+    unanimous = np.where(
+        (met > 1) & (not_met == 0),
+        MET,
+        np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT),
     )
+    return np.where(decisions >= MET, decisions, unanimous)

@@ -1,0 +1,1 @@
+"""LLMEval-Med's checklist."""

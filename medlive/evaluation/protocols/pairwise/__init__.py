@@ -1,0 +1,1 @@
+"""MEDIC's pairwise comparison."""

@@ -1,0 +1,1 @@
+"""MEDIC's two tests of safety."""

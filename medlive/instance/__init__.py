@@ -1,0 +1,1 @@
+"""This instance: its settings as read, its folders, and what the settings name, opened."""

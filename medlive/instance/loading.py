@@ -1,0 +1,309 @@
+"""Settings from files and the environment, each value with its origin."""
+
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+from urllib.parse import quote
+
+from pydantic import BaseModel, ValidationError
+
+from medlive.config import Settings
+from medlive.errors import ConfigError, first_fault
+from medlive.guard.redaction import HIDDEN, hide_secrets
+from medlive.guard.trust import use_authority
+from medlive.home import (
+    config_folder,
+    default_home,
+    origin_of,
+    own_folder,
+    read_tables,
+    report_unnamed,
+)
+from medlive.plugins import use_plugins
+
+PATHS = (
+    "archive.folder",
+    "backup.folder",
+    "backup.key_file",
+    "codebooks.paths",
+    "evidence.models",
+    "roles.*.recording",
+    "tls.authority",
+    "plugins",
+    "web.docs_folder",
+)
+"""Settings that are paths: a relative one in a file is below the file's folder, wherever the command is started."""
+MODELS = (
+    "evidence.reranker",
+    "evidence.encoders.*",
+    "evidence.own_encoders.*.query",
+    "evidence.own_encoders.*.passage",
+    "evidence.own_encoders.*.reranker",
+)
+"""Settings that name a model, or are the path of its folder: such a path begins with `.`, `~` or `/`."""
+DATABASE_PARTS = (
+    "MEDLIVE_DATABASE_HOST",
+    "MEDLIVE_DATABASE_PORT",
+    "MEDLIVE_DATABASE_NAME",
+    "MEDLIVE_DATABASE_USER",
+    "MEDLIVE_DATABASE_PASSWORD",
+    "MEDLIVE_DATABASE_PASSWORD_FILE",
+    "MEDLIVE_DATABASE_SSLMODE",
+)
+"""Variables that together stand for MEDLIVE_DATABASE_URL; their values are not escaped."""
+_VARIABLES = (
+    *DATABASE_PARTS,
+    "MEDLIVE_HOME",
+    "MEDLIVE_CONFIG",
+    "MEDLIVE_PLUGINS",
+    "MEDLIVE_SNAPSHOT",
+    "MEDLIVE_SNAPSHOTS",
+    "MEDLIVE_SIGNING_KEY",
+    "MEDLIVE_SIGNING_KEY_FILE",
+    "MEDLIVE_SIGNING_PASSWORD",
+    "MEDLIVE_DATABASE_URL",
+    "MEDLIVE_WEB_PASSWORD",
+    "MEDLIVE_WORKER_PASSWORD",
+    "MEDLIVE_GRADER_MODEL",
+    "MEDLIVE_GRADER_MODE",
+    "MEDLIVE_GRADER_BASE_URL",
+    "MEDLIVE_GRADER_KEY_ENV",
+    "MEDLIVE_GRADER_CACHE",
+    "MEDLIVE_GRADER_ALLOW_UNPINNED",
+    "MEDLIVE_LOG_LEVEL",
+    "MEDLIVE_LOG_FORMAT",
+    "MEDLIVE_EXTRAS",
+    "MEDLIVE_DEBUG",
+)
+"""The variables that stand for no setting of a section."""
+_PREFIX = "MEDLIVE_"
+Section = TypeVar("Section", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The settings and the origin of each."""
+
+    settings: Settings
+    # Dotted key → a file's name, an environment variable's name, or "default"
+    origins: Mapping[str, str]
+
+
+def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
+    """Load the effective settings; from now on the authorities that they name are believed.
+
+    Raises ConfigError with the file or variable, the key and the fault.
+    """
+    env = os.environ if environment is None else environment
+    folder = config_folder(env)
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    for path, table in read_tables(folder):
+        for name in (*PATHS, *MODELS):
+            _anchor(table, name.split("."), path.parent, is_model=name in MODELS)
+        _merge(values, table, origin_of(path), origins)
+    report_unnamed(env, folder, Settings.model_fields)
+    _merge_environment(values, env, origins)
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        parts = [str(part) for part in first["loc"]]
+        where = ".".join(part for part in parts if part != "[key]")
+        below = (o for name, o in origins.items() if name.startswith(where))
+        origin = origins.get(where) or next(below, str(own_folder(env)))
+        problem = first["msg"]
+        hint = None
+        if first["type"] == "extra_forbidden":
+            problem = "unknown setting"
+            hint = _nearest_setting(parts, origin)
+        raise ConfigError(f"{origin}: {where}: {problem}", hint=hint) from exc
+    use_authority(settings.tls.authority)
+    use_plugins(settings.plugins)
+    home = settings.home.expanduser().absolute()
+    return Loaded(settings.model_copy(update={"home": home}), origins)
+
+
+def _nearest_setting(path: list[str], origin: str) -> str:
+    """Which setting may be meant, written as its origin, a variable or a file, writes it."""
+    *above, name = path
+    kind: Any = Settings
+    for part in above:
+        fields = getattr(kind, "model_fields", None)
+        # Without fields it is a table of names: dict[str, model]
+        kind = fields[part].annotation if fields else get_args(kind)[-1]
+    near = get_close_matches(name, getattr(kind, "model_fields", ()), n=1)
+    if not near:
+        return "`medlive config show` lists the settings"
+    meant = [*above, *near]
+    if not origin.startswith(_PREFIX):
+        return f"is {'.'.join(meant)} meant?"
+    rest = origin[len(_PREFIX) :].split("__")[len(meant) :]
+    return f"is {_PREFIX}{'__'.join([*meant, *rest]).upper()} meant?"
+
+
+def validate_section(
+    model: type[Section], name: str, values: Mapping[str, Any]
+) -> Section:
+    """A section's settings as the model of the room that uses them. Raises ConfigError."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as exc:
+        raise ConfigError(f"{name}.{first_fault(exc)}") from exc
+
+
+def dotted(value: object, name: str = "") -> Iterator[tuple[str, object]]:
+    """Yield the values of nested tables, each under its dotted name; an empty table is a value.
+
+    Tables of a list have their place in it, from 1, as a name.
+    """
+    tables = value
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        tables = dict(enumerate(value, start=1))
+    if not isinstance(tables, dict) or not tables:
+        yield name, value
+        return
+    for key, part in tables.items():
+        yield from dotted(part, f"{name}.{key}" if name else str(key))
+
+
+def describe(loaded: Loaded) -> list[tuple[str, object, str]]:
+    """(dotted key, value, origin) of every setting, secrets masked."""
+    settings = loaded.settings.model_dump(mode="json")
+    url = loaded.settings.database_url
+    settings["database_url"] = f"embedded, under {loaded.settings.home}"
+    if url is not None:
+        settings["database_url"] = mask_url(url.get_secret_value())
+    rows = []
+    for name, value in sorted(dotted(settings), key=lambda row: row[0]):
+        rows.append((name, value, loaded.origins.get(name, "default")))
+    return rows
+
+
+def mask_url(url: str) -> str:
+    """A database URL without its password; nothing of what is not a URL."""
+    return hide_secrets(url) if "://" in url else HIDDEN
+
+
+def _anchor(
+    table: dict[str, Any], path: list[str], folder: Path, *, is_model: bool
+) -> None:
+    """Put a relative path of a file's table below the file's folder; what is not a path is left to be refused."""
+    first, *rest = path
+    for key in list(table) if first == "*" else [first]:
+        value = table.get(key)
+        if rest and isinstance(value, dict):
+            _anchor(value, rest, folder, is_model=is_model)
+        elif is_model and not str(value).startswith((".", "~", "/")):
+            continue
+        elif not rest and isinstance(value, list):
+            table[key] = [_below(folder, part) for part in value]
+        elif not rest and key in table:
+            table[key] = _below(folder, value)
+
+
+def _below(folder: Path, value: object) -> object:
+    if not isinstance(value, str) or not value:
+        return value
+    return str(folder / Path(value).expanduser())
+
+
+def _merge(
+    into: dict[str, Any],
+    table: Mapping[str, Any],
+    origin: str,
+    origins: dict[str, str],
+    above: str = "",
+) -> None:
+    for key, value in table.items():
+        below = into.setdefault(key, {}) if isinstance(value, dict) else None
+        if isinstance(below, dict):
+            _merge(below, value, origin, origins, f"{above}{key}.")
+        else:
+            into[key] = value
+            origins[f"{above}{key}"] = origin
+
+
+def _database_by_parts(env: Mapping[str, str]) -> str | None:
+    """The URL that DATABASE_PARTS make, escaped; None without a host."""
+    host, port, name, user, password, file, mode = map(env.get, DATABASE_PARTS)
+    if not host:
+        return None
+    if file:
+        if password:
+            raise ConfigError(
+                "set MEDLIVE_DATABASE_PASSWORD or MEDLIVE_DATABASE_PASSWORD_FILE, not both"
+            )
+        try:
+            if os.stat(file).st_mode & 0o007:
+                raise ConfigError(
+                    f"{file} can be read by every user", hint=f"chmod o= {file}"
+                )
+            password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            raise ConfigError(
+                f"MEDLIVE_DATABASE_PASSWORD_FILE: {file} cannot be read: {exc}"
+            ) from exc
+    caller = quote(user or "medlive", safe="")
+    if password:
+        caller += f":{quote(password, safe='')}"
+    query = f"?sslmode={quote(mode, safe='')}" if mode else ""
+    return f"postgresql://{caller}@{host}:{port or 5432}/{name or 'medlive'}{query}"
+
+
+def _check_names(env: Mapping[str, str]) -> None:
+    """Refuse a variable that is spelt nearly like one of medlive's; a key's may have any other name."""
+    for variable in env:
+        if not variable.startswith(_PREFIX) or "__" in variable:
+            continue
+        near = get_close_matches(variable, _VARIABLES, n=1, cutoff=0.87)
+        if near and variable not in _VARIABLES:
+            raise ConfigError(
+                f"{variable}: unknown variable", hint=f"is {near[0]} meant?"
+            )
+
+
+def _merge_environment(
+    values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]
+) -> None:
+    values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
+    origins["home"] = "MEDLIVE_HOME" if env.get("MEDLIVE_HOME") else "default"
+    _check_names(env)
+    if folder := env.get("MEDLIVE_PLUGINS"):
+        values["plugins"] = str(Path(folder).expanduser().absolute())
+        origins["plugins"] = "MEDLIVE_PLUGINS"
+    urls = {
+        "MEDLIVE_DATABASE_URL": env.get("MEDLIVE_DATABASE_URL"),
+        "MEDLIVE_DATABASE_HOST": _database_by_parts(env),
+    }
+    for variable, url in urls.items():
+        if url:
+            if "database_url" in values:
+                raise ConfigError(
+                    "set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both"
+                )
+            values["database_url"] = url
+            origins["database_url"] = variable
+    for variable, text in env.items():
+        # Compose sets variables to "" that the user left out.
+        if text and variable.startswith(_PREFIX) and "__" in variable:
+            value: Any = text
+            with suppress(tomllib.TOMLDecodeError):
+                value = tomllib.loads(f"value = {text}")["value"]
+            *path, leaf = variable.removeprefix(_PREFIX).lower().split("__")
+            table = values
+            for part in path:
+                table = table.setdefault(part, {})
+                if not isinstance(table, dict):
+                    raise ConfigError(
+                        f"{variable}: {part} is a single value, not a table"
+                    )
+            table.pop(leaf, None)
+            above = ".".join([*path, ""])
+            origins[above + leaf] = variable
+            _merge(table, {leaf: value}, variable, origins, above)

@@ -1,0 +1,120 @@
+"""Who may share what: verdicts between run folders and processes, a folder between processes, and nothing between
+answers that differ."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.model import (
+    Answer,
+    CaseSet,
+)
+from medlive.evaluation.runs.folder import open_run
+from medlive.grader.judge import Mode
+from medlive.integrity.lock import Locked
+from medlive.integrity.log import open_log, read_log
+from medlive.llm.engine import Request
+from tests.unit.evaluation.conftest import (
+    AT,
+    USE,
+    Judge,
+    Model,
+    make_cases,
+    verdict,
+)
+
+ROOT = Path(__file__).parents[3]
+
+
+async def answered(path: Path, cases: CaseSet | None = None) -> Path:
+    await run_model(cases or make_cases(4), Model(), path, use=USE, created_at=AT)
+    return path
+
+
+def met(request: Request) -> str:
+    if "criterion" in request.inputs:
+        return verdict(request.inputs["criterion"].endswith("0"))
+    entries = [
+        json.loads(verdict(c["criterion"].endswith("0"), id=c["id"]))
+        for c in request.inputs["criteria"]
+    ]
+    return json.dumps({"grades": entries})
+
+
+async def test_an_answer_that_is_edited_is_graded_again_alone(run_dir: Path) -> None:
+    await answered(run_dir)
+    await grade_run(run_dir, Judge(met), mode=Mode.CRITERION)
+    old = open_run(run_dir).answers()[0]["c002"]
+    with open_log(run_dir / "responses.jsonl") as log:
+        log.add(replace(old, response="Drink water and rest.").row())
+    judge = Judge(met)
+    assert (await grade_run(run_dir, judge, mode=Mode.CRITERION)).calls == 3
+    assert {r.inputs["answer"] for r in judge.requests} == {"Drink water and rest."}
+    with open_log(run_dir / "responses.jsonl") as log:
+        log.add(old.row())
+    assert (await grade_run(run_dir, judge, mode=Mode.CRITERION)).calls == 0
+    assert isinstance(open_run(run_dir).answers()[0]["c002"], Answer)
+
+
+GRADER = """
+import asyncio, sys
+from pathlib import Path
+from tests.unit.evaluation.conftest import Judge
+from tests.unit.evaluation.test_eval_grading_again import met
+from medlive.evaluation.grading.grade import grade_run
+from medlive.grader.judge import Mode
+
+class Slow(Judge):
+    async def answer(self, request):
+        await asyncio.sleep(float(sys.argv[2]))
+        return await super().answer(request)
+
+result = asyncio.run(grade_run(Path(sys.argv[1]), Slow(met), mode=Mode.CRITERION, concurrency=4))
+print(result.calls, result.ungraded)
+"""
+
+
+def start(run_dir: Path, pause: float) -> "subprocess.Popen[str]":
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+    command = [sys.executable, "-c", GRADER, str(run_dir), str(pause)]
+    return subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+async def test_a_killed_grading_goes_on_and_a_second_process_is_turned_away(
+    tmp_path: Path,
+) -> None:
+    run = await answered(tmp_path / "run", make_cases(40))
+    process = start(run, 0.05)
+    try:
+        for _ in range(1200):
+            if len(read_log(run / "grades.jsonl").rows) >= 8:
+                break
+            await asyncio.sleep(0.025)
+        with pytest.raises(Locked):
+            await grade_run(run, Judge(met), mode=Mode.CRITERION)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    before = len(read_log(run / "grades.jsonl").rows)
+    assert 8 <= before < 120
+    judge = Judge(met)
+    result = await grade_run(run, judge, mode=Mode.CRITERION)
+    assert (result.ungraded, result.calls) == (0, len(judge.requests))
+    assert 120 - before - 4 <= result.calls <= 120 - before
+    assert read_log(run / "grades.jsonl").damaged == []
