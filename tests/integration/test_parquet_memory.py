@@ -67,12 +67,17 @@ def swell(path: Path) -> None:
     path.write_bytes(data[:start] + footer)
 
 
+def frozen(root: Path) -> Path:
+    """A snapshot of three cases."""
+    version = "2026.W47"
+    cases = [case(f"c00{n}", first_release=version) for n in range(3)]
+    return release(root, version, cases).path
+
+
 @pytest.fixture(scope="module")
 def swollen(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A snapshot with such a file, made in a process of its own."""
-    version = "2026.W47"
-    cases = [case(f"c00{n}", first_release=version) for n in range(3)]
-    folder = release(tmp_path_factory.mktemp("snapshots"), version, cases).path
+    folder = frozen(tmp_path_factory.mktemp("snapshots"))
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, __file__, str(folder / FILE)]
     subprocess.run(command, check=True, env=environment)
@@ -137,7 +142,7 @@ def test_frames_of_an_unverified_snapshot_come_from_its_rows(forged: Path) -> No
 
 
 def test_the_process_that_compares_knows_no_key(
-    copied: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = []
     run = subprocess.run
@@ -148,7 +153,7 @@ def test_the_process_that_compares_knows_no_key(
 
     monkeypatch.setattr(subprocess, "run", seen)
     monkeypatch.setenv("MEDLIVE_SIGNING_KEY", "a secret that no child needs")
-    assert verify_snapshot(copied(2)).steps[12].state is StepState.PASSED
+    assert verify_snapshot(frozen(tmp_path)).steps[12].state is StepState.PASSED
     (environment,) = started
     assert "PYTHONPATH" in environment
     assert "MEDLIVE_SIGNING_KEY" not in environment
