@@ -149,8 +149,13 @@ def server(home: Path) -> str:
     """The URL of a server that lives as long as the tests; `medlive`, its own database, is empty."""
     url = embedded.start(home)
     with psycopg.connect(plain(url), autocommit=True) as connection:
-        # Nothing here outlives the machine.
-        for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+        # Nothing here outlives the machine, and no database lives long enough to be cleaned.
+        for setting in (
+            "fsync",
+            "full_page_writes",
+            "synchronous_commit",
+            "autovacuum",
+        ):
             connection.execute(f"ALTER SYSTEM SET {setting} = off")
         connection.execute("SELECT pg_reload_conf()")
         connection.execute(f"CREATE DATABASE {PRISTINE}")
