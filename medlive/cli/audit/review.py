@@ -223,7 +223,14 @@ def _read_edit(file: Path) -> "EditFile":
 
 
 @app.command()
-def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) -> None:
+def overrule(
+    thread: ThreadArgument,
+    reason: Annotated[
+        str,
+        Option(help="Why; of a confirmed contradiction it is published with the case."),
+    ],
+    by: ByOption = None,
+) -> None:
     """Let a rejected or parked thread go on from there, once `medlive curate` or a worker comes to it.
 
     A contradiction that the second check confirmed takes two people ([curation] veto_people), whose reasons are

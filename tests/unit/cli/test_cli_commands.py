@@ -80,6 +80,12 @@ def test_every_command_answers_to_help(
     assert done.err == ""
 
 
+def test_help_of_overrule_says_that_reasons_are_published(instance: Instance) -> None:
+    text = " ".join(instance.here("review", "overrule", "--help").out.split())
+    assert "it stays in the database" not in text
+    assert "it is published with the case" in text
+
+
 def test_help_of_the_whole_names_every_command(instance: Instance) -> None:
     done = instance.here("--help")
     listed = {
