@@ -178,6 +178,11 @@ async def test_the_commands(
             instance.here("review", "list", "--reason", "not_standard", "--json").json
             == []
         )
+        assert (
+            f"{listed['held_since'][:16].replace('T', ' ')}"
+            in instance.here("review", "list").out
+        )
+        assert listed["held_since"] not in instance.here("review", "list").out
         shown = instance.here("review", "show", held).out
         for told in (
             "a2 harmful",

@@ -80,7 +80,10 @@ def list_(
     note = "no case waits for a person"
     if rows:
         note = "medlive review show CASE shows one; approve, reject, edit or drop-element decide it"
-    return Result(rows, [table_of(rows, names)], [note])
+    shown = []
+    for row, case in zip(rows, cases, strict=True):
+        shown.append(row | {"held_since": case.held_since})
+    return Result(rows, [table_of(shown, names)], [note])
 
 
 @app.command()
