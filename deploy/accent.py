@@ -61,20 +61,20 @@ def messages() -> Iterator[Text]:
     """The help of commands, and the texts of the errors that are raised."""
     for file in sorted((ROOT / "medlive").rglob("*.py")):
         of_cli = "cli" in file.parts
+        name = file.relative_to(ROOT)
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            where = f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Raise) and node.exc is not None:
                 for words in _constants(node.exc):
-                    yield Text(where, words)
+                    yield Text(f"{name}:{node.lineno}", words)
             elif of_cli and isinstance(node, ast.keyword) and node.arg == "help":
                 for words in _constants(node.value):
-                    yield Text(f"{file.relative_to(ROOT)}:{node.value.lineno}", words)
+                    yield Text(f"{name}:{node.value.lineno}", words)
             elif (
                 of_cli
                 and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
                 and _is_public(node.name)
             ):
-                yield Text(where, ast.get_docstring(node) or "")
+                yield Text(f"{name}:{node.lineno}", ast.get_docstring(node) or "")
 
 
 def _is_public(name: str) -> bool:

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -18,6 +18,8 @@ from hypothesis import settings
 from medlive.db import embedded
 from medlive.db.schema.migrate import upgrade
 from medlive.db.schema.roles import grant
+from medlive.snapshot.parquet import ParquetFault, TwinComparison, find_difference
+from medlive.snapshot.parquet_process import compare_twins
 from tests.support.server import PRISTINE, named, plain
 
 # What the caller has set for an instance of their own is no setting of the tests.
@@ -48,7 +50,7 @@ FIRST = (
     "unit/snapshot/test_verify_mutations.py",
     "acceptance/test_attacks.py",
     "integration/test_duplicates.py",
-    "unit/evidence/test_evidence_encoder.py",
+    "integration/test_evidence_encoder.py",
     "acceptance/test_eval_run.py",
     "browser/test_report_pages.py",
 )
@@ -102,6 +104,36 @@ def pytest_runtest_setup() -> None:
         time.sleep((tomorrow - moment).total_seconds())
 
 
+COMPARE_TWINS = "medlive.snapshot.verify.run.compare_twins"
+
+
+def compare_in_this_process(
+    comparisons: Sequence[TwinComparison],
+) -> list[str | ParquetFault | None]:
+    """Compare parquet files as medlive's own process does, but where pyarrow is loaded already."""
+    results: list[str | ParquetFault | None] = []
+    for comparison in comparisons:
+        try:
+            results.append(find_difference(comparison))
+        except (ParquetFault, OSError) as exc:
+            results.append(ParquetFault(str(exc)))
+    return results
+
+
+@pytest.fixture(autouse=True, scope="session")
+def parquet_in_this_process() -> Iterator[None]:
+    """Start no process for each snapshot that is verified; `parquet_in_own_process` does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(COMPARE_TWINS, compare_in_this_process)
+        yield
+
+
+@pytest.fixture
+def parquet_in_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare parquet files where medlive does, in a process whose memory is limited."""
+    monkeypatch.setattr(COMPARE_TWINS, compare_twins)
+
+
 @pytest.fixture(scope="session")
 def home() -> Iterator[Path]:
     """The home of the one server; the demo runs in it."""
@@ -117,8 +149,13 @@ def server(home: Path) -> str:
     """The URL of a server that lives as long as the tests; `medlive`, its own database, is empty."""
     url = embedded.start(home)
     with psycopg.connect(plain(url), autocommit=True) as connection:
-        # Nothing here outlives the machine.
-        for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+        # Nothing here outlives the machine, and no database lives long enough to be cleaned.
+        for setting in (
+            "fsync",
+            "full_page_writes",
+            "synchronous_commit",
+            "autovacuum",
+        ):
             connection.execute(f"ALTER SYSTEM SET {setting} = off")
         connection.execute("SELECT pg_reload_conf()")
         connection.execute(f"CREATE DATABASE {PRISTINE}")

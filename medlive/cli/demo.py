@@ -1,9 +1,11 @@
 """`medlive demo`: the whole loop once."""
 
 import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 from medlive.cli.output import Grid, Result, say, wait_for
@@ -111,8 +113,14 @@ def command(
     ending = _describe_places(done.report, frozen.path, runs, settings.home)
     recorded = () if endpoint else (_RECORDED,)
     seconds = f"Done in {time.perf_counter() - started:.1f} s. Look at it in a browser:"
-    serve = f"MEDLIVE_HOME={settings.home} medlive serve --preview"
+    serve = f"{_command(settings.home)} serve --preview"
     return Result(value, [*shown, *recorded, *ending, seconds, serve])
+
+
+def _command(home: Path) -> str:
+    """How this program is called by hand for that home: by its path where the shell does not find its name."""
+    program = "medlive" if which("medlive") else sys.argv[0]
+    return f"MEDLIVE_HOME={home} {program}"
 
 
 _RECORDED = "Curated from recorded replies of a language model; where none is recorded, by the rules engine."
@@ -162,5 +170,5 @@ def _describe_places(
     for run in runs:
         yield f"run       {run}"
     yield f"report    {report}"
-    inspect = f"MEDLIVE_HOME={home} medlive"
+    inspect = _command(home)
     yield f"inspect   {inspect} status; {inspect} thread show SOURCE/ID"

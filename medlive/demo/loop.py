@@ -18,6 +18,7 @@ from medlive.config import RoleSettings, Settings
 from medlive.db import embedded
 from medlive.db.curation.funnel import funnel
 from medlive.db.runs import record_evaluation
+from medlive.db.schema.migrate import upgrade
 from medlive.demo.communities import serve_communities
 from medlive.demo.samples import (
     load_sample_threads,
@@ -49,7 +50,7 @@ from medlive.integrity.signing import load_signing_key
 from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
 from medlive.service.curation.curate import CurationRun, run_curation
-from medlive.service.database import open_database
+from medlive.service.database import database_url, open_database
 from medlive.service.harvest.harvest import HarvestResult, harvest_source
 from medlive.service.release.freeze import FreezeResult, freeze
 from medlive.service.wiring import CURATION_ROLES, serve_rules
@@ -163,9 +164,11 @@ async def run_demo(
 
 
 async def _take_home(settings: Settings) -> None:
-    """See that the home is the demo's, and mark a new one. Raises UsageError for an instance's own."""
+    """See that the home is the demo's and of this version; mark a new one. Raises UsageError for an instance's own."""
     mark = settings.home / MARK
     if mark.exists():
+        # Samples alone: nobody has to be asked before they are upgraded.
+        await asyncio.to_thread(upgrade, database_url(settings))
         return
     async with open_database(settings) as database, database.begin() as session:
         threads = sum(row.count for row in await funnel(session))
@@ -226,7 +229,7 @@ async def _verify(settings: Settings, done: DemoResult) -> None:
 async def _evaluate(settings: Settings, done: DemoResult) -> None:
     assert done.frozen is not None
     cases = load_cases(done.frozen.path)
-    folders = []
+    graded = []
     async with serve_rules(settings) as base_url:
         for model in SAMPLE_MODELS:
             folder = runs_path(settings) / f"{done.frozen.version}-{model}"
@@ -248,14 +251,16 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
                 )
             async with aclosing(build_engine(settings.roles.grader)) as grader:
                 await grade_run(folder, grader)
-            folders.append(folder)
-    graded = [load_graded(folder) for folder in folders]
+            # A home of an earlier version holds that one's verdicts too.
+            graded.append(load_graded(folder, judge=grader.identity.model))
     # Rules stand in for models here, and the demo says so.
     done.scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])
     await _record(settings, done.scores)
     for run in graded:  # What the site's board shows
         files = make_bundle(run, allow=[Allow.NOT_PUBLISHABLE])
-        write_bundle(files, settings.home / BUNDLES / f"{run.run.path.name}.zip")
+        place = settings.home / BUNDLES / f"{run.run.path.name}.zip"
+        place.unlink(missing_ok=True)
+        write_bundle(files, place)
 
 
 async def _record(settings: Settings, table: ScoreTable) -> None:

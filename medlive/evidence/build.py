@@ -332,11 +332,12 @@ def _with_reranker(
     out: Path, manifest: IndexManifest, plan: IndexPlan
 ) -> IndexManifest:
     """Measure the planned reranker, unless the manifest has it already."""
-    from medlive.evidence.known_items import measure_reranker
-
     reranker, known = plan.reranker, manifest.reranker
     if reranker is None or (known and known.digest == reranker.identity.digest):
         return manifest
+    # It needs faiss, which an index of words does without.
+    from medlive.evidence.known_items import measure_reranker
+
     encoders = {side.encoder.identity.name: side.encoder for side in plan.sides}
     retriever = open_index(out, encoders=encoders)
     store = IndexFolder(out, manifest).open_store()

@@ -112,42 +112,26 @@ class OpenAIEngine:
         self._parameters = _checked_parameters(model, parameters or {})
         if timeout_s <= 0 or max_retries < 0 or concurrency < 1 or backoff_s < 0:
             raise ConfigError(f"The limits of model {model!r} must be positive")
-        self._secret = (
-            api_key.get_secret_value() if isinstance(api_key, SecretStr) else api_key
-        ).strip()
-        if not (self._secret.isascii() and self._secret.isprintable()):
-            raise ConfigError(
-                f"The key of model {model!r} holds characters that no key has"
-            )
+        self._secret = _checked_key(model, api_key)
         remember(self._secret)
         self._address = address = _checked_address(model, base_url)
         host = address.hostname or ""
         self._endpoint = f"{host}:{address.port}" if address.port else host
-        proxies = {} if proxy_bypass(host) else getproxies()
-        proxy = proxies.get(address.scheme) or proxies.get("all")
-        if proxy and not proxy.startswith(("http://", "https://")):
-            raise ConfigError(
-                f"The environment's proxy for {host} is not an http(s) address",
-                hint="Set http_proxy and https_proxy, or name the host in no_proxy.",
-            )
         self._client = AsyncOpenAI(
             api_key=self._secret or "none",
             base_url=address._replace(query="").geturl(),
             default_query={**dict(parse_qsl(address.query)), **(query or {})},
             max_retries=0,
-            http_client=reply_client(ENDPOINT_BODY_BYTES, proxy=proxy),
+            http_client=reply_client(
+                ENDPOINT_BODY_BYTES, proxy=_proxy_of(host, address.scheme)
+            ),
         )
         # From variables that only OpenAI's client reads: they would go to every endpoint.
         self._client.organization = self._client.project = None
         self._client._custom_headers = {}
         if key_header is None and _AZURE_DEPLOYMENT in address.path:
             key_header = "api-key"
-        self._headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
-        if key_header or not self._secret:
-            self._headers["Authorization"] = Omit()
-        self._headers |= headers or {}
-        if key_header and self._secret:
-            self._headers[key_header] = self._secret
+        self._headers = _sent_headers(self._secret, key_header, headers or {})
         self._model, self._pinned, self._price = model, pinned, price
         self._timeout_s, self._backoff_s = timeout_s, backoff_s
         self._max_retries = max_retries
@@ -412,6 +396,41 @@ def _clean(text: str) -> str:
 
 
 _LOOSER = {JsonMode.SCHEMA: JsonMode.OBJECT, JsonMode.OBJECT: JsonMode.NONE}
+
+
+def _checked_key(model: str, given: SecretStr | str) -> str:
+    key = given.get_secret_value() if isinstance(given, SecretStr) else given
+    key = key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(
+            f"The key of model {model!r} holds characters that no key has"
+        )
+    return key
+
+
+def _sent_headers(
+    secret: str, key_header: str | None, own: Mapping[str, str]
+) -> dict[str, str | Omit]:
+    """The headers of every request: the key under `key_header`, else where the client puts it."""
+    headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
+    if key_header or not secret:
+        headers["Authorization"] = Omit()
+    headers |= own
+    if key_header and secret:
+        headers[key_header] = secret
+    return headers
+
+
+def _proxy_of(host: str, scheme: str) -> str | None:
+    """The environment's proxy for a host; None for none."""
+    proxies = {} if proxy_bypass(host) else getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all")
+    if proxy and not proxy.startswith(("http://", "https://")):
+        raise ConfigError(
+            f"The environment's proxy for {host} is not an http(s) address",
+            hint="Set http_proxy and https_proxy, or name the host in no_proxy.",
+        )
+    return proxy
 
 
 def _checked_parameters(model: str, parameters: Mapping[str, Any]) -> dict[str, Any]:

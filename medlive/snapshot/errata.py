@@ -164,7 +164,9 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
     except ValidationError as exc:
         fault = first_fault(exc)[:300]
         raise BadInput(f"{name} is not a valid errata file: {fault}") from exc
-    if missing := ", ".join(Errata.model_fields.keys() - errata.model_fields_set):
+    if missing := ", ".join(
+        sorted(Errata.model_fields.keys() - errata.model_fields_set)
+    ):
         raise BadInput(f"{name} is not a valid errata file: {missing} missing")
     return errata
 

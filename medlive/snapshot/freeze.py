@@ -293,7 +293,9 @@ def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[Snapsho
         if first not in releases:
             line = f"neither {meta.version} nor one of its ancestors"
             faults.append(f"first release {first} is {line}")
-        if case.case_id <= previous:
+        if case.case_id == previous:
+            faults.append("it came twice")
+        elif case.case_id < previous:
             faults.append(f"it came after {previous!r}")
         if faults:
             raise CheckFailed(f"case {case.case_id!r} cannot be frozen: {faults[0]}")

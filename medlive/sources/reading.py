@@ -120,35 +120,50 @@ def readable(
     Blocks and line breaks become newlines (at most two in a row), other white space single spaces. Decorations
     (smilies, avatars, icons) do not count as media.
     """
+    if node is None:
+        return Readable("", ())
     out: list[str] = []
     media: dict[str, None] = {}
     # What is left to read, the next one last: elements, texts, and the lines' ends behind blocks.
-    left: list[tuple[LexborNode | str, bool]] = [(node, False)] if node else []
+    left: list[tuple[LexborNode | str, bool]] = [(node, False)]
     while left:
         item, keeps_lines = left.pop()
         if isinstance(item, str):
             out.append(item)
         elif item.is_text_node:
-            text = item.text_content or ""
-            out.append(text if keeps_lines else text.replace("\n", " "))
+            out.append(_written(item, keeps_lines))
         elif item.is_element_node:
             name, own_classes = item.tag or "", set(classes(item))
             is_skipped = not skip_classes.isdisjoint(own_classes)
-            is_silent = is_skipped or name in _SILENT
             if name in _MEDIA and not (is_skipped or _is_decoration(item, own_classes)):
                 media[_MEDIA[name]] = None
-            gap = _GAPS.get(name, "")
-            if is_silent and name not in _VOID | _INVISIBLE:
-                gap = gap or " "
-            out.append(gap)
-            if is_silent or name in _VOID:
-                continue
-            if name in _BLOCK:
-                left.append(("\n", False))
-            children = list(item.iter(include_text=True))
-            keeps_lines = keeps_lines or name == "pre"
-            left += [(child, keeps_lines) for child in reversed(children)]
+            is_silent = is_skipped or name in _SILENT
+            out.append(_gap(name, is_silent=is_silent))
+            if not (is_silent or name in _VOID):
+                left += _inside(item, keeps_lines or name == "pre")
     return Readable(_tidy("".join(out)), tuple(media))
+
+
+def _written(node: LexborNode, keeps_lines: bool) -> str:
+    text = node.text_content or ""
+    return text if keeps_lines else text.replace("\n", " ")
+
+
+def _gap(name: str, *, is_silent: bool) -> str:
+    """What stands for an element's beginning: a line end, a space or nothing."""
+    gap = _GAPS.get(name, "")
+    if is_silent and name not in _VOID | _INVISIBLE:
+        return gap or " "
+    return gap
+
+
+def _inside(node: LexborNode, keeps_lines: bool) -> list[tuple[LexborNode | str, bool]]:
+    """What is left to read of an element, the first last."""
+    ends: list[tuple[LexborNode | str, bool]] = []
+    if node.tag in _BLOCK:
+        ends.append(("\n", False))
+    children = list(node.iter(include_text=True))
+    return [*ends, *((child, keeps_lines) for child in reversed(children))]
 
 
 def _is_decoration(node: LexborNode, own_classes: set[str]) -> bool:

@@ -73,9 +73,9 @@ def test_workers_take_what_the_scheduler_queues_and_end_when_told(
     instance = new_instance()
     workers = [instance.start("worker", "--json") for _ in range(2)]
     _wait(instance, "SELECT count(*) FROM pipeline_runs WHERE command = 'worker'", 2)
-    _import(instance, 12)
+    _import(instance, 6)
     asyncio.run(_take(_settings(instance), MONDAY + timedelta(days=1, hours=3)))
-    _wait(instance, "SELECT count(*) FROM curations", 12)
+    _wait(instance, "SELECT count(*) FROM curations", 6)
     _wait(
         instance,
         "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')",
@@ -85,7 +85,7 @@ def test_workers_take_what_the_scheduler_queues_and_end_when_told(
         os.kill(process.pid, number)
     done = [instance.finish(process) for process in workers]
     assert [d.status for d in done] == [0, 0]
-    assert sum(sum(d.json["outcomes"].values()) for d in done) == 12
+    assert sum(sum(d.json["outcomes"].values()) for d in done) == 6
     assert instance.rows(
         "SELECT DISTINCT outcome FROM pipeline_runs WHERE command = 'worker'"
     ) == [("done",)]

@@ -1,6 +1,5 @@
 """A database of a test's own, and who may do what in it."""
 
-import shutil
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
 from typing import Any
@@ -13,14 +12,10 @@ from sqlalchemy import make_url
 from medlive.db.schema.rights import WEB, WORKER
 from medlive.db.session import Database
 from medlive.web.accounts import passwords
+from tests.support.browser import running_chromium
 from tests.support.reviewing import held, rejected, settings  # noqa: F401 - fixtures
 from tests.support.server import own_database, plain
 
-CHROMIUM = (
-    shutil.which("chromium")
-    or shutil.which("chromium-browser")
-    or shutil.which("google-chrome")
-)
 _NUMBERS = count(1)
 HASHER = passwords._HASHER
 """What passwords cost where this is no test."""
@@ -35,21 +30,22 @@ def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     passwords._of_nobody.cache_clear()
 
 
+@pytest.fixture(scope="session")
+def chromium_address() -> Iterator[str]:
+    """One Chromium for all tests of this process."""
+    with running_chromium() as address:
+        yield address
+
+
 @pytest.fixture
-async def browser() -> AsyncIterator[Any]:
-    """Chromium; skips where there is none (`apt-get install chromium`) or no Playwright to drive it."""
-    async_api = pytest.importorskip(
-        "playwright.async_api",
-        reason="playwright is not installed: no browser is driven",
-    )
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine: the pages are not looked at")
-    async with async_api.async_playwright() as playwright:
-        launched = await playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox"]
-        )
-        yield launched
-        await launched.close()
+async def browser(chromium_address: str) -> AsyncIterator[Any]:
+    """Chromium; what a test opens in it is closed in the end."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        connected = await playwright.chromium.connect_over_cdp(chromium_address)
+        yield connected
+        await connected.close()
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ from medlive.cli.main import COMMANDS, build
 from medlive.db.iso_weeks import parse_week
 from medlive.errors import UsageError
 from medlive.service.curation.curate import CurationCounts, CurationRun
-from tests.support.instance import Instance
+from tests.support.instance import Done, Instance
 
 PASSWORD = "s3cret-w0rd"
 BLOCKER = """
-import sys
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
 from importlib.abc import MetaPathFinder
 
 class Missing(MetaPathFinder):
@@ -30,7 +31,12 @@ class Missing(MetaPathFinder):
 
 sys.meta_path.insert(0, Missing())
 from medlive.__main__ import run
-sys.exit(run({arguments!r}))
+
+for arguments in {commands!r}:
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        status = run(arguments)
+    print(json.dumps([status, out.getvalue(), err.getvalue()]))
 """
 SERVICE_ONLY = {
     "ahocorasick",
@@ -168,42 +174,29 @@ def test_an_index_that_is_missing_exits_3_and_says_how_to_build_it(
     assert "evidence build" in done.err
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["status"],
-        ["curate"],
-        ["demo"],
-        ["import", "x.jsonl"],
-        ["db", "start"],
-        ["user", "list"],
-        ["serve"],
-    ],
+OF_THE_SERVICE = (
+    "status",
+    "curate",
+    "demo",
+    "import x.jsonl",
+    "db start",
+    "user list",
+    "serve",
 )
-def test_a_command_whose_extra_is_missing_says_which(
-    instance: Instance, arguments: list[str]
-) -> None:
-    done = _without(instance, SERVICE_ONLY, arguments)
-    assert done.returncode == 2, done.stderr
-    assert "pip install 'medlive[service]'" in done.stderr
-    assert "Traceback" not in done.stderr
+OF_CONSUMERS = ("--help", "--version", "config show --json", "eval --help")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--help"], ["--version"], ["config", "show", "--json"], ["eval", "--help"]],
-)
-def test_a_consumer_needs_no_extra(instance: Instance, arguments: list[str]) -> None:
-    done = _without(instance, SERVICE_ONLY, arguments)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-
-
-def _without(
-    instance: Instance, blocked: set[str], arguments: list[str]
-) -> "subprocess.CompletedProcess[str]":
-    code = BLOCKER.format(blocked=blocked, arguments=arguments)
-    return subprocess.run(
+@pytest.fixture(scope="module")
+def without_extra(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    """What each command does in a process that has only what the base install brings."""
+    commands = (*OF_THE_SERVICE, *OF_CONSUMERS)
+    instance = Instance(
+        tmp_path_factory.mktemp("home"), "postgresql://nobody@127.0.0.1:9/medlive"
+    )
+    code = BLOCKER.format(
+        blocked=SERVICE_ONLY, commands=[command.split() for command in commands]
+    )
+    ran = subprocess.run(
         [sys.executable, "-c", code],
         env=instance.environment(),
         cwd=instance.home,
@@ -211,6 +204,32 @@ def _without(
         text=True,
         timeout=60,
     )
+    lines = ran.stdout.splitlines()
+    assert len(lines) == len(commands), ran.stderr
+    done = {}
+    for command, line in zip(commands, lines, strict=True):
+        status, out, err = json.loads(line)
+        done[command] = Done(status, out, err)
+    return done
+
+
+@pytest.mark.parametrize("command", OF_THE_SERVICE)
+def test_a_command_whose_extra_is_missing_says_which(
+    without_extra: dict[str, Done], command: str
+) -> None:
+    done = without_extra[command]
+    assert done.status == 2, done.err
+    assert "pip install 'medlive[service]'" in done.err
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize("command", OF_CONSUMERS)
+def test_a_consumer_needs_no_extra(
+    without_extra: dict[str, Done], command: str
+) -> None:
+    done = without_extra[command]
+    assert done.status == 0, done.err
+    assert done.out
 
 
 def test_a_run_of_curate_counts_its_calls_once() -> None:

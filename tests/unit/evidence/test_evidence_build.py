@@ -60,6 +60,24 @@ def hits_of(index: Path, query: str, k: int = 3) -> list[Hit]:
     return asyncio.run(open_index(index).search([Query(query)], k=k))[0]
 
 
+WITHOUT_FAISS = """
+import sys
+sys.modules["faiss"] = None
+from pathlib import Path
+from medlive.evidence.build import build_index
+from medlive.evidence.corpora.registry import open_corpus
+build_index([open_corpus(Path(sys.argv[1]))], Path(sys.argv[2]))
+"""
+
+
+def test_an_index_of_words_is_built_where_faiss_is_not(tmp_path: Path) -> None:
+    source = corpus_file(tmp_path / "notes.jsonl", ROWS)
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT_FAISS, source, tmp_path / "index"], check=True
+    )
+    assert hits_of(tmp_path / "index", "gout")[0].passage.title == "Gout"
+
+
 def test_the_manifest_accounts_for_the_index(tmp_path: Path) -> None:
     rows: list[dict[str, object]] = [
         *ROWS,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,9 +34,10 @@ IDS = tuple(f"ml-{n:016d}" for n in range(5, 9))
 HOSTILE = "<script>alert(1)</script>"
 
 
-@pytest.fixture
-def inputs(tmp_path: Path) -> Inputs:
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A snapshot of four cases, one with hostile texts, and the bundles of two models."""
+    tmp_path = tmp_path_factory.mktemp("published")
     held = [case(case_id, first_release=VERSION) for case_id in IDS]
     held[0] = replace(held[0], narrative=HOSTILE, query=HOSTILE, advice=TEXTS[0])
     root = tmp_path / "snapshots"
@@ -47,7 +49,17 @@ def inputs(tmp_path: Path) -> Inputs:
         made = graded(folder, tmp_path / name[:9], name)
         files = make_bundle(made, draws=DRAWS)
         (bundles / f"{name[:9]}.zip").write_bytes(archive(files))
-    return Inputs(snapshots=root, bundles=bundles, draws=DRAWS)
+    return tmp_path
+
+
+@pytest.fixture
+def inputs(published: Path, tmp_path: Path) -> Inputs:
+    """A copy of the snapshot and the bundles, to be changed."""
+    for name in ("snapshots", "bundles"):
+        shutil.copytree(published / name, tmp_path / name)
+    return Inputs(
+        snapshots=tmp_path / "snapshots", bundles=tmp_path / "bundles", draws=DRAWS
+    )
 
 
 def built(content: Content) -> dict[str, str]:

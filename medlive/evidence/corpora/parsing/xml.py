@@ -145,10 +145,8 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
         _add_power_sign(element, parts)
     parts.append(element.text or "")
     for position, child in enumerate(element):
-        kind = local(child.tag)
-        citation = kind == "xref" and child.get("ref-type") in _CITATIONS
-        if kind and kind not in ELEMENTS["skipped"] and not citation:
-            space = " " if kind in ELEMENTS["breaks"] else ""
+        if _is_read(child):
+            space = " " if local(child.tag) in ELEMENTS["breaks"] else ""
             parts.append(space)
             if position == 1 and name == "mfrac":
                 parts.append("/")
@@ -159,6 +157,13 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
         # White space between the parts of a formula is the file's layout, not its text.
         if child.tail and (name not in ELEMENTS["formula"] or child.tail.strip()):
             parts.append(child.tail)
+
+
+def _is_read(element: Element) -> bool:
+    """Whether it is neither a reference to a bibliography nor for a typesetter alone."""
+    kind = local(element.tag)
+    is_citation = kind == "xref" and element.get("ref-type") in _CITATIONS
+    return bool(kind) and kind not in ELEMENTS["skipped"] and not is_citation
 
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:

@@ -1,10 +1,10 @@
-"""A parquet file that unpacks to 1.6 GB and says that it is small is refused within a limit that the system sets."""
+"""A parquet file that unpacks to 0.7 GB and says that it is small is refused within a limit that the system sets."""
 
 import os
 import resource
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,15 @@ from medlive.errors import CheckFailed
 from medlive.integrity.checks import StepState
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import verify_snapshot
+from tests.support.releases import case, release
 from tests.support.spoiling import seal
+
+pytestmark = pytest.mark.usefixtures("parquet_in_own_process")
 
 FILE = "data/cases.parquet"
 MOST_KB = 300_000
-SWOLLEN = 70_000_000
-"""Bytes of each of three rows in each of eight columns: 1.6 GB."""
+SWOLLEN = 30_000_000
+"""Bytes of each of three rows in each of eight columns: 0.7 GB."""
 
 
 def varint(value: int, width: int = 0) -> bytes:
@@ -64,15 +67,28 @@ def swell(path: Path) -> None:
     path.write_bytes(data[:start] + footer)
 
 
-@pytest.fixture
-def forged(copied: Callable[[int], Path]) -> Path:
-    """A snapshot with such a file, every digest of which fits; made in a process of its own."""
-    folder = copied(3)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+def frozen(root: Path) -> Path:
+    """A snapshot of three cases."""
+    version = "2026.W47"
+    cases = [case(f"c00{n}", first_release=version) for n in range(3)]
+    return release(root, version, cases).path
+
+
+@pytest.fixture(scope="module")
+def swollen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A snapshot with such a file, made in a process of its own."""
+    folder = frozen(tmp_path_factory.mktemp("snapshots"))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, __file__, str(folder / FILE)]
     subprocess.run(command, check=True, env=environment)
     assert pq.ParquetFile(folder / FILE).metadata.row_group(0).total_byte_size < 10_000
     return folder
+
+
+@pytest.fixture
+def forged(swollen: Path, tmp_path: Path) -> Path:
+    """A copy of it, whose digests of that file do not fit until `seal` makes them."""
+    return Path(shutil.copytree(swollen, tmp_path / swollen.name))
 
 
 def peak_kb(folder: Path) -> tuple[int, str]:
@@ -126,7 +142,7 @@ def test_frames_of_an_unverified_snapshot_come_from_its_rows(forged: Path) -> No
 
 
 def test_the_process_that_compares_knows_no_key(
-    copied: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started = []
     run = subprocess.run
@@ -137,7 +153,7 @@ def test_the_process_that_compares_knows_no_key(
 
     monkeypatch.setattr(subprocess, "run", seen)
     monkeypatch.setenv("MEDLIVE_SIGNING_KEY", "a secret that no child needs")
-    assert verify_snapshot(copied(2)).steps[12].state is StepState.PASSED
+    assert verify_snapshot(frozen(tmp_path)).steps[12].state is StepState.PASSED
     (environment,) = started
     assert "PYTHONPATH" in environment
     assert "MEDLIVE_SIGNING_KEY" not in environment
