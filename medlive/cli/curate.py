@@ -1,6 +1,6 @@
 """`medlive filter` and `curate`: filter and curate the threads that wait."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
@@ -127,19 +127,22 @@ def _find_obstacle(done: "CurationRun") -> MedliveError | None:
 
 
 def _remarks(done: "CurationRun") -> Iterator[str]:
+    from medlive.snapshot.describe.figures import counted
+
     counts = done.counts
     spent = done.spent
     outcomes = [f"{n} {outcome}" for outcome, n in counts.outcomes.items()]
     yield (
         f"this run: {done.passed} passed the filters, {done.rejected} did not; "
-        f"{', '.join(outcomes) or 'nothing to curate'}; {counts.calls} calls, {counts.replayed} of them replayed"
+        f"{', '.join(outcomes) or 'nothing to curate'}"
     )
+    if counts.replayed:
+        yield f"{counted(counts.replayed, 'reply was', 'replies were')} replayed"
     if failed := counts.outcomes.get("failed"):
         yield f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again"
     if expired := done.parked_too_long:
         yield f"{expired} threads were parked for too long, and are rejected"
-    if redacted := done.rescanned.get("redacted", 0):
-        yield f"{redacted} earlier cases were revised: identifiers of people were removed"
+    yield from _describe_rescan(done.rescanned)
     if not spent["calls"]:
         return
     money = "cost unknown: a model has no price"
@@ -147,10 +150,24 @@ def _remarks(done: "CurationRun") -> Iterator[str]:
         money = f"{spent['usd']:.4f} USD"
     if spent["estimated_calls"]:
         money += f", {spent['estimated_calls']} of the calls by an upper bound"
-    yield f"spent: {spent['calls']} calls, {spent['tokens']} tokens, {money}"
+    yield f"spent in all: {counted(spent['calls'], 'call', 'calls')}, {spent['tokens']} tokens, {money}"
     for state in done.endpoints:
         if state.limited or state.overloaded or state.lowest < state.most:
             yield (
                 f"{state.endpoint}: {state.limit} calls at once at last, {state.lowest} at the least, "
                 f"{state.most} allowed; {state.limited} times 429, {state.overloaded} times overloaded"
             )
+
+
+def _describe_rescan(rescanned: Mapping[str, int]) -> Iterator[str]:
+    """How many earlier cases were read again for identifiers, and with what result."""
+    from medlive.snapshot.describe.figures import counted
+
+    if read := rescanned["cases"]:
+        cases = counted(read, "ready case was", "ready cases were")
+        yield f"{cases} read for identifiers"
+    if unread := rescanned["failed"]:
+        cases = counted(unread, "ready case", "ready cases")
+        yield f"{cases} could not be read for identifiers; the next medlive curate tries again"
+    if redacted := rescanned["redacted"]:
+        yield f"{redacted} earlier cases were revised: identifiers of people were removed"

@@ -220,7 +220,8 @@ def import_(
 ) -> Result:
     """Import threads from JSON Lines files; a bad line is reported and the others are imported.
 
-    Importing a file twice changes nothing; a thread that changed becomes a new revision.
+    Importing a file twice changes nothing; a thread that changed becomes a new revision. Exit status 1 when no
+    line of a file became a thread.
 
     Args:
         files: Thread files, one JSON object a line.
@@ -246,8 +247,9 @@ def import_(
         return done
 
     done = with_instance(work)
-    columns = ("new", "revised", "unchanged", "taken_down", "problems")
-    value, rows, notes = [], [], []
+    came = ("new", "revised", "unchanged", "taken_down")
+    columns = (*came, "problems")
+    value, rows, notes, failed = [], [], [], []
     for d in done:
         name = d.file.name
         lines = [fields_of(p, ("line", "reason", "detail")) for p in d.problems]
@@ -255,13 +257,18 @@ def import_(
         rows.append([name, *(d.counts[column] for column in columns)])
         if not any(d.counts[column] for column in columns):
             notes.append(f"{name} holds no threads: nothing was imported")
+        if d.problems and not any(d.counts[column] for column in came):
+            failed.append(name)
         for problem in d.problems[:SHOWN_PROBLEMS]:
             notes.append(
                 f"{name}:{problem.line}: {problem.reason.value}: {problem.detail}"
             )
         if (more := len(d.problems) - SHOWN_PROBLEMS) > 0:
             notes.append(f"{name}: {more} more bad lines; all are in import_problems")
-    return Result(value, [Grid(["file", *columns], rows)], notes)
+    failure = None
+    if failed:
+        failure = CheckFailed(f"no line became a thread: {', '.join(failed)}")
+    return Result(value, [Grid(["file", *columns], rows)], notes, failure)
 
 
 @app.command("list")

@@ -172,6 +172,7 @@ class Run:
     finished_at: datetime | None
     counts: Mapping[str, Any]
     log: Sequence[str] = ()  # The last lines that it logged, without secrets
+    starts: int = 1  # How often it was begun; of a harvest that was repeated only the first is in `started_at`
 
 
 async def runs_of_week(
@@ -192,7 +193,9 @@ async def _read_runs(
     session: AsyncSession, query: Select[PipelineRunRow]
 ) -> dict[str, Run]:
     """Command → the last of its runs."""
-    return {row.command: read(Run, row) for row in await session.scalars(query)}
+    return {
+        row.command: read(Run, row, starts=1) for row in await session.scalars(query)
+    }
 
 
 async def _read_harvests(

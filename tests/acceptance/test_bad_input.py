@@ -358,6 +358,17 @@ def test_files_that_cannot_be_read_are_said_to_be(
     assert "--assume-posted-at" in bad_date.err
 
 
+def test_a_file_of_which_no_line_came_in_ends_with_status_1(
+    new_instance: NewInstance, tmp_path: Path
+) -> None:
+    instance = new_instance()
+    bad, mixed = tmp_path / "bad.jsonl", tmp_path / "mixed.jsonl"
+    bad.write_bytes(b"no JSON\n[]\n")
+    mixed.write_bytes(b"no JSON\n" + _line(_thread("sound", COMPLAINT)) + b"\n")
+    assert "bad.jsonl" in instance.here("import", bad, status=1).err
+    instance.here("import", mixed)
+
+
 def test_an_assumed_date_is_given_to_undated_threads_alone(
     new_instance: NewInstance, tmp_path: Path
 ) -> None:

@@ -59,6 +59,12 @@ def test_a_thread_without_a_job_is_found_queued_again_and_said(
         assert instance.here("jobs", "check").status == 0
 
 
+def test_an_empty_queue_is_said_in_a_sentence(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    assert instance.here("jobs", "list").out == "nothing waits\n"
+    assert instance.here("jobs", "check").out == "nothing waits, and no job failed\n"
+
+
 def test_an_overruled_thread_without_a_job_is_found_too(instance: Instance) -> None:
     instance.here("curate")
     thread, revision = instance.rows(

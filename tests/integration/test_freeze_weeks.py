@@ -196,6 +196,16 @@ async def test_each_week_says_what_it_holds_what_changed_and_what_was_kept_out(
 
 
 @pytest.mark.thorough
+async def test_a_week_that_is_frozen_says_how_many_ready_cases_came_too_late(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 9)
+    assert (await freeze(database, settings, "2026.W45")).waiting == 0
+    fill(admin, 2, first=10)
+    again = await freeze(database, settings, "2026.W45")
+    assert (again.already, again.cases, again.waiting) == (True, 9, 2)
+
+
 async def test_what_is_held_out_is_nowhere_until_its_week_and_then_proves_itself(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:

@@ -15,6 +15,7 @@ from medlive.cli.output import Result, show_result
 from medlive.clock import iso_week
 from medlive.config import NotifySection, PublishSection, Settings
 from medlive.db.audit_log import record
+from medlive.db.harvest.harvests import finish_harvest, start_harvest
 from medlive.db.session import Database
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, ServiceUnavailable
@@ -152,6 +153,27 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
         "publishable": True,
         "signed": False,
     }
+
+
+async def test_a_week_frozen_by_hand_and_harvested_twice_claims_nothing_of_either(
+    database: Database,
+    settings: Settings,
+    admin: psycopg.Connection[Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    fill(admin, 3)
+    await freeze(database, settings, WEEK)
+    for _ in range(2):
+        async with database.begin() as session:
+            run = await start_harvest(session, "forum", WEEK, again=True)
+            assert run is not None
+            await finish_harvest(session, run, {})
+    week = await read_week(settings, WEEK)
+    assert week["harvests"][0]["took"] is None
+    show_result(Result(None, describe_week(week)))
+    page = capsys.readouterr().out
+    assert "no step of the week was run by the scheduler" in page
+    assert "begun again, ended" in page
 
 
 async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(

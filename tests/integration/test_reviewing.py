@@ -14,6 +14,7 @@ from sqlalchemy import text
 from medlive.config import Settings
 from medlive.curation.model import Outcome
 from medlive.db.curation.cases import latest_case, lock_case, set_status
+from medlive.db.curation.funnel import funnel
 from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database
 from medlive.db.tables.release import CaseStatus, ReviewAction
@@ -58,6 +59,15 @@ async def test_an_approved_case_is_ready_and_may_not_be_decided_again(
             ReviewAction.APPROVE,
             ReviewAction.REJECT,
         ]
+
+
+async def test_a_thread_whose_case_was_approved_counts_as_kept(
+    database: Database, held: str
+) -> None:
+    await decide_case(database, held, ReviewAction.APPROVE, "Checked.", by="Bo")
+    async with database.begin() as session:
+        [row] = await funnel(session)
+    assert row.cells == ["rubric", "kept", None, 1]
 
 
 async def test_a_rejected_case_stays_out_while_its_content_is_the_same(
@@ -168,6 +178,11 @@ async def test_the_commands(
             instance.here("review", "list", "--reason", "not_standard", "--json").json
             == []
         )
+        assert (
+            f"{listed['held_since'][:16].replace('T', ' ')}"
+            in instance.here("review", "list").out
+        )
+        assert listed["held_since"] not in instance.here("review", "list").out
         shown = instance.here("review", "show", held).out
         for told in (
             "a2 harmful",

@@ -17,7 +17,9 @@ from medlive.db.session import Database
 from medlive.db.studies import Study, add_study, close_study
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
+from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
+from medlive.service.curation.review import decide_case
 from medlive.web.site import Site
 from tests.support.scripted import PATIENT, THREAD
 from tests.support.web import Browser, add_account, served, session_of
@@ -236,6 +238,18 @@ async def test_a_cases_page_shows_the_whole_line_of_decisions(
     assert len(prompts) >= 10
     asked = await read(viewer, prompts[0])
     assert PATIENT[:40] in asked.css_first("main").text()
+
+
+async def test_an_approved_cases_page_says_who_approved_it(
+    database: Database, viewer: Browser, held: str
+) -> None:
+    await decide_case(database, held, ReviewAction.APPROVE, "Checked.", by="Bo")
+    page = await read(viewer, f"/audit/cases/{held}")
+    notice = page.css_first(".notice").text()
+    assert "Approved by Bo on" in notice
+    assert "Checked." in notice
+    badges = [badge.text() for badge in page.css("main h1 + p .badge")]
+    assert badges == ["ready"]
 
 
 async def test_a_cases_page_shows_no_verdicts_to_who_rates(

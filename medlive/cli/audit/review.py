@@ -80,7 +80,10 @@ def list_(
     note = "no case waits for a person"
     if rows:
         note = "medlive review show CASE shows one; approve, reject, edit or drop-element decide it"
-    return Result(rows, [table_of(rows, names)], [note])
+    shown = []
+    for row, case in zip(rows, cases, strict=True):
+        shown.append(row | {"held_since": case.held_since})
+    return Result(rows, [table_of(shown, names)], [note])
 
 
 @app.command()
@@ -223,7 +226,14 @@ def _read_edit(file: Path) -> "EditFile":
 
 
 @app.command()
-def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) -> None:
+def overrule(
+    thread: ThreadArgument,
+    reason: Annotated[
+        str,
+        Option(help="Why; of a confirmed contradiction it is published with the case."),
+    ],
+    by: ByOption = None,
+) -> None:
     """Let a rejected or parked thread go on from there, once `medlive curate` or a worker comes to it.
 
     A contradiction that the second check confirmed takes two people ([curation] veto_people), whose reasons are

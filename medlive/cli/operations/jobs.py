@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 from typer import Argument, Option
 
 from medlive.cli.options import Commands, DryRunOption, one_of
-from medlive.cli.output import Result, say, table_of, wait_for, with_session
+from medlive.cli.output import Grid, Result, say, table_of, wait_for, with_session
 from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.instance.loading import load_settings
 
@@ -65,10 +65,13 @@ def list_(
     counts = list(map(asdict, with_session(count_jobs)))
     rows = with_session(list_jobs, queue=queue, status=status, after=after, limit=limit)
     jobs = list(map(asdict, rows))
-    shown = [
-        table_of(counts, _QUEUES, "Queues"),
-        table_of(jobs, (*_JOBS, "reason"), "Jobs"),
-    ]
+    shown: list[Grid | str] = []
+    if counts:
+        shown.append(table_of(counts, _QUEUES, "Queues"))
+    if jobs:
+        shown.append(table_of(jobs, (*_JOBS, "reason"), "Jobs"))
+    else:
+        shown.append("no such job" if queue or status or after else "nothing waits")
     return Result({"queues": counts, "jobs": jobs}, shown)
 
 
@@ -118,13 +121,16 @@ def check() -> Result:
         async with database.begin() as session:
             waits = list(map(asdict, await count_waits(session)))
             failed = list(map(asdict, await list_failed_jobs(session)))
-        reasons = ("queue", "reason", "jobs", "last_at")
+        shown: list[Grid | str] = []
+        if waits:
+            names = ("waits_for", "threads")
+            shown.append(table_of(waits, names, "Threads that wait"))
+        if failed:
+            reasons = ("queue", "reason", "jobs", "last_at")
+            shown.append(table_of(failed, reasons, "Failed jobs"))
         return Result(
             {"queued_again": lost, "waits": waits, "failed": failed},
-            [
-                table_of(waits, ("waits_for", "threads"), "Threads that wait"),
-                table_of(failed, reasons, "Failed jobs"),
-            ],
+            shown or ["nothing waits, and no job failed"],
             failure=CheckFailed(
                 f"{lost} threads waited without a job, and are queued again"
             )

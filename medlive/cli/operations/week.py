@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from typer import Argument, Option
@@ -112,7 +113,7 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
             rows.append([*_run(step), _cost(step)])
         yield Grid(["step", *names[1:], "USD"], rows, "Steps")
     else:
-        yield "no step of the week has begun"
+        yield "no step of the week was run by the scheduler or medlive week run"
     for step in value["steps"]:
         if step["outcome"] == "failed" and step["log"]:
             yield f"last lines of {_short_name(step['name'])}:"
@@ -171,9 +172,15 @@ def _run(run: dict[str, Any]) -> list[object]:
         _short_name(run["name"]),
         run["outcome"],
         f"{run['started_at']:%a %H:%M}",
-        run["took"] or "not ended",
+        run["took"] or _describe_end(run["finished_at"]),
         _DIGEST.sub(r"\1…", run["in_short"]),
     ]
+
+
+def _describe_end(finished_at: datetime | None) -> str:
+    if finished_at is None:
+        return "not ended"
+    return f"begun again, ended {finished_at:%a %H:%M}"
 
 
 def _short_name(command: str) -> str:

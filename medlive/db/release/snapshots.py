@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, exists, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
@@ -13,6 +13,8 @@ from medlive.db.mapping import add_row, is_one_of
 from medlive.db.tables.decisions import AgentCallRow, CurationRow, EvidenceIndexRow
 from medlive.db.tables.release import (
     CaseRevisionRow,
+    CaseRow,
+    CaseStatus,
     CriterionRow,
     SnapshotChangeRow,
     SnapshotKeptOutRow,
@@ -188,6 +190,17 @@ async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
     query = select(row.gate, row.case_id, row.detail).where(row.version == version)
     rows = await session.execute(query.order_by(row.case_id, row.position))
     return [GateHit(Gate(gate), case_id, detail) for gate, case_id, detail in rows]
+
+
+async def count_waiting(session: AsyncSession) -> int:
+    """The ready cases that no snapshot holds, nor its gates kept out."""
+    case, member, kept_out = CaseRow, SnapshotMemberRow, SnapshotKeptOutRow
+    query = select(func.count()).where(
+        case.status == CaseStatus.READY,
+        ~exists().where(member.case_id == case.id),
+        ~exists().where(kept_out.case_id == case.id),
+    )
+    return int(await session.scalar(query) or 0)
 
 
 async def held_weeks(session: AsyncSession, version: str | None) -> list[str]:

@@ -100,6 +100,7 @@ class FreezeResult:
     # As the manifest states it; None: frozen before it was noted
     audit_log: AuditLogHead | None
     partial: Partial | None  # How far the week was; None: whole
+    waiting: int = 0  # Ready cases that came too late for a week that was frozen before
 
 
 class WeekIncomplete(CheckFailed):
@@ -413,6 +414,7 @@ class _Freeze:
         async with self.database.begin() as session:
             fixed = await snapshots.load_fixed(session, self.version)
             kept_out = await snapshots.load_kept_out(session, self.version)
+            waiting = await snapshots.count_waiting(session) if already else 0
         assert fixed is not None
         return FreezeResult(
             version=self.version,
@@ -425,6 +427,7 @@ class _Freeze:
             built_again=built_again,
             audit_log=fixed.audit_log,
             partial=fixed.partial,
+            waiting=waiting,
             **fixed.numbers.model_dump(),
         )
 

@@ -125,8 +125,10 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
 
 
 def run_as_json(run: Run) -> dict[str, Any]:
-    """A run of a step, as JSON values; times in UTC."""
-    span = None if run.finished_at is None else run.finished_at - run.started_at
+    """A run of a step, as JSON values; times in UTC. Nobody knows how long one took that was begun several times."""
+    span = None
+    if run.finished_at is not None and run.starts == 1:
+        span = run.finished_at - run.started_at
     return {
         "week": run.week,
         "outcome": run.outcome.value,

@@ -10,9 +10,11 @@ import pytest
 import typer
 
 from medlive.__main__ import _report
+from medlive.cli import curate
 from medlive.cli.main import COMMANDS, build
 from medlive.db.iso_weeks import parse_week
 from medlive.errors import UsageError
+from medlive.service.curation.curate import CurationCounts, CurationRun
 from tests.support.instance import Done, Instance
 
 PASSWORD = "s3cret-w0rd"
@@ -84,6 +86,12 @@ def test_every_command_answers_to_help(
         > 10
     )
     assert done.err == ""
+
+
+def test_help_of_overrule_says_that_reasons_are_published(instance: Instance) -> None:
+    text = " ".join(instance.here("review", "overrule", "--help").out.split())
+    assert "it stays in the database" not in text
+    assert "it is published with the case" in text
 
 
 def test_help_of_the_whole_names_every_command(instance: Instance) -> None:
@@ -222,6 +230,24 @@ def test_a_consumer_needs_no_extra(
     done = without_extra[command]
     assert done.status == 0, done.err
     assert done.out
+
+
+def test_a_run_of_curate_counts_its_calls_once() -> None:
+    run = CurationRun(
+        passed=0,
+        rejected=0,
+        parked_too_long=0,
+        counts=CurationCounts(),
+        rescanned={"cases": 38, "redacted": 0, "failed": 1},
+        spent={"calls": 39, "tokens": 45473, "usd": 0.5, "estimated_calls": 0},
+        endpoints=(),
+    )
+    assert list(curate._remarks(run)) == [
+        "this run: 0 passed the filters, 0 did not; nothing to curate",
+        "38 ready cases were read for identifiers",
+        "1 ready case could not be read for identifiers; the next medlive curate tries again",
+        "spent in all: 39 calls, 45473 tokens, 0.5000 USD",
+    ]
 
 
 def test_a_week_is_known_without_its_nought() -> None:
