@@ -93,14 +93,19 @@ async def serve_app(app: ASGIApp, host: str | None, port: int) -> AsyncIterator[
 
 def _listen(host: str | None, port: int) -> socket.socket:
     try:
-        if host is None and socket.has_dualstack_ipv6():
-            return socket.create_server(
-                ("", port), family=socket.AF_INET6, backlog=1024, dualstack_ipv6=True
-            )
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        return socket.create_server(address[:2], family=family, backlog=1024)
+        both = socket.has_dualstack_ipv6()
+        if host is None and both:
+            family, address = socket.AF_INET6, ("", port)
+        # `::` is every address of the machine, those of IPv4 too.
+        return socket.create_server(
+            address[:2],
+            family=family,
+            backlog=1024,
+            dualstack_ipv6=both and family == socket.AF_INET6,
+        )
     except OSError as error:
         raise ServiceUnavailable(
             f"cannot listen on {host or '*'}:{port}: {error.strerror or error}",
