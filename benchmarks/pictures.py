@@ -1,10 +1,10 @@
-"""Whether advice that rests on a picture or report nobody tells in words is found, against careful readers.
+"""Whether advice that rests on a picture or report nobody tells in words is noticed, against careful readers.
 
-Run: `python benchmarks/pictures.py [--draw N] [--replies FOLDER]`. Threads of the real data in whose words a
-picture, scan or report occurs, drawn by a digest of their ids. The exact rule of the filters is tried first; what it
-lets pass is screened and read by the configured screener and reader, as `medlive curate` asks them. The readers'
-labels are in data/pictures_readers.jsonl; `--draw` prints the ids of a draw and asks nobody. Exit status 3 where the
-real threads are absent.
+Run: `python benchmarks/pictures.py [--draw N] [--threads N] [--replies FOLDER]`. Threads of the real data in whose
+words a picture, scan or report occurs, drawn by a digest of their ids. The exact rule of the filters is tried first;
+what it lets pass is screened and read by the configured screener and reader, as `medlive curate` asks them. The
+readers' labels are in data/pictures_readers.jsonl; `--draw` prints the ids of a draw and asks nobody. Exit status 3
+where the real threads are absent.
 """
 
 import argparse
@@ -49,7 +49,7 @@ _WORDS: Final = re.compile(
 LANGUAGES: Final = ("en", "zh")
 
 
-class Found(NamedTuple):
+class Finding(NamedTuple):
     """What became of a thread; all are None where an engine gave no usable reply."""
 
     by_rule: bool | None
@@ -62,7 +62,7 @@ class Found(NamedTuple):
 
 
 def draw(per_language: int) -> list[Thread]:
-    """Threads whose words speak of a picture, scan or report, half in each language, which nobody labelled before."""
+    """Threads whose words speak of a picture, scan or report, half in each language; none of the yardstick's."""
     known = set()
     for path in (DECISIONS, SECOND):
         for line in path.read_text(encoding="utf-8").splitlines():
@@ -102,11 +102,11 @@ class Bench:
         self._filters = build_filters(settings)
         self._at_once = asyncio.Semaphore(settings.curation.concurrency)
 
-    async def judge(self, thread: Thread) -> Found:
+    async def judge(self, thread: Thread) -> Finding:
         """Whether the rule or the reader finds that advice rests on what is not told."""
         verdicts = self._filters.judge(thread, duplicate_of=None, now=now()).verdicts
         if any(v.rule == "not_text_only" and not v.passed for v in verdicts):
-            return Found(by_rule=True, by_reader=None)
+            return Finding(by_rule=True, by_reader=None)
         language = thread_language(thread)
         clean = deidentified(thread, language)
         agents = {
@@ -116,13 +116,13 @@ class Bench:
             async with self._at_once:
                 elements = await screen(clean, agents["screener"])
                 if not all(_statements(elements, side) for side in Side):
-                    return Found(by_rule=False, by_reader=None)
+                    return Finding(by_rule=False, by_reader=None)
                 text = CaseText(*(_statements(elements, side) for side in Side))
                 reading = await read_case(clean, text, elements, agents["reader"])
         except AgentFailure as failure:
             print(f"{thread.thread_id}: {failure}", file=sys.stderr)
-            return Found(by_rule=None, by_reader=None)
-        return Found(by_rule=False, by_reader=bool(reading.unseen))
+            return Finding(by_rule=None, by_reader=None)
+        return Finding(by_rule=False, by_reader=bool(reading.unseen))
 
 
 def _statements(elements: Sequence[Element], side: Side) -> str:
@@ -131,18 +131,18 @@ def _statements(elements: Sequence[Element], side: Side) -> str:
 
 async def judge_all(
     threads: Sequence[Thread], settings: Settings, folder: Path
-) -> dict[str, Found]:
+) -> dict[str, Finding]:
     """What became of each thread, by its id."""
     bench = Bench(settings, FileReplyStore(folder / "replies.jsonl"))
     try:
-        found = await asyncio.gather(*map(bench.judge, threads))
+        findings = await asyncio.gather(*map(bench.judge, threads))
     finally:
         for engine in bench.engines.values():
             await engine.aclose()
-    return {t.thread_id: f for t, f in zip(threads, found, strict=True)}
+    return {t.thread_id: f for t, f in zip(threads, findings, strict=True)}
 
 
-def show(threads: Sequence[Thread], found: dict[str, Found]) -> None:
+def show(threads: Sequence[Thread], findings: dict[str, Finding]) -> None:
     """Print how rule and question agree with the labels, by language."""
     labels = {}
     for line in LABELS.read_text(encoding="utf-8").splitlines():
@@ -157,13 +157,13 @@ def show(threads: Sequence[Thread], found: dict[str, Found]) -> None:
             ):
                 own.append(thread.thread_id)
         for name, pairs in (
-            ("rule alone", [(labels[i], found[i].by_rule) for i in own]),
-            ("rule and question", [(labels[i], found[i].rejected) for i in own]),
+            ("rule alone", [(labels[i], findings[i].by_rule) for i in own]),
+            ("rule and question", [(labels[i], findings[i].rejected) for i in own]),
         ):
             print(language, name, json.dumps(agreement(pairs)))
     for thread_id, label in labels.items():
-        if thread_id in found and found[thread_id].rejected is not label:
-            print(f"differs: {thread_id}: reader {label}, {found[thread_id]}")
+        if thread_id in findings and findings[thread_id].rejected is not label:
+            print(f"differs: {thread_id}: reader {label}, {findings[thread_id]}")
 
 
 def main() -> int:

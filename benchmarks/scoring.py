@@ -212,12 +212,8 @@ def build(folder: Path, models: int, cases: CaseSet) -> list[Path]:
 
 def parts(runs: list[Path]) -> dict[str, float]:
     """Seconds of each part, in this process."""
-    from medlive.evaluation.scoring.graded import (
-        load_graded,
-    )
-    from medlive.evaluation.scoring.score import (
-        score_runs,
-    )
+    from medlive.evaluation.scoring.graded import load_graded
+    from medlive.evaluation.scoring.score import score_runs
 
     started = time.perf_counter()
     graded = [load_graded(path) for path in runs]

@@ -13,9 +13,7 @@ from medlive.api import Run, Runs, load_run, load_runs
 from medlive.errors import MissingExtra, UsageError
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.score import (
-    ScoreTable,
-)
+from medlive.evaluation.scoring.score import ScoreTable
 from medlive.snapshot.load import Snapshot
 from medlive.statistics.bootstrap import Comparison
 

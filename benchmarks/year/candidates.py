@@ -17,9 +17,7 @@ from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.contamination import ModelContamination, contamination
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.digest import canonical_json, digest_text
 from medlive.llm.ask import Complete
 from medlive.llm.engine import Finish, Reply, Usage

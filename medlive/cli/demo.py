@@ -17,9 +17,7 @@ from medlive.llm.wire import JsonMode
 
 if TYPE_CHECKING:
     from medlive.demo.loop import DemoResult
-    from medlive.evaluation.scoring.score import (
-        ScoreTable,
-    )
+    from medlive.evaluation.scoring.score import ScoreTable
     from medlive.service.curation.curate import CurationRun
     from medlive.service.release.freeze import FreezeResult
 

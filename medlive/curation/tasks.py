@@ -15,9 +15,7 @@ from medlive.curation.model import (
     ElyCategory,
     Soundness,
 )
-from medlive.curation.model import (
-    Lack as LackKind,
-)
+from medlive.curation.model import Lack as LackKind
 
 Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)

@@ -32,9 +32,7 @@ from medlive.evaluation.bundles.files import write_bundle
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import ModelUse
-from medlive.evaluation.scoring.graded import (
-    load_graded,
-)
+from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import (
     ScoreTable,

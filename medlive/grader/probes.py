@@ -110,7 +110,7 @@ async def _grade_together(
         "language": grader.language,
         "question": question,
         "criteria": [{"id": c.id, "criterion": c.criterion} for c in criteria],
-        "answers": [{"id": name, "answer": text} for name, text in answers.items()],
+        "answers": [{"id": name, "answer": answer} for name, answer in answers.items()],
     }
     schema = GradedAnswersReply.model_json_schema()
     prompt = load_prompt(PACKAGE, GradedAnswersReply.task)
@@ -140,8 +140,9 @@ def _by_answer(text: str, answers: Mapping[str, str]) -> dict[str, object]:
         raise Unusable("the reply holds no list `answers`")
     by_answer = {}
     for item in items:
-        if isinstance(item, dict) and item.get("id") in answers:
-            by_answer[item["id"]] = item.get("grades")
+        name = item.get("id") if isinstance(item, dict) else None
+        if isinstance(name, str) and name in answers:
+            by_answer[name] = item.get("grades")
     if len(by_answer) < len(items) or len(items) < len(answers):
         raise Unusable("one entry for each answer's id, no more, no fewer")
     return by_answer

@@ -401,7 +401,7 @@ def _core(verdict: Verdict) -> tuple[bool, str, str]:
 @cache
 def _instructions() -> tuple[str, ...]:
     """The graders' prompts: the reasoning of their examples is no judge's own."""
-    tasks = ("grader.criterion", "grader.rubric")
+    tasks = ("grader.criterion", "grader.rubric", "grader.answers")
     return tuple(load_prompt("medlive.grader", task).text for task in tasks)
 
 

@@ -11,9 +11,7 @@ from markupsafe import Markup
 from medlive.evaluation.model import EvaluationCase, Grade
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState
-from medlive.evaluation.scoring.score import (
-    ModelScore,
-)
+from medlive.evaluation.scoring.score import ModelScore
 from medlive.report.html import file_name, json_text, page, render, resource
 from medlive.report.model import Report, judged
 

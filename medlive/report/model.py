@@ -20,9 +20,7 @@ from medlive.evaluation.scoring.contamination import (
     contamination,
 )
 from medlive.evaluation.scoring.errata import RunErrata
-from medlive.evaluation.scoring.estimates import (
-    FEW,
-)
+from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.overlap import (
     Profiles,

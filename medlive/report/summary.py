@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from medlive.evaluation.scoring.estimates import (
-    FEW,
-)
+from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import FreshScore
 from medlive.evaluation.scoring.score import (
     ModelScore,

@@ -21,9 +21,7 @@ from medlive.evaluation.bundles.verify import BundleReport, verify_bundle
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.model import AnswerState, CaseSet, EvaluationCase
 from medlive.evaluation.scoring.errata import ErrataMode
-from medlive.evaluation.scoring.graded import (
-    GradedRun,
-)
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.refusals import Allow
 from medlive.evaluation.scoring.score import (
     ScoreTable,

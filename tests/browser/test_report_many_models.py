@@ -5,12 +5,8 @@ from typing import Any
 
 import pytest
 
-from medlive.evaluation.scoring.graded import (
-    load_graded,
-)
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.score import score_runs
 from medlive.report.render import write_report
 from tests.support.runs import made_cases, made_run
 

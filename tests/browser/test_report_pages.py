@@ -14,9 +14,7 @@ from typing import Any
 import pytest
 
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.graded import (
-    load_graded,
-)
+from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import CaseState
 from medlive.evaluation.scoring.score import (
     ScoreTable,

@@ -9,13 +9,9 @@ from urllib.parse import urlencode
 import numpy as np
 import pytest
 
-from medlive.evaluation.scoring.graded import (
-    GradedRun,
-)
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.registry import load_registry
 from medlive.site.build import write_site
 from medlive.site.data import generator_start

@@ -16,9 +16,7 @@ from medlive.db.session import Database
 from medlive.db.threads import threads
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.digest import digest_text
-from medlive.service.curation.review import (
-    overrule_rejection,
-)
+from medlive.service.curation.review import overrule_rejection
 from tests.support.instance import Instance
 from tests.support.reviewing import (
     HARMFUL,

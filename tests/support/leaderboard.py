@@ -5,16 +5,10 @@ from contextlib import contextmanager
 from datetime import date
 from typing import Any
 
-from medlive.evaluation.scoring.estimates import (
-    ScoreEstimate,
-)
+from medlive.evaluation.scoring.estimates import ScoreEstimate
 from medlive.evaluation.scoring.fresh import Window
-from medlive.evaluation.scoring.graded import (
-    GradedRun,
-)
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.scoring.score import score_runs
 
 
 @contextmanager

@@ -110,9 +110,7 @@ def run(
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.registry import make_protocol
-    from medlive.evaluation.scoring.score import (
-        labelled,
-    )
+    from medlive.evaluation.scoring.score import labelled
 
     protocol = make_protocol(name, _options(option or []))
     graded, overridden = load_checked(runs, judge, allow)

@@ -54,9 +54,7 @@ _MOST_IDLE = 5
 def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> "ScoreTable":
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     from medlive.api import open_registry, score
-    from medlive.evaluation.scoring.score import (
-        CaseBasis,
-    )
+    from medlive.evaluation.scoring.score import CaseBasis
 
     graded = load_runs(runs, how.judge)
     registry = open_registry(how.models)

@@ -44,9 +44,7 @@ from medlive.evaluation.scoring.errata import (
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import EVERYTHING, Allow, check_figures
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.errata import Errata
 from medlive.snapshot.identity import canary_of

@@ -14,9 +14,7 @@ from medlive.evaluation.model import (
 )
 from medlive.evaluation.scoring.estimates import cases_by_id, matrix
 from medlive.evaluation.scoring.metrics import CaseScore
-from medlive.evaluation.scoring.score import (
-    ScoreTable,
-)
+from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.items import Item, analyse_items, hard_cases

@@ -6,9 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from medlive.evaluation.scoring.estimates import (
-    SLICES,
-)
+from medlive.evaluation.scoring.estimates import SLICES
 from medlive.evaluation.scoring.score import (
     ScoreTable,
     score_matrix,

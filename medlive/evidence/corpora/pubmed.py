@@ -47,7 +47,7 @@ NOTICE = re.compile(
     re.S,
 )
 NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
-"""In each record with a notice that another article is no evidence."""
+"""Stands in each record with a notice that is not evidence itself, such as a correction of another article."""
 _RETRACTING = {"RetractionOf", "PartialRetractionOf"}
 _RETRACTED = _RETRACTING | {
     "RetractionIn",

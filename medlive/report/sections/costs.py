@@ -6,9 +6,7 @@ from typing import Any, Final
 
 from medlive.evaluation.model import Origin
 from medlive.evaluation.runs.folder import GRADES, grades_of
-from medlive.evaluation.scoring.score import (
-    ModelScore,
-)
+from medlive.evaluation.scoring.score import ModelScore
 from medlive.report.html import Section, missing, soft
 from medlive.report.model import Report
 

@@ -18,9 +18,7 @@ from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
 from tests.support.bundles import graded
 from tests.support.releases import case, release

@@ -15,9 +15,7 @@ from medlive.evaluation.scoring.refusals import (
     check_figures,
     objections,
 )
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.integrity.digest import digest_json
 from tests.support.instance import Instance
 from tests.support.runs import graded_by, made_cases, made_run

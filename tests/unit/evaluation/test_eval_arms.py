@@ -20,12 +20,8 @@ from medlive.evaluation.runs.folder import (
 )
 from medlive.evaluation.scoring.books import score_arms
 from medlive.evaluation.scoring.contamination import contamination
-from medlive.evaluation.scoring.graded import (
-    load_graded,
-)
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
 from medlive.integrity.log import open_log
 from medlive.llm.registry import load_registry

@@ -18,14 +18,10 @@ from medlive.evaluation.asking.batch import (
 from medlive.evaluation.asking.run import begin_run, import_answers, run_model
 from medlive.evaluation.grading.batch import read_batch, write_batch
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import (
-    Origin,
-)
+from medlive.evaluation.model import Origin
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.runs.templates import load_template
-from medlive.evaluation.scoring.graded import (
-    load_graded,
-)
+from medlive.evaluation.scoring.graded import load_graded
 from medlive.grader.judge import Mode
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.log import open_log

@@ -30,9 +30,7 @@ from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.runs.templates import default_template, load_template
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.engine import Reply
 from tests.unit.evaluation.conftest import AT, USE, make_cases, reply
 

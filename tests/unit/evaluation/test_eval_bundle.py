@@ -30,9 +30,7 @@ from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow, Misleading
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
 from medlive.integrity.checks import Trust
 from medlive.integrity.folder import SIGNATURE

@@ -15,9 +15,7 @@ from medlive.evaluation.harm import READINGS
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import EVERYTHING
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from tests.support.bundles import (
     DRAWS,
     Files,

@@ -30,12 +30,8 @@ from medlive.evaluation.scoring.estimates import (
     CUTOFF,
     UP_TO,
 )
-from medlive.evaluation.scoring.graded import (
-    GradedRun,
-)
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.registry import (
     Basis,
     Candidate,

@@ -40,9 +40,7 @@ from medlive.evaluation.scoring.errata import (
     RunErrata,
     use_errata,
 )
-from medlive.evaluation.scoring.graded import (
-    GradedRun,
-)
+from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
     month_table,

@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 from medlive.errors import UsageError
 from medlive.evaluation.scoring.fresh import Window
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.report.tables import scores_json
 from tests.unit.evaluation.test_eval_contamination import (
     CASES,

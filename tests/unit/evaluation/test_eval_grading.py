@@ -15,12 +15,8 @@ from medlive.evaluation.model import (
     AnswerState,
 )
 from medlive.evaluation.runs.folder import read_grades
-from medlive.evaluation.scoring.graded import (
-    load_graded,
-)
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
 from medlive.llm.engine import Finish, Reply, Request
 from medlive.llm.openai import OpenAIEngine

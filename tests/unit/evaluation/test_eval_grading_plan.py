@@ -23,12 +23,8 @@ from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.plan import plan_grading
 from medlive.evaluation.grading.repeats import read_rounds, repeat_run
 from medlive.evaluation.runs.folder import open_run, read_grades
-from medlive.evaluation.scoring.graded import (
-    load_graded,
-)
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage

@@ -17,9 +17,7 @@ from medlive.evaluation.harm import (
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import CaseState, Metric
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Reply, Request, Usage
 from tests.support.harm import SEVERE, HarmJudge

@@ -23,9 +23,7 @@ from medlive.evaluation.model import (
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.published import kept_files
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Judge as Asking
 from medlive.grader.judge import Mode
 from tests.support.published import published_table

@@ -24,9 +24,7 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
 )
 from medlive.evaluation.runs.folder import ModelUse
-from medlive.evaluation.scoring.graded import (
-    load_graded,
-)
+from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
 from medlive.evaluation.scoring.refusals import Allow, Misleading
 from medlive.evaluation.scoring.score import (

@@ -10,9 +10,7 @@ from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
-from medlive.evaluation.protocols.model import (
-    Subject,
-)
+from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.protocols.safety.errors import (
     Edit,

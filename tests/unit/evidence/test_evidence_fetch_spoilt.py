@@ -15,9 +15,7 @@ import pytest
 from medlive.errors import BadInput, ConfigError, DiskFull, MedliveError, UsageError
 from medlive.evidence.fetch.client import Client
 from medlive.evidence.fetch.fetching import make_plan, run_plan
-from medlive.evidence.fetch.model import (
-    FetchFailed,
-)
+from medlive.evidence.fetch.model import FetchFailed
 from medlive.evidence.fetch.registry import SOURCES, find_source
 from medlive.integrity.paths import UnsafePath
 from tests.support.fetching_corpora import (

@@ -8,13 +8,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from medlive.evaluation.scoring.graded import (
-    load_graded,
-)
+from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import EVERYTHING
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.registry import load_registry
 from medlive.report.render import write_report
 from tests.support.runs import made_cases, made_run

@@ -484,7 +484,12 @@ async def test_an_ungraded_criterion_fails_the_thread() -> None:
 
 @pytest.mark.parametrize(
     ("together", "alone"),
-    [(forgetting, 1), ({"answers": []}, len(Probe)), ("no JSON", len(Probe))],
+    [
+        (forgetting, 1),
+        ({"answers": []}, len(Probe)),
+        ({"answers": [{"id": ["r1"], "grades": []}]}, len(Probe)),
+        ("no JSON", len(Probe)),
+    ],
 )
 async def test_what_one_call_leaves_open_is_graded_answer_by_answer(
     together: Any, alone: int

@@ -12,13 +12,9 @@ import pytest
 from medlive.errors import BadInput, CheckFailed
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.penalties import AnsweredCase
-from medlive.evaluation.scoring.graded import (
-    load_graded,
-)
+from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import (
-    score_runs,
-)
+from medlive.evaluation.scoring.score import score_runs
 from medlive.site.pages import site_files
 from medlive.site.read import Inputs, read_content
 from medlive.snapshot.diff import ChangeKind, diff_snapshots
