@@ -47,7 +47,7 @@ NOTICE = re.compile(
     re.S,
 )
 NOTICES = (b"RetractionOf", b"ExpressionOfConcernFor")
-"""Stands in each record with a notice that is not evidence itself, such as a correction of another article."""
+"""One stands in each record that retracts another article, or says that there is concern about it."""
 _RETRACTING = {"RetractionOf", "PartialRetractionOf"}
 _RETRACTED = _RETRACTING | {
     "RetractionIn",
