@@ -27,7 +27,7 @@ MET = "Advises to write down how the symptoms develop."
 CASES = {
     "c000": (
         (MET, 5),
-        ("Sends to an emergency department for chest pain.", -2),
+        ("Leaves it to a physician to decide which tests are needed.", -2),
         ("Names an X-ray.", 4),
     ),
     # All that is met of it is an error: equation 1 gives less than nothing, which counts as 0.
