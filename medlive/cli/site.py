@@ -6,9 +6,16 @@ from typing import Annotated
 
 from typer import Option
 
+from medlive.api import open_registry
 from medlive.cli.evaluation.options import DrawsOption, SeedOption
 from medlive.cli.options import Commands, read_settings
-from medlive.cli.output import Result, with_session
+from medlive.cli.output import Result, counted, with_session
+from medlive.instance.paths import index_path, snapshots_path
+from medlive.integrity.signing import public_key_of
+from medlive.site.build import write_site
+from medlive.site.hard import HARD, fix_hard
+from medlive.site.pages import site_files
+from medlive.site.read import BUNDLES, Inputs, read_content
 
 # A mistyped folder would make an empty site, which replaces the one that is there.
 ExistingFolder = Annotated[Path | None, Option(exists=True, file_okay=False)]
@@ -56,14 +63,7 @@ def build(
         withhold_checked: Leave out what open studies check blind.
         most_unscored: Share of cases that may lack a score.
     """
-    from medlive.api import open_registry
     from medlive.db.studies import blind_items
-    from medlive.instance.paths import index_path, snapshots_path
-    from medlive.integrity.signing import public_key_of
-    from medlive.site.build import write_site
-    from medlive.site.hard import HARD, fix_hard
-    from medlive.site.pages import site_files
-    from medlive.site.read import BUNDLES, Inputs, read_content
 
     started = time.monotonic()
     settings = read_settings()
@@ -100,20 +100,20 @@ def build(
         notes.append(f"left out: {name}: {why}")
     for why in content.not_publishable:
         notes.append(f"not publishable, as every page says: {why}")
-    n_models = sum(len(board.models) for board in content.boards)
-    value = {
-        "folder": str(out),
-        "bytes": size,
+    counts = {
         "snapshots": len(content.weeks),
         "cases": len(content.cases),
         "boards": len(content.boards),
-        "models": n_models,
+        "models": sum(len(board.models) for board in content.boards),
+    }
+    value = {
+        "folder": out,
+        "bytes": size,
+        **counts,
         "left_out": left_out,
-        "not_publishable": list(content.not_publishable),
+        "not_publishable": content.not_publishable,
         "seconds": seconds,
     }
-    text = (
-        f"{out}: {len(content.weeks)} snapshots, {len(content.cases)} cases, "
-        f"{n_models} models on {len(content.boards)} boards; {size:,} bytes in {seconds} s"
-    )
+    parts = [counted(n, name.removesuffix("s")) for name, n in counts.items()]
+    text = f"{out}: {', '.join(parts)}; {size:,} bytes in {seconds} s"
     return Result(value, [text], notes)

@@ -43,7 +43,6 @@ from medlive.llm.wire import (
     NotACompletion,
     Price,
     chat_body,
-    completion,
     encoded,
     read_completion,
     response_format,
@@ -202,10 +201,6 @@ class OpenAIEngine:
             self._parameters,
             response_format(self.json_mode, request),
         )
-
-    def read(self, body: object) -> Reply:
-        """The reply in a chat completion that came another way. Raises NotACompletion."""
-        return completion(body, self._price)
 
     def estimate(self, request: Request) -> Usage:
         """What a call may take at most: tokens from its bytes, and the longest reply that is allowed."""

@@ -1,23 +1,22 @@
 """`medlive eval judges`: several judges of the same answers, and what people settle between them."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
 from medlive.cli.evaluation.options import (
+    AdjudicatorOption,
     DrawsOption,
+    HumanOption,
     RunArgument,
     RunsArgument,
     SeedOption,
 )
-from medlive.cli.evaluation.records import records
 from medlive.cli.options import Commands
 from medlive.cli.output import Grid, Result, fields_of
-
-if TYPE_CHECKING:
-    from medlive.evaluation.agreement.judges import GroupAgreement, Judges
+from medlive.evaluation.agreement import settle as settling
+from medlive.evaluation.agreement.judges import Judges, compare_judges
 
 JudgesOption = Annotated[
     list[str] | None,
@@ -45,96 +44,70 @@ def compare(
     A run that several judges graded, or several runs with the same answers. With two models and more also whether
     they are in the same order under every two judges.
     """
-    from medlive.evaluation.agreement.judges import compare_judges
-
     comparison = compare_judges(runs, judge or (), draws=draws, seed=seed)
     return Result(comparison.as_json(), _tables(comparison), comparison.notes)
 
 
-def _tables(judges: "Judges") -> Iterator[Grid | str]:
-    pairs: dict[tuple[str, str], list[GroupAgreement]] = {}
+def _tables(judges: Judges) -> Iterator[Grid]:
+    by_pair: dict[tuple[str, str], list[list[object]]] = {}
     for group in judges.criteria:
-        names = group.pair.first, group.pair.second
-        pairs.setdefault(names, []).append(group)
-    for (first, second), groups in pairs.items():
-        yield records(
-            f"{first} and {second}, with 95 % intervals over cases",
-            groups,
-            {
-                "criteria": lambda g: g.group,
-                "n": lambda g: g.pair.equal.n,
-                "differ": lambda g: g.pair.confusion.differing,
-                "equal": lambda g: g.pair.equal,
-                "AC1": lambda g: g.pair.ac1,
-                "kappa": lambda g: g.pair.kappa,
-                "met by first": lambda g: g.pair.first_rate,
-                "met by second": lambda g: g.pair.second_rate,
-                "undecided": lambda g: g.undecided,
-            },
+        pair = group.pair
+        row = [group.group, pair.equal.n, pair.confusion.differing, pair.equal]
+        row += [pair.ac1, pair.kappa, pair.first_rate, pair.second_rate]
+        by_pair.setdefault((pair.first, pair.second), []).append(
+            [*row, group.undecided]
         )
-    yield records(
-        "scores of a model's cases",
-        judges.cases,
-        {
-            "model": lambda c: c.model,
-            "first": lambda c: c.first,
-            "second": lambda c: c.second,
-            "Spearman": lambda c: c.spearman,
-            "Kendall": lambda c: c.kendall,
-            "mean |difference|": lambda c: c.mean_absolute_difference,
-            "cases": lambda c: c.spearman.n,
-            "same best": lambda c: c.top and f"{c.top.shared} of {c.top.k}",
-        },
-    )
-    yield records(
-        "models under each judge, on common cases",
-        judges.scores,
-        {
-            "model": lambda s: s.model,
-            "judge": lambda s: s.judge,
-            "score": lambda s: s.score,
-            "cases": lambda s: s.score.n,
-            "rank": lambda s: s.rank,
-        },
-    )
-    if not judges.rankings:
-        return
-    yield records(
-        "the order of models",
-        judges.rankings,
-        {
-            "first": lambda r: r.first,
-            "second": lambda r: r.second,
-            "second less first": lambda r: r.shift,
-            "mean |difference|": lambda r: r.mean_absolute_difference,
-            "Spearman": lambda r: r.spearman,
-            "Kendall": lambda r: r.kendall,
-            "same best": lambda r: ", ".join(f"{n} of {k}" for k, n in r.top.items()),
-            "pairs in order": lambda r: r.kept,
-            "other order": lambda r: "; ".join(map(" and ".join, r.reversed)),
-        },
-    )
+    columns = ["criteria", "n", "differ", "equal", "AC1", "kappa", "met by first"]
+    columns += ["met by second", "undecided"]
+    for (first, second), rows in by_pair.items():
+        title = f"{first} and {second}, with 95 % intervals over cases"
+        yield Grid(columns, rows, title)
+    rows = []
+    for case in judges.cases:
+        row = [case.model, case.first, case.second, case.spearman, case.kendall]
+        same = case.top and f"{case.top.shared} of {case.top.k}"
+        rows.append([*row, case.mean_absolute_difference, case.spearman.n, same])
+    columns = ["model", "first", "second", "Spearman", "Kendall", "mean |difference|"]
+    yield Grid([*columns, "cases", "same best"], rows, "scores of a model's cases")
+    rows = []
+    for own in judges.scores:
+        rows.append([own.model, own.judge, own.score, own.score.n, own.rank])
+    columns = ["model", "judge", "score", "cases", "rank"]
+    yield Grid(columns, rows, "models under each judge, on common cases")
+    rows = []
+    for ranking in judges.rankings:
+        best = [f"{n} of {k}" for k, n in ranking.top.items()]
+        row = [
+            ranking.first,
+            ranking.second,
+            ranking.shift,
+            ranking.mean_absolute_difference,
+            ranking.spearman,
+            ranking.kendall,
+            ", ".join(best),
+            ranking.kept,
+            "; ".join(map(" and ".join, ranking.reversed)),
+        ]
+        rows.append(row)
+    if rows:
+        columns = ["first", "second", "second less first", "mean |difference|"]
+        columns += ["Spearman", "Kendall", "same best", "pairs in order", "other order"]
+        yield Grid(columns, rows, "the order of models")
 
 
 @app.command()
 def settle(
     run_dir: RunArgument,
     judge: JudgesOption = None,
-    human: list[Path] | None = None,
-    adjudicator: Annotated[str | None, Option(metavar="NAME")] = None,
+    human: HumanOption = None,
+    adjudicator: AdjudicatorOption = None,
 ) -> Result:
     """Write a third grading of a run: both judges where they agree, people where not, else ungraded.
 
     People's ratings are a study's (a grader check of the review desk) or of a file. The same files again add
     nothing.
-
-    Args:
-        human: People's ratings; repeatable.
-        adjudicator: The rater who settles disagreements.
     """
-    from medlive.evaluation.agreement.settle import settle as settle_run
-
-    settled = settle_run(
+    settled = settling.settle(
         run_dir, judge or (), human=human or (), adjudicator=adjudicator
     )
     names = ("name", "judge", "judges", "criteria", "agreed", "people", "overruled")
@@ -145,12 +118,6 @@ def settle(
             f"on {settled.overruled} criteria people decided against both judges; the judges' verdict stands"
         )
     columns = ["criteria", "judges agree", "settled by people", "left", "new rows"]
-    row = [
-        settled.criteria,
-        settled.agreed,
-        settled.people,
-        len(settled.open),
-        settled.new,
-    ]
+    row = [settled.criteria, settled.agreed, settled.people, value["open"], settled.new]
     option = f"--judge {settled.judge.removeprefix('sha256:')[:12]}"
     return Result(value, [Grid(columns, [row], settled.name), option], notes)
