@@ -429,12 +429,10 @@ def reparse(
         dry_run=dry_run,
         progress=lambda source: progress(f"reparse {source}"),
     )
-    seen: Counter[str] = Counter()
-    for one in done:
-        seen += one.counts
-    ends = [end for end in _ENDS if seen[end] or end in _ENDS[:3]]
+    ends = _ends(done)
     notes: list[str] = []
-    value, rows, changed, problems = [], [], [], []
+    problems: list[str] = []
+    value, rows, changed = [], [], []
     for one in done:
         changes = _changes(one)
         for field, change in changes.items():
@@ -444,9 +442,7 @@ def reparse(
         about = {"dry_run": dry_run, "fields": changes, "figures": one.drift}
         value.append(fields_of(one, names) | about | {"damaged": sorted(one.damaged)})
         notes += _reparse_notes(one)
-        if one.busy:
-            problems.append(f"{one.source} is being harvested")
-        problems += [f"{path} is damaged or missing" for path in sorted(one.damaged)]
+        problems += _faults(one)
     failure = None
     if problems:
         hint = "restore damaged files from a backup, then reparse again"
@@ -457,6 +453,21 @@ def reparse(
         columns = ["source", "field", "threads before", "threads now"]
         shown.append(Grid(columns, changed))
     return Result(value, shown, notes, failure)
+
+
+def _ends(done: Sequence[ReparseResult]) -> list[str]:
+    """The columns of a table: the first three, and those of the others that count anything."""
+    seen: Counter[str] = Counter()
+    for one in done:
+        seen += one.counts
+    return [end for end in _ENDS if seen[end] or end in _ENDS[:3]]
+
+
+def _faults(done: ReparseResult) -> Iterator[str]:
+    if done.busy:
+        yield f"{done.source} is being harvested"
+    for path in sorted(done.damaged):
+        yield f"{path} is damaged or missing"
 
 
 def _changes(done: ReparseResult) -> dict[str, dict[str, int]]:

@@ -1,5 +1,4 @@
-"""The body of a chat request and the reply in a completion, which `openai` sends and gets.
-"""
+"""The body of a chat request and the reply in a completion, which `openai` sends and gets."""
 
 import json
 from collections.abc import Mapping, Sequence

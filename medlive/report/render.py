@@ -17,7 +17,6 @@ from medlive.evaluation.scoring.score import (
     month_table,
 )
 from medlive.llm.registry import EMPTY, Registry
-from medlive.plot import available
 from medlive.report.cases import (
     CASES_A_LIST,
     Entry,
@@ -82,7 +81,6 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
 _TITLE: Final = "medlive: scores on "
 _OURS: Final = f"<title>{_TITLE}".encode()
 """What the first page of a report holds, those of earlier versions too."""
-_NO_FIGURES: Final = "none: they need matplotlib, pip install 'medlive[plot]'; the tables have the numbers"
 _NO_META: Final = (
     "The grader was not held against people. Run medlive eval meta RUN --human FILE --out DIR, and give "
     "DIR/meta.json to this report with --meta."
@@ -223,8 +221,6 @@ def index(report: Report, cases: int, *, protocols: bool = False) -> str:
         "intervals": f"95 %, bootstrap over cases, {table.draws} draws, seed {table.seed}",
         "few cases": report.few_note,
     }
-    if not available():
-        facts["figures"] = _NO_FIGURES
     lists = range(1, -(-cases // CASES_A_LIST) + 1)
     nav = [
         (f"#{section.name}", section.title)

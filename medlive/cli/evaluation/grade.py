@@ -145,7 +145,7 @@ def _judge(by: Grading, mode: Mode, engine: Engine) -> Judge:
     if by.grader is None and engine.identity.engine == "rules":
         raise UsageError(
             "no grader is configured, and the rules engine makes no clinical judgement",
-            hint="give --grader and --base-url, or name a model under [roles.grader] in models.toml",
+            hint="give --grader and --base-url, or name a grader in models.toml",
         )
     judge = Judge(engine.identity, mode, allow_unpinned=by.allow_unpinned)
     say(_who(judge))

@@ -1,6 +1,5 @@
 """Contamination: the drop past each model's cutoff, and what else could have made it."""
 
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -8,7 +7,6 @@ from markupsafe import Markup
 
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.integrity.log import some
-from medlive.plot import drops
 from medlive.report.html import Section, missing, picture, soft, upper_first
 from medlive.report.model import Report
 
@@ -42,11 +40,16 @@ def contamination(report: Report) -> Section:
 
 
 def _figure(report: Report, contaminated: ContaminationTable) -> Markup:
-    known = [model.drop for model in contaminated.models if model.drop is not None]
-    if all(drop.difference is None for drop in known):
+    rows = []
+    for model in contaminated.models:
+        if (drop := model.drop) is not None and drop.difference is not None:
+            low = None if drop.low is None else 100 * drop.low
+            high = None if drop.high is None else 100 * drop.high
+            rows.append((model.label, 100 * drop.difference, low, high))
+    if not rows:
         return missing(_NO_DROP)
     title = report.marked("Drop past the cutoff")
-    return soft(_CAPTION) + picture(title, partial(drops, contaminated), len(known))
+    return soft(_CAPTION) + picture(title, "points, with 95 % intervals", rows)
 
 
 def _notes(contaminated: ContaminationTable) -> Markup:
