@@ -97,7 +97,7 @@ class Monitor:
         moment = time.monotonic()
         if (late_s := moment - self._looked_at) > LATE_S:
             return f"the worker has not reported for {late_s:.0f} s"
-        endpoints = self.pipeline.endpoints.by_place() if self.pipeline else {}
+        endpoints = self.pipeline.endpoints.by_place if self.pipeline else {}
         limiters = list(endpoints.values())
         if any(limiter.state().under_way for limiter in limiters):
             return None
