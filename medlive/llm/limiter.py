@@ -10,25 +10,15 @@ import math
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
-from enum import StrEnum
 from urllib.parse import urlsplit
 
 from medlive.integrity.digest import digest_text
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_name
-from medlive.llm.wire import JsonMode
+from medlive.llm.wire import Ended, JsonMode
 
 START = 16  # The limit at first, where more is allowed
 GROWTH = 3.0  # Added for each answer before the first cut, while somebody waits
 CUT = 0.6  # What is left of the limit after an overload
-
-
-class Ended(StrEnum):
-    """How a call ended, as far as it says something about the endpoint's load."""
-
-    ANSWERED = "answered"
-    LIMITED = "limited"  # Status 429
-    OVERLOADED = "overloaded"  # Status 503, 504 or 529, or no answer in time
-    OTHER = "other"  # Anything that says nothing about load, as a refused connection
 
 
 @dataclass(frozen=True, slots=True)

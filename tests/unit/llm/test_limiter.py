@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from medlive.llm.limiter import CUT, START, Ended, Limiter, Limiters
+from medlive.llm.limiter import CUT, START, Limiter, Limiters
+from medlive.llm.wire import Ended
 
 
 @pytest.fixture(autouse=True)

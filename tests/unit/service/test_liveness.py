@@ -13,7 +13,8 @@ from procrastinate.jobs import Job
 
 from medlive.db.jobs import Queue
 from medlive.errors import ServiceUnavailable
-from medlive.llm.limiter import Ended, Limiters
+from medlive.llm.limiter import Limiters
+from medlive.llm.wire import Ended
 from medlive.service.liveness import Liveness, answer_probes
 from medlive.service.work.monitor import STUCK_S, Monitor
 from medlive.service.work.readiness import Readiness
