@@ -35,8 +35,8 @@ from medlive.llm.engine import (
     Usage,
     endpoint_engine,
 )
-from medlive.llm.fence import render
 from medlive.llm.limiter import Limiter
+from medlive.llm.prompts import render
 from medlive.llm.wire import (
     Ended,
     JsonMode,

@@ -17,7 +17,6 @@ from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused
 from medlive.guard.bounds import REPLY_TOKENS
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
-from medlive.llm.fence import schema_name
 from medlive.llm.reading import split_thinking
 
 if TYPE_CHECKING:
@@ -148,7 +147,7 @@ def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
     if mode is JsonMode.OBJECT:
         return {"type": "json_object"}
     shape = {
-        "name": schema_name(request.task),
+        "name": request.task.replace(".", "_"),
         "strict": True,
         "schema": strict_schema(request.schema),
     }

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import Request
-from medlive.llm.fence import render
+from medlive.llm.prompts import render
 from medlive.llm.wire import JsonMode, Price, response_format
 
 CHARACTERS_A_TOKEN: Final[Mapping[str, float]] = {

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.integrity.digest import canonical_json, digest_json
-from medlive.llm.fence import fenced
+from medlive.llm.prompts import fenced
 
 EVIDENCE: Final = "evidence.jsonl"
 

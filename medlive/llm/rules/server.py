@@ -34,8 +34,7 @@ from medlive.llm.engine import (
     Usage,
     endpoint_engine,
 )
-from medlive.llm.fence import read_inputs
-from medlive.llm.prompts import TASK_LINE
+from medlive.llm.prompts import TASK_LINE, read_inputs
 from medlive.llm.rules.candidates import MODELS, Search, evidence_answer, generic_answer
 
 _FINISH = {
