@@ -6,7 +6,6 @@ the path that advice takes, or where both name it. Source: docs/method.md §1, R
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
 from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field, StringConstraints
@@ -26,11 +25,10 @@ from medlive.curation.model import (
 from medlive.curation.tasks import Reason, ReplyModel, Text
 from medlive.curation.validator import (
     Brief,
-    EvidenceLimits,
+    Library,
     judge_alignment,
     state_claims,
 )
-from medlive.evidence.passage import Retriever
 from medlive.rubric.lint import WRITTEN, Fault, lightest
 from medlive.rubric.model import (
     Axis,
@@ -56,15 +54,6 @@ MOST_NAMED: Final = 6
 """Points that one model names."""
 MOST_ADDED: Final = 6
 """Points that are added in one round."""
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """Where claims are searched."""
-
-    retriever: Retriever
-    limits: EvidenceLimits
-    not_after: date  # Nothing published later is cited
 
 
 class PointItem(ReplyModel):
@@ -219,14 +208,14 @@ class Completing:
             elements.append(element)
         brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
         claims = await state_claims(brief, self.judge)
-        limits = self.library.limits
-        hits = await self.library.retriever.search(
-            [claim.query for claim in claims],
-            k=limits.searched,
-            not_after=self.library.not_after,
-        )
-        _, verdicts = await judge_alignment(
-            brief, claims, hits, self.judge, limits=limits, confirm_veto=False
+        verdicts = await judge_alignment(
+            brief,
+            claims,
+            await self.library.search(claims),
+            self.judge,
+            passages=self.library.passages,
+            tokens=self.library.tokens,
+            confirm_veto=False,
         )
         return {verdict.element_id: verdict for verdict in verdicts}
 

@@ -31,12 +31,12 @@ from medlive.llm.rules.engine import RulesEngine
 
 if TYPE_CHECKING:
     from medlive.curation.chain import CurationSettings
+    from medlive.curation.validator import Library
     from medlive.db.session import Database
     from medlive.evidence.online.retriever import OnlineRetriever
     from medlive.evidence.online.service import Literature
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
-    from medlive.rubric.completion import Library
 
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
@@ -283,11 +283,12 @@ class Pipeline:
 
     def library(self, today: date) -> "Library | None":
         """Where the points are searched that an advice lacks; None where rubrics are not completed."""
-        from medlive.rubric.completion import Library
+        from medlive.curation.validator import Library
 
         if not self.settings.rubric.complete:
             return None
-        return Library(self.retriever, self.curation.evidence, today)
+        settings = self.curation
+        return Library(self.retriever, settings.top_k, settings.evidence_tokens, today)
 
     async def check_ready(self) -> None:
         """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
