@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NoReturn, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medlive.errors import (
     CallerRefused,
@@ -30,6 +30,15 @@ from medlive.llm.reading import NoObject, is_refusal, read_object
 T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
 
+Loose = Annotated[T, Field(strict=False)]
+"""An enumeration, given by its value."""
+AtMost6 = Annotated[tuple[T, ...], Field(max_length=6, strict=False)]
+AtMost10 = Annotated[tuple[T, ...], Field(max_length=10, strict=False)]
+AtMost20 = Annotated[tuple[T, ...], Field(max_length=20, strict=False)]
+AtMost40 = Annotated[tuple[T, ...], Field(max_length=40, strict=False)]
+AtMost60 = Annotated[tuple[T, ...], Field(max_length=60, strict=False)]
+AtMost120 = Annotated[tuple[T, ...], Field(max_length=120, strict=False)]
+
 Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
 """Asks a model under evaluation: chat messages to a reply; raises EndpointUnavailable when none could be had."""
 
@@ -41,6 +50,13 @@ STRANGERS = 8
 """This many replies by another model than the pinned one, and none by it: a wrong configuration."""
 UNREADABLE = 12
 """This many replies of which none could be read: the model cannot do the task, and is not paid for more."""
+
+
+class ReplyModel(BaseModel):
+    """Base of every reply: no extra keys, no silent conversions, frozen."""
+
+    task: ClassVar[str] = ""  # The task that it answers; "" for a part of a reply
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class CallOutcome(StrEnum):

@@ -22,13 +22,14 @@ from medlive.curation.model import (
     Kind,
     Side,
 )
-from medlive.curation.tasks import Reason, ReplyModel, Text
+from medlive.curation.tasks import Reason, Text
 from medlive.curation.validator import (
     Brief,
     Library,
     judge_alignment,
     state_claims,
 )
+from medlive.llm.ask import AtMost6, AtMost10, AtMost20, Loose, ReplyModel
 from medlive.rubric.lint import WRITTEN, Fault, lightest
 from medlive.rubric.model import (
     Axis,
@@ -50,8 +51,6 @@ from medlive.rubric.review import (
 )
 from medlive.rubric.write import omit
 
-MOST_NAMED: Final = 6
-"""Points that one model names."""
 MOST_ADDED: Final = 6
 """Points that are added in one round."""
 
@@ -64,7 +63,7 @@ class PointItem(ReplyModel):
     criterion: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
     ]
-    axis: Annotated[Axis, Field(strict=False)]
+    axis: Loose[Axis]
     points: Annotated[int, Field(ge=2, le=10)]
     asked: str = ""  # The part of the query that it answers directly; empty for none
 
@@ -85,10 +84,8 @@ class CompleteReply(ReplyModel):
 
     task: ClassVar = "rubric.complete"
     # Before the points, so that a model goes through the matters first; nothing else reads them
-    considered: Annotated[
-        tuple[ConsideredItem, ...], Field(max_length=20, strict=False)
-    ] = ()
-    points: Annotated[tuple[PointItem, ...], Field(max_length=MOST_NAMED, strict=False)]
+    considered: AtMost20[ConsideredItem] = ()
+    points: AtMost6[PointItem]
 
 
 class MatchItem(ReplyModel):
@@ -103,7 +100,7 @@ class MatchReply(ReplyModel):
     """Which points two lists share. Inputs: query, points [{id, point}], others [{id, point}]."""
 
     task: ClassVar = "rubric.match"
-    matches: Annotated[tuple[MatchItem, ...], Field(max_length=10, strict=False)]
+    matches: AtMost10[MatchItem]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, StringConstraints
+from pydantic import StringConstraints
 
 from medlive.curation.agent import Agent, check_ids
 from medlive.curation.elements import element_inputs
 from medlive.curation.identified import ids_of
 from medlive.curation.model import CaseText, Element
-from medlive.curation.tasks import Reason, ReplyModel
+from medlive.curation.tasks import Reason
 from medlive.evidence.passage import Passage
 from medlive.harm.read import shown_passages
+from medlive.llm.ask import AtMost40, ReplyModel
 from medlive.rubric.model import Criterion, Origin
 from medlive.rubric.proof import ProofFinding
 
@@ -38,7 +39,7 @@ class DefenceReply(ReplyModel):
     """
 
     task: ClassVar = "rubric.defend"
-    rulings: Annotated[tuple[RulingItem, ...], Field(max_length=40, strict=False)]
+    rulings: AtMost40[RulingItem]
 
 
 async def rule_on(

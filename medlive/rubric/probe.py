@@ -15,7 +15,7 @@ from pydantic import StringConstraints
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText
-from medlive.curation.tasks import ReplyModel
+from medlive.llm.ask import ReplyModel
 from medlive.llm.engine import Prompt
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import is_refusal

@@ -16,7 +16,7 @@ from medlive.curation.model import (
     CaseText,
     Element,
 )
-from medlive.curation.tasks import ReplyModel
+from medlive.llm.ask import AtMost40, Loose, ReplyModel
 from medlive.rubric.lint import (
     RELEASED,
     WRITTEN,
@@ -44,6 +44,7 @@ from medlive.rubric.model import (
 )
 from medlive.rubric.proof import Proof
 from medlive.rubric.review import (
+    Remark,
     ask_review,
     conflicts_of,
     shown,
@@ -52,31 +53,32 @@ from medlive.rubric.review import (
     weigh,
 )
 
+Name = Annotated[str, StringConstraints(min_length=1, max_length=20)]
+Written = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
+]
+
 
 class FactItem(ReplyModel):
     """A fact of the advice that matters for the theme."""
 
-    id: Annotated[str, StringConstraints(min_length=1, max_length=20)]
-    fact: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
-    ]
+    id: Name
+    fact: Written
     advice_id: str  # The advice element that states it
 
 
 class OmittedItem(ReplyModel):
     """A fact of the advice that the question and the theme do not need, or that is not sound."""
 
-    fact: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
-    ]
+    fact: Written
     advice_id: str
-    reason: Annotated[Omission, Field(strict=False)]
+    reason: Loose[Omission]
 
 
 class AskedItem(ReplyModel):
     """A thing that the query expressly asks."""
 
-    id: Annotated[str, StringConstraints(min_length=1, max_length=20)]
+    id: Name
     text: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)
     ]
@@ -85,14 +87,12 @@ class AskedItem(ReplyModel):
 class CriterionItem(ReplyModel):
     """A criterion as an engine proposes it."""
 
-    criterion: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
-    ]
-    axis: Annotated[Axis, Field(strict=False)]
+    criterion: Written
+    axis: Loose[Axis]
     points: Annotated[int, Field(ge=-10, le=10)]
     fact_id: str  # The fact that it asks for
     asked: str = ""  # The part of the query that it answers directly; empty for none
-    likely: Annotated[str, StringConstraints(max_length=1000)] = ""
+    likely: Remark = ""
     """Of a penalty: the id of the error that it was drawn from, or why answers commit it."""
 
 
@@ -106,15 +106,13 @@ class RubricReply(ReplyModel):
 
     task: ClassVar = "rubric.write"
     asked: Annotated[tuple[AskedItem, ...], Field(max_length=8, strict=False)]
-    theme: Annotated[Theme, Field(strict=False)]
+    theme: Loose[Theme]
     specialty: str
-    facts: Annotated[tuple[FactItem, ...], Field(max_length=40, strict=False)]
-    left_out: Annotated[
-        tuple[OmittedItem, ...], Field(max_length=40, strict=False)
-    ] = ()
-    criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]
+    facts: AtMost40[FactItem]
+    left_out: AtMost40[OmittedItem] = ()
+    criteria: AtMost40[CriterionItem]
     # Why no criterion costs points; else empty
-    no_negative: Annotated[str, StringConstraints(max_length=1000)]
+    no_negative: Remark
 
 
 class MadeRubric(NamedTuple):
