@@ -5,7 +5,7 @@ Source: docs/method.md §1, Rubric, Proof.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from pydantic import StringConstraints
 
@@ -63,10 +63,19 @@ async def rule_on(
     known = {*ids_of(advice), *ids_of(passages)}
     shown = []
     for criterion in criteria:
-        if criterion.id in by_criterion:
-            shown.append(_shown(criterion, by_criterion[criterion.id]))
-            if criterion.origin is Origin.EVIDENCE:
-                known.add(criterion.source)
+        if criterion.id not in by_criterion:
+            continue
+        values = {
+            "id": criterion.id,
+            "criterion": criterion.criterion,
+            "points": criterion.points,
+            "advice_id": criterion.advice_id or criterion.source,
+        }
+        if criterion.points < 0:
+            values["likely"] = criterion.likely
+        shown.append(values | {"doubt": by_criterion[criterion.id]})
+        if criterion.origin is Origin.EVIDENCE:
+            known.add(criterion.source)
 
     def check(reply: DefenceReply) -> str | None:
         ids = [ruling.criterion_id for ruling in reply.rulings]
@@ -91,26 +100,12 @@ async def rule_on(
     return tuple(ruled)
 
 
-def _shown(criterion: Criterion, doubts: Sequence[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "id": criterion.id,
-        "criterion": criterion.criterion,
-        "points": criterion.points,
-        "advice_id": criterion.advice_id or criterion.source,
-    }
-    if criterion.points < 0:
-        values["likely"] = criterion.likely
-    return values | {"doubt": list(doubts)}
-
-
 def _fault_of(reply: DefenceReply, known: set[str]) -> str | None:
     """Why the rulings cannot be used: one that keeps a criterion says why, and by what."""
     for ruling in reply.rulings:
         if ruling.needed and ruling.basis not in known:
-            return (
-                f"{ruling.criterion_id}: basis {ruling.basis[:40]!r} is not the id of"
-                " an advice element or passage"
-            )
+            basis = f"basis {ruling.basis[:40]!r}"
+            return f"{ruling.criterion_id}: {basis} is not the id of an advice element or passage"
         if not ruling.reason.strip():
             return f"{ruling.criterion_id}: the reason is empty"
     return None
