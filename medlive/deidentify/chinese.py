@@ -173,13 +173,19 @@ def _name_before(text: str, title_at: int) -> int | None:
         is_whole = length == 3 or _starts_word(text, start)
         if name[0] in _SURNAMES and is_given and is_whole:
             return start
+    return title_at - 1 if _is_surname_before(text, title_at) else None
+
+
+def _is_surname_before(text: str, title_at: int) -> bool:
+    """Whether the single character before a title is a surname."""
     char = text[title_at - 1 : title_at]
-    is_surname = char in _SURNAMES
-    if not is_surname and _HAN.match(char) and _starts_word(text, title_at - 1):
-        is_name = char not in _NOT_BEFORE_TITLE | _NOT_GIVEN
-        unlisted = is_name and text.startswith("主任", title_at)
-        is_surname = char in _AMBIGUOUS_SURNAMES or unlisted
-    return title_at - 1 if is_surname else None
+    if char in _SURNAMES:
+        return True
+    if not _HAN.match(char) or not _starts_word(text, title_at - 1):
+        return False
+    is_name = char not in _NOT_BEFORE_TITLE | _NOT_GIVEN
+    unlisted = is_name and text.startswith("主任", title_at)
+    return char in _AMBIGUOUS_SURNAMES or unlisted
 
 
 def _starts_word(text: str, start: int) -> bool:

@@ -373,6 +373,14 @@ def _signatures(view: View) -> Candidates:
         end = _name_end(view, at, known=not (closing and text[at : at + 1].isupper()))
         if end > at and _END.match(text, end):
             yield _NAME, at, end
+    for match in _HERE.finditer(lower) if " here" in lower else ():
+        first, *last = match["who"].split()
+        if first in _GIVEN and _NOT_SURNAME.isdisjoint(last):
+            yield _NAME, *match.span("who")
+
+
+def _dashed(view: View) -> Candidates:
+    lower, text = view.lower, view.text
     for match in _DASHED.finditer(lower):
         at = match.end()
         end = _name_end(view, at, known=not text[at].isupper())
@@ -380,10 +388,6 @@ def _signatures(view: View) -> Candidates:
             at_the_end = end >= len(text.rstrip()) - 2
             if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
                 yield _NAME, at, end
-    for match in _HERE.finditer(lower) if " here" in lower else ():
-        first, *last = match["who"].split()
-        if first in _GIVEN and _NOT_SURNAME.isdisjoint(last):
-            yield _NAME, *match.span("who")
 
 
 def _greetings(view: View) -> Candidates:
@@ -415,6 +419,7 @@ def english_names(view: View) -> Candidates:
         if end > match.end() and _REACHED_AT.match(view.lower, end):
             yield _NAME, match.end(), end
     yield from _signatures(view)
+    yield from _dashed(view)
     yield from _greetings(view)
 
 

@@ -115,12 +115,7 @@ class OpenAIEngine:
         self._parameters = _checked_parameters(model, parameters or {})
         if timeout_s <= 0 or max_retries < 0 or concurrency < 1 or backoff_s < 0:
             raise ConfigError(f"The limits of model {model!r} must be positive")
-        key = api_key.get_secret_value() if isinstance(api_key, SecretStr) else api_key
-        self._secret = key.strip()
-        if not (self._secret.isascii() and self._secret.isprintable()):
-            raise ConfigError(
-                f"The key of model {model!r} holds characters that no key has"
-            )
+        self._secret = _checked_key(model, api_key)
         remember(self._secret)
         self._address = address = _checked_address(model, base_url)
         host = address.hostname or ""
@@ -139,12 +134,7 @@ class OpenAIEngine:
         self._client._custom_headers = {}
         if key_header is None and _AZURE_DEPLOYMENT in address.path:
             key_header = "api-key"
-        self._headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
-        if key_header or not self._secret:
-            self._headers["Authorization"] = Omit()
-        self._headers |= headers or {}
-        if key_header and self._secret:
-            self._headers[key_header] = self._secret
+        self._headers = _sent_headers(self._secret, key_header, headers or {})
         self._model, self._pinned, self._price = model, pinned, price
         self._timeout_s, self._backoff_s = timeout_s, backoff_s
         self._max_retries = max_retries
@@ -397,6 +387,29 @@ def _clean(text: str) -> str:
     """An endpoint's words on one line of at most 300 characters, without secrets, which some echo."""
     text = " ".join(hide_secrets(text[:6000])[:3000].split())
     return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _checked_key(model: str, given: SecretStr | str) -> str:
+    key = given.get_secret_value() if isinstance(given, SecretStr) else given
+    key = key.strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(
+            f"The key of model {model!r} holds characters that no key has"
+        )
+    return key
+
+
+def _sent_headers(
+    secret: str, key_header: str | None, own: Mapping[str, str]
+) -> dict[str, str | Omit]:
+    """The headers of every request: the key under `key_header`, else where the client puts it."""
+    headers: dict[str, str | Omit] = {"Content-Type": "application/json"}
+    if key_header or not secret:
+        headers["Authorization"] = Omit()
+    headers |= own
+    if key_header and secret:
+        headers[key_header] = secret
+    return headers
 
 
 def _proxy_of(host: str, scheme: str) -> str | None:

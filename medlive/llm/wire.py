@@ -213,19 +213,16 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
         raise NotACompletion("the answer is not a JSON object")
     usage = _usage(body.get("usage"), price, latency_ms)
     choices = body.get("choices")
-    choice = choices[0] if isinstance(choices, list) and choices else None
+    choice = choices[0] if isinstance(choices, list) and choices else {}
     message = _part(choice, "message")
     if not isinstance(message, dict):
-        error = f": {body['error']}" if body.get("error") else ""
-        raise NotACompletion(f"the answer holds no choice with a message{error}", usage)
+        error = body.get("error") or "no error either"
+        problem = f"the answer holds no choice with a message: {error}"
+        raise NotACompletion(problem, usage)
     reason = _part(choice, "finish_reason")
     # An endpoint that gives no reason is taken to have stopped. Others: a tool call, an error, an unknown word.
     finish = _FINISH.get(str(reason or "stop").casefold())
-    text = _texts(message, "content")
-    if isinstance(parts := message.get("content"), list):
-        # Some endpoints send the text in parts.
-        texts = [part for item in parts if (part := _texts(item, "text")) is not None]
-        text = "".join(texts) if texts else None
+    text = _text_of(message)
     if refusal := _texts(message, "refusal"):
         finish, text = Finish.REFUSAL, refusal
     if finish is None or (text is None and finish is Finish.STOP):
@@ -235,14 +232,24 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
         )
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
     # DeepSeek and vLLM; OpenRouter
-    shown = _texts(message, "reasoning_content") or _texts(message, "reasoning")
+    named = (_texts(message, name) for name in ("reasoning_content", "reasoning"))
+    thinking = next(filter(None, named), thinking)
     return Reply(
         text,
         finish,
         usage or Usage(latency_ms=latency_ms),
         _texts(body, "model") or UNNAMED,
-        thinking=shown or thinking,
+        thinking=thinking,
     )
+
+
+def _text_of(message: Mapping[str, Any]) -> str | None:
+    """A message's text, which some endpoints send in parts; None if there is none."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return _texts(message, "content")
+    texts = [part for item in content if (part := _texts(item, "text")) is not None]
+    return "".join(texts) if texts else None
 
 
 def _count(value: object, name: str) -> int | None:
@@ -387,23 +394,8 @@ def read_error(error: "APIStatusError", *, shaped: bool) -> Refusal | Trouble:
         error: The error.
         shaped: Whether the request held a response_format: an error that speaks of it is a refusal, not an outage.
     """
-    details: Any = error.body  # What stands under "error", or the whole
-    if isinstance(details, list) and details:
-        details = _part(details[0], "error")  # Google
-    plain = details if isinstance(details, str) else error.response.text
-    codes = (
-        _texts(details, "code"),
-        _texts(details, "type"),
-        _texts(_part(details, "innererror"), "code"),  # Azure
-    )
-    status = error.status_code
-    refusal = Refusal(
-        status=status,
-        # FastAPI has a detail
-        message=_texts(details, "message", "detail") or plain[:1000],
-        codes=frozenset(code.casefold() for code in codes if code),
-        parameter=_texts(details, "param") or "",
-    )
+    refusal = _refusal_of(error)
+    status = refusal.status
     if refusal.is_by_filter:
         return refusal
     words = f"{refusal.parameter} {refusal.message}".casefold()
@@ -419,3 +411,19 @@ def read_error(error: "APIStatusError", *, shaped: bool) -> Refusal | Trouble:
         ended = Ended.OVERLOADED
     retry_after = parse_retry_after(error.response.headers.get("Retry-After", ""))
     return Trouble(f"status {status}: {refusal.message}", ended, retry_after)
+
+
+def _refusal_of(error: "APIStatusError") -> Refusal:
+    details: Any = error.body  # What stands under "error", or the whole
+    if isinstance(details, list) and details:
+        details = _part(details[0], "error")  # Google
+    plain = details if isinstance(details, str) else error.response.text
+    inner = _part(details, "innererror")  # Azure
+    codes = (_texts(details, "code"), _texts(details, "type"), _texts(inner, "code"))
+    return Refusal(
+        status=error.status_code,
+        # FastAPI has a detail
+        message=_texts(details, "message", "detail") or plain[:1000],
+        codes=frozenset(code.casefold() for code in codes if code),
+        parameter=_texts(details, "param") or "",
+    )
