@@ -32,7 +32,8 @@ _FINISH = {
     **dict.fromkeys(_CUT.split(), Finish.LENGTH),
     **dict.fromkeys(_REFUSED.split(), Finish.REFUSAL),
 }
-"""What endpoints give as finish_reason, in lower case."""
+"""What endpoints give as finish_reason, in lower case. One that gives none is taken to have stopped; others: a tool
+call, an error, an unknown word."""
 
 
 _NO_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
@@ -216,13 +217,10 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
     choice = choices[0] if isinstance(choices, list) and choices else {}
     message = _part(choice, "message")
     if not isinstance(message, dict):
-        error = body.get("error") or "no error either"
-        problem = f"the answer holds no choice with a message: {error}"
-        raise NotACompletion(problem, usage)
+        error = f": {body['error']}" if body.get("error") else ""
+        raise NotACompletion(f"the answer holds no choice with a message{error}", usage)
     reason = _part(choice, "finish_reason")
-    # An endpoint that gives no reason is taken to have stopped. Others: a tool call, an error, an unknown word.
-    finish = _FINISH.get(str(reason or "stop").casefold())
-    text = _text_of(message)
+    finish, text = _FINISH.get(str(reason or "stop").casefold()), _text_of(message)
     if refusal := _texts(message, "refusal"):
         finish, text = Finish.REFUSAL, refusal
     if finish is None or (text is None and finish is Finish.STOP):
@@ -232,8 +230,8 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
         )
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
     # DeepSeek and vLLM; OpenRouter
-    named = (_texts(message, name) for name in ("reasoning_content", "reasoning"))
-    thinking = next(filter(None, named), thinking)
+    for name in ("reasoning", "reasoning_content"):
+        thinking = _texts(message, name) or thinking
     return Reply(
         text,
         finish,
