@@ -186,9 +186,8 @@ async def test_a_step_that_is_broken_off_ends_at_once_and_is_taken_again(
 
 
 async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace(
-    new_instance: NewInstance, monkeypatch: pytest.MonkeyPatch
+    new_instance: NewInstance,
 ) -> None:
-    monkeypatch.setattr("medlive.service.work.jobs.CLOSE_S", 0.1)
     instance, begun, closed = new_instance(), asyncio.Event(), asyncio.Event()
     database = Database.connect(str(instance.url))
 
@@ -197,10 +196,7 @@ async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace
         try:
             await asyncio.Event().wait()
         finally:
-            try:
-                await asyncio.Event().wait()  # it closes as slowly
-            finally:
-                closed.set()
+            closed.set()
 
     async with open_app(database).open_async() as app:
         async with database.begin() as session:

@@ -17,7 +17,7 @@ from medlive.llm.limiter import Ended, Limiters
 from medlive.service.liveness import Liveness, answer_probes
 from medlive.service.work.monitor import STUCK_S, Monitor
 from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import TakenJobs
+from medlive.service.work.taken import Jobs
 from tests.support.waiting import until
 
 
@@ -91,19 +91,13 @@ async def test_what_only_a_restart_helps_is_a_failure_and_what_is_waited_for_is_
 async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_is_one_that_does_not_report(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limiters, taken = Limiters(), TakenJobs(Readiness())
+    limiters = Limiters()
     limiter = limiters.limiter("http://127.0.0.1:9/v1", "", 1)
     pipeline: Any = SimpleNamespace(endpoints=limiters)
-    app: Any = None
-    monitor = Monitor(
-        app,
-        app,
-        [Queue.CURATE],
-        taken,
-        pipeline=pipeline,
-        find_missing=app,
-        stop=asyncio.Event(),
-    )
+    app: Any = SimpleNamespace(connector=None)
+    jobs = Jobs(app, app, {}, Readiness())
+    stop = asyncio.Event()
+    monitor = Monitor(app, [Queue.CURATE], jobs, pipeline, app, stop)
     job = Job(
         id=1,
         queue="curate",
@@ -114,7 +108,7 @@ async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_i
     )
     passed = time.monotonic() + 2 * STUCK_S
     monkeypatch.setattr("medlive.service.work.monitor.LATE_S", 10 * STUCK_S)
-    with taken.holding(job):
+    with jobs.holding(job):
         assert monitor.find_problem() is None
         began = await limiter.enter()
         monkeypatch.setattr(time, "monotonic", lambda: passed)
