@@ -116,7 +116,8 @@ class Jobs(JobManager):
         """Break off what is being done: it can no longer be ended here."""
         self.cause = self.cause or cause
         if self.worker is not None:
-            self.worker.shutdown_graceful_timeout = 0
+            # What is broken off here keeps what it has paid for; a second time it would not.
+            self.worker.shutdown_graceful_timeout = None
             self.worker.stop()  # type: ignore[no-untyped-call]
         for task in self.tasks:
             task.cancel()
