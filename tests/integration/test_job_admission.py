@@ -17,11 +17,11 @@ from medlive.service.work.jobs import (
     CURATE,
     PROVE,
     STEP,
-    Works,
     open_app,
     run_step_job,
     run_until_stopped,
 )
+from medlive.service.work.taken import Works
 from tests.support.waiting import LIMIT_S
 
 WEEK = "2026.W47"
