@@ -4,7 +4,7 @@ import asyncio
 import random
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
@@ -119,6 +119,8 @@ async def start_study(
             checked = {verdict.case_id for verdict in sheet.verdicts}
             candidates = [c for c in candidates if c.case_id in checked]
         drawn = draw(candidates, sample, study.stratum, study.seed)
+        if not drawn:
+            raise UsageError("no case to draw from")
         revisions = {c.case_id: c.revision for c in drawn}
         texts = await studies.read_revisions(session, list(revisions.items()))
         cases = {revision: texts[revision] for revision in revisions.items()}
@@ -126,11 +128,9 @@ async def start_study(
         items = [replace(item, position=n) for n, item in enumerate(chosen, 1)]
         if sheet is not None:
             versions = await studies.versions_of(session, revisions.keys())
-            reports = [report_path(settings, v) / "index.html" for v in versions]
-            blinding = Blinding.BLIND
-            if any(report.is_file() for report in reports):
-                blinding = Blinding.AFTER_REPORT
-            study = replace(study, blinding=Blinding.OPEN if keep_reports else blinding)
+            study = replace(study, blinding=Blinding.OPEN)
+            if not keep_reports:
+                study = replace(study, blinding=_blinding(settings, versions))
         await studies.add_study(session, study, items)
         details = {"items": len(items), "blinding": study.blinding.value}
         await record(
@@ -141,6 +141,12 @@ async def start_study(
             **details,
         )
     return len(items)
+
+
+def _blinding(settings: Settings, versions: Iterable[str]) -> Blinding:
+    reports = [report_path(settings, version) / "index.html" for version in versions]
+    is_public = any(report.is_file() for report in reports)
+    return Blinding.AFTER_REPORT if is_public else Blinding.BLIND
 
 
 async def _check_study(session: Session, study: Study) -> None:
@@ -231,10 +237,7 @@ def _question_of(case: RatedCase) -> str:
 def draw(
     candidates: Sequence[Candidate], sample: int, stratum: Stratum, seed: int
 ) -> list[Candidate]:
-    """Draw `sample` cases, in equal numbers from each stratum as far as it goes; by case id.
-
-    Raises UsageError where there is none.
-    """
+    """Draw `sample` cases, in equal numbers from each stratum as far as it goes; by case id."""
     by_stratum: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in sorted(candidates, key=lambda c: c.case_id):
         name = stratum is not Stratum.NONE and getattr(candidate, stratum.value)
@@ -247,8 +250,6 @@ def draw(
     turns = []
     for turn in zip_longest(*groups):
         turns += [candidate for candidate in turn if candidate is not None]
-    if not turns:
-        raise UsageError("no case to draw from")
     return sorted(turns[:sample], key=lambda c: c.case_id)
 
 
