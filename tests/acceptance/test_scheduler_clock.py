@@ -98,7 +98,12 @@ async def test_an_open_circuit_is_sent_once_though_no_step_fails(
             instance := new_instance(), MEDLIVE_NOTIFY__WEBHOOK=url, **variables
         )
         opening = Opening(
-            "127.0.0.1:9 (m)", "status 401: invalid key", False, MONDAY, TUESDAY, 60.0
+            "127.0.0.1:9 (m)",
+            "status 401: invalid key",
+            False,
+            datetime.now(UTC),
+            datetime.now(UTC),
+            60.0,
         )
         database = Database.connect(str(instance.url))
         # Of a worker's key, which is not in this process's environment.

@@ -458,22 +458,6 @@ FAULTS: Mapping[str, Fault] = {
     "evidence-manifest-broken": Fault(
         "evidence_corrupt", evidence_file("manifest.json", flip_byte)
     ),
-    "evidence-days-flipped": Fault(
-        "evidence_corrupt", evidence_file("days.bin", flip_byte)
-    ),
-    "evidence-idx-flipped": Fault("evidence_corrupt", evidence_file(".idx", flip_byte)),
-    "evidence-fieldnorm-flipped": Fault(
-        "evidence_corrupt", evidence_file(".fieldnorm", flip_byte)
-    ),
-    "evidence-fast-flipped": Fault(
-        "evidence_corrupt", evidence_file(".fast", flip_byte)
-    ),
-    "evidence-store-flipped": Fault(
-        "evidence_corrupt", evidence_file(".store", flip_byte)
-    ),
-    "evidence-term-flipped": Fault(
-        "evidence_corrupt", evidence_file(".term", flip_byte)
-    ),
     "right-of-worker-revoked": Fault(
         "rights_missing", right_revoked("INSERT ON curations FROM medlive_worker")
     ),

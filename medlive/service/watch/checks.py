@@ -20,7 +20,7 @@ from medlive.service.schedule.steps import (
     command_of,
     summarize_counts,
 )
-from medlive.service.watch.facts import EVIDENCE, HEARTBEAT, Facts
+from medlive.service.watch.facts import HEARTBEAT, Facts
 from medlive.service.week_budget import NEARLY, week_limits
 
 ENDS_AFTER: Final = timedelta(minutes=5)
@@ -218,16 +218,11 @@ def evidence_missing(facts: Facts) -> Iterator[Symptom]:
 
 
 def evidence_corrupt(facts: Facts) -> Iterator[Symptom]:
-    """A file of the evidence index is not as it was built."""
-    local, noted = facts.local, facts.observations.get(EVIDENCE)
-    assert local is not None
-    wrong = local.evidence_corrupt
-    if wrong is None and noted is not None:
-        is_same = noted.value["state"] == local.evidence_state
-        wrong = noted.value["problem"] if is_same else None
-    if wrong is not None:
+    """A file of the evidence index is missing or has another size; each is read whole when the index is opened."""
+    assert facts.local is not None
+    if facts.local.evidence_corrupt is not None:
         yield Symptom(
-            wrong,
+            facts.local.evidence_corrupt,
             "restore the index, or build it again: `medlive evidence build CORPUS...`",
         )
 

@@ -4,7 +4,6 @@ Each examination asks one thing of the set-up and yields findings, one line each
 what to do. Whatever it raises is one more; the next one runs in any case.
 """
 
-import importlib.util
 import os
 import shutil
 import stat
@@ -18,7 +17,7 @@ from medlive.config import RoleSettings, Settings
 from medlive.db.schema.differences import find_differences
 from medlive.db.session import read_clock
 from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
-from medlive.evidence.encoders.folders import DOWNLOAD, PACKAGES
+from medlive.evidence.encoders.folders import DOWNLOAD
 from medlive.evidence.encoders.table import LANGUAGES
 from medlive.instance.opening import open_endpoint
 from medlive.instance.paths import index_path
@@ -29,13 +28,6 @@ from medlive.service.database import database_url, open_database
 from medlive.service.watch.facts import clock_problem
 from medlive.service.watch.notify import places, send
 from medlive.service.wiring import find_dependent_judges, proof_roles
-
-_EXTRAS: Final[Mapping[str, tuple[str, ...]]] = {
-    "dense": PACKAGES,
-    "s3": ("boto3",),
-    "huggingface": ("huggingface_hub",),
-}
-"""Feature → the modules that it imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,25 +96,6 @@ async def examine_database(settings: Settings) -> Diagnoses:
         yield Diagnosis("bad", text, step)
     else:
         yield Diagnosis("good", "it answers, and its tables are this version's")
-
-
-async def examine_extras(settings: Settings) -> Diagnoses:
-    """Whether the optional packages that the settings need are installed."""
-    evidence, target = settings.evidence, settings.publish.to
-    is_dense = evidence.retriever in ("dense", "hybrid") or evidence.reranker
-    needed = {"dense": "dense"} if is_dense else {}
-    if target in _EXTRAS:
-        needed[target] = "publish"
-    is_complete = True
-    for feature, extra in needed.items():
-        for module in _EXTRAS[feature]:
-            if importlib.util.find_spec(module) is None:
-                is_complete = False
-                text = f"{feature} is configured and {module} cannot be imported"
-                yield Diagnosis("bad", text, f"install medlive[{extra}]")
-    if is_complete:
-        named = ", ".join(needed) or "none needed"
-        yield Diagnosis("good", f"all that is configured is installed ({named})")
 
 
 async def examine_keys(settings: Settings) -> Diagnoses:
@@ -355,7 +328,6 @@ async def examine_sites(settings: Settings) -> Diagnoses:
 EXAMINATIONS: Final[Mapping[str, Examination]] = {
     "home": examine_home,
     "database": examine_database,
-    "extras": examine_extras,
     "signing key": examine_keys,
     "roles": examine_roles,
     "rubric proof": examine_proof,

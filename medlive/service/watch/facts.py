@@ -4,13 +4,13 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from medlive import clock as own_clock
 from medlive.clock import CLOCK_BOUND
-from medlive.config import DEFAULT_KEY_VARIABLE, Settings
+from medlive.config import Settings
 from medlive.db import watch
 from medlive.db.audit import health
 from medlive.db.curation.circuits import list_circuits
@@ -24,15 +24,15 @@ from medlive.db.waits import find_lost
 from medlive.db.workers import waiting_workers
 from medlive.errors import IndexMissing, MedliveError
 from medlive.instance.paths import archive_path, index_path
-from medlive.integrity.digest import digest_json
-from medlive.llm.circuit import Opening, circuit_key, circuit_name
+from medlive.llm.circuit import Opening
 from medlive.service.schedule.steps import WEEK, StepState, read_states
 from medlive.service.week_budget import read_week
 
 SCHEDULER_HEARD = "scheduler"
-EVIDENCE = "evidence"
 HEARTBEAT = "heartbeat"
 """Names of observations."""
+FORGOTTEN_AFTER = timedelta(days=1)
+"""Nobody asks an endpoint whose circuit could have been tried for so long: nothing waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,6 @@ class LocalFacts:
     evidence_missing: str | None  # Why there is no evidence index; None: there is one
     # What is wrong with it, as far as its files' names and sizes say
     evidence_corrupt: str | None
-    evidence_state: str  # Names, sizes and times of its files, as one digest
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +100,7 @@ async def read_facts(
     steps = await read_states(database, settings, due_at)
     async with database.begin() as session:
         decisions = await health.latest_decisions(session)
+        circuits = await list_circuits(session)
         return Facts(
             settings=settings,
             moment=moment,
@@ -117,7 +117,7 @@ async def read_facts(
             failed_jobs=await health.failed_jobs(session),
             failed_threads=await health.failed_threads(session),
             sources=await list_sources(session),
-            circuits=await list_circuits(session, configured_circuits(settings)),
+            circuits=[o for o in circuits if moment - o.retry_at < FORGOTTEN_AFTER],
             week=await read_week(session, settings.budget),
             undelivered=await watch.undelivered(session),
             missing_rights=await health.missing_rights(session),
@@ -145,23 +145,6 @@ def clock_problem(database: datetime) -> str | None:
     return f"this machine's clock says {times}: set the one that is wrong"
 
 
-def configured_circuits(settings: Settings) -> set[str]:
-    """The keys of the roles' circuits; their endpoints where a role's key is not in this environment.
-
-    The workers' may hold it: then their circuit has another key than this process could make.
-    """
-    circuits: set[str] = {*settings.evidence.online}  # Named by the service
-    for _, role in settings.roles:
-        if role.engine != "openai" or not role.base_url or not role.model:
-            continue
-        key = os.environ.get(role.api_key_env or DEFAULT_KEY_VARIABLE)
-        if key is None:
-            circuits.add(circuit_name(role.base_url, role.model))
-        else:
-            circuits.add(circuit_key(role.base_url, key, role.model))
-    return circuits
-
-
 def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | None:
     """What this machine knows; None where it does not hold MEDLIVE_HOME.
 
@@ -178,11 +161,6 @@ def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | N
         missing = error.message
     except MedliveError as error:
         corrupt = error.message
-    state = []
-    for path in sorted(index.rglob("*")):
-        if path.is_file():
-            stat = path.stat()
-            state.append([str(path.relative_to(index)), stat.st_size, stat.st_mtime_ns])
     places = {
         "home": settings.home,
         "archive": archive_path(settings),
@@ -201,5 +179,4 @@ def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | N
         disks=list(disks.values()),
         evidence_missing=missing,
         evidence_corrupt=corrupt,
-        evidence_state=digest_json(state),
     )

@@ -13,7 +13,6 @@ from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.replies import Answers, count_answers
 from medlive.db.jobs import Queue, count_open
-from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
 from medlive.db.tables.watch import OpenProblemRow
 from medlive.db.waits import count_waiting
@@ -66,15 +65,12 @@ async def acknowledge(
 
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
+    facts = await read_facts(database, settings)
+    found = await checks.read_problems(database, facts)
     async with database.begin() as session:
-        active = await is_scheduler_active(session)
-    if not active:
-        facts = await read_facts(database, settings)
-        found = await checks.read_problems(database, facts)
-        async with database.begin() as session:
-            await db_watch.save_seen(session, found)
-            seen = {problem.key for problem in found}
-            await db_watch.end_unseen(session, seen, checks.ENDS_AFTER)
+        await db_watch.save_seen(session, found)
+        seen = {problem.key for problem in found}
+        await db_watch.end_unseen(session, seen, checks.ENDS_AFTER)
     async with database.begin() as session:
         problems = await db_watch.acknowledge(
             session, code, lasts=lasts, why=why, by=by

@@ -11,15 +11,12 @@ from medlive.config import Settings
 from medlive.db import watch
 from medlive.db.session import Database, Session, read_clock
 from medlive.db.tables.watch import OpenProblemRow, Severity
-from medlive.errors import DatabaseUnavailable, MedliveError, ServiceUnavailable
-from medlive.instance.paths import index_path
+from medlive.errors import DatabaseUnavailable, ServiceUnavailable
 from medlive.service.watch.checks import ENDS_AFTER, find_problems
 from medlive.service.watch.facts import (
-    EVIDENCE,
     HEARTBEAT,
     SCHEDULER_HEARD,
     read_facts,
-    read_local,
 )
 from medlive.service.watch.notify import Event, beat, deliver, write_message
 
@@ -29,7 +26,6 @@ LOOK_S: Final = 60.0
 RESENT_AFTER: Final = (timedelta(hours=1), timedelta(hours=4))
 RESENT_DAILY: Final = timedelta(days=1)
 """How long after each message the next one is sent, until somebody acknowledges the problem."""
-_DAILY: Final = timedelta(days=1)
 Clock = Callable[[], datetime] | None
 """What decides which weekly steps are due; None: the database's clock."""
 
@@ -48,7 +44,6 @@ async def look(
     if heard:
         async with database.begin() as session:
             await watch.observe(session, SCHEDULER_HEARD)
-    await _verify_evidence(database, settings)
     problems = find_problems(await read_facts(database, settings, clock))
     async with database.begin() as session:
         await _store(session, settings, problems)
@@ -127,28 +122,3 @@ async def _store(
             began = f"{gone.began_at:%Y-%m-%d %H:%M} UTC"
             await write("problem_ended", gone, f"ended: {gone.text}\nIt began {began}.")
             _log.info("ended: %s: %s", gone.code, gone.text)
-
-
-async def _verify_evidence(database: Database, settings: Settings) -> None:
-    """Compare every file of the index with its digest, when one changed, or a day later."""
-    from medlive.evidence.open_index import verify_index
-
-    async with database.begin() as session:
-        noted, moment = await watch.observations(session), await read_clock(session)
-    local = await asyncio.to_thread(read_local, settings, None)
-    if local is None or local.evidence_missing or local.evidence_corrupt:
-        return
-    state, verified = local.evidence_state, noted.get(EVIDENCE)
-    if (
-        verified is None
-        or verified.value["state"] != state
-        or moment - verified.at > _DAILY
-    ):
-        problem = None
-        try:
-            await asyncio.to_thread(verify_index, index_path(settings))
-        except MedliveError as error:
-            problem = error.message
-        async with database.begin() as session:
-            found = {"state": state, "problem": problem}
-            await watch.observe(session, EVIDENCE, found)

@@ -38,8 +38,6 @@ MISSING_S: Final = 30.0
 """How often an evidence index or a key is looked for that was missing or damaged."""
 LATE_S: Final = 60.0
 """A worker that has not looked for so long hangs."""
-STUCK_S: Final = 300.0
-"""So does one that holds threads of which none has moved for so long, while nothing is asked of an endpoint."""
 
 _log = logging.getLogger(__name__)
 
@@ -111,18 +109,8 @@ class Monitor:
 
     def find_problem(self) -> str | None:
         """Why the worker does not go on although nothing keeps it from that; None: it does."""
-        moment = time.monotonic()
-        if (late_s := moment - self.looked_at) > LATE_S:
+        if (late_s := time.monotonic() - self.looked_at) > LATE_S:
             return f"the worker has not reported for {late_s:.0f} s"
-        idle_s = moment - self.jobs.moved_at
-        endpoints = self.pipeline.endpoints.by_place() if self.pipeline else {}
-        for limiter in endpoints.values():
-            if limiter.state().under_way:
-                return None
-            idle_s = min(idle_s, limiter.idle_s)
-        threads = [*self.jobs.tasks.values()].count(Queue.CURATE)
-        if threads and idle_s > STUCK_S:
-            return f"{threads} threads have not moved for {idle_s:.0f} s"
         return None
 
     async def _end_pause(self, queue: str, obstacle: MedliveError) -> None:

@@ -6,7 +6,6 @@ no attempt is counted. One that fails for another reason keeps it in `job_failur
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -99,10 +98,8 @@ class Jobs(JobManager):
         """The names of the jobs that are being done."""
         self.cause: Exception | None = None
         """Why jobs can no longer be ended here."""
-        self.moved_at = time.monotonic()
-        """When a job last began or ended."""
-        self.tasks: dict[asyncio.Task[object], str] = {}
-        """What is being done, and the queue of each."""
+        self.tasks: set[asyncio.Task[object]] = set()
+        """What is being done."""
         self.worker: Worker | None = None
         self.is_stopping = False
 
@@ -133,17 +130,15 @@ class Jobs(JobManager):
             self.lose(DatabaseUnavailable())
 
     @contextmanager
-    def holding(self, job: Job) -> Iterator[None]:
+    def holding(self) -> Iterator[None]:
         """Count a job as being done, by the current task, while the block runs."""
         task = asyncio.current_task()
         assert task is not None
-        self.tasks[task] = job.queue
-        self.moved_at = time.monotonic()
+        self.tasks.add(task)
         try:
             yield
         finally:
-            del self.tasks[task]
-            self.moved_at = time.monotonic()
+            self.tasks.remove(task)
 
     async def uncount_attempt(self, job: Job) -> None:
         """Take back the attempt that giving a job back will count: nothing was asked of its endpoint."""
@@ -200,7 +195,7 @@ async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) 
     assert isinstance(jobs, Jobs)
     assert jobs.claims is not None
     name = f"{job.task_name} {sorted(arguments.items())}"
-    with jobs.holding(job):
+    with jobs.holding():
         try:
             check_job(job.task_name, job.queue, arguments)
             with bound(job=job.id, **arguments):
