@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from medlive.evidence.encoder import Encoder
 from medlive.evidence.index_folder import LEXICAL, ORDINALS, VECTORS
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.manifest import DenseEntry, DenseKind, EncoderEntry
@@ -48,8 +47,6 @@ def build_side(
     ordinals: Ordinals = np.array(readable, dtype=np.int64)
     vectors = VectorStore(out / VECTORS, encoder.identity)
     before = len(vectors)
-    if plan.share is not None:
-        plan.share(data)
     reused, embedded = vectors.embed_missing(
         map(store.get, readable),
         encoder,
@@ -89,35 +86,3 @@ def build_side(
         weights=weights,
     )
     return BuiltSide(entry, reused - shared, embedded + shared)
-
-
-def shards_to_embed(out: Path, data: Path, plan: DensePlan) -> list[tuple[int, int]]:
-    """The ranges of at most a shard of the ordinals in `data` that have a passage without a vector."""
-    store = PassageStore(data)
-    vectors = VectorStore(out / VECTORS, plan.encoder.identity)
-    ranges = []
-    for start in range(0, len(store), plan.shard):
-        end = min(start + plan.shard, len(store))
-        if vectors.lacks(keys_of(store.readable(plan.encoder, start, end))):
-            ranges.append((start, end))
-    return ranges
-
-
-def embed_shard(
-    out: Path,
-    data: Path,
-    encoder: Encoder,
-    first: int,
-    end: int,
-    progress: Callable[[int], None],
-) -> int:
-    """Embed what has no vector among the passages `first` to `end - 1` of `data`, and return how many had none.
-
-    `progress` gets the number embedded so far; what it raises ends the work. Raises as `embed_missing` does.
-    """
-    vectors = VectorStore(out / VECTORS, encoder.identity)
-    passages = PassageStore(data).readable(encoder, first, end)
-    _, embedded = vectors.embed_missing(
-        passages, encoder, shard_size=end - first, progress=progress
-    )
-    return embedded

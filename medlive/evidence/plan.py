@@ -1,6 +1,6 @@
 """Which sides an index gets beside its words: the encoders that are asked for, configured, known or at hand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,8 +29,6 @@ class DensePlan:
     languages: tuple[str, ...] = LANGUAGES  # Whose phrases it reads
     kind: DenseKind | None = None  # None: by the number of passages
     shard: int = SHARD  # Passages per shard: what a kill may lose
-    share: Callable[[Path], None] | None = None
-    """Has other processes embed the passages of a folder, before what they left is embedded here."""
 
 
 class IndexPlan(NamedTuple):

@@ -105,10 +105,6 @@ class VectorStore:
             )
         return StoredVectors(self.encoder, keys, self._shards, rows)
 
-    def lacks(self, keys: Keys) -> bool:
-        """Whether one of these passages has no vector in the shards that were read."""
-        return bool((self._rows(keys) < 0).any())
-
     def embed_missing(
         self,
         passages: Iterable[Passage],

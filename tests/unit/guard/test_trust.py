@@ -106,7 +106,7 @@ async def mail(port: int, _: Path) -> None:
 
 
 async def webhook(port: int, _: Path) -> None:
-    await notify._post(f"https://localhost:{port}/hook", SECRET.encode())
+    await notify._post(f"https://localhost:{port}/hook", SECRET.encode(), "text/plain")
 
 
 async def model(port: int, _: Path) -> None:
