@@ -133,7 +133,7 @@ def worker(
 
     A job that has begun is finished first; what a worker that was killed had begun is taken over. A budget
     in config/medlive.toml holds for the worker's life. Queues: harvest, filter, curate, release, upkeep,
-    embed (one shard at a time), backup (as the database's owner). harvest, release, upkeep and backup need the
+    backup (as the database's owner). harvest, release, upkeep and backup need the
     scheduler's MEDLIVE_HOME, filter and curate the evidence index and the engines' keys.
 
     Args:

@@ -14,16 +14,12 @@ from medlive.sources.registry import SITES
 CURATE: Final = "medlive:curate_revision"
 PROVE: Final = "medlive:prove_case"
 STEP: Final = "medlive:step"
-EMBED: Final = "medlive:embed_shard"
 
 _ARGUMENTS: Final[Mapping[str, Mapping[str, type]]] = {
     CURATE: {"revision": int},
     PROVE: {"case_id": str, "revision": int},
     STEP: {"step": str, "week": str},
-    EMBED: {"index": str, "data": str, "encoder": str, "first": int, "end": int},
 }
-_SHARD: Final = 10_000_000
-"""The most passages of a shard."""
 
 
 def check_job(task: str, queue: str, arguments: Mapping[str, object]) -> None:
@@ -45,7 +41,7 @@ def check_job(task: str, queue: str, arguments: Mapping[str, object]) -> None:
 def _queue_of(task: str, step: str) -> Queue:
     if task == STEP:
         return QUEUES.get(step, Queue.HARVEST)
-    return Queue.EMBED if task == EMBED else Queue.CURATE
+    return Queue.CURATE
 
 
 def _are_known(task: str, arguments: Mapping[str, object]) -> bool:
@@ -53,13 +49,6 @@ def _are_known(task: str, arguments: Mapping[str, object]) -> bool:
         case {"step": str(step), "week": str(week)}:
             known = step in QUEUES or source_of(step) in SITES
             return known and week_end(week) is not None
-        case {
-            "index": str(index),
-            "data": str(data),
-            "first": int(first),
-            "end": int(end),
-        }:
-            return _are_names(index, data) and 0 <= first < end <= first + _SHARD
         case {"case_id": str(case_id), "revision": int(revision)}:
             return _are_names(case_id) and revision > 0
         case {"revision": int(revision)}:

@@ -45,7 +45,6 @@ from medlive.db.session import (
 )
 from medlive.errors import DatabaseUnavailable
 from medlive.service.work.admission import CURATE as CURATE
-from medlive.service.work.admission import EMBED as EMBED
 from medlive.service.work.admission import PROVE as PROVE
 from medlive.service.work.admission import STEP as STEP
 from medlive.service.work.readiness import Readiness
@@ -98,7 +97,7 @@ def open_app(database: Database) -> procrastinate.App:
         )
     )
     # Registered with each app: a blueprint's tasks belong to the last app that used it, under another name.
-    for name in (CURATE, PROVE, STEP, EMBED):
+    for name in (CURATE, PROVE, STEP):
         app.task(name=name, pass_context=True, retry=Retry())(run_job)
     return app
 
@@ -158,52 +157,6 @@ async def defer_step(
         )
         await _defer(app, session, [task.make_new_job(step=name, week=week)])
     return lock
-
-
-async def run_shard_jobs(
-    database: Database,
-    index: str,
-    data: str,
-    encoder: str,
-    ranges: Sequence[tuple[int, int]],
-    progress: Callable[[int], None],
-) -> bool:
-    """Have the workers on the queue `embed` embed these ranges of passages, and wait; False if there is none.
-
-    `progress` gets the number of passages in finished jobs. When the last worker goes, the jobs that are left are
-    cancelled. Raises DatabaseUnavailable.
-    """
-    locks = {f"embed:{data}:{first}": (first, end) for first, end in ranges}
-    async with open_app(database).open_async() as app:
-        async with database.begin() as session:
-            if not await count_servers(session, Queue.EMBED):
-                return False
-            jobs = []
-            for lock, (first, end) in locks.items():
-                task = app.configure_task(EMBED, queue=Queue.EMBED, queueing_lock=lock)
-                job = task.make_new_job(
-                    index=index,
-                    data=data,
-                    encoder=encoder,
-                    first=first,
-                    end=end,
-                )
-                jobs.append(job)
-            await _defer(app, session, jobs)
-        while True:
-            async with database.begin() as session:
-                left = await queued_locks(session, list(locks))
-                served = await count_servers(session, Queue.EMBED)
-            done = [ends for lock, ends in locks.items() if lock not in left]
-            progress(sum(end - first for first, end in done))
-            if left and not served:
-                for job in await _list_jobs(app, "todo", Queue.EMBED):
-                    if job.queueing_lock in left and job.id is not None:
-                        manager = app.job_manager
-                        await manager.cancel_job_by_id_async(job.id, delete_job=True)
-            if not left or not served:
-                return True
-            await asyncio.sleep(POLL_S)
 
 
 async def _list_jobs(

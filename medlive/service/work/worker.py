@@ -2,22 +2,16 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.runs import recorded_run
 from medlive.db.session import Database
-from medlive.errors import CheckFailed, ConfigError, EvidenceUnavailable
-from medlive.evidence.encoder import Encoder
-from medlive.evidence.encoders.opening import open_encoder
-from medlive.instance.paths import encoder_settings
-from medlive.integrity.paths import path_below
+from medlive.errors import ConfigError, EvidenceUnavailable
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again
@@ -27,7 +21,6 @@ from medlive.service.schedule.scheduler import step_work
 from medlive.service.wiring import Pipeline, build_pipeline, check_local_evidence
 from medlive.service.work.jobs import (
     CURATE,
-    EMBED,
     PROVE,
     STEP,
     open_app,
@@ -76,9 +69,6 @@ async def run_worker(
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database(settings))
             works[STEP] = step_work(database, settings)
-            if Queue.EMBED in queues:
-                opening = partial(open_encoder, settings=encoder_settings(settings))
-                works[EMBED] = embed_work(settings.home, opening)
             pipeline = None
             if Queue.CURATE in queues:
                 pipeline = await _open_or_pause(stack, settings, database, readiness)
@@ -113,9 +103,7 @@ async def run_worker(
                 queues,
                 stop=monitor.ended,
                 grace_s=grace_s,
-                # A shard takes the whole GPU: the next one is for another machine.
-                concurrency=concurrency
-                or (1 if queues == [Queue.EMBED] else settings.curation.concurrency),
+                concurrency=concurrency or settings.curation.concurrency,
                 taken=taken,
                 beside=[monitor.keep_looking()],
             )
@@ -144,49 +132,3 @@ async def _find_missing(settings: Settings, database: Database) -> None:
     await asyncio.to_thread(check_local_evidence, settings)
     async with aclosing(build_pipeline(settings, database)):
         pass
-
-
-def embed_work(
-    home: Path, opening: Callable[[str], Encoder]
-) -> Callable[..., Awaitable[None]]:
-    """The work of the queue `embed`: one shard at a time, by encoders that stay open."""
-    from medlive.evidence.dense_side import embed_shard  # imports NumPy
-
-    opened: dict[str, Encoder] = {}
-    turn = asyncio.Lock()
-
-    async def work(index: str, data: str, encoder: str, first: int, end: int) -> None:
-        folder, stopped = path_below(home, index), threading.Event()
-        passages = path_below(folder, data)
-
-        def go_on(_: int) -> None:
-            if stopped.is_set():
-                raise CheckFailed("stopped")
-
-        def embed() -> None:
-            if encoder not in opened:
-                opened[encoder] = opening(encoder)
-            done = embed_shard(
-                folder,
-                passages,
-                opened[encoder],
-                first,
-                end,
-                go_on,
-            )
-            _log.info("embedded %d passages from number %d on", done, first)
-
-        async with turn:
-            # The build that wanted it may have ended.
-            if not passages.is_dir():
-                return
-            try:
-                await asyncio.to_thread(embed)
-            except asyncio.CancelledError:
-                stopped.set()
-                raise
-            except EvidenceUnavailable as error:
-                # Whoever builds the index embeds this shard, and does not wait for this machine to be able to.
-                raise CheckFailed(error.message, hint=error.hint) from error
-
-    return work
