@@ -47,10 +47,10 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoder import Encoder, EncoderIdentity
+from medlive.evidence.encoders.model import Encoder, EncoderIdentity
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.evidence.index import open_index
 from medlive.evidence.manifest import IndexManifest
-from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Passage, Query
 from medlive.evidence.plan import DensePlan, IndexPlan, plan_index
 from medlive.evidence.retriever import IndexRetriever, RetrieverName

@@ -16,11 +16,11 @@ import pytest
 from medlive.errors import EvidenceUnavailable, UsageError
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoder import Encoder
+from medlive.evidence.encoders.model import Encoder
 from medlive.evidence.encoders.folders import find_problem
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
-from medlive.evidence.open_index import open_index
+from medlive.evidence.index import open_index
 from medlive.evidence.plan import plan_index
 
 # Looked for and not imported: every worker collects this file, one runs it, and the import takes seconds.

@@ -17,7 +17,7 @@ from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
-from medlive.evidence.open_index import open_index, verify_index
+from medlive.evidence.index import open_index, verify_index
 from medlive.evidence.passage import Query, Side
 from medlive.evidence.plan import plan_index
 from tests.support.real_encoders import missing, serve_e5, unpack_minilm

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field, ValidationError
 
 from medlive.errors import ConfigError, EvidenceUnavailable, first_fault
-from medlive.evidence.encoder import EncoderIdentity, cleaned, joined
+from medlive.evidence.encoders.model import EncoderIdentity, cleaned, joined
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.guard.http import RETRIED_STATUSES
 from medlive.guard.trust import tls_context

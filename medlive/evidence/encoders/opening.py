@@ -1,8 +1,8 @@
 """Open the encoder or the reranker that a name means."""
 
 from medlive.errors import UsageError
-from medlive.evidence.encoder import Encoder, EncoderIdentity, Reranker
 from medlive.evidence.encoders.folders import find_folder
+from medlive.evidence.encoders.model import Encoder, EncoderIdentity, Reranker
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 
 

@@ -16,13 +16,13 @@ def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | N
 
     `data_directory` is the database's, which may lie on another machine.
     """
-    from medlive.evidence.index_folder import read_index  # imports NumPy
+    from medlive.evidence.index import read_index  # imports NumPy
 
     if not settings.home.is_dir():
         return None
     index, missing, corrupt = index_path(settings), None, None
     try:
-        read_index(index).check_sizes()
+        read_index(index).check()
     except IndexMissing as error:
         missing = error.message
     except MedliveError as error:
@@ -37,7 +37,7 @@ def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | N
 
 def verify_evidence(settings: Settings) -> str | None:
     """What is wrong with the evidence index, every file compared with its digest; None: nothing."""
-    from medlive.evidence.open_index import verify_index
+    from medlive.evidence.index import verify_index
 
     try:
         verify_index(index_path(settings))
