@@ -16,8 +16,8 @@ import pytest
 from medlive.errors import EvidenceUnavailable, UsageError
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoders.model import Encoder
 from medlive.evidence.encoders.folders import find_problem
+from medlive.evidence.encoders.model import Encoder
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.evidence.index import open_index
