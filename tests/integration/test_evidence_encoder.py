@@ -123,7 +123,6 @@ def own(models: Path, tmp_path_factory: pytest.TempPathFactory) -> EncoderSettin
     return EncoderSettings(
         home=tmp_path_factory.mktemp("home"),
         models=models,
-        environment={"HF_HOME": str(models / "none")},
     )
 
 
@@ -321,9 +320,7 @@ def test_the_hugging_face_cache_is_found(
         (cache / "refs").mkdir()
         (cache / "refs" / "main").write_text(commit)
         (copied / role).rename(cache / "snapshots" / commit)
-    settings = EncoderSettings(
-        home=tmp_path / "home", environment={"HF_HOME": str(tmp_path / "hf")}
-    )
+    settings = EncoderSettings(home=tmp_path / "home")
     cached = open_encoder("medcpt", settings=settings)
     assert cached.identity == encoder.identity
     np.testing.assert_allclose(

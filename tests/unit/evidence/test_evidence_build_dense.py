@@ -332,7 +332,7 @@ def test_a_damaged_dense_part_is_named(tmp_path: Path, part: str) -> None:
 
 
 def settings(home: Path) -> EncoderSettings:
-    return EncoderSettings(home=home, environment={"HF_HOME": str(home / "cache")})
+    return EncoderSettings(home=home)
 
 
 def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> None:
