@@ -221,8 +221,8 @@ def open_online(
     """
     from medlive.db.curation.literature import PostgresAnswers
     from medlive.deidentify.detect import find_identifiers
+    from medlive.evidence.client import Client
     from medlive.evidence.online.europepmc import EuropePMC
-    from medlive.evidence.online.http import HttpClient
     from medlive.evidence.online.pubmed import PubMed
     from medlive.evidence.online.retriever import OnlineRetriever
 
@@ -230,7 +230,7 @@ def open_online(
     if not section.online:
         return None
     contact = section.online_email or ""
-    client = HttpClient(contact)
+    client = Client(contact, named=True)
     store = PostgresAnswers(database, days=section.online_days if use_stored else 0)
     gates = literature_circuits(settings) if circuits is None else circuits
     services: list[Literature] = []
@@ -240,10 +240,10 @@ def open_online(
         if name == "pubmed":
             key = read_key(section.online_key_env) if section.online_key_env else ""
             service: Literature = PubMed(
-                client.post, store, gates[name], contact=contact, api_key=key, **at
+                client, store, gates[name], contact=contact, api_key=key, **at
             )
         else:
-            service = EuropePMC(client.post, store, gates[name], contact=contact, **at)
+            service = EuropePMC(client, store, gates[name], contact=contact, **at)
         services.append(service)
     local = None
     with suppress(IndexMissing):
