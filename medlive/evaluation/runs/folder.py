@@ -25,9 +25,9 @@ from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.guard.bounds import RUN_INFO_BYTES
-from medlive.integrity.digest import canonical_json, digest_bytes
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.lock import exclusive
-from medlive.integrity.log import read_found, some, values_of, writing
+from medlive.integrity.log import lines_of, read_found, some, values_of, writing
 
 RESPONSES: Final = "responses.jsonl"
 GRADES: Final = "grades.jsonl"
@@ -46,18 +46,20 @@ _BEFORE_RUN_JSON: Final = frozenset(("cases.jsonl", EVIDENCE))
 """Files that may exist without `run.json` if the lock file exists: creation was interrupted."""
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """A document of a run's folder or a bundle."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TemplateUse(_Frozen):
+class TemplateUse(Frozen):
     """The pinned prompt template; None as digest for answers that came from a file."""
 
     name: str
     digest: str | None
 
 
-class CasesUse(_Frozen):
+class CasesUse(Frozen):
     """The cases of a run."""
 
     origin: str
@@ -77,7 +79,7 @@ class CasesUse(_Frozen):
     """What the snapshot held and the run's medlive did not know, in words."""
 
 
-class EvidenceUse(_Frozen):
+class EvidenceUse(Frozen):
     """The evidence of an open-book run."""
 
     index: str
@@ -96,7 +98,7 @@ class EvidenceUse(_Frozen):
     """Cases without a snippet, asked as a closed book."""
 
 
-class RunInfo(_Frozen):
+class RunInfo(Frozen):
     """`run.json`: who answered what, with which prompt. Written once, but for an endpoint that never answered."""
 
     format: Literal["medlive-run"] = "medlive-run"
@@ -213,9 +215,7 @@ def create_run(
     check_folder(out)
     if not (out / "run.json").exists():
         check_parameters(use.parameters)
-    rows = "".join(canonical_json(case.row()) + "\n" for case in cases.cases).encode(
-        "utf-8", "backslashreplace"
-    )
+    rows = lines_of(case.row() for case in cases.cases)
     # Relative, so that it contains no home directory if they are near.
     near = (
         os.path.relpath(os.path.realpath(cases.snapshots), os.path.realpath(out))

@@ -9,7 +9,7 @@ import pytest
 from medlive.__main__ import run
 from medlive.errors import UsageError
 from medlive.evaluation.cases.load import from_snapshot
-from medlive.evaluation.harm import READINGS, encode, harm_key, material_of
+from medlive.evaluation.harm import READINGS, harm_key, material_of
 from medlive.evaluation.model import Answer, AnswerState, gradable
 from medlive.evaluation.penalties import (
     AnsweredCase,
@@ -27,7 +27,7 @@ from medlive.evaluation.runs.folder import (
     open_run,
 )
 from medlive.harm.model import JudgedHarm, Severity
-from medlive.integrity.log import open_log
+from medlive.integrity.log import lines_of, open_log
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.snapshot.load import Snapshot
@@ -124,7 +124,7 @@ def write_readings(folder: RunFolder, harms: list[JudgedHarm]) -> None:
     for asked, answer in gradable(folder.cases, folder.answers()[0]):
         key = harm_key(material_of(asked, answer), "sha256:1")
         rows.append(made_row(asked.case_id, harms, key=key))
-    (folder.path / READINGS).write_bytes(encode(rows))
+    (folder.path / READINGS).write_bytes(lines_of(row.row() for row in rows))
 
 
 def test_an_error_of_two_models_is_proposed(candidate: AnsweredCase) -> None:
