@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any, Final
 
 from medlive.errors import UsageError
-from medlive.evaluation.asking.plan import Call, Plan, plan_calls, sent_text
+from medlive.evaluation.asking.plan import Plan, plan_calls, sent_text
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import (
     Record,
@@ -298,7 +298,6 @@ def plan_proof(
     grader: EngineIdentity,
     *,
     candidates: Sequence[AnsweredCase] = (),
-    concurrency: int = 16,
     allow_unpinned: bool = False,
     prices: tuple[Price | None, Price | None] = (None, None),
 ) -> dict[str, Plan]:
@@ -311,7 +310,6 @@ def plan_proof(
         lambda _: _all_questions(cases),
         out / PROBES,
         prober,
-        concurrency=concurrency,
         allow_unpinned=allow_unpinned,
         price=prices[0],
     )
@@ -325,19 +323,15 @@ def plan_proof(
     record = read_record(out / GRADES, judge.digest)
     calls, verdicts = [], 0
     for work in _left(judge, evaluated, _answers(probes), record):
-        text = sent_text(judge.request(work.call))
-        calls.append(Call(work.case.language, text, len(work.criteria)))
+        calls.append((sent_text(judge.request(work.call)), len(work.criteria)))
         verdicts += len(work.criteria)
-    grades = plan_calls(
-        calls, about={"verdicts": verdicts}, price=prices[1], concurrency=concurrency
-    )
+    grades = plan_calls(calls, about={"verdicts": verdicts}, price=prices[1])
     plans = {"answers": answers, "grades": grades}
     if candidates:
         plans["errors"] = plan_questions(
             lambda _: _errors(candidates),
             out / ERRORS,
             prober,
-            concurrency=concurrency,
             allow_unpinned=allow_unpinned,
             price=prices[0],
         )

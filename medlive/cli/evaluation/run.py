@@ -276,7 +276,6 @@ async def ask_model(
                 template=template,
                 open_book=book,
                 price=price,
-                concurrency=calls.concurrency,
             )
         if batch is not None:
             prompt = load_template(template)

@@ -10,7 +10,6 @@ from typer import Option
 from medlive.cli.evaluation.options import (
     Calls,
     Grader,
-    Manner,
     check_runs,
     find_incomplete,
     plans_result,
@@ -98,14 +97,16 @@ async def _prove(
         for engine, option in ((prober, "--prober"), (grader, "--grader")):
             _check_model(engine, option)
         prices = price_of(prober), price_of(grader)
-        how: Manner = {
-            "concurrency": calls.concurrency,
-            "allow_unpinned": by.allow_unpinned,
-        }
+        allow = by.allow_unpinned
         if calls.dry_run:
             who = prober.identity, grader.identity
             return plan_proof(
-                snapshot, out, *who, candidates=candidates, prices=prices, **how
+                snapshot,
+                out,
+                *who,
+                candidates=candidates,
+                prices=prices,
+                allow_unpinned=allow,
             )
         priced = dict(
             zip((prober.identity.model, grader.identity.model), prices, strict=True)
@@ -120,7 +121,8 @@ async def _prove(
                 candidates=candidates,
                 budget=budget,
                 progress=tick,
-                **how,
+                concurrency=calls.concurrency,
+                allow_unpinned=allow,
             )
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from medlive.errors import EndpointUnavailable, UsageError
 from medlive.evaluation.asking.open_book import OpenBook
-from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls
+from medlive.evaluation.asking.plan import Plan, plan_calls
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.model import (
     Answer,
@@ -56,7 +56,7 @@ _THINKING: Final = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
 )
 AN_ANSWER: Final = 800
-"""Tokens of an answer, assumed where none is on record."""
+"""Tokens that a plan assumes of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,15 +165,13 @@ async def plan_run(
     template: str = CLINICAL,
     open_book: OpenBook | None = None,
     price: Price | None = None,
-    concurrency: int = 16,
 ) -> Plan:
     """What `run_model` would ask, if no call had to be made twice; no folder is made.
 
-    An open book's snippets are looked up where the folder does not hold them. An answer is taken to be as long as
-    those on record, and no longer than the model's token limit. Raises what run_model raises before it asks.
+    An open book's snippets are looked up where the folder does not hold them. An answer is taken to have AN_ANSWER
+    tokens, or as many as the model's limit allows. Raises what run_model raises before it asks.
     """
     prompt = load_template(template)
-    answers: dict[str, Answer] = {}
     snippets: Mapping[str, Sequence[Snippet]] = {}
     todo: Sequence[EvaluationCase] = cases.cases
     if (out / "run.json").exists():
@@ -185,41 +183,28 @@ async def plan_run(
             prompt=prompt,
             open_book=open_book,
         )
-        answers, snippets, todo = run.answers()[0], run.snippets(), unanswered(run)
+        snippets, todo = run.snippets(), unanswered(run)
     else:
         check_folder(out)
         check_parameters(use.parameters)
         if open_book is not None:
             snippets = (await open_book.look_up(cases.cases))[0].by_case
 
-    def call(case: EvaluationCase) -> Call:
+    calls = []
+    for case in todo:
         messages = prompt.messages(case, snippets.get(case.case_id, ()))
-        return Call(
-            case.language, "\n".join(message["content"] for message in messages)
-        )
-
-    calls = list(map(call, todo))
+        calls.append(("\n".join(message["content"] for message in messages), 1))
     output_tokens = AN_ANSWER
     for name in ("max_tokens", "max_completion_tokens"):
         limit = use.parameters.get(name)
         if isinstance(limit, int) and limit > 0:
             output_tokens = min(output_tokens, limit)
-    record = []
-    for case in cases.cases:
-        if case.case_id in answers:
-            record.append(Sample(call(case), answers[case.case_id].usage))
-    return plan_calls(
-        calls,
-        record,
-        about={
-            "cases": len(cases),
-            "answered": len(cases) - len(calls),
-            "characters": sum(len(planned.text) for planned in calls),
-        },
-        price=price,
-        concurrency=concurrency,
-        output_tokens=output_tokens,
-    )
+    about = {
+        "cases": len(cases),
+        "answered": len(cases) - len(calls),
+        "characters": sum(len(text) for text, _ in calls),
+    }
+    return plan_calls(calls, about=about, price=price, output_tokens=output_tokens)
 
 
 async def begin_run(

@@ -16,6 +16,7 @@ from medlive.evaluation.grading.plan import assumed_answer
 from medlive.evaluation.grading.questions import (
     JudgeReplies,
     Question,
+    QuestionsAsked,
     ask_questions,
     plan_questions,
     read_findings,
@@ -203,6 +204,49 @@ class HarmResult(CallsMade):
     notes: tuple[str, ...]
 
 
+async def ask_judges(
+    items: Sequence[HarmItem],
+    log: Path,
+    reader: Engine,
+    checker: Engine,
+    **how: Any,
+) -> list[QuestionsAsked]:
+    """Read every item that is not read yet, then check every finding that is not checked yet; what both came to.
+
+    The checker is not asked where the reader was stopped by a budget. `how` are arguments of `ask_questions`, whose
+    errors are raised.
+    """
+    allow = bool(how.get("allow_unpinned"))
+
+    def checks(_: JudgeReplies) -> Iterator[Question]:
+        readings, _notes = read_findings(log, reader.identity, allow_unpinned=allow)
+        for item in items:
+            if (reply := readings.get(item.reading, HarmReply)) is not None:
+                yield from item.checks(reply)
+
+    read = await ask_questions(
+        lambda _: (item.reading for item in items), log, reader, **how
+    )
+    if read.stopped is not None:
+        return [read]
+    return [read, await ask_questions(checks, log, checker, **how)]
+
+
+def read_results(
+    items: Iterable[HarmItem],
+    log: Path,
+    judges: tuple[EngineIdentity, EngineIdentity],
+    *,
+    allow_unpinned: bool = False,
+) -> Iterator[tuple[HarmReading, tuple[str, ...]]]:
+    """What a log says of each item by these two judges, and the replies that it follows from."""
+    readings, checks = (
+        read_findings(log, judge, allow_unpinned=allow_unpinned)[0] for judge in judges
+    )
+    for item in items:
+        yield item.result(readings, checks)
+
+
 async def read_run(
     run_dir: Path,
     reader: Engine,
@@ -221,7 +265,6 @@ async def read_run(
         how: Arguments of `ask_questions`, whose errors are raised; what was answered by then is kept.
     """
     run = open_run(run_dir)
-    log = run_dir / HARM_CALLS
     items = items_of(run.cases, run.answers()[0])
     controls = _controls(run, len(items))
     # The controls lie at even distances among the answers.
@@ -230,21 +273,8 @@ async def read_run(
         among.insert(number * (len(among) + 1) // len(controls), control)
     judges = reader.identity, checker.identity
     how["allow_unpinned"] = allow_unpinned
-
-    def checks(_: JudgeReplies) -> Iterator[Question]:
-        readings = read_findings(log, judges[0], allow_unpinned=allow_unpinned)[0]
-        for item in among:
-            if (reply := readings.get(item.reading, HarmReply)) is not None:
-                yield from item.checks(reply)
-
     try:
-        asked = await ask_questions(
-            lambda _: (item.reading for item in among), log, reader, **how
-        )
-        last, calls = asked, asked.calls
-        if asked.stopped is None:
-            last = await ask_questions(checks, log, checker, **how)
-            calls += last.calls
+        stages = await ask_judges(among, run_dir / HARM_CALLS, reader, checker, **how)
     finally:
         rows = _write_rows(run_dir, [*items, *controls], judges, allow_unpinned)
     done = [row for row in rows if row.control is None]
@@ -259,10 +289,10 @@ async def read_run(
         unconfirmed=sum(len(row.reading.unconfirmed) for row in done),
         controls=control_figures(row for row in rows if row.control is not None),
         reasons=dict(reasons.most_common()),
-        notes=asked.notes,
-        calls=calls,
-        stopped=last.stopped,
-        silence=last.silence,
+        notes=stages[0].notes,
+        calls=sum(stage.calls for stage in stages),
+        stopped=stages[-1].stopped,
+        silence=stages[-1].silence,
     )
 
 
@@ -273,17 +303,15 @@ def _write_rows(
     allow_unpinned: bool,
 ) -> list[HarmRow]:
     """Write what the replies on record come to, after the rows of other judges."""
-    log = run_dir / HARM_CALLS
-    readings, checks = (
-        read_findings(log, judge, allow_unpinned=allow_unpinned)[0] for judge in judges
+    results = read_results(
+        items, run_dir / HARM_CALLS, judges, allow_unpinned=allow_unpinned
     )
     prompts = [load_prompt(PACKAGE, reply.task) for reply in (HarmReply, CheckReply)]
     both = [judge.as_json() for judge in judges]
     # What makes two pairs of judges one: their engines, models, parameters and prompts.
     judge = digest_json([*both, *(prompt.digest for prompt in prompts)])
     rows = []
-    for item in items:
-        reading, raws = item.result(readings, checks)
+    for item, (reading, raws) in zip(items, results, strict=True):
         control = None
         if item.planted is not None:
             control = Control.SLIP if item.planted else Control.EXCELLENT
