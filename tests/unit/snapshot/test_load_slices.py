@@ -258,7 +258,7 @@ def test_a_public_key_is_what_must_have_signed(
     loaded: Snapshot, tmp_path: Path
 ) -> None:
     secret, public = generate()
-    key = SecretKey.parse(secret, None)
+    key = SecretKey.parse(secret)
     signing = Signing(key_id=key.public.id_text(), public_key=key.public.line())
     cases = [make_case(0)]
     signed = write_snapshot(
