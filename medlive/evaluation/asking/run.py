@@ -44,10 +44,11 @@ from medlive.integrity.digest import digest_bytes
 from medlive.integrity.log import open_log
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
-from medlive.llm.engine import UNNAMED, Finish, Reply, Usage
+from medlive.llm.engine import UNNAMED, Reply, Usage
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.wire import Price
 
+_ASKED_AGAIN: Final = (AnswerState.FAILED, AnswerState.EMPTY)
 _REASONS: Final = 3
 """How many reasons, or models, are named; the others are counted."""
 
@@ -112,11 +113,8 @@ async def run_model(
     with open_log(out / RESPONSES) as log:
         todo = unanswered(run)
         moved = name_endpoint(run, use.endpoint) if todo else []
-
-        answers, cases_by_id = (
-            run.answers()[0],
-            {case.case_id: case for case in run.cases},
-        )
+        answers, _ = run.answers()
+        cases_by_id = {case.case_id: case for case in run.cases}
 
         async def ask(case: EvaluationCase) -> int:
             if (asked := in_context(case, cases_by_id, answers)) is None:
@@ -128,11 +126,10 @@ async def run_model(
             except EndpointUnavailable as exc:
                 log.add(failed(case, exc.message).row())
                 raise
-            answer = (
-                answer_of(case, reply)
-                if isinstance(reply, Reply)
-                else failed(case, reply.message)
-            )
+            if isinstance(reply, Reply):
+                answer = answer_of(case, reply)
+            else:
+                answer = failed(case, reply.message)
             log.add(answer.row())
             answers[case.case_id] = answer
             return 1
@@ -145,15 +142,12 @@ async def run_model(
                 )
             done += len(turn)
     result, book = summarise(run, asked=caller.calls), run.info.evidence
-    closed = (
-        [
+    notes = [*result.notes, *moved]
+    if book and book.closed:
+        notes.append(
             f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"
-        ]
-        if book and book.closed
-        else []
-    )
-    notes = (*result.notes, *moved, *closed)
-    return replace(result, notes=notes, stopped=stopped, silence=caller.silence)
+        )
+    return replace(result, notes=tuple(notes), stopped=stopped, silence=caller.silence)
 
 
 async def plan_run(
@@ -272,10 +266,8 @@ def _turns(
     for case in todo:
         depth, earlier = 0, case.after
         while earlier is not None and depth < len(cases):
-            depth, earlier = (
-                depth + 1,
-                cases[earlier].after if earlier in cases else None,
-            )
+            depth += 1
+            earlier = cases[earlier].after if earlier in cases else None
         by_depth.setdefault(depth, []).append(case)
     return [by_depth[depth] for depth in sorted(by_depth)]
 
@@ -286,13 +278,9 @@ def unanswered(run: RunFolder) -> list[EvaluationCase]:
     left = []
     for case in run.cases:
         answer = answers.get(case.case_id)
-        if answer is None or _again(answer):
+        if answer is None or answer.state in _ASKED_AGAIN:
             left.append(case)
     return left
-
-
-def _again(answer: Answer) -> bool:
-    return answer.state in (AnswerState.FAILED, AnswerState.EMPTY)
 
 
 def failed(case: EvaluationCase, why: str) -> Answer:
@@ -302,9 +290,7 @@ def failed(case: EvaluationCase, why: str) -> Answer:
 
 def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
     """A reply as the answer to a case."""
-    finish = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "refusal"}[
-        reply.finish
-    ]
+    finish = reply.finish.value
     return Answer(
         case_id=case.case_id,
         state=state_of(reply.text, finish),
@@ -321,18 +307,16 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
     by_case, notes = run.answers()
     states = dict.fromkeys(AnswerState, 0)
     reasons: Counter[str] = Counter()
-    cut = 0
+    cut = waiting = 0
     for answer in by_case.values():
         states[answer.state] += 1
         if answer.state is AnswerState.FAILED:
             reason = " ".join(answer.reason.split())[:200]
             reasons[reason or "no reason given"] += 1
-        if answer.state is AnswerState.EMPTY and answer.finish_reason == "length":
-            cut += 1
-    waiting = 0
+        cut += answer.state is AnswerState.EMPTY and answer.finish_reason == "length"
     for case in run.cases:
-        if case.after is not None and not {case.case_id, case.after} & by_case.keys():
-            waiting += 1
+        if case.after is not None:
+            waiting += not {case.case_id, case.after} & by_case.keys()
     notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
     if len(reasons) > _REASONS:
         notes.append(
@@ -377,9 +361,8 @@ def _note_models(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
     named = Counter(a.model for a in answers if a.usage and a.model)
     unnamed, notes = named.pop(UNNAMED, 0), []
     # A vendor before the name makes no other model.
-    if {name.rpartition("/")[2].casefold() for name in named} - {
-        pinned.rpartition("/")[2].casefold()
-    }:
+    short = {name.rpartition("/")[2].casefold() for name in named}
+    if short - {pinned.rpartition("/")[2].casefold()}:
         most = sorted(named.most_common(_REASONS))
         listed = ", ".join(f"{name} ({n})" for name, n in most)
         more = " and others" if len(named) > _REASONS else ""
@@ -424,9 +407,11 @@ def import_answers(
             was = known.get(answer.case_id)
             if answer.case_id not in case_ids:
                 unknown.append(f"case {answer.case_id!r} is not in the cases; left out")
-            elif was != answer and not (
-                was is not None and was.gradable and _again(answer)
+            elif was is not None and (
+                was == answer or (was.gradable and answer.state in _ASKED_AGAIN)
             ):
+                continue
+            else:
                 log.add(answer.row())
                 known[answer.case_id] = answer
                 added += 1
