@@ -215,11 +215,6 @@ def _remarks(table: "AuditTable") -> list[str]:
         remarks.append(
             f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted"
         )
-    if bottom.equals and bottom.edge is not None:
-        remarks.append(
-            f"{bottom.equals} cases score {100 * bottom.edge:.1f} %, the highest score among the lowest "
-            f"{bottom.asked}: those of them whose ids come first were taken"
-        )
     if bottom.without_error:
         remarks.append(
             f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"

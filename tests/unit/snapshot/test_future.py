@@ -75,7 +75,7 @@ def of_the_future(folder: Path, edit: Edit = lambda manifest: None) -> Path:
             for entry in entries:
                 entry["noted"] = "in passing"
         out = io.BytesIO()
-        write_ledger(out, {**head, "zone": "somewhere"}, sections.items())
+        write_ledger(out.write, {**head, "zone": "somewhere"}, sections.items())
         (folder / name).write_bytes(out.getvalue())
     croissant = json.loads((folder / "croissant.json").read_bytes())
     (folder / "croissant.json").write_text(pretty_json({**croissant, "isNew": True}))
