@@ -293,4 +293,4 @@ async def _report(settings: Settings, done: DemoResult) -> None:
     assert done.scores is not None
     assert done.frozen is not None
     out = report_path(settings, done.frozen.version)
-    done.report = (await asyncio.to_thread(write_report, done.scores, out)).page
+    done.report = await asyncio.to_thread(write_report, done.scores, out)

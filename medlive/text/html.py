@@ -1,5 +1,6 @@
 """HTML templates of every room: all text is escaped, and what is missing is an error."""
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,8 +44,8 @@ def percent(share: float | None) -> str:
     return NONE if share is None else f"{100 * share:z.1f}"
 
 
-def interval(low: float | None, high: float | None) -> str:
-    """The interval of a share for people, in per cent."""
-    if low is None or high is None:
-        return NONE
-    return f"{percent(low)} to {percent(high)}"
+def interval(
+    low: float | None, high: float | None, write: Callable[[float], str] = percent
+) -> str:
+    """An interval for people, of a share in per cent."""
+    return NONE if low is None or high is None else f"{write(low)} to {write(high)}"
