@@ -15,7 +15,7 @@ from medlive.site.model import BoardEntry, Content, ModelEntry
 from medlive.site.scale import SharedScale, hard_weeks, shared_scales
 from medlive.snapshot.describe.feed import Place, feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
-from medlive.text.html import context, environment
+from medlive.text.html import Page, environment
 
 SECTIONS: Final = (
     ("index.html", "Start", "A living benchmark of clinical questions"),
@@ -35,12 +35,12 @@ Results = Sequence[tuple[BoardEntry, Sequence[tuple[ModelEntry, Sequence[str]]]]
 """Board → model → how it did on each criterion of a case; nothing where it did not answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SitePage:
+@dataclass(frozen=True, kw_only=True)
+class SitePage(Page):
     """The context of every template: what surrounds a page, what the site shows, and what the page is about."""
 
     name: str = ""
-    template: str = ""
+    template: str = ""  # type: ignore[misc]
     title: str = ""
     section: str = ""
     """The page that the navigation marks."""
@@ -59,11 +59,6 @@ class SitePage:
     lists: Sequence[str] = ()
     """The addresses of all pages of the list."""
 
-    @property
-    def root(self) -> str:
-        """The way from the page to the site's root."""
-        return "../" * self.name.count("/")
-
     def ability(self, board: BoardEntry, model: ModelEntry) -> float | None:
         """What a model of a board would score on all cases of all weeks."""
         (shared,) = (scale for scale in self.scales if board.slug in scale.boards)
@@ -71,9 +66,8 @@ class SitePage:
 
     def render(self) -> bytes:
         """The page."""
-        template = TEMPLATES.get_template(self.template)
-        text = template.render(context(self), root=self.root, ability=self.ability)
-        return text.encode("utf-8")
+        root = "../" * self.name.count("/")
+        return self.fill(TEMPLATES, root=root, ability=self.ability).encode("utf-8")
 
 
 def site_files(

@@ -1,13 +1,10 @@
 """HTML templates of every room: all text is escaped, and what is missing is an error."""
 
 from collections.abc import Callable
-from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 NONE: Final = "–"
 """What is shown where there is no value."""
@@ -34,9 +31,16 @@ def environment(package: str, **options: Any) -> Environment:
     return made
 
 
-def context(page: "DataclassInstance") -> dict[str, Any]:
-    """A page's fields, which are all that its template may use."""
-    return {field.name: getattr(page, field.name) for field in fields(page)}
+@dataclass(frozen=True)
+class Page:
+    """A template's context: its fields are all that the template may use, beside what surrounds every page."""
+
+    template: ClassVar[str]
+
+    def fill(self, templates: Environment, **around: object) -> str:
+        """The page by the templates of its room; `around` is what surrounds it."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return templates.get_template(self.template).render(values, **around)
 
 
 def percent(share: float | None) -> str:

@@ -2,12 +2,13 @@
 
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+from jinja2 import meta
 
 from medlive.__main__ import run
 from medlive.errors import BadInput, CheckFailed, UsageError
@@ -18,7 +19,7 @@ from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.build import write_site
 from medlive.site.hard import fix_hard, hard_bytes, load_hard
 from medlive.site.model import Content
-from medlive.site.pages import site_files
+from medlive.site.pages import TEMPLATES, SitePage, site_files
 from medlive.site.read import Inputs, read_content
 from medlive.site.scale import hard_weeks, shared_scales
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
@@ -67,6 +68,15 @@ def built(content: Content) -> dict[str, str]:
         for name, data in site_files(content).items()
         if not name.endswith(".bin")
     }
+
+
+def test_every_template_uses_the_fields_of_the_page_alone() -> None:
+    known = {field.name for field in fields(SitePage)} | {"root", "ability"}
+    for name in TEMPLATES.list_templates(filter_func=lambda name: "/" not in name):
+        assert TEMPLATES.loader is not None
+        tree = TEMPLATES.parse(TEMPLATES.loader.get_source(TEMPLATES, name)[0])
+        used = meta.find_undeclared_variables(tree) - TEMPLATES.globals.keys()
+        assert used <= known, name
 
 
 def test_any_web_server_may_read_the_files(inputs: Inputs, tmp_path: Path) -> None:
