@@ -150,7 +150,7 @@ def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | N
 
     `data_directory` is the database's, which may lie on another machine.
     """
-    from medlive.evidence.index_folder import read_index  # imports NumPy
+    from medlive.evidence.index import read_index  # imports NumPy
 
     if not settings.home.is_dir():
         return None
