@@ -36,8 +36,8 @@ from medlive.errors import EvidenceUnavailable, UsageError
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders import folders
 from medlive.evidence.encoders.opening import open_reranker
+from medlive.evidence.index import list_indexes, open_index, verify_index
 from medlive.evidence.manifest import read_manifest
-from medlive.evidence.open_index import list_indexes, open_index, verify_index
 from medlive.evidence.passage import Hit, Query
 from medlive.instance.paths import index_path
 from medlive.service.curation.parking import find_gaps

@@ -9,17 +9,29 @@ from typer import Argument, Option
 
 from medlive.cli.evidence_index import IndexOption, Vectors, build_corpora, index_folder
 from medlive.cli.options import DryRunOption, one_of, read_settings
-from medlive.cli.output import Result, counted, fields_of, progress, say, table_of
+from medlive.cli.output import (
+    Result,
+    counted,
+    fields_of,
+    progress,
+    say,
+    table_of,
+    wait_for,
+)
 from medlive.errors import UsageError
+from medlive.evidence.client import Client, FetchFailed
 from medlive.evidence.corpora.model import Corpus, Fetched
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.fetch.client import Client
-from medlive.evidence.fetch.fetching import Outcome, corpus_path, make_plan, run_plan
+from medlive.evidence.fetch.fetching import (
+    Outcome,
+    Plan,
+    corpus_path,
+    make_plan,
+    run_plan,
+)
 from medlive.evidence.fetch.ledger import Ledger
 from medlive.evidence.fetch.model import (
     ArticleType,
-    FetchFailed,
-    FetchSettings,
     Selection,
     Source,
 )
@@ -93,8 +105,8 @@ class _Task(NamedTuple):
 
     def client(self) -> Client:
         source = self.source
-        settings = FetchSettings(contact=self.contact)
-        return Client(settings, source.hosts, source.pause_s, named=source.mirrored)
+        named = source.mirrored
+        return Client(self.contact, source.hosts, source.pause_s, named=named)
 
 
 def fetch(
@@ -121,7 +133,7 @@ def fetch(
     tasks = _tasks(names or [], chosen)
     if dry_run:
         return _describe_plans(tasks)
-    outcomes = list(map(_fetch, tasks))
+    outcomes = [wait_for(_fetch(task)) for task in tasks]
     fetched = []
     for outcome in outcomes:
         ledger = outcome.ledger
@@ -183,14 +195,14 @@ def _tasks(names: list[str], chosen: Chosen) -> list[_Task]:
     return tasks
 
 
-def _fetch(task: _Task) -> Outcome:
+async def _fetch(task: _Task) -> Outcome:
     name = task.source.name
-    with task.client() as client:
-        plan = make_plan(task.source, task.folder, task.selection, client)
+    async with task.client() as client:
+        plan = await make_plan(task.source, task.folder, task.selection, client)
         size = _size(plan.download_bytes)
         say(f"{name}: {len(plan.wanted)} of {counted(plan.listed, 'file')}, {size}")
         with progress(f"{name}, bytes") as tick:
-            outcome = run_plan(plan, client, tick)
+            outcome = await run_plan(plan, client, tick)
     for failure in outcome.failures:
         say(f"{name}: {failure}")
     if absent := outcome.absent:
@@ -241,13 +253,17 @@ def _list_sources() -> Result:
     return Result(rows, [table_of(rows, _SOURCE)])
 
 
+async def _plan(task: _Task) -> Plan:
+    async with task.client() as client:
+        return await make_plan(task.source, task.folder, task.selection, client)
+
+
 def _describe_plans(tasks: list[_Task]) -> Result:
     rows = []
     download = index = 0
     seconds = 0.0
     for task in tasks:
-        with task.client() as client:
-            plan = make_plan(task.source, task.folder, task.selection, client)
+        plan = wait_for(_plan(task))
         download += plan.download_bytes
         index += plan.index_bytes
         seconds += plan.seconds(_RATE)

@@ -432,14 +432,11 @@ def reparse(
     ends = _ends(done)
     notes: list[str] = []
     problems: list[str] = []
-    value, rows, changed = [], [], []
+    value, rows = [], []
     for one in done:
-        changes = _changes(one)
-        for field, change in changes.items():
-            changed.append([one.source, field, *change.values()])
         rows.append([one.source, *(one.counts[name] for name in ("pages", *ends))])
         names = ("source", "busy", "counts", "quarantined", "problems")
-        about = {"dry_run": dry_run, "fields": changes, "figures": one.drift}
+        about = {"dry_run": dry_run, "figures": one.drift}
         value.append(fields_of(one, names) | about | {"damaged": sorted(one.damaged)})
         notes += _reparse_notes(one)
         problems += _faults(one)
@@ -448,11 +445,8 @@ def reparse(
         hint = "restore damaged files from a backup, then reparse again"
         failure = CheckFailed("; ".join(problems), hint=hint)
     title = "Nothing was changed: this is what would be" if dry_run else None
-    shown = [Grid(["source", "pages", *ends], rows, title)]
-    if changed:
-        columns = ["source", "field", "threads before", "threads now"]
-        shown.append(Grid(columns, changed))
-    return Result(value, shown, notes, failure)
+    table = Grid(["source", "pages", *ends], rows, title)
+    return Result(value, [table], notes, failure)
 
 
 def _ends(done: Sequence[ReparseResult]) -> list[str]:
@@ -468,16 +462,6 @@ def _faults(done: ReparseResult) -> Iterator[str]:
         yield f"{done.source} is being harvested"
     for path in sorted(done.damaged):
         yield f"{path} is damaged or missing"
-
-
-def _changes(done: ReparseResult) -> dict[str, dict[str, int]]:
-    """Field → how many threads had it before and have it now, where these differ."""
-    changes = {}
-    for field in sorted(set(done.before) | set(done.after)):
-        before, after = done.before[field], done.after[field]
-        if before != after:
-            changes[field] = {"before": before, "now": after}
-    return changes
 
 
 def _reparse_notes(done: ReparseResult) -> Iterator[str]:

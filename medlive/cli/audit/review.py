@@ -1,6 +1,5 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -39,8 +38,6 @@ from medlive.rubric.model import Difficulty, Register, unproved_words
 from medlive.service.curation import review
 from medlive.service.curation.editing import (
     CaseEdit,
-    EditFile,
-    StaleEdit,
     edit_case,
     load_edit,
     redact_case,
@@ -162,51 +159,24 @@ def edit(
         print_json(with_database(load_edit, case_id).model_dump(mode="json"))
         return
     edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
-    of = edited.revision if isinstance(edited, EditFile) else None
-    try:
-        done = with_database(edit_case, case_id, edited, reason, of=of, by=by)
-    except StaleEdit as stale:
-        assert file is not None
-        lines = list(_describe_stale(stale))
-        for line in lines:
-            say(line)
-        beside = file.with_name(f"{file.name}.differs.txt")
-        try:
-            beside.write_text("\n".join([*lines, ""]), encoding="utf-8")
-        except OSError as exc:
-            raise UsageError(f"{beside} cannot be written: {exc.strerror}") from exc
-        stale.hint = (
-            f"nothing was saved; {beside} keeps what differs; "
-            f"take over what is wanted into what `medlive review edit {case_id}` prints"
-        )
-        raise
+    done = with_database(edit_case, case_id, edited, reason, of=edited.revision, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
-def _describe_stale(stale: StaleEdit) -> Iterator[str]:
-    """Each part that differs: as it was edited from, as it is now, and as the file has it."""
-    for part in stale.differences:
-        state = "changed by both" if part.contested else "changed by one"
-        yield f"{part.part}: {state}"
-        yield f"  revision {stale.base}: {part.base or '(absent)'}"
-        yield f"  revision {stale.latest}: {part.latest or '(absent)'}"
-        yield f"  your file: {part.edited or '(absent)'}"
-
-
-def _read_edit(file: Path) -> EditFile:
-
+def _read_edit(file: Path) -> CaseEdit:
+    hint = "`medlive review edit CASE` prints such a file, with the revision"
     try:
-        return EditFile.model_validate_json(read_given(file))
+        edit = CaseEdit.model_validate_json(read_given(file))
     except (OSError, TooLong) as exc:
         raise UsageError(
             f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
         ) from exc
     except ValidationError as exc:
         fault = first_fault(exc)
-        raise UsageError(
-            f"{file} is not an edited case: {fault}",
-            hint="`medlive review edit CASE` prints such a file, with the revision",
-        ) from exc
+        raise UsageError(f"{file} is not an edited case: {fault}", hint=hint) from exc
+    if edit.revision is None:
+        raise UsageError(f"{file} is not an edited case: it has no revision", hint=hint)
+    return edit
 
 
 @app.command()

@@ -153,7 +153,7 @@ def all_(
         )
         table = scored([run], how)
         result["scores"] = scores_json(table)
-        page = write_report(table, out / "report", registry=open_registry(None)).page
+        page = write_report(table, out / "report", registry=open_registry(None))
         result["report"] = page
         shown.extend([*describe_scores(table), str(page)])
         return Result(None, (), table.warnings, find_unscored(table))

@@ -320,17 +320,22 @@ def plan_or_ask(
 ) -> P | T:
     """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls.
 
-    Both are given the engine, `concurrency` and `allow_unpinned`; `plan` the engine's `price`, `ask` the `budget`.
+    Both are given the engine and `allow_unpinned`; `plan` the engine's `price`, `ask` `budget` and `concurrency`.
     """
 
     async def run() -> P | T:
-        how = {"concurrency": by.concurrency, "allow_unpinned": by.allow_unpinned}
+        unpinned = by.allow_unpinned
         async with aclosing(by.open()) as engine:
             price = price_of(engine)
             if by.dry_run:
-                return plan(engine, price=price, **how)
+                return plan(engine, price=price, allow_unpinned=unpinned)
             check_priced(budget.max_usd, {engine.identity.model: price})
-            return await ask(engine, budget=budget, **how)
+            return await ask(
+                engine,
+                budget=budget,
+                concurrency=by.concurrency,
+                allow_unpinned=unpinned,
+            )
 
     return wait_for(run())
 
@@ -392,31 +397,24 @@ def plan_result(about: Mapping[str, object], plan: Plan, budget: Budget) -> Resu
     """What calls would take, after what they are about, and which limits would end the work before."""
     value = {**about, **asdict(plan)}
     del value["about"]
-    row = value | {"hours": _hours(plan)}
-    names = [name for name in row if name not in ("path", "grader", "seconds")]
+    names = [name for name in value if name not in ("path", "grader")]
     notes = [
         "estimated (docs/grading.md); calls that have to be asked twice come on top",
         *_warnings(plan, budget),
     ]
-    if plan.seconds is None and plan.calls:
-        notes.append(
-            "time unknown: too few calls of this model are on record to take its latency from"
-        )
-    return Result(value, [table_of([row], names)], notes)
+    return Result(value, [table_of([value], names)], notes)
 
 
 def sum_plans(plans: Mapping[str, Plan]) -> Plan:
     """What several stages would take, as one plan."""
     stages = list(plans.values())
     dollars = [plan.usd for plan in stages]
-    seconds = [plan.seconds for plan in stages]
     return replace(
         stages[-1],
         calls=sum(plan.calls for plan in stages),
         input_tokens=sum(plan.input_tokens for plan in stages),
         output_tokens=sum(plan.output_tokens for plan in stages),
         usd=None if None in dollars else sum(filter(None, dollars)),
-        seconds=None if None in seconds else sum(filter(None, seconds)),
     )
 
 
@@ -425,8 +423,8 @@ def plans_result(plans: Mapping[str, Plan], budget: Budget) -> Result:
     whole = sum_plans(plans)
     rows = []
     for stage, plan in {**plans, "all": whole}.items():
-        rows.append({"stage": stage, **asdict(plan), "hours": _hours(plan)})
-    names = ("stage", "calls", "input_tokens", "output_tokens", "usd", "hours")
+        rows.append({"stage": stage, **asdict(plan)})
+    names = ("stage", "calls", "input_tokens", "output_tokens", "usd")
     notes = [
         "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown",
         *_warnings(whole, budget),
@@ -446,7 +444,3 @@ def _warnings(plan: Plan, budget: Budget) -> Iterator[str]:
     for option, (most, needed) in limits.items():
         if most is not None and needed is not None and most < needed:
             yield f"{option} {most:g} would end the work before all {plan.calls} calls are made"
-
-
-def _hours(plan: Plan) -> str | None:
-    return None if plan.seconds is None else f"{plan.seconds / 3600:.2g}"

@@ -1,6 +1,6 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +25,6 @@ from medlive.cli.output import Grid, Result, fields_of, progress, shortened
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import QuestionsAsked
-from medlive.evaluation.idle import PenaltyUse, count_penalties
 from medlive.evaluation.root_causes import (
     AuditTable,
     RootCause,
@@ -138,9 +137,7 @@ def _describe(
             row |= fields_of(work[place], ("calls", "stopped"))
         rows.append(row)
         notes += [f"{path}: {remark}" for remark in _remarks(table)]
-    uses = count_penalties([table.run for table in tables])
     value: dict[str, object] = {
-        "penalties": [use.as_json() for use in uses],
         "format": "medlive-audit",
         "format_version": 1,
         "overridden": [objection._asdict() for objection in overridden],
@@ -158,23 +155,7 @@ def _describe(
     for grid in _tables(tables, paths, examples):
         title = marked(grid.title or "", overridden)
         shown.append(Grid(grid.columns, grid.rows, title))
-    return Result(value, [*shown, *_idle(uses)], notes, failure)
-
-
-def _idle(uses: Sequence[PenaltyUse]) -> Iterator[Grid | str]:
-    """The penalties that no model committed, and how they leave the case's next revision."""
-    idle = [use for use in uses if use.is_idle]
-    if not idle:
-        return
-    rows = []
-    for use in idle:
-        models = len(set(use.models))
-        rows.append([use.case_id, f"{use.points:+g}", use.criterion, models])
-    title = f"{len(idle)} of {len(uses)} penalties that no model committed"
-    yield Grid(["case", "points", "penalty", "models"], rows, title)
-    yield "Each of these takes one out, of the case's next revision too:"
-    for use in idle:
-        yield use.command
+    return Result(value, shown, notes, failure)
 
 
 def _tables(
@@ -214,11 +195,6 @@ def _remarks(table: AuditTable) -> Iterator[str]:
     yield from table.notes
     if bottom.scored < bottom.asked:
         yield f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted"
-    if bottom.equals and bottom.edge is not None:
-        yield (
-            f"{bottom.equals} cases score {100 * bottom.edge:.1f} %, the highest score among the lowest "
-            f"{bottom.asked}: those of them whose ids come first were taken"
-        )
     if bottom.without_error:
         yield f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
     for state, n in bottom.left_out.items():

@@ -181,7 +181,6 @@ class Asking(Calls):
             "created_at": now(),
             "template": self.template or default_template(cases),
             "open_book": book,
-            "concurrency": self.concurrency,
         }
         async with aclosing(engine):
             if self.dry_run:
@@ -194,6 +193,7 @@ class Asking(Calls):
                     engine.complete,
                     out,
                     progress=tick,
+                    concurrency=self.concurrency,
                     spending=Spending(budget, engine.estimate_chat),
                     **how_asked,
                 )
@@ -329,7 +329,7 @@ def import_(
         responses: The answers: the benchmark's own format, JSON, or JSON Lines.
         out: The run folder to make.
         model: The name of the model that answered [as Inspect's log says].
-        format_: livemedbench, healthbench, kqa, llmeval, jsonl or inspect [as the file looks].
+        format_: livemedbench, healthbench, kqa, jsonl or inspect [as the file looks].
         grades: The benchmark's verdicts, or people's.
         template: What they were asked with, for eval run to go on.
         grader: Who made the grades, for eval grade to go on.
@@ -408,7 +408,7 @@ def export(
     """
     if format_ == "livemedbench":
         graded = load_run(run_dir, judge=judge)
-        paths = export_run(graded, out, replace=replace_)
+        paths = export_run(graded, out, overwrite=replace_)
         notes = _some([*graded.notes, *left_out(graded)])
         return Result(paths, map(str, paths), notes)
     if format_ != INSPECT:

@@ -3,7 +3,7 @@
 from medlive.cli.options import read_settings
 from medlive.cli.output import Result, counted, progress, wait_for
 from medlive.errors import CheckFailed
-from medlive.service.watch.doctor import Diagnosis, Health, examine
+from medlive.service.watch.doctor import Diagnosis, examine
 
 
 def doctor(no_message: bool = False) -> Result:
@@ -27,11 +27,11 @@ def doctor(no_message: bool = False) -> Result:
     findings = wait_for(run())
     lines = []
     for finding in findings:
-        lines.append(f"{finding.health.value:<8} {finding.subject}: {finding.text}")
+        lines.append(f"{finding.health:<8} {finding.subject}: {finding.text}")
         if finding.next_step:
             lines.append(f"         → {finding.next_step}")
     failure = None
-    if bad := [finding for finding in findings if finding.health is Health.BAD]:
+    if bad := [finding for finding in findings if finding.health == "bad"]:
         failure = CheckFailed(
             f"{len(bad)} of {counted(len(findings), 'examination')} went badly",
             hint="take the steps above and run medlive doctor again",

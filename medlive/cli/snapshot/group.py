@@ -11,7 +11,6 @@ COMMANDS = {
     "show": "reading:show",
     "verify": "reading:verify",
     "keygen": "reading:keygen",
-    "export": "reading:export",
     "publish": "release:publish",
     "fetch": "reading:fetch",
     "prove": "prove:prove",

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from typer import Option
 
@@ -11,19 +11,16 @@ from medlive.cli.evaluation.options import (
     Grading,
     check_runs,
     find_incomplete,
-    plans_result,
     price_of,
 )
 from medlive.cli.options import SnapshotArgument, UnverifiedOption, read_settings
 from medlive.cli.output import Grid, Result, progress, wait_for
 from medlive.errors import UsageError
-from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.penalties import ERRORS, Penalties, find_candidates
 from medlive.evaluation.proving import (
     GRADES,
     PROBES,
     SnapshotProof,
-    plan_proof,
     prove_snapshot,
 )
 from medlive.evaluation.runs.folder import open_run
@@ -67,10 +64,12 @@ def prove(
     loaded = open_snapshot(folder, verify=not unverified)
     runs = [open_run(path) for path in check_runs(answers or [])]
     candidates = find_candidates(loaded, runs) if runs else ()
+    if by.dry_run:
+        raise UsageError("a proof has no --dry-run; --max-calls and --max-usd end it")
     budget = by.budget(logs=[out / PROBES, out / GRADES, out / ERRORS])
     role = prober_role(read_settings())
 
-    async def work() -> SnapshotProof | dict[str, Plan]:
+    async def work() -> SnapshotProof:
         async with AsyncExitStack() as stack:
             writer = by.engine(role, prober, prober_url, prober_key_env)
             grader = by.open()
@@ -83,26 +82,22 @@ def prove(
                         hint=f"give {option} and its endpoint, or name a model in models.toml",
                     )
                 prices.append(price_of(engine))
-            who = writer.identity, grader.identity
-            how: dict[str, Any] = {
-                "candidates": candidates,
-                "concurrency": by.concurrency,
-                "allow_unpinned": by.allow_unpinned,
-            }
-            if by.dry_run:
-                return plan_proof(
-                    loaded, out, *who, prices=(prices[0], prices[1]), **how
-                )
-            models = [identity.model for identity in who]
+            models = writer.identity.model, grader.identity.model
             check_priced(budget.max_usd, dict(zip(models, prices, strict=True)))
             with progress("answers, then criteria", budget) as tick:
                 return await prove_snapshot(
-                    loaded, out, writer, grader, budget=budget, progress=tick, **how
+                    loaded,
+                    out,
+                    writer,
+                    grader,
+                    candidates=candidates,
+                    budget=budget,
+                    progress=tick,
+                    concurrency=by.concurrency,
+                    allow_unpinned=by.allow_unpinned,
                 )
 
     outcome = wait_for(work())
-    if isinstance(outcome, dict):
-        return plans_result(outcome, budget)
     value = outcome.as_json() | {"path": out, "spent": budget.as_json()}
     failure = find_incomplete(
         outcome.unfinished,
@@ -141,7 +136,7 @@ def _tables(proof: SnapshotProof) -> Iterator[Grid]:
 def _penalties(penalties: Penalties) -> Grid:
     rows = []
     for proposal in penalties.proposals:
-        quotes = [f"{quote.model}: {quote.text}" for quote in proposal.quotes]
+        quotes = [f"{model}: {text}" for model, text in proposal.quotes]
         row = [proposal.criterion, proposal.points, proposal.axis, quotes]
         rows.append([proposal.case_id, *row, proposal.command])
     made_by = "the one model that was read"
