@@ -435,9 +435,17 @@ def reparse(
     value, rows = [], []
     for one in done:
         rows.append([one.source, *(one.counts[name] for name in ("pages", *ends))])
-        names = ("source", "busy", "counts", "quarantined", "problems")
-        about = {"dry_run": dry_run, "figures": one.drift}
-        value.append(fields_of(one, names) | about | {"damaged": sorted(one.damaged)})
+        failed = []
+        for thread_id, kind, message in one.problems:
+            failed.append({"thread_id": thread_id, "kind": kind, "message": message})
+        row = {
+            "dry_run": dry_run,
+            "problems": failed,
+            "damaged": sorted(one.damaged),
+            "figures": one.drift,
+        }
+        names = ("source", "busy", "counts", "quarantined")
+        value.append(fields_of(one, names) | row)
         notes += _reparse_notes(one)
         problems += _faults(one)
     failure = None

@@ -25,7 +25,7 @@ from medlive.report.tables import (
     json_bytes,
     write_whole,
 )
-from medlive.statistics.contamination import Adjusted, Drop, Effect
+from medlive.statistics.contamination import Drop, Effect
 
 
 def contamination(
@@ -55,6 +55,9 @@ def contamination(
     if out is not None:
         write_whole(out, json_bytes(value))
         notes.append(f"written: {out}")
+    notes.append(
+        "--json and medlive eval report have what else could have made it: other models, mix, placebos"
+    )
     for model in study.models:
         if model.cutoff:
             notes += [f"{model.label}: {note}" for note in model.notes]
@@ -74,17 +77,6 @@ def _describe(
         map(_drop_cells, study.models),
         f"drop past the cutoff ({metric}{clipped}, points of 100) on {on}; dim: under {FEW} "
         "cases on a side",
-    )
-    known = [model for model in study.models if model.cutoff is not None]
-    if not known:
-        return
-    columns = ["model", "beyond others", "95 % interval", "held against (n seen/fresh)"]
-    columns += ["adjusted for mix", "95 % interval", "lost", "placebos as large"]
-    yield Grid(
-        [*columns, "full % − post % (the paper's)"],
-        map(_more_cells, known),
-        "beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; "
-        f"on {on}",
     )
     if (pooled := study.pooled) is not None:
         effect = f"{points(pooled.effect)} {_rests(pooled)}"
@@ -115,7 +107,7 @@ def _describe(
         )
 
 
-def _rests(sides: Drop | Effect | Adjusted) -> str:
+def _rests(sides: Drop | Effect) -> str:
     """What a difference of two sides rests on."""
     few = ", which is few" if _few(sides) else ""
     interval = points_between(sides.low, sides.high) or "no interval"
@@ -141,32 +133,5 @@ def _drop_cells(model: ModelContamination) -> Sequence[object]:
     return dimmed(cells) if model.few else cells
 
 
-def _more_cells(model: ModelContamination) -> Sequence[object]:
-    against = f"{len(model.did_against)} models"
-    beyond: Sequence[object] = [None, None, against]
-    if (did := model.did) is not None:
-        against += f" ({did.n_pre}/{did.n_post})"
-        beyond = [points(did.effect), points_between(did.low, did.high), against]
-        if _few(did):
-            beyond = dimmed(beyond)
-    adjusted: Sequence[object] = [None, None, None]
-    # The finest mix that leaves both sides anything.
-    for mix in model.mixes:
-        if (estimate := mix.adjusted).difference is not None:
-            adjusted = [
-                points(estimate.difference),
-                points_between(estimate.low, estimate.high),
-                f"{estimate.lost_pre}/{estimate.lost_post} ({mix.by})",
-            ]
-            if _few(estimate):
-                adjusted = dimmed(adjusted)
-    placebo = (
-        model.placebo and f"{model.placebo.at_least} of {len(model.placebo.drops)}"
-    )
-    paper = model.paper and points(model.paper.difference)
-    whole = [model.label, *beyond, *adjusted, placebo, paper]
-    return dimmed(whole) if model.few else whole
-
-
-def _few(sides: Drop | Effect | Adjusted) -> bool:
+def _few(sides: Drop | Effect) -> bool:
     return min(sides.n_pre, sides.n_post) < FEW

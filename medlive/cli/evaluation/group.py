@@ -14,14 +14,14 @@ COMMANDS = {
     "bundle": "bundle:bundle",
     "verify-bundle": "bundle:verify_bundle",
     "leaderboard": "bundle:leaderboard",
-    "meta": "meta:meta",
+    "meta": "agreement:meta",
     "judge-direct": "grade:judge_direct",
     "power": "planning:power",
     "plan": "planning:plan",
     "all": "all:all_",
     "import": "run:import_",
     "export": "run:export",
-    "judges": "judges:app",
+    "judges": "agreement:app",
     "protocol": "protocol:app",
 }
 

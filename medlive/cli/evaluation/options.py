@@ -139,15 +139,6 @@ JudgeOption = Annotated[
     str | None,
     Option("--judge", metavar="DIGEST", help="The grader, by digest or model."),
 ]
-HumanOption = Annotated[
-    list[Path] | None, Option("--human", help="People's ratings; repeatable.")
-]
-AdjudicatorOption = Annotated[
-    str | None,
-    Option(
-        "--adjudicator", metavar="NAME", help="The rater who settled disagreements."
-    ),
-]
 DrawsOption = Annotated[
     int, Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")
 ]
