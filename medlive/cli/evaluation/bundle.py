@@ -22,7 +22,7 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.evaluation.score import describe_scores
 from medlive.cli.options import one_of, read_settings
-from medlive.cli.output import Grid, Result, checks_table, say
+from medlive.cli.output import Grid, Result, checks_table, fields_of, say, table_of
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles import verify
 from medlive.evaluation.bundles.bundle import make_bundle
@@ -138,16 +138,10 @@ def verify_bundle(
         errata_file=errata_file,
     )
     info = report.info
-    value = {
-        "path": report.path,
-        "ok": report.ok,
-        "complete": report.complete,
-        "proven": report.proven,
-        "trust": report.trust,
+    names = ("path", "ok", "complete", "proven", "trust", "model", "steps")
+    value = fields_of(report, names) | {
         "key_id": _key_of(report),
-        "model": report.model,
         "made_with": info and {"medlive": info.code_version, "numpy": info.numpy},
-        "steps": report.steps,
     }
     result = Result(value, [checks_table(report.steps, most=_MOST)])
     if not report.ok:
@@ -228,11 +222,7 @@ def _describe(board: Leaderboard) -> Iterator[Grid | str]:
             f"{ranking.conditions.template.name}; graded by {grader.model} in {grader.mode} mode"
         )
         yield from describe_scores(ranking.table)
-        rows = []
-        for report in ranking.ranked:
-            signed = [report.trust.value, _key_of(report)]
-            rows.append([report.path.name, report.model, *signed])
-        yield Grid(["bundle", "model", "signature", "key"], rows)
+        yield table_of(ranking.ranked, ("path", "model", "trust"), "bundles")
     rows = []
     for report, why in board.unranked:
         rows.append([report.path.name, printable(report.model or "")[:100], why])
@@ -276,29 +266,16 @@ def _ranking_json(ranking: Ranking) -> dict[str, object]:
         "cases_digest": info.cases.rows,
         "template": info.template.model_dump(mode="json"),
         "evidence": info.evidence and info.evidence.model_dump(mode="json"),
-        "grader": {
-            "engine": grader.engine,
-            "model": grader.model,
-            "mode": grader.mode,
-            "prompt": grader.prompt,
-            "judge": grader.judge,
-        },
+        "grader": fields_of(grader, ("engine", "model", "mode", "prompt", "judge")),
     }
     bundles = []
     for report in ranking.ranked:
-        about = {
-            "path": report.path,
-            "model": report.model,
-            "trust": report.trust,
-            "key_id": _key_of(report),
-            "bundle": report.digest,
-        }
-        bundles.append(about)
-    left_out = ranking.left_out
+        about = {"key_id": _key_of(report), "bundle": report.digest}
+        bundles.append(fields_of(report, ("path", "model", "trust")) | about)
     return {
         "conditions": conditions,
         "bundles": bundles,
-        "left_out": {"cases": left_out.cases, "criteria": left_out.criteria},
+        "left_out": fields_of(ranking.left_out, ("cases", "criteria")),
         "notes": ranking.notes,
         "scores": scores_json(ranking.table),
     }

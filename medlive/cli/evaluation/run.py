@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,6 +35,7 @@ from medlive.cli.output import (
     Result,
     counted,
     fields_of,
+    first_of,
     new_file,
     progress,
     say,
@@ -218,7 +218,9 @@ def run(
     outcome = wait_for(asking.ask(case_set, out, chosen, book, budget))
     if isinstance(outcome, Plan):
         result = plan_result(outcome.about, outcome, budget)
-        return result._replace(notes=[*result.notes, *_some(_notes_on(case_set))])
+        return result._replace(
+            notes=[*result.notes, *first_of(_notes_on(case_set), _MOST_NOTES)]
+        )
     return answers_result(outcome, case_set, budget)
 
 
@@ -270,13 +272,6 @@ def _place(cases: str) -> Path:
     return snapshot_folder(read_settings(), cases)
 
 
-def _some(notes: Sequence[str]) -> list[str]:
-    shown = list(notes[:_MOST_NOTES])
-    if (more := len(notes) - _MOST_NOTES) > 0:
-        shown.append(f"and {more} more (--json has them all)")
-    return shown
-
-
 def _describe_answers(done: RunResult, budget: Budget | None = None) -> Result:
     """How the answers stand."""
     states = {state.value: n for state, n in done.states.items()}
@@ -286,7 +281,7 @@ def _describe_answers(done: RunResult, budget: Budget | None = None) -> Result:
         value["spent"] = budget.as_json()
     columns = ["run", "cases", "asked now" if budget else "new", *states]
     row = [done.path, done.cases, done.calls, *states.values()]
-    return Result(value, [Grid(columns, [row])], _some(done.notes))
+    return Result(value, [Grid(columns, [row])], first_of(done.notes, _MOST_NOTES))
 
 
 def _unanswered(done: RunResult) -> int:
@@ -409,7 +404,7 @@ def export(
     if format_ == "livemedbench":
         graded = load_run(run_dir, judge=judge)
         paths = export_run(graded, out, overwrite=replace_)
-        notes = _some([*graded.notes, *left_out(graded)])
+        notes = first_of([*graded.notes, *left_out(graded)], _MOST_NOTES)
         return Result(paths, map(str, paths), notes)
     if format_ != INSPECT:
         raise UsageError(f"--format {format_}: choose livemedbench or {INSPECT}")

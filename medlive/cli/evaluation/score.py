@@ -109,20 +109,13 @@ def score(
 def _form(name: str | None, out: Path | None, kind: str | None) -> str:
     """The format to write, by its name or by how the file's name ends. Raises UsageError where it does not fit."""
     form = name or ("table" if out is None else out.suffix.lower().removeprefix("."))
-    choices = ", ".join(WRITERS)
-    if name is None and out is not None and form not in WRITERS:
-        raise UsageError(
-            f"--out {out}: its ending names no format",
-            hint=f"choose {choices} with --format",
-        )
-    if form not in ("table", *WRITERS):
-        raise UsageError(f"--format {form}: choose table, {choices}")
+    choices = [*WRITERS] if out is not None else ["table", *WRITERS]
+    if form not in choices:
+        raise UsageError(f"--format {form}: choose {', '.join(choices)}")
     if kind is not None and form in ("tsv", "json"):
         raise UsageError(
             f"--slice picks rows of a table or csv; {form} is one document"
         )
-    if out is not None and form == "table":
-        raise UsageError("--out writes tsv, json or csv; choose one with --format")
     return form
 
 

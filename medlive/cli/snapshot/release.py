@@ -26,6 +26,7 @@ from medlive.cli.output import (
     counted,
     echo,
     fields_of,
+    first_of,
     progress,
     say,
     with_instance,
@@ -165,10 +166,10 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
         yield f"not publishable: {reason}"
     for gate, count in sorted(gates.items()):
         yield f"kept out by {gate}: {counted(count, 'case')}"
-    for hit in done.kept_out[:_MOST_REASONS]:
-        yield f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}"
-    if (more := len(done.kept_out) - _MOST_REASONS) > 0:
-        yield f"and {more} more reasons; --json has them all"
+    hits = []
+    for hit in done.kept_out:
+        hits.append(f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}")
+    yield from first_of(hits, _MOST_REASONS)
 
 
 def rebuild(
