@@ -129,7 +129,13 @@ def fetch(
         no_build: Do not add what was fetched to the index.
     """
     if list_:
-        return _list_sources()
+        rows = []
+        for source in SOURCES:
+            named = ("name", "about", "address", "reader", "licence", "checksums")
+            recommended = source.recommended is not None
+            about = {"bytes": source.typical_bytes, "recommended": recommended}
+            rows.append(fields_of(source, named) | about)
+        return Result(rows, [table_of(rows, _SOURCE)])
     tasks = _tasks(names or [], chosen)
     if dry_run:
         return _describe_plans(tasks)
@@ -241,16 +247,6 @@ def _corpus(task: _Task, ledger: Ledger) -> Corpus:
     path = corpus_path(source, task.folder, ledger)
     corpus = open_corpus(path, source.reader, source.name)
     return replace(corpus, licence=source.licence, fetched=fetched)
-
-
-def _list_sources() -> Result:
-    rows = []
-    for source in SOURCES:
-        named = ("name", "about", "address", "reader", "licence", "checksums")
-        recommended = source.recommended is not None
-        about = {"bytes": source.typical_bytes, "recommended": recommended}
-        rows.append(fields_of(source, named) | about)
-    return Result(rows, [table_of(rows, _SOURCE)])
 
 
 async def _plan(task: _Task) -> Plan:

@@ -29,7 +29,6 @@ from medlive.evaluation.scoring.estimates import (
     AxisErrors,
     ScoreEstimate,
 )
-from medlive.evaluation.scoring.harm_rates import HarmRates
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import CaseBasis, ModelScore, ScoreTable
 from medlive.integrity.log import some
@@ -217,7 +216,10 @@ def _describe_harm(table: ScoreTable) -> Grid:
             rate = getattr(harm, name)
             bounds = "" if rate.low is None else f" ({_interval_of(rate)})"
             row.append(None if rate.mean is None else f"{percent(rate.mean)}{bounds}")
-        row += [harm.unconfirmed, _judges_of_harm(harm), _controls(harm.controls)]
+        judges = harm.reader
+        if judges is not None and harm.checker != judges:
+            judges += f", checked by {harm.checker}"
+        row += [harm.unconfirmed, judges, _controls(harm.controls)]
         rows.append(row)
     rates = [f"{title} %" for title in HARM_RATES.values()]
     title = (
@@ -226,12 +228,6 @@ def _describe_harm(table: ScoreTable) -> Grid:
     )
     columns = ["model", "read", *rates, "unconfirmed", "judges", "controls"]
     return Grid(columns, rows, marked(title, table.overridden))
-
-
-def _judges_of_harm(harm: HarmRates) -> str | None:
-    if harm.reader is None or harm.checker == harm.reader:
-        return harm.reader
-    return f"{harm.reader}, checked by {harm.checker}"
 
 
 def _controls(controls: ControlFigures | None) -> str | None:

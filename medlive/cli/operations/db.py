@@ -85,7 +85,9 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
     settings = read_settings()
     if dry_run:
         plan = plan_upgrade(settings)
-        return Result(_plan_as_json(plan), _describe_plan(plan, settings.home))
+        migrations = [pending._asdict() for pending in plan.migrations]
+        value = plan._asdict() | {"migrations": migrations}
+        return Result(value, _describe_plan(plan, settings.home))
     done = wait_for(upgrade_database(settings, copy=not no_backup))
     notes = [
         f"upgraded to {done['head']}"
@@ -132,11 +134,6 @@ def roles(no_backup: NoBackupOption = False) -> Result:
     wait_for(upgrade_database(settings, copy=not no_backup))
     granted = grant(database_url(settings))
     return Result({"roles": granted}, notes=[f"granted: {', '.join(granted)}"])
-
-
-def _plan_as_json(plan: Plan) -> dict[str, object]:
-    migrations = [pending._asdict() for pending in plan.migrations]
-    return plan._asdict() | {"migrations": migrations}
 
 
 def _describe_plan(plan: Plan, home: Path) -> Iterator[Grid | str]:
