@@ -333,7 +333,17 @@ def _check_health(source: str | None) -> Result:
         notes += [f"never harvested: {name}" for name in sorted(never)]
     value, faults = [], []
     for checked_source in checked:
-        value.append({**asdict(checked_source), "faults": checked_source.faults})
+        value.append(
+            {
+                "info": checked_source.info._asdict(),
+                "last_done_at": checked_source.last_done_at,
+                "last_problem": checked_source.last_problem,
+                "week": checked_source.week,
+                "figures": list(map(asdict, checked_source.figures)),
+                "stale": checked_source.stale,
+                "faults": checked_source.faults,
+            }
+        )
         faults += [
             f"{checked_source.info.name}: {fault}" for fault in checked_source.faults
         ]

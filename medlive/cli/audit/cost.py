@@ -1,6 +1,5 @@
 """`medlive cost`: what engines cost in a week."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 from medlive.cli.output import Result, priced, table_of, with_session
@@ -41,9 +40,7 @@ def cost(
     parked = with_session(count_ended, Outcome.PARKED, since, until)
     total = next((s.cost_usd for s in spendings if s.by == "all"), 0.0)
     a_case = total / kept if kept and total is not None else None
-    spent = []
-    for spending_of in spendings:
-        spent.append(asdict(spending_of) | {"cost_usd": spending_of.cost_usd})
+    spent = list(map(vars, spendings))
     value = {
         "week": chosen,
         "spent": spent,

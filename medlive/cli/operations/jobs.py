@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from typer import Argument, Option
@@ -62,9 +61,9 @@ def list_(
     from medlive.db.jobs import Queue, count_jobs, list_jobs
 
     queue = None if queue is None else one_of("--queue", Queue, queue)
-    counts = list(map(asdict, with_session(count_jobs)))
+    counts = list(map(vars, with_session(count_jobs)))
     rows = with_session(list_jobs, queue=queue, status=status, after=after, limit=limit)
-    jobs = list(map(asdict, rows))
+    jobs = list(map(vars, rows))
     shown: list[Grid | str] = []
     if counts:
         shown.append(table_of(counts, _QUEUES, "Queues"))
@@ -119,8 +118,8 @@ def check() -> Result:
     async def run(queue: "App", database: "Database") -> Result:
         lost = await queue_lost(queue, database)
         async with database.begin() as session:
-            waits = list(map(asdict, await count_waits(session)))
-            failed = list(map(asdict, await list_failed_jobs(session)))
+            waits = list(map(vars, await count_waits(session)))
+            failed = list(map(vars, await list_failed_jobs(session)))
         shown: list[Grid | str] = []
         if waits:
             names = ("waits_for", "threads")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from medlive.db.audit.health import FailedThread
+from medlive.db.mapping import Record
 
 _VARIABLE: Final = (
     (re.compile(r"https?://\S+"), "URL"),
@@ -32,9 +32,9 @@ class FailureGroup:
     example: str  # The newest one, as `medlive thread show` takes it
 
 
-def group_failures(failures: Iterable[FailedThread]) -> list[FailureGroup]:
+def group_failures(failures: Iterable[Record]) -> list[FailureGroup]:
     """The groups of failures alike, the largest first; `failures` are newest first."""
-    members: dict[tuple[str, str], list[FailedThread]] = {}
+    members: dict[tuple[str, str], list[Record]] = {}
     for failure in failures:
         members.setdefault(
             (failure.reason, normalise_cause(failure.detail)), []

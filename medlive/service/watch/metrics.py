@@ -1,7 +1,7 @@
 """What Prometheus scrapes: the pipeline's state, read from the database that all processes share."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from medlive import __version__
 from medlive.clock import iso_week
 from medlive.config import Settings
-from medlive.db.audit.gauges import Gauges, read_gauges
+from medlive.db.audit.gauges import read_gauges
 from medlive.db.iso_weeks import week_bounds
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
@@ -119,16 +119,16 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
     return generate_latest(_Families(families.values()))
 
 
-def _counted(gauges: Gauges) -> Iterator[Row]:
-    for row in gauges.threads:
+def _counted(gauges: Mapping[str, Sequence[Any]]) -> Iterator[Row]:
+    for row in gauges["threads"]:
         yield "medlive_threads", *row
-    for row in gauges.recent:
+    for row in gauges["recent"]:
         yield "medlive_recent_threads", *row
-    for row in gauges.jobs:
+    for row in gauges["jobs"]:
         yield "medlive_jobs", *row
-    for row in gauges.oldest:
+    for row in gauges["oldest"]:
         yield "medlive_oldest_job_seconds", *row
-    for task, replies, unpriced, estimated, usd in gauges.spent:
+    for task, replies, unpriced, estimated, usd in gauges["spent"]:
         yield "medlive_week_replies", task, replies
         yield "medlive_week_replies_unpriced", task, unpriced
         yield "medlive_week_replies_estimated", task, estimated

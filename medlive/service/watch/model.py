@@ -6,8 +6,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from medlive.config import Settings
-from medlive.db.audit.health import FailedThread, MissingRight, QueueHealth, UndoneJobs
-from medlive.db.harvest.harvests import SourceInfo
+from medlive.db.mapping import Record
 from medlive.db.runs import History
 from medlive.db.tables.watch import ObservationRow, OutboxRow
 from medlive.db.tables.work import WorkerRow
@@ -51,18 +50,18 @@ class Facts:
     history: History
     steps: Sequence[StepState]
     workers: Mapping[str, int]  # Queue → processes that serve it
-    queues: Sequence[QueueHealth]
+    queues: Sequence[Record]  # Of `queue_health`
     waiting_workers: Sequence[WorkerRow]  # That are heard of and take no jobs
     lost_threads: int  # Threads that nothing will take up
     decisions: Sequence[datetime]  # When the latest attempts ended, newest first
     decided: int  # Threads that engines decided within a week
-    failed_jobs: Sequence[UndoneJobs]
-    failed_threads: Sequence[FailedThread]
-    sources: Sequence[SourceInfo]
+    failed_jobs: Sequence[Record]
+    failed_threads: Sequence[Record]
+    sources: Sequence[Record]
     circuits: Sequence[Opening]
     week: Mapping[str, Any]  # Of `read_week`
     undelivered: Sequence[OutboxRow]
-    missing_rights: Sequence[MissingRight]
+    missing_rights: Sequence[Record]
     observations: Mapping[str, ObservationRow]
     # That this machine's clock and the database's do not agree
     clock_problem: str | None

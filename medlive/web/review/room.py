@@ -19,7 +19,8 @@ from medlive.db.curation.reviews import (
     list_held,
     list_waiting_overrules,
 )
-from medlive.db.harvest.harvests import SourceInfo, list_sources
+from medlive.db.harvest.harvests import list_sources
+from medlive.db.mapping import Record
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
@@ -70,7 +71,7 @@ class DeskPage(Page):
     overruled: tuple[
         WaitingOverrule, ...
     ]  # Vetoes that a second person has to overrule
-    quarantined: tuple[SourceInfo, ...]
+    quarantined: tuple[Record, ...]
     user: Account
     is_admin: bool
     runs: tuple[

@@ -1,12 +1,12 @@
 """Failures alike are one group whatever varies in them, and a pause is long by its own history."""
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from uuid import UUID
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.db.audit.health import FailedThread
 from medlive.service.watch.alike import group_failures, normalise_cause
 from medlive.service.watch.checks import (
     LONGEST_PAUSE,
@@ -44,15 +44,12 @@ def test_another_status_or_another_reason_is_another_group() -> None:
     ]
     failures = []
     for number, (reason, detail) in enumerate(causes):
-        failure = FailedThread(
-            revision_pk=number,
+        failure = SimpleNamespace(
             source="sdn",
             thread_id=str(number),
             stage="screener",
             reason=reason,
             detail=detail,
-            attempt=1,
-            finished_at=NOW,
         )
         failures.append(failure)
     groups = group_failures(failures)
