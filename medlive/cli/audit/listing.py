@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -21,10 +21,8 @@ from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.db.audit.listing import Counts, Filter, Listing, RowPage
-    from medlive.db.audit.threads import CaseItem, ThreadItem
     from medlive.db.session import Session
 
-R = TypeVar("R", bound="ThreadItem | CaseItem")
 _Several = list[str] | None
 
 
@@ -95,7 +93,7 @@ class View:
 
 
 def print_list(
-    listing: "Listing[R]",
+    listing: "Listing",
     places: Places,
     window: Window,
     view: View,
@@ -141,7 +139,7 @@ def _moment(text: str | None) -> datetime | None:
 
 async def _print_csv(
     session: "Session",
-    listing: "Listing[R]",
+    listing: "Listing",
     where: "Filter",
     view: View,
 ) -> None:
@@ -151,14 +149,14 @@ async def _print_csv(
     rows = stream_rows(
         session, listing, where, sort=view.sort, descending=not view.ascending
     )
-    async for line in stream_csv(rows, listing.row):
+    async for line in stream_csv(rows, listing):
         echo_lines(line)
 
 
-def _describe_page(page: "RowPage[R]", names: Sequence[str]) -> Result:
+def _describe_page(page: "RowPage", names: Sequence[str]) -> Result:
     from medlive.service.listings import without_identifiers
 
-    rows = list(map(asdict, without_identifiers(page.rows)))
+    rows = list(map(vars, without_identifiers(page.rows)))
     notes = []
     if not rows:
         notes.append("nothing matches; --counts says what there is")

@@ -136,7 +136,7 @@ async def export(
         async with site.database.begin() as session:
             order = {"sort": state.sort, "descending": not state.ascending}
             rows = stream_rows(session, state.listing, state.where, **order)  # type: ignore[arg-type]
-            async for line in stream_csv(rows, state.listing.row):
+            async for line in stream_csv(rows, state.listing):
                 spool.write(line.encode())
                 if spool.tell() > EXPORT_BYTES:
                     raise HTTPException(422, "More than an export may hold.")

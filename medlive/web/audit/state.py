@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -48,7 +48,7 @@ class State:
         return cls(table, where, sort, query.get("order") == "asc", **places)
 
     @property
-    def listing(self) -> Listing[Any]:
+    def listing(self) -> Listing:
         """The table."""
         return LISTINGS[self.table]
 

@@ -4,7 +4,6 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, HTTPException, Request
@@ -171,8 +170,8 @@ async def begin(
     from medlive.service.studies import start_study
 
     try:
-        what, values = StudyKind(kind), (Stratum(stratum), int(seed))
-        size = int(sample)
+        what, drawn_by = StudyKind(kind), Stratum(stratum)
+        size, number = int(sample), int(seed)
     except ValueError as error:
         raise HTTPException(422, f"The form holds what it cannot: {error}.") from error
     cases, answers = (
@@ -181,17 +180,15 @@ async def begin(
         else (version.strip() or None, None)
     )
     study = Study(
-        name.strip(),
-        what,
-        cases,
-        answers,
-        None,
-        *values,
-        tuple(raters.replace(",", " ").split()),
-        adjudicator.strip() or None,
-        account.name,
-        datetime.now(UTC),
-        None,
+        name=name.strip(),
+        kind=what,
+        version=cases,
+        run=answers,
+        stratum=drawn_by,
+        seed=number,
+        raters=raters.replace(",", " ").split(),
+        adjudicator=adjudicator.strip() or None,
+        created_by=account.name,
     )
     try:
         await start_study(
