@@ -1,6 +1,6 @@
 """Tables of what goes out: cases, rubrics, reviews, disputes, withdrawals, snapshots and runs of commands."""
 
-from datetime import date, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -338,17 +338,6 @@ class CaseGatesRow(Base):
     )
     hits: Mapped[list[Any]] = column("[[gate, detail]]; empty: nothing keeps it out")
     checked_at: Mapped[datetime] = now_column("When it was checked")
-
-
-class DownloadRow(Base):
-    """How often each file of a snapshot was downloaded on a day; nothing is kept of who did"""
-
-    __tablename__ = "downloads"
-    __table_args__ = checks(count_positive="count >= 1")
-    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
-    file: Mapped[str] = key_column("The file's name in the snapshot's folder")
-    day: Mapped[date] = key_column("The day, in UTC")
-    count: Mapped[int] = column("How many downloads were begun")
 
 
 class EvaluationRunRow(Base):

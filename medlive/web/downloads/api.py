@@ -1,18 +1,16 @@
 """The JSON API of the downloads; FastAPI describes it at /api/openapi.json."""
 
 from dataclasses import asdict
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Final
 
 from fastapi import APIRouter, HTTPException, Path, Query
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 
-from medlive.clock import now
-from medlive.db.release.downloads import DownloadCount, list_downloads, total_downloads
 from medlive.snapshot.diff import ChangeKind, CriterionEdit, FieldEdit
 from medlive.snapshot.errata import Erratum
 from medlive.snapshot.manifest import Counts
-from medlive.web.downloads.catalog import ShownSnapshot, load_public_errata, totals_of
+from medlive.web.downloads.catalog import ShownSnapshot, load_public_errata
 from medlive.web.downloads.find import TheCatalog, find_diff, find_shown
 from medlive.web.site import SiteOf
 
@@ -34,15 +32,6 @@ VersionOrLatest = Annotated[
 ]
 
 
-def _day(text: str) -> date:
-    """A day as YYYY-MM-DD alone; by itself pydantic takes numbers as times too."""
-    day = date.fromisoformat(text)
-    if day.isoformat() != text:
-        raise ValueError("expected a day such as 2026-11-22")
-    return day
-
-
-Day = Annotated[date, BeforeValidator(_day)]
 VersionQuery = Annotated[str, Query(pattern=_VERSION, examples=["2026.W47"])]
 
 
@@ -69,7 +58,6 @@ class SnapshotFile(BaseModel):
     sha256: str
     rows: int | None
     url: str
-    downloads: int
 
 
 class SnapshotDetail(SnapshotSummary):
@@ -129,15 +117,11 @@ async def list_snapshots(catalog: TheCatalog) -> list[SnapshotSummary]:
 
 
 @router.get("/snapshots/{version}", responses=_MISSING)
-async def get_snapshot(
-    version: VersionOrLatest, site: SiteOf, catalog: TheCatalog
-) -> SnapshotDetail:
+async def get_snapshot(version: VersionOrLatest, catalog: TheCatalog) -> SnapshotDetail:
     """A snapshot with its counts and files; "latest" is the newest that is given out whole."""
     shown = catalog.latest if version == "latest" else find_shown(catalog, version)
     if shown is None:
         raise HTTPException(404)
-    async with site.database.begin() as session:
-        downloads = totals_of(await total_downloads(session), shown.version)
     files = [
         {
             "name": name,
@@ -145,7 +129,6 @@ async def get_snapshot(
             "sha256": entry.sha256,
             "rows": entry.rows,
             "url": f"/{shown.release.folder}/{name}",
-            "downloads": downloads.get(name, 0),
         }
         for name, entry in shown.release.files.items()
     ]
@@ -184,14 +167,3 @@ async def list_errata(
     """What was withdrawn after it was frozen, of one snapshot or of all."""
     errata = await load_public_errata(site, catalog)
     return list(errata.entries if version is None else errata.affecting(version))
-
-
-@router.get("/downloads")
-async def get_downloads(
-    site: SiteOf, catalog: TheCatalog, since: Day | None = None
-) -> list[DownloadCount]:
-    """How many downloads of each file were begun on each day since a day, by default 89 days ago."""
-    first = since or now().date() - timedelta(days=89)
-    async with site.database.begin() as session:
-        rows = await list_downloads(session, first)
-    return [row for row in rows if catalog.find(row.version) is not None]

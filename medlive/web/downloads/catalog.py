@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -140,10 +139,3 @@ async def load_public_errata(site: Site, catalog: Catalog) -> Errata:
             entry for entry in errata.entries if versions.intersection(entry.snapshots)
         )
     )
-
-
-def totals_of(totals: Mapping[tuple[str, str], int], version: str) -> dict[str, int]:
-    """File → downloads, of one snapshot."""
-    return {
-        file: count for (counted, file), count in totals.items() if counted == version
-    }

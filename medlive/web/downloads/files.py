@@ -5,14 +5,12 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from fastapi import HTTPException, Request
 from fastapi.responses import FileResponse, Response
-from starlette.background import BackgroundTask
 from starlette.types import Receive, Scope, Send
 
 from medlive.integrity.paths import UnsafePath, open_below
@@ -52,7 +50,6 @@ async def send_file(
     expected: str | None = None,
     cache_control: str = IMMUTABLE,
     policy: str = FIGURE_POLICY,
-    count: Callable[[], Awaitable[None]] | None = None,
 ) -> Response:
     """Answer GET or HEAD with a file or one range of it; several ranges are answered with the whole file.
 
@@ -63,7 +60,6 @@ async def send_file(
         expected: The SHA-256 that it must have, as 64 hexadecimal digits; None for any. 503 if it has another.
         cache_control: How long it may be kept.
         policy: Its Content-Security-Policy.
-        count: Called once a download that starts at the first byte has ended.
     """
     try:
         handle = await asyncio.to_thread(open_below, root, name)
@@ -81,14 +77,9 @@ async def send_file(
         if (status := _precondition(request, f'"{digest}"')) is not None:
             return Response(status_code=status, headers=headers)
         closed.pop_all()  # the answer closes it
-    start = _keep_one_range(request)
-    task = (
-        BackgroundTask(count)
-        if count is not None and request.method == "GET" and start == 0
-        else None
-    )
+    _keep_one_range(request)
     headers["Content-Security-Policy"] = policy
-    return _File(handle, headers=headers, media_type=media_type(name), background=task)
+    return _File(handle, headers=headers, media_type=media_type(name))
 
 
 def _precondition(request: Request, etag: str) -> int | None:
@@ -109,23 +100,17 @@ def _tags(values: list[str]) -> list[str]:
     return [tag.strip() for value in values for tag in value.split(",")]
 
 
-def _keep_one_range(request: Request) -> int | None:
-    """Drop a Range header that is not one valid range of bytes; return the first byte, None if it is unknown.
-
-    HEAD has no ranges (RFC 9110 §14.2).
-    """
+def _keep_one_range(request: Request) -> None:
+    """Drop a Range header that is not one valid range of bytes; HEAD has no ranges (RFC 9110 §14.2)."""
     if (text := request.headers.get("range")) is None:
-        return 0
+        return
     match = _RANGE.fullmatch(text.strip()) if request.method == "GET" else None
     first, last = match.groups() if match else ("", "")
-    if first and (not last or int(first) <= int(last)):
-        return int(first)
-    if last and not first:
-        return None
+    if (first and (not last or int(first) <= int(last))) or (last and not first):
+        return
     request.scope["headers"] = [
         pair for pair in request.scope["headers"] if pair[0] != b"range"
     ]
-    return 0
 
 
 _DIGESTS: Final[dict[tuple[int, ...], str]] = {}

@@ -2,19 +2,14 @@
 
 import asyncio
 import hashlib
-from datetime import timedelta
-from functools import partial
 from typing import Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from medlive.clock import now
-from medlive.db.release.downloads import count_download, list_downloads, total_downloads
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import blind_versions
-from medlive.errors import DatabaseUnavailable
 from medlive.guard.bounds import CHANGES_SHOWN
 from medlive.instance.paths import report_path
 from medlive.integrity.folder import TooLong, read_small
@@ -30,7 +25,6 @@ from medlive.web.downloads.catalog import (
     ShownSnapshot,
     errata_name,
     load_public_errata,
-    totals_of,
 )
 from medlive.web.downloads.files import DAMAGED, send_file
 from medlive.web.downloads.find import TheCatalog, find_diff, find_shown
@@ -43,7 +37,7 @@ from medlive.web.downloads.pages import (
 )
 from medlive.web.pages import render
 from medlive.web.requests import site_address
-from medlive.web.site import Room, Section, Site, SiteOf
+from medlive.web.site import Room, Section, SiteOf
 
 _REPORT_POLICY: Final = (
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
@@ -60,20 +54,13 @@ _READ: Final = ["GET", "HEAD"]
 
 
 @router.api_route("/snapshots", methods=_READ)
-async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
+async def index(request: Request, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
-    today = now().date()
-    async with site.database.begin() as session:
-        total = sum((await total_downloads(session)).values())
-        week = sum(
-            row.count
-            for row in await list_downloads(session, today - timedelta(days=6))
-        )
     latest = catalog.latest
     key = latest is not None and latest.release.manifest.signing is not None
     return render(
         request,
-        IndexPage(catalog.snapshots, latest, site_address(request), key, total, week),
+        IndexPage(catalog.snapshots, latest, site_address(request), key),
     )
 
 
@@ -176,7 +163,6 @@ async def snapshot(
     """One snapshot."""
     shown = find_shown(catalog, version)
     async with site.database.begin() as session:
-        totals = await total_downloads(session)
         evaluations = [
             e
             for e in await list_evaluations(session)
@@ -195,7 +181,6 @@ async def snapshot(
         and (parent_release := catalog.find(parent))
         and not parent_release.withdrawn
         else None,
-        downloads=totals_of(totals, shown.version),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
         has_report=reported and not withheld,
@@ -218,7 +203,7 @@ def _read_card(shown: ShownSnapshot) -> str:
 
 @router.api_route("/medlive-{version}/{name:path}", methods=_READ)
 async def snapshot_file(
-    request: Request, version: str, name: str, site: SiteOf, catalog: TheCatalog
+    request: Request, version: str, name: str, catalog: TheCatalog
 ) -> Response:
     """A file of a snapshot, with the digest that was frozen."""
     shown = find_shown(catalog, version)
@@ -226,23 +211,7 @@ async def snapshot_file(
         raise HTTPException(404)
     if shown.withdrawn and shown.holds_rows(name):
         raise HTTPException(410)
-    # Figures are shown by pages.
-    count = (
-        None
-        if name.startswith("figures/")
-        else partial(_count, site, shown.version, name)
-    )
-    return await send_file(
-        request, shown.folder, name, expected=entry.sha256, count=count
-    )
-
-
-async def _count(site: Site, version: str, name: str) -> None:
-    try:
-        async with site.database.begin() as session:
-            await count_download(session, version, name, now().date())
-    except DatabaseUnavailable:  # the reader has the file all the same
-        return
+    return await send_file(request, shown.folder, name, expected=entry.sha256)
 
 
 @router.api_route("/api", methods=_READ)
