@@ -115,7 +115,7 @@ CLAIMS = define_listing(
 
 
 RUNS = define_listing(
-    ("id source iso_week outcome starts started_at finished_at counts problem"),
+    HarvestRunRow.__table__.columns.keys(),
     HarvestRunRow,
     facets=("source", "outcome"),
     sorts={"started": HarvestRunRow.started_at},

@@ -134,7 +134,7 @@ def read_plan(url: str) -> Plan:
     """
     from alembic.script import ScriptDirectory
 
-    migrations = []
+    migrations: list[tuple[str, str]] = []
     with connect(url) as connection:
         revision = read_revision(connection)
         check_known(revision)

@@ -462,7 +462,7 @@ class WithdrawalRow(Base):
         ),
         Index(None, "case_id"),
     )
-    id: Mapped[int] = number_column("The withdrawal's number")
+    number: Mapped[int] = number_column("The withdrawal's number", "id")
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     revision: Mapped[int] = column("The case's revision that it was withdrawn from")
     criterion_id: Mapped[str | None] = column(

@@ -1,4 +1,4 @@
-"""An upgrade of the schema, what it would do, and the way back: a signed copy of the database as it was, to be restored.
+"""An upgrade of the schema, what it would do, and the way back: a signed copy of the database, to be restored.
 
 The copy is the database alone, for an upgrade changes no file.
 """

@@ -12,8 +12,6 @@ from fastapi.responses import RedirectResponse, Response
 from medlive.db import studies
 from medlive.db.accounts import Account
 from medlive.db.curation.reviews import (
-    HeldCase,
-    WaitingOverrule,
     list_disputes,
     list_held,
     list_waiting_overrules,
@@ -64,12 +62,10 @@ class DeskPage(Page):
 
     template = "review/index.html"
     shown: tuple[Study, ...]
-    held: tuple[HeldCase, ...]  # Those that wait longest
+    held: tuple[Record, ...]  # Those that wait longest
     more_held: bool  # Whether there are others
     disputes: tuple[DisputeRow, ...]
-    overruled: tuple[
-        WaitingOverrule, ...
-    ]  # Vetoes that a second person has to overrule
+    overruled: tuple[Record, ...]  # Vetoes that a second person has to overrule
     quarantined: tuple[Record, ...]
     user: Account
     is_admin: bool
