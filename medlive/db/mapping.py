@@ -181,7 +181,7 @@ def _insertion(
 
 
 def is_one_of(
-    column: InstrumentedAttribute[str], values: Iterable[str]
+    column: InstrumentedAttribute[Any], values: Iterable[str]
 ) -> ColumnElement[bool]:
     """The condition that a text column holds one of the values, as one array parameter: `in_` writes a new
     statement for each number of values, which neither SQLAlchemy nor PostgreSQL has prepared."""

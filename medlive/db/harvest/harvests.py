@@ -2,8 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import distinct_on
@@ -50,12 +50,9 @@ class HarvestTakenOver(MedliveError):
     """Another process has taken this harvest over."""
 
 
-class StartedRun(NamedTuple):
-    """A run of this week that is now this process's."""
-
-    run_id: int
-    start: int  # How often it was begun or taken up again, from 1
-    started_at: datetime
+StartedRun = Record
+"""A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1),
+started_at."""
 
 
 async def start_harvest(
@@ -89,21 +86,16 @@ async def start_harvest(
             "starts": row.starts + 1,
         },
     )
-    started = (
-        await session.execute(statement.returning(row.id, row.starts, row.started_at))
-    ).one()
+    columns = (row.id.label("run_id"), row.starts.label("start"), row.started_at)
+    started = (await session.execute(statement.returning(*columns))).one()
     if was_done:
         # What its lists show is counted anew, as they are read anew.
-        await session.execute(
-            update(row)
-            .where(row.id == started.id)
-            .values(counts=text("counts - 'listed'"))
-        )
-        await session.execute(
-            delete(ListCursorRow).where(ListCursorRow.run_id == started.id)
-        )
-        await unsettle(session, started.id)
-    return StartedRun(started.id, started.starts, started.started_at)
+        own = update(row).where(row.id == started.run_id)
+        await session.execute(own.values(counts=text("counts - 'listed'")))
+        cursors = delete(ListCursorRow).where(ListCursorRow.run_id == started.run_id)
+        await session.execute(cursors)
+        await unsettle(session, started.run_id)
+    return started
 
 
 async def add_counts(
