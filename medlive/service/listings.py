@@ -2,14 +2,14 @@
 
 import csv
 import io
+import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 from medlive.db.audit.listing import Listing
 from medlive.deidentify.detect import redact
-from medlive.snapshot.export import guarded
 
 
 def without_identifiers(rows: Sequence[SimpleNamespace]) -> Sequence[SimpleNamespace]:
@@ -34,6 +34,15 @@ def _csv_line(values: Iterable[str]) -> str:
     line = io.StringIO()
     csv.writer(line, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(values)
     return line.getvalue()
+
+
+_RISKY: Final = re.compile(r"'*[\t\r\n]|['\s]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+"""How a cell begins that a spreadsheet may take for a formula, whatever apostrophes stand before it."""
+
+
+def guarded(text: str) -> str:
+    """A text as a CSV cell that no spreadsheet runs: one apostrophe before what may begin a formula."""
+    return "'" + text if _RISKY.match(text) else text
 
 
 def cells(row: SimpleNamespace) -> list[str]:

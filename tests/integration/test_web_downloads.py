@@ -344,7 +344,6 @@ async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:
         "/snapshots",
         "/latest.json",
         "/feed.xml",
-        "/diff",
         "/api/v1/snapshots",
         "/leaderboard.html",
     )
@@ -423,9 +422,6 @@ async def test_what_was_taken_down_is_no_longer_given_out(
         if gone:
             with pytest.raises(BadInput, match="withdrawn"):
                 await fetch_snapshot(str(http.base_url), OLD, tmp_path / "fetched")
-        assert (
-            await http.get("/diff", params={"old": OLD, "new": NEW})
-        ).status_code == (410 if gone else 200)
         assert case_id in (await http.get("/errata")).text
         assert "It is wrong &lt; so." in (await http.get("/errata")).text
         listed = [
@@ -480,29 +476,6 @@ async def test_errata_of_hidden_snapshots_are_not_given_out(
         OLD.encode()
         not in prepare_release(line.releases[1].path, line.key.public).errata[ERRATA]
     )
-
-
-async def test_what_changed_between_two_snapshots(served: Served) -> None:
-    page = (await served.http.get("/diff", params={"old": MIDDLE, "new": NEW})).text
-    for words in (
-        "the advice was incomplete",
-        "Rest, and see a doctor if it lasts.",
-        "the patient asked for it",
-    ):
-        assert words in page
-    found = (
-        await served.http.get("/api/v1/diff", params={"old": MIDDLE, "new": NEW})
-    ).json()
-    assert found["counts"] == {"added": 3, "revised": 1, "withdrawn": 1}
-    [advice] = next(c["fields"] for c in found["cases"] if c["kind"] == "revised")
-    assert advice == {
-        "name": "advice",
-        "old": "Rest first.",
-        "new": "Rest, and see a doctor if it lasts.",
-    }
-    assert (
-        await served.http.get("/diff", params={"old": MIDDLE, "new": DRAFT})
-    ).status_code == 404
 
 
 async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -> None:

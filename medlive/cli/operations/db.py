@@ -77,11 +77,13 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
         return Result(value, _describe_plan(plan, settings.home))
     done = wait_for(upgrade_database(settings, copy=not no_backup))
     notes = [
-        f"upgraded to {done.head}" if done.migrations else f"already at {done.head}"
+        f"upgraded to {done['head']}"
+        if done["migrations"]
+        else f"already at {done['head']}"
     ]
-    if done.copy is not None:
-        notes.append(f"as it was: {done.copy}, for `medlive restore`")
-    return Result(done._asdict(), notes=notes)
+    if done["copy"] is not None:
+        notes.append(f"as it was: {done['copy']}, for `medlive restore`")
+    return Result(done, notes=notes)
 
 
 @app.command()

@@ -4,8 +4,7 @@ The copy is the database alone, for an upgrade changes no file.
 """
 
 import asyncio
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -15,15 +14,6 @@ from medlive.integrity.folder import writing_to
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.service.backup.make import copy_database
 from medlive.service.database import database_url
-
-
-class Upgraded(NamedTuple):
-    """An upgrade that was done."""
-
-    was: str | None  # The revision before; None: the database was empty
-    head: str
-    migrations: int
-    copy: Path | None
 
 
 def plan_upgrade(settings: Settings) -> Plan:
@@ -36,12 +26,16 @@ def plan_upgrade(settings: Settings) -> Plan:
     return read_plan(database_url(settings))
 
 
-async def upgrade_database(settings: Settings, *, copy: bool) -> Upgraded:
+async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
     """Bring the schema to this version, after a copy of a database that is in use.
 
     Args:
         settings: The settings.
         copy: Whether to make the copy.
+
+    Returns:
+        "was" and "head", the revisions before (None: the database was empty) and after; "migrations", how many
+        were made; "copy", its folder or None.
 
     Raises:
         ConfigError: where the database is newer than this program.
@@ -59,4 +53,9 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> Upgraded:
             out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         await copy_database(settings, plan.revision, out)
     await asyncio.to_thread(migrate, url)
-    return Upgraded(plan.revision, plan.head, len(plan.migrations), out)
+    return {
+        "was": plan.revision,
+        "head": plan.head,
+        "migrations": len(plan.migrations),
+        "copy": out,
+    }

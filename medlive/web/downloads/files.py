@@ -82,35 +82,28 @@ async def send_file(
     return _File(handle, headers=headers, media_type=media_type(name))
 
 
-def _precondition(request: Request, etag: str) -> int | None:
-    """412 or 304 where If-Match or If-None-Match asks for it; the first compares strongly, the second weakly."""
-    wanted, known = (
-        request.headers.getlist(name) for name in ("if-match", "if-none-match")
-    )
-    if wanted and not {"*", etag}.intersection(_tags(wanted)):
-        return 412
-    if known and {"*", etag}.intersection(
-        tag.removeprefix("W/") for tag in _tags(known)
-    ):
-        return 304
-    return None
-
-
-def _tags(values: list[str]) -> list[str]:
-    return [tag.strip() for value in values for tag in value.split(",")]
-
-
 def _keep_one_range(request: Request) -> None:
     """Drop a Range header that is not one valid range of bytes; HEAD has no ranges (RFC 9110 §14.2)."""
-    if (text := request.headers.get("range")) is None:
-        return
-    match = _RANGE.fullmatch(text.strip()) if request.method == "GET" else None
+    text = request.headers.get("range", "").strip()
+    match = _RANGE.fullmatch(text) if request.method == "GET" else None
     first, last = match.groups() if match else ("", "")
-    if (first and (not last or int(first) <= int(last))) or (last and not first):
+    if (first and int(first) <= int(last or first)) or (last and not first):
         return
-    request.scope["headers"] = [
-        pair for pair in request.scope["headers"] if pair[0] != b"range"
-    ]
+    kept = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
+    request.scope["headers"] = kept
+
+
+def _precondition(request: Request, etag: str) -> int | None:
+    """412 or 304 where If-Match or If-None-Match asks for it; the first compares strongly, the second weakly."""
+    for name, status in (("if-match", 412), ("if-none-match", 304)):
+        tags = ",".join(request.headers.getlist(name)).split(",")
+        known = {tag.strip() for tag in tags}
+        if status == 304:
+            known = {tag.removeprefix("W/") for tag in known}
+        is_met = not known.isdisjoint({"*", etag})
+        if known != {""} and is_met is (status == 304):
+            return status
+    return None
 
 
 _DIGESTS: Final[dict[tuple[int, ...], str]] = {}
