@@ -241,18 +241,8 @@ async def _latest_revision(
 async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
     """The latest revision of a case, whatever its status; None for no case."""
     row = await _latest_revision(session, case_id)
-    return None if row is None else await _stored_case(session, row)
-
-
-async def find_revision(
-    session: AsyncSession, case_id: str, revision: int
-) -> StoredCase | None:
-    """A revision of a case; None where it has none of that number."""
-    row = await session.get(CaseRevisionRow, (case_id, revision))
-    return None if row is None else await _stored_case(session, row)
-
-
-async def _stored_case(session: AsyncSession, row: CaseRevisionRow) -> StoredCase:
+    if row is None:
+        return None
     criteria = tuple(await criteria_of(session, row.case_id, row.revision))
     rubric = read(Rubric, row, criteria=criteria)
     return read(StoredCase, row, text=read(CaseText, row), rubric=rubric)

@@ -379,6 +379,7 @@ class PipelineRunRow(Base):
     log: Mapped[list[Any]] = column(
         "The last lines that it logged, without secrets", server_default="[]"
     )
+    failed = partial = False
 
 
 class CircuitRow(Base):

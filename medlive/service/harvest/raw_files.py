@@ -199,6 +199,6 @@ def _remove(folder: Path, paths: Iterable[str]) -> None:
 async def prune_by_hand(database: Database, settings: Settings) -> Mapping[str, int]:
     """Apply retention and record the run, so that one by cron counts for the scheduler; its counts."""
     async with recorded_run(database, PRUNE, {}) as run:
-        counts = run.counts = await apply_retention(database, settings)
+        counts = run.counts = dict(await apply_retention(database, settings))
         run.failed, run.partial = bool(counts["damaged"]), bool(counts["busy"])
     return counts
