@@ -14,6 +14,7 @@ from sqlalchemy.orm import DeclarativeBase
 from medlive.curation import model
 from medlive.db.mapping import add_row, insert_parts, insert_rows, read, row_of
 from medlive.db.tables import decisions as tables
+from medlive.db.tables import examinations
 from medlive.db.tables.base import Base
 from medlive.db.tables.intake import ThreadRevisionRow
 from medlive.db.threads.threads import is_latest
@@ -28,7 +29,7 @@ _PARTS: Final[Mapping[str, tuple[type[Any], type[Any]]]] = {
     "elements": (model.Element, tables.ElementRow),
     "requirements": (model.Requirement, tables.RequirementRow),
     "checks": (model.ControllerCheck, tables.ControllerCheckRow),
-    "holds": (model.Hold, tables.HoldRow),
+    "holds": (model.Hold, examinations.HoldRow),
     "calls": (model.Call, tables.AgentCallRow),
 }
 """Field of a curation → what it is a tuple of, and the table of that."""
@@ -175,14 +176,14 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
         parts["index"] = read(IndexIdentity, used)
     if row.narrative is not None:
         parts["text"] = read(model.CaseText, row)
-    asked = await session.get(tables.CrossExaminationRow, curation_id)
+    asked = await session.get(examinations.CrossExaminationRow, curation_id)
     if asked is not None:
         questions = await _parts(
-            session, curation_id, model.CrossQuestion, tables.CrossQuestionRow
+            session, curation_id, model.CrossQuestion, examinations.CrossQuestionRow
         )
         examination = read(model.CrossExamination, asked, questions=questions)
         parts["cross_examination"] = examination
-    reading = await session.get(tables.SecondReadingRow, curation_id)
+    reading = await session.get(examinations.SecondReadingRow, curation_id)
     if reading is not None:
         parts["second_reading"] = read(model.SecondReading, reading)
     return read(
@@ -234,12 +235,14 @@ async def _save_parts(
     # In one order for everybody, so that two processes never wait for each other crosswise.
     parts[tables.PassageRow] = [passages[key] for key in sorted(passages)]
     if (reading := curation.second_reading) is not None:
-        row = row_of(tables.SecondReadingRow, reading, curation_id=curation_id)
-        parts[tables.SecondReadingRow] = [row]
+        row = row_of(examinations.SecondReadingRow, reading, curation_id=curation_id)
+        parts[examinations.SecondReadingRow] = [row]
     if (asked := curation.cross_examination) is not None:
-        row = row_of(tables.CrossExaminationRow, asked, curation_id=curation_id)
-        parts[tables.CrossExaminationRow] = [row]
-        parts[tables.CrossQuestionRow] = rows(tables.CrossQuestionRow, asked.questions)
+        row = row_of(examinations.CrossExaminationRow, asked, curation_id=curation_id)
+        parts[examinations.CrossExaminationRow] = [row]
+        parts[examinations.CrossQuestionRow] = rows(
+            examinations.CrossQuestionRow, asked.questions
+        )
     await insert_parts(session, parts, known=[tables.PassageRow])
 
 

@@ -7,11 +7,8 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import insert_rows, read, row_of
-from medlive.db.tables.decisions import (
-    CurationRow,
-    RubricProbeRow,
-    RubricProofRow,
-)
+from medlive.db.tables.decisions import CurationRow
+from medlive.db.tables.examinations import RubricProbeRow, RubricProofRow
 from medlive.db.tables.release import CaseRevisionRow
 from medlive.rubric.proof import Figures, GradedProbe, Proof
 

@@ -12,7 +12,8 @@ from medlive.curation.model import Outcome, Reason
 from medlive.db.audit_log import record
 from medlive.db.curation.cases import is_latest_case
 from medlive.db.mapping import Record, add_row
-from medlive.db.tables.decisions import CurationRow, HoldRow, OverruleRow
+from medlive.db.tables.decisions import CurationRow, OverruleRow
+from medlive.db.tables.examinations import HoldRow
 from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
