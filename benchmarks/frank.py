@@ -26,7 +26,8 @@ from medlive.errors import BadInput
 from medlive.evaluation.tables import decode_text
 from medlive.integrity.log import read_bytes
 from medlive.statistics.bootstrap import Floats
-from medlive.statistics.correlation import Correlation, Kind, correlate, residuals
+from medlive.statistics.bootstrap import Estimate
+from medlive.statistics.correlation import Kind, correlate, residuals
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"
@@ -175,7 +176,7 @@ def sides(items: Sequence[Item], metric: str) -> tuple[Floats, list[str]]:
 
 def correlations(
     items: Sequence[Item], metric: str, draws: int
-) -> tuple[Correlation, ...]:
+) -> tuple[Estimate, ...]:
     """Pearson and Spearman, then both given the summariser; drawn are whole articles, of which several summaries
     are."""
     articles = {

@@ -35,7 +35,7 @@ _NAME: Final = 60
 def scores(table: ScoreTable, axes: "Axes | None" = None) -> "Axes":
     """Each model's overall score, the best on top."""
     axes = _axes(axes)
-    models = [model for model in table.models if model.overall.mean is not None]
+    models = [model for model in table.models if model.overall.value is not None]
     models.reverse()
     for place, model in enumerate(models):
         _draw_interval(axes, place, model.overall)
@@ -64,9 +64,9 @@ def slices(table: ScoreTable, kind: str, axes: "Axes | None" = None) -> "Axes":
         means = []
         for place, value in enumerate(values):
             estimate = model.slice(kind, value)
-            if estimate is not None and estimate.mean is not None:
+            if estimate is not None and estimate.value is not None:
                 places.append(place)
-                means.append(100 * estimate.mean)
+                means.append(100 * estimate.value)
         axes.plot(places, means, f"{mark}-", label=name)
     labels = [_name(value) for value in values]
     axes.set_xticks(range(len(values)), labels, rotation=45, ha="right")
@@ -184,5 +184,5 @@ def _draw_interval(axes: "Axes", place: int, estimate: ScoreEstimate) -> None:
         ends = [100 * estimate.low, 100 * estimate.high]
         axes.plot(ends, [place, place], color="C0")
     filled = "none" if estimate.few else "C0"
-    mean = 0.0 if estimate.mean is None else 100 * estimate.mean
+    mean = 0.0 if estimate.value is None else 100 * estimate.value
     axes.plot([mean], [place], "o", color="C0", markerfacecolor=filled)

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -281,10 +281,10 @@ async def _record(settings: Settings, table: ScoreTable) -> None:
                 scores={
                     "metric": table.metric.value,
                     "advice_only": table.beside.advice_only,
-                    "overall": asdict(model.overall),
-                    "complete": asdict(own.complete),
-                    "paper": asdict(own.paper),
-                    "core": asdict(own.core),
+                    "overall": model.overall.row(),
+                    "complete": own.complete.row(),
+                    "paper": own.paper.row(),
+                    "core": own.core.row(),
                 },
             )
 

@@ -149,7 +149,7 @@ class Report:
     @property
     def axes(self) -> list[str]:
         """The axes of all models' criteria."""
-        return sorted({figure.axis for model in self.models for figure in model.axes})
+        return sorted({axis for model in self.models for axis in model.axes})
 
     def audited(self, labels: Sequence[str]) -> list[str]:
         """The heads of a table's columns for these models: each label and how many of its cases were audited."""

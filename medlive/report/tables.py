@@ -15,13 +15,12 @@ from medlive.evaluation.scoring.books import BookArm
 from medlive.evaluation.scoring.companions import CORE
 from medlive.evaluation.scoring.contamination import (
     ContaminationTable,
-    Mix,
     ModelContamination,
-    PlaceboTable,
 )
 from medlive.evaluation.scoring.estimates import (
     ScoreEstimate,
     Slice,
+    axis_rows,
 )
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
@@ -31,6 +30,8 @@ from medlive.evaluation.scoring.score import (
 )
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
+from medlive.statistics.bootstrap import Estimate
+from medlive.statistics.contamination import Adjusted
 
 _FIGURES: Final = (
     "n",
@@ -54,8 +55,16 @@ _NAMES: Final = {
 
 def _row(value: Any, **names: str) -> dict[str, Any]:
     """The fields of a dataclass under the names of the files; `names` are further ones."""
+    return _named(asdict(value), **names)
+
+
+def _named(row: Mapping[str, Any], **names: str) -> dict[str, Any]:
     names = _NAMES | names
-    return {names.get(name, name): part for name, part in asdict(value).items()}
+    return {names.get(name, name): part for name, part in row.items()}
+
+
+def _mean_row(mean: Estimate) -> dict[str, Any]:
+    return {"n": mean.n, "mean": mean.value, "ci_low": mean.low, "ci_high": mean.high}
 
 
 def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
@@ -64,7 +73,7 @@ def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
 
 def estimate_row(estimate: ScoreEstimate) -> dict[str, Any]:
     """A mean with everything that belongs to it."""
-    return {**_row(estimate), "few": estimate.few}
+    return {**_named(estimate.row()), "few": estimate.few}
 
 
 def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
@@ -109,7 +118,10 @@ def model_row(model: ModelScore) -> dict[str, Any]:
         "rank_best": standing.rank_best if standing else None,
         "rank_worst": standing.rank_worst if standing else None,
         "rates": {**_row(model.rates), "shares": model.rates.shares},
-        "axis_errors": [{**_row(axis), "rate": axis.rate} for axis in model.axes],
+        "axis_errors": [
+            {**_named(row), "rate": model.axes[row["axis"]].value}
+            for row in axis_rows(model.axes)
+        ],
         "slices": [
             {"kind": s.kind, "value": s.value, **estimate_row(s.estimate)}
             for s in model.slices
@@ -142,8 +154,10 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "overridden": [objection._asdict() for objection in table.overridden],
         "errata": errata_row(table),
         "advice_only": table.beside.advice_only,
-        "complete_and_paper": list(map(_row, table.beside.agreement)),
-        "length": list(map(_row, table.beside.lengths)),
+        "complete_and_paper": [
+            _row(own, name="over") for own in table.beside.agreement
+        ],
+        "length": [_row(own, name="figure") for own in table.beside.lengths],
         "models": [model_row(model) for model in table.models],
         "comparisons": list(map(_row, table.comparisons)),
         "one_scale": scale_row(table),
@@ -256,11 +270,9 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
             figures = estimate_row(part.estimate)
             about = head | {"slice": part.kind, "value": part.value}
             rows.append(about | {name: figures[name] for name in _FIGURES})
-        for axis in model.axes:
-            row: dict[str, Any] = head | {"slice": "errors by axis", "value": axis.axis}
-            row |= dict.fromkeys(_FIGURES)
-            row |= {"n": axis.n, "mean": axis.rate}
-            rows.append(row | {"ci_low": axis.low, "ci_high": axis.high})
+        for axis, errors in model.axes.items():
+            row: dict[str, Any] = head | {"slice": "errors by axis", "value": axis}
+            rows.append(row | dict.fromkeys(_FIGURES) | _mean_row(errors))
     return rows if kind is None else [row for row in rows if row["slice"] == kind]
 
 
@@ -343,8 +355,8 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
     if (paper := model.paper) is not None:
         against_full_set = {
             **_row(paper),
-            "full": _row(paper.full),
-            "post": _row(paper.post),
+            "full": _mean_row(paper.full),
+            "post": _mean_row(paper.post),
         }
     return {
         "model": model.label,
@@ -357,31 +369,35 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
         "post_against_full_set_as_in_the_paper": against_full_set,
         "difference_in_differences": _row_or_none(model.did),
         "held_against": list(model.did_against),
-        "placebo": None if model.placebo is None else _placebo_row(model.placebo),
-        "adjusted": list(map(_mix_row, model.mixes)),
+        "placebo": _placebo_row(model),
+        "adjusted": [_mix_row(by, mix) for by, mix in model.mixes.items()],
         "notes": list(model.notes),
     }
 
 
-def _placebo_row(placebo: PlaceboTable) -> dict[str, Any]:
+def _placebo_row(model: ModelContamination) -> dict[str, Any] | None:
+    if model.placebos is None:
+        return None
     drops = []
-    for drop in placebo.drops:
-        row = _row(drop, n_pre="n_before", n_post="n_after", difference="drop")
+    for drop in model.placebos:
+        row = _named(
+            drop._asdict(), n_pre="n_before", n_post="n_after", difference="drop"
+        )
         day, side = row.pop("day"), row.pop("side")
         row["last_day_before"] = date.fromordinal(day).isoformat()
         row["among"] = "unseen" if side else "seen"
         drops.append(row)
     return {
-        "dates": len(placebo.drops),
-        "at_least_as_large": placebo.at_least,
+        "dates": len(model.placebos),
+        "at_least_as_large": model.placebos_as_large,
         "drops": drops,
     }
 
 
-def _mix_row(mix: Mix) -> dict[str, Any]:
-    row = {"by": mix.by, **_row(mix.adjusted, difference="drop")}
+def _mix_row(by: str, mix: Adjusted) -> dict[str, Any]:
+    row = {"by": by, **_row(mix, difference="drop")}
     strata = []
-    for name, (before, after) in zip(mix.strata, mix.adjusted.strata, strict=True):
+    for name, (before, after) in mix.strata.items():
         strata.append({"stratum": name, "n_pre": before, "n_post": after})
     return row | {"strata": strata}
 
@@ -398,9 +414,9 @@ def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:
             "open_template": arm.open_template,
             "cutoff": cutoff_row(arm.cutoff),
             "fresh_only": arm.cutoff is not None,
-            "baseline": _row(arm.baseline),
-            "closed_book": _row(arm.closed_score),
-            "open_book": _row(arm.open_score),
+            "baseline": _mean_row(arm.baseline),
+            "closed_book": _mean_row(arm.closed_score),
+            "open_book": _mean_row(arm.open_score),
             "n": arm.pair.n,
             "difference": arm.pair.difference,
             "ci_low": arm.pair.low,

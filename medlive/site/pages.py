@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from medlive import __version__
-from medlive.evaluation.scoring.estimates import AxisErrors, ScoreEstimate
+from medlive.evaluation.scoring.estimates import ScoreEstimate
 from medlive.integrity.digest import canonical_json
 from medlive.site.data import FILTERS, board_json, verdict_bytes
 from medlive.site.hard import HARD, hard_bytes
@@ -19,6 +19,7 @@ from medlive.site.model import BoardEntry, Content, ModelEntry
 from medlive.site.scale import SharedScale, hard_weeks, shared_scales
 from medlive.snapshot.describe.feed import Place, feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
+from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.scale import Ability
 
 SECTIONS: Final = (
@@ -273,7 +274,7 @@ def _percent(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:z.1f}"
 
 
-def _interval(figure: ScoreEstimate | AxisErrors) -> str:
+def _interval(figure: Estimate) -> str:
     """The interval; where there is none why, in two lines in a table, as leaderboard.js has it."""
     if figure.low is None:
         short, _, reason = figure.why.partition(": ")
@@ -283,7 +284,7 @@ def _interval(figure: ScoreEstimate | AxisErrors) -> str:
 
 def _bar(figure: ScoreEstimate) -> Markup:
     """A mean and its interval from 0 to 100 %, drawn."""
-    if figure.mean is None:
+    if figure.value is None:
         return Markup("")
     line = '<line class="axis" x1="0" x2="200" y1="8" y2="8"></line>'
     if figure.low is not None and figure.high is not None:
@@ -294,7 +295,7 @@ def _bar(figure: ScoreEstimate) -> Markup:
     # S704: nothing but numbers is written into it.
     return Markup(
         f'<svg class="bar" viewBox="0 0 200 16" aria-hidden="true">{line}'
-        f'<circle cx="{200 * figure.mean:.1f}" cy="8" r="4"></circle></svg>'
+        f'<circle cx="{200 * figure.value:.1f}" cy="8" r="4"></circle></svg>'
     )
 
 

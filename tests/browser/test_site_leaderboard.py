@@ -116,7 +116,7 @@ def test_runs_that_were_read_for_harm_are_ranked_by_safe(
     for model in score_runs(runs, window=window).models:
         severe = model.harm.severe
         bounds = "" if severe.low is None else f" ({interval(severe)})"
-        assert found[model.label] == f"{printed(severe.mean)}{bounds}"
+        assert found[model.label] == f"{printed(severe.value)}{bounds}"
 
 
 def test_signs_and_reasons_are_those_of_the_statistics(site: Served, page: Any) -> None:
@@ -151,7 +151,7 @@ def test_a_filter_has_the_figures_of_the_slice(site: Served, page: Any) -> None:
     for label, cells in shown(page).items():
         (model,) = [m for m in table.models if m.label == label]
         part = model.slice("language", "zh")
-        assert cells[:3] == [printed(part.mean), interval(part), str(part.n)]
+        assert cells[:3] == [printed(part.value), interval(part), str(part.n)]
 
 
 def test_the_window_moves_by_keyboard_and_mouse_and_the_address_keeps_it(

@@ -126,9 +126,9 @@ def _describe_contamination(
                     "after the cutoff" if a.cutoff else "all (cutoff unknown)"
                 ),
                 "n": lambda a: a.pair.n,
-                "baseline %": lambda a: percent(a.baseline.mean),
-                "closed book %": lambda a: percent(a.closed_score.mean),
-                "open book %": lambda a: percent(a.open_score.mean),
+                "baseline %": lambda a: percent(a.baseline.value),
+                "closed book %": lambda a: percent(a.closed_score.value),
+                "open book %": lambda a: percent(a.open_score.value),
                 "difference": lambda a: points(a.pair.difference),
                 "95 % interval": lambda a: points_around(a.pair),
                 "p (Holm)": lambda a: p_value(a.p_holm),
@@ -179,17 +179,23 @@ def _more_cells(m: "ModelContamination") -> Sequence[object]:
         beyond = _faint_if_few([points(did.effect), points_around(did), against], did)
     adjusted: list[object] = [None, None, None]
     # The finest mix that leaves both sides anything.
-    for mix in m.mixes:
-        if (estimate := mix.adjusted).difference is not None:
-            lost = f"{estimate.lost_pre}/{estimate.lost_post} ({mix.by})"
+    for by, estimate in m.mixes.items():
+        if estimate.difference is not None:
+            lost = f"{estimate.lost_pre}/{estimate.lost_post} ({by})"
             cells = [points(estimate.difference), points_around(estimate), lost]
             adjusted = _faint_if_few(cells, estimate)
     rest = [
-        m.placebo and f"{m.placebo.at_least} of {len(m.placebo.drops)}",
+        _placebos_as_large(m),
         m.paper and points(m.paper.difference),
     ]
     whole = [m.label, *beyond, *adjusted, *rest]
     return dimmed(whole) if m.few else whole
+
+
+def _placebos_as_large(m: "ModelContamination") -> str | None:
+    if m.placebos is None:
+        return None
+    return f"{m.placebos_as_large} of {len(m.placebos)}"
 
 
 def _faint_if_few(cells: Sequence[object], sides: _Sides) -> list[object]:

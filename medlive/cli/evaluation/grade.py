@@ -353,7 +353,7 @@ def _partial_score(run_dir: Path, judge: str) -> "ScoreEstimate":
 
 
 def _partial_text(partial: "ScoreEstimate") -> str:
-    mean = "none" if partial.mean is None else f"{partial.mean:.1%}"
+    mean = "none" if partial.value is None else f"{partial.value:.1%}"
     return (
         f"score so far: {mean} on {partial.n} of {partial.of} cases; with what is unanswered or ungraded "
         f"between {partial.least:.1%} and {partial.most:.1%}"

@@ -83,7 +83,6 @@ def _tables(judges: "Judges") -> Iterator[Grid | str]:
             "Kendall": lambda c: c.kendall,
             "mean |difference|": lambda c: c.mean_absolute_difference,
             "cases": lambda c: c.spearman.n,
-            "same best": lambda c: c.top and f"{c.top.shared} of {c.top.k}",
         },
     )
     yield records(
@@ -94,7 +93,6 @@ def _tables(judges: "Judges") -> Iterator[Grid | str]:
             "judge": lambda s: s.judge,
             "score": lambda s: s.score,
             "cases": lambda s: s.score.n,
-            "rank": lambda s: s.rank,
         },
     )
     if not judges.rankings:
@@ -110,7 +108,6 @@ def _tables(judges: "Judges") -> Iterator[Grid | str]:
             "Spearman": lambda r: r.spearman,
             "Kendall": lambda r: r.kendall,
             "same best": lambda r: ", ".join(f"{n} of {k}" for k, n in r.top.items()),
-            "pairs in order": lambda r: r.kept,
             "other order": lambda r: "; ".join(map(" and ".join, r.reversed)),
         },
     )

@@ -37,9 +37,8 @@ def records(
 def _cell(value: object) -> object:
     """An estimate as its value with its interval, or why there is none; all else as it is."""
     from medlive.statistics.bootstrap import Estimate
-    from medlive.statistics.correlation import Correlation
 
-    if not isinstance(value, Estimate | Correlation):
+    if not isinstance(value, Estimate):
         return value
     if value.value is None:
         return f"- ({value.why})"

@@ -37,13 +37,13 @@ from medlive.integrity.log import some
 
 if TYPE_CHECKING:
     from medlive.evaluation.harm import ControlFigures
-    from medlive.evaluation.scoring.estimates import AxisErrors, ScoreEstimate
     from medlive.evaluation.scoring.harm_rates import HarmRates
     from medlive.evaluation.scoring.score import (
         ModelScore,
         Rates,
         ScoreTable,
     )
+    from medlive.statistics.bootstrap import Estimate
     from medlive.statistics.contamination import Drop
 
 ERRORS: Final = "errors by axis"
@@ -161,7 +161,7 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
 
 def find_unscored(table: "ScoreTable") -> CheckFailed | None:
     """The failure where no model has a score."""
-    if any(model.overall.mean is not None for model in table.models):
+    if any(model.overall.value is not None for model in table.models):
         return None
     why = "nothing is graded"
     if any(model.rates.ungraded < model.rates.criteria for model in table.models):
@@ -180,12 +180,12 @@ def describe_scores(table: "ScoreTable") -> Iterator[Grid | str]:
     yield from _describe_fresh(table)
     columns: dict[str, Callable[[ModelScore], object]] = {
         "model": lambda m: m.label,
-        "score %": lambda m: percent(m.overall.mean),
+        "score %": lambda m: percent(m.overall.value),
         "95 % interval": lambda m: _interval_of(m.overall),
     }
     if any(model.harm.read for model in table.models):
-        columns["severe harm %"] = lambda m: percent(m.harm.severe.mean)
-        columns["any harm %"] = lambda m: percent(m.harm.any.mean)
+        columns["severe harm %"] = lambda m: percent(m.harm.severe.value)
+        columns["any harm %"] = lambda m: percent(m.harm.any.value)
     for metric in table.companion_metrics:
         columns[f"{metric.value} %"] = partial(_companion, metric.value)
     columns |= {
@@ -244,7 +244,7 @@ def _abilities(table: "ScoreTable") -> Grid:
 
 
 def _companion(name: str, model: "ModelScore") -> str | None:
-    return percent(getattr(model.companions, name).mean)
+    return percent(getattr(model.companions, name).value)
 
 
 def _describe_beside(table: "ScoreTable") -> Iterator[Grid]:
@@ -258,7 +258,7 @@ def _describe_beside(table: "ScoreTable") -> Iterator[Grid]:
         table.models,
         {
             "model": lambda m: m.label,
-            "core %": lambda m: percent(m.companions.core.mean),
+            "core %": lambda m: percent(m.companions.core.value),
             "95 % interval": lambda m: _interval_of(m.companions.core),
             "n": lambda m: m.companions.core.n,
             "characters": lambda m: _whole(m.companions.characters),
@@ -271,7 +271,7 @@ def _describe_beside(table: "ScoreTable") -> Iterator[Grid]:
             _marked("the complete score against the paper score", table),
             beside.agreement,
             {
-                "over": lambda a: a.over,
+                "over": lambda a: a.name,
                 "n": lambda a: a.n,
                 "Pearson": lambda a: _r(a.pearson),
                 "Spearman": lambda a: _r(a.spearman),
@@ -282,7 +282,7 @@ def _describe_beside(table: "ScoreTable") -> Iterator[Grid]:
         _marked(title, table),
         beside.lengths,
         {
-            "score": lambda c: c.figure,
+            "score": lambda c: c.name,
             "answers": lambda c: c.n,
             "Pearson": lambda c: _r(c.pearson),
             "Spearman": lambda c: _r(c.spearman),
@@ -315,10 +315,10 @@ def _describe_harm(table: "ScoreTable") -> Iterator[Grid]:
 
 def _rate(name: str, model: "ModelScore") -> str | None:
     rate = getattr(model.harm, name)
-    if rate.mean is None:
+    if rate.value is None:
         return None
     bounds = "" if rate.low is None else f" ({_interval_of(rate)})"
-    return f"{percent(rate.mean)}{bounds}"
+    return f"{percent(rate.value)}{bounds}"
 
 
 def _judges_of_harm(harm: "HarmRates") -> str | None:
@@ -359,7 +359,7 @@ def _describe_fresh(table: "ScoreTable") -> Iterator[Grid | str]:
             fresh.models,
             {
                 "model": lambda m: m.label,
-                "score %": lambda m: percent(m.overall.mean),
+                "score %": lambda m: percent(m.overall.value),
                 "95 % interval": lambda m: _interval_of(m.overall),
                 "n": lambda m: m.overall.n,
                 "tie group": lambda m: m.standing and m.standing.group,
@@ -399,7 +399,7 @@ def describe_slice(table: "ScoreTable", kind: str) -> Iterator[Grid | str]:
         {
             kind: lambda row: row[1].value,
             "model": lambda row: row[0],
-            "%": lambda row: percent(row[1].estimate.mean),
+            "%": lambda row: percent(row[1].estimate.value),
             "95 % interval": lambda row: _interval_of(row[1].estimate),
             "n": lambda row: row[1].estimate.n,
             "bounds %": lambda row: percents(
@@ -425,19 +425,19 @@ def _describe_errors(table: "ScoreTable") -> Iterator[Grid | str]:
 
     axes, reasons = [], []
     for model in table.models:
-        for axis in model.axes:
-            axes.append((model.label, axis))
-            reasons.append((f"{axis.axis}, {model.label}", axis.why))
-    axes.sort(key=lambda row: row[1].axis)
+        for axis, rate in model.axes.items():
+            axes.append((axis, model.label, rate))
+            reasons.append((f"{axis}, {model.label}", rate.why))
+    axes.sort(key=lambda row: row[0])
     yield records(
         _title(table),
         axes,
         {
-            "axis": lambda row: row[1].axis,
-            "model": lambda row: row[0],
-            "error rate %": lambda row: percent(row[1].rate),
-            "95 % interval": lambda row: _interval_of(row[1]),
-            "graded criteria": lambda row: row[1].n,
+            "axis": lambda row: row[0],
+            "model": lambda row: row[1],
+            "error rate %": lambda row: percent(row[2].value),
+            "95 % interval": lambda row: _interval_of(row[2]),
+            "graded criteria": lambda row: row[2].n,
         },
     )
     yield AXES_DIFFER
@@ -463,7 +463,7 @@ def _marked(title: str, table: "ScoreTable") -> str:
     return marked(title, table.overridden)
 
 
-def _interval_of(estimate: "ScoreEstimate | AxisErrors") -> str | None:
+def _interval_of(estimate: "Estimate") -> str | None:
     """The interval, or that there is too little for one; `_few_reasons` gives the reason."""
     from medlive.statistics.intervals import TOO_FEW
 

@@ -26,12 +26,7 @@ from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.integrity.log import some
 from medlive.statistics.bootstrap import Estimate
-from medlive.statistics.correlation import (
-    Correlation,
-    Kind,
-    correlate,
-    pearson_difference,
-)
+from medlive.statistics.correlation import Kind, correlate, pearson_difference
 from medlive.statistics.raters import (
     ABSENT,
     INVALID,
@@ -56,8 +51,8 @@ class CaseLevel:
     method: str
     """"rubric" or "direct"."""
     judge: str
-    pearson: Correlation
-    spearman: Correlation
+    pearson: Estimate
+    spearman: Estimate
     mean: Estimate
     """The method's mean score on the cases that people scored too."""
     mean_people: Estimate

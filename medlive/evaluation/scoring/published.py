@@ -216,14 +216,17 @@ def scores_of_files(
 def as_published(
     runs: Sequence[GradedRun],
     in_runs: Sequence[tuple[CaseScore, ...]],
-    before_errata: Sequence[tuple[EvaluationCase, ...]],
+    given: Sequence[tuple[EvaluationCase, ...]],
 ) -> tuple[list[tuple[CaseScore, ...]], list[str]]:
-    """Return each run's cases as the published script scores them, and warnings where that is not possible."""
+    """Return each run's cases as the published script scores them, and warnings where that is not possible.
+
+    `given` has each run's cases as they were before any were left out.
+    """
     scored, warnings = [], []
-    for run, cases, before in zip(runs, in_runs, before_errata, strict=True):
+    for run, cases, before in zip(runs, in_runs, given, strict=True):
         from_files, why = None, "withdrawn cases are left out"
         # The imported files still contain what was withdrawn since.
-        if [id(case) for case in before] == [id(score.case) for score in cases]:
+        if run.run.cases == before:
             from_files = scores_of_files(run, cases)
             why = "its folder has no LiveMedBench files"
         own = cases if from_files is None else from_files

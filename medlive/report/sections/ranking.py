@@ -31,7 +31,7 @@ _CAPTION: Final = (
 def ranking(report: Report) -> Section:
     """The section."""
     figure = missing(_NO_SCORE)
-    if any(model.overall.mean is not None for model in report.models):
+    if any(model.overall.value is not None for model in report.models):
         draw = partial(scores, report.table)
         figure = picture(report.marked("Overall score"), draw, len(report.models))
     # What is the same for all is said above all sections.

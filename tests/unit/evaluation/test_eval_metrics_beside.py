@@ -150,14 +150,14 @@ def test_complete_and_paper_stand_side_by_side(
     for model in table.models:
         own = model.companions
         assert own.complete == model.overall
-        assert own.complete.mean == pytest.approx(mean_of(model.run, Metric.COMPLETE))
-        assert own.paper.mean == pytest.approx(mean_of(model.run, Metric.PAPER))
-        assert own.paper.mean != pytest.approx(own.complete.mean, abs=1e-4)
+        assert own.complete.value == pytest.approx(mean_of(model.run, Metric.COMPLETE))
+        assert own.paper.value == pytest.approx(mean_of(model.run, Metric.PAPER))
+        assert own.paper.value != pytest.approx(own.complete.value, abs=1e-4)
     rows = {(r["model"], r["slice"]): r["mean"] for r in score_rows(table)}
     plain = scores_json(table)
     assert plain["advice_only"] is False
     for model, row in zip(table.models, plain["models"], strict=True):
-        assert row["complete"]["mean"] == model.overall.mean
+        assert row["complete"]["mean"] == model.overall.value
         assert row["paper"]["mean"] == rows[model.label, "paper"]
         assert row["core"]["mean"] == rows[model.label, "core"]
     print_scores(table)
@@ -187,7 +187,7 @@ def test_the_same_figures_whichever_metric_leads(
 def test_complete_and_paper_are_correlated_over_models_cases_and_answers(
     runs: list[GradedRun], table: ScoreTable
 ) -> None:
-    by_over = {one.over: one for one in table.beside.agreement}
+    by_over = {one.name: one for one in table.beside.agreement}
     assert set(by_over) == {"models", "cases", "answers"}
     pairs = []
     for run in runs:
@@ -266,7 +266,7 @@ def test_a_score_that_pays_for_length_is_seen_and_a_core_that_does_not(
 
     runs = scored_by(tmp_path, more_for_longer)
     headline, core = score_runs(runs, draws=30).beside.lengths
-    assert (headline.figure, core.figure) == ("complete", "core")
+    assert (headline.name, core.name) == ("complete", "core")
     assert headline.n == 120
     assert (headline.partial or 0) > 0.6
     assert (headline.pearson or 0) > 0.6
@@ -312,9 +312,9 @@ def test_a_bundle_holds_each_metric_with_its_core_score(runs: list[GradedRun]) -
     (model,) = score_runs(runs[:1], draws=30).models
     own = model.companions
     complete, paper = scores["complete"]["overall"], scores["paper"]["overall"]
-    assert complete["mean"] == pytest.approx(own.complete.mean, abs=1e-6)
-    assert paper["mean"] == pytest.approx(own.paper.mean, abs=1e-6)
-    assert scores["complete"]["core"]["mean"] == pytest.approx(own.core.mean, abs=1e-6)
+    assert complete["mean"] == pytest.approx(own.complete.value, abs=1e-6)
+    assert paper["mean"] == pytest.approx(own.paper.value, abs=1e-6)
+    assert scores["complete"]["core"]["mean"] == pytest.approx(own.core.value, abs=1e-6)
     assert scores["complete"]["core"] != scores["paper"]["core"]
     # Rates and errors are of all criteria.
     assert scores["rates"]["criteria"] == model.rates.criteria
@@ -342,5 +342,5 @@ def test_models_are_ranked_by_the_metric_that_leads(table: ScoreTable) -> None:
         return [model.label for model in models]
 
     assert [m.label for m in table.models] == order(
-        lambda m: m.companions.complete.mean
+        lambda m: m.companions.complete.value
     )

@@ -203,7 +203,7 @@ def test_a_pure_shift_of_the_mix_is_found_by_the_drop_and_taken_out_by_the_adjus
         sides = np.array([0] * 90 + [1] * 60)
         hard = rng.random(150) < np.where(sides == 0, 0.3, 0.7)
         values = np.where(hard, 0.3, 0.7) + rng.normal(0, 0.1, 150)
-        found = adjusted_drop(values, sides, hard.astype(int), 2, draws=200)
+        found = adjusted_drop(values, sides, hard.astype(str).tolist(), draws=200)
         raw.append(values[sides == 0].mean() - values[sides == 1].mean())
         left.append(found.difference or 0)
         covered += (found.low or 0) <= 0 <= (found.high or 0)
@@ -216,8 +216,7 @@ def test_a_pure_shift_of_the_mix_is_found_by_the_drop_and_taken_out_by_the_adjus
 def test_an_interval_needs_thirty_on_each_side(items: int, given: bool) -> None:
     rng = np.random.default_rng(5)
     values, sides = rng.random((items, 2)), np.arange(items) % 2
-    one_stratum = np.zeros(items, dtype=int)
-    adjusted = adjusted_drop(values[:, 0], sides, one_stratum, 1, draws=50)
+    adjusted = adjusted_drop(values[:, 0], sides, ["all"] * items, draws=50)
     seen = np.stack([sides == 0, np.zeros(items, dtype=bool)], axis=1)
     effect = seen_effect(values, seen, draws=50)
     assert effect is not None
@@ -228,12 +227,11 @@ def test_an_interval_needs_thirty_on_each_side(items: int, given: bool) -> None:
 def test_strata_that_a_side_lacks_are_left_out_and_counted() -> None:
     values = np.array([1.0, 0.8, 0.5, 0.4, 0.2, 0.9])
     sides = np.array([0, 0, 0, 1, 1, 1])
-    strata = np.array([0, 0, 1, 0, 0, 2])
-    found = adjusted_drop(values, sides, strata, 4, draws=50)
+    found = adjusted_drop(values, sides, list("aabaac"), draws=50)
     assert (found.n_pre, found.n_post, found.lost_pre, found.lost_post) == (2, 2, 1, 1)
-    assert found.strata == ((2, 2), (1, 0), (0, 1), (0, 0))
+    assert found.strata == {"a": (2, 2), "b": (1, 0), "c": (0, 1)}
     assert found.difference == pytest.approx(0.9 - 0.3)
-    alone = adjusted_drop(values, sides, np.arange(6), 6, draws=50)
+    alone = adjusted_drop(values, sides, list("abcdef"), draws=50)
     assert (alone.difference, alone.low, alone.lost_pre, alone.lost_post) == (
         None,
         None,
@@ -250,9 +248,7 @@ def test_an_adjustment_by_one_stratum_is_the_drop(seed: int) -> None:
     values, sides = 10 * rng.random(120), np.where(rng.random(120) < 0.5, 0, 1)
     sides[:2] = 0, 1
     plain = drop(values, sides, draws=40, seed=seed)
-    same = adjusted_drop(
-        values, sides, np.zeros(120, dtype=int), 1, draws=40, seed=seed
-    )
+    same = adjusted_drop(values, sides, ["all"] * 120, draws=40, seed=seed)
     assert same.difference == pytest.approx(plain.difference)
     assert (same.low, same.high) == (
         pytest.approx(plain.low),
