@@ -49,7 +49,6 @@ _NAMES: Final = {
     "low": "ci_low",
     "high": "ci_high",
     "of": "bounds_over",
-    "exact": "p_exact",
 }
 
 
@@ -154,10 +153,7 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "overridden": [objection._asdict() for objection in table.overridden],
         "errata": errata_row(table),
         "advice_only": table.beside.advice_only,
-        "complete_and_paper": [
-            _row(own, name="over") for own in table.beside.agreement
-        ],
-        "length": [_row(own, name="figure") for own in table.beside.lengths],
+        "length": list(map(_row, table.beside.lengths)),
         "models": [model_row(model) for model in table.models],
         "comparisons": list(map(_row, table.comparisons)),
         "one_scale": scale_row(table),
@@ -186,7 +182,6 @@ def scale_row(table: ScoreTable) -> dict[str, Any]:
         "abilities": list(map(_row, abilities.scale.abilities)),
         "standings": list(map(_row, abilities.scale.standings)),
         "weeks": list(map(_row, abilities.weeks)),
-        "hard": list(map(_row, abilities.hard)),
         "cases": len(abilities.cases),
         "silent": abilities.silent,
         "suspects": suspects,

@@ -5,10 +5,8 @@ model may have seen, 1 for one that it cannot have seen, -1 for one left out. do
 estimator and says what it assumes.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any, Final, NamedTuple, Unpack
 
 import numpy as np
@@ -49,8 +47,6 @@ class Drop:
     high: float | None = None
     p: float | None = None
     """Two-sided, by permutation of the sides; None where it was not asked for or cannot be had."""
-    exact: bool = False
-    """Whether every permutation was tried."""
 
 
 def drop(
@@ -80,8 +76,8 @@ def drop(
     if not permutations:
         return figures
     seed, clusters = how.get("seed", 0), how.get("clusters")
-    p, exact = permutation_p(values, sides, permutations, seed, clusters)
-    return replace(figures, p=p, exact=exact)
+    p = permutation_p(values, sides, permutations, seed, clusters)
+    return replace(figures, p=p)
 
 
 def permutation_p(
@@ -90,13 +86,11 @@ def permutation_p(
     permutations: int,
     seed: int = 0,
     clusters: Places | None = None,
-) -> tuple[float, bool]:
-    """The two-sided p-value of the difference of means when sides are dealt out anew, and whether it is exact.
+) -> float:
+    """The two-sided p-value of the difference of means when sides are dealt out anew, (1 + hits) / (1 + permutations).
 
-    Whole clusters are dealt, and of a cluster on both sides each part; None: each item is its own. With no more
-    than `permutations` ways to deal, all are tried and p is the share at least as far apart. Else p is
-    (1 + hits) / (1 + permutations) over random ones, which is never 0. Raises ValueError without an item on both
-    sides.
+    Whole clusters are dealt, and of a cluster on both sides each part; None: each item is its own. Raises ValueError
+    without an item on both sides.
     """
     kept, side = values[sides >= 0], sides[sides >= 0]
     cluster_of = np.arange(len(kept)) if clusters is None else clusters[sides >= 0]
@@ -113,9 +107,6 @@ def permutation_p(
         return np.asarray(np.abs(others - total / count))
 
     truth = apart(np.flatnonzero(parts % 2)[None])[0] - _EPSILON
-    if math.comb(n, chosen) <= permutations:
-        deals = np.array(list(combinations(range(n), chosen)))
-        return float((apart(deals) >= truth).mean()), True
     # The smaller side is dealt: the other is the rest, and the difference is the same but for its sign.
     small = min(chosen, n - chosen)
     rng = np.random.default_rng(seed)
@@ -125,7 +116,7 @@ def permutation_p(
         random = rng.random((min(rows, permutations - start), n))
         deals = np.argpartition(random, small - 1, axis=1)[:, :small]
         hits += int((apart(deals) >= truth).sum())
-    return (1 + hits) / (1 + permutations), False
+    return (1 + hits) / (1 + permutations)
 
 
 @dataclass(frozen=True, slots=True)

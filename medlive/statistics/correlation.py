@@ -7,16 +7,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
-from typing import Final, Unpack
+from typing import Final
 
 import numpy as np
 
 from medlive.statistics.bootstrap import (
-    Draws,
     Estimate,
     Floats,
     Places,
-    estimate,
     weight_chunks,
     with_interval,
 )
@@ -69,28 +67,6 @@ def correlate(
         drawn.append(_DRAWN[kind](a, b, weights[:, place]))
     figure = with_interval(value, np.concatenate(drawn), n, k)
     return replace(figure, p=None if kind is Kind.KENDALL else pearson_p(value, n))
-
-
-def pearson_difference(
-    first: Floats, second: Floats, truth: Floats, **how: Unpack[Draws]
-) -> Estimate:
-    """How much better `first` correlates with `truth` than `second` does (Pearson), over the items that all three
-    have, each its own cluster."""
-    columns = np.stack([first, second, truth], axis=1)
-    columns = columns[~np.isnan(columns).any(axis=1)]
-    n = len(columns)
-    if n < LEAST:
-        return Estimate(None, n=n, clusters=n, why=f"{n} items are too few")
-    columns -= columns.mean(axis=0)
-    products = columns * columns[:, 2:]
-    cells = np.column_stack([np.ones(n), columns, columns**2, products])
-
-    def difference(sums: Floats) -> Floats:
-        count, a, b, t, aa, bb, tt, at, bt, _ = np.moveaxis(sums, -1, 0)
-        by_first = _from_moments(count, a, t, aa, tt, at)
-        return by_first - _from_moments(count, b, t, bb, tt, bt)
-
-    return estimate(cells, difference, range(n), **how)
 
 
 def pearson_p(r: float, n: int) -> float:

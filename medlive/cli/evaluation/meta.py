@@ -114,7 +114,6 @@ def _tables(meta: "Meta") -> Iterator[Grid]:
                 "n": lambda c: c.pearson.n,
                 "mean": lambda c: c.mean,
                 "people's mean": lambda c: c.mean_people,
-                "rubric better by": lambda c: c.gain,
             },
         )
     if meta.repeated is not None:

@@ -12,7 +12,6 @@ from medlive.cli.evaluation.options import (
     load_runs,
 )
 from medlive.cli.output import Result, table_of
-from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.statistics.anchors import Anchor
@@ -22,19 +21,17 @@ def plan(
     runs: Annotated[list[Path], Argument()],
     cases: Annotated[int, Option(min=1, max=1_000_000)],
     error: Annotated[float, Option(min=0.01, max=100)] = 1.0,
-    models: Annotated[int, Option(min=1, max=10_000)] = 1,
     judge: JudgeOption = None,
     allow: AllowOption = None,
 ) -> Result:
-    """Say which models to ask again, or how many old cases to keep, so that a new week is linked to those before.
+    """Say which models to ask again, so that a new week is linked to those before.
 
-    Without either, nobody can tell a harder week from worse models. Costs are by what each run's calls cost.
+    Without them, nobody can tell a harder week from worse models. Costs are by what each run's calls cost.
 
     Args:
         runs: Graded runs of the weeks before.
         cases: Of the new week.
         error: Wanted standard error of the new week's difficulty, in points of 100.
-        models: New models that will answer the week, for the number of old cases to keep.
     """
     from medlive import api
     from medlive.evaluation.runs.spending import cost_per_case
@@ -43,23 +40,17 @@ def plan(
 
     paths = check_runs(runs)
     scored = api.score(load_runs(paths, judge), allow=allow or ())
-    link = plan_link(scored, cases=cases, models=models, error=error / 100)
-    if link.why:
-        raise UsageError(link.why, hint="name graded runs of models with common cases")
     rows = []
-    for number, anchor in enumerate(link.anchors, start=1):
+    enough = None
+    for number, anchor in enumerate(plan_link(scored, cases), start=1):
         usd = cost_per_case(paths[anchor.column])
         rows.append(_row(number, anchor, cases, usd))
-    enough = None
-    for number, anchor in enumerate(link.anchors, start=1):
         if enough is None and 100 * anchor.together <= error:
             enough = number
     value = {
         "cases": cases,
         "wanted_error": error,
         "models_to_ask_again": enough,
-        "old_cases_to_keep": link.kept_cases,
-        "new_models": models,
         "anchors": rows,
     }
     title = f"models to ask again about {cases} new cases; errors of the week's difficulty in points"
@@ -68,12 +59,7 @@ def plan(
     if enough:
         words = f"{enough} of them, asked again about all {cases}, are enough"
     notes = [f"for an error of {error:g} points: {words}"]
-    kept = link.kept_cases
-    words = "no number of old cases is enough instead"
-    if kept is not None:
-        calls = models * kept
-        words = f"or {kept} old cases, asked of the {models} new models too ({calls} answers more)"
-    return Result(value, [table], [*notes, words])
+    return Result(value, [table], notes)
 
 
 def _row(

@@ -265,24 +265,12 @@ def _describe_beside(table: "ScoreTable") -> Iterator[Grid]:
         },
         dim=lambda m: m.companions.core.few,
     )
-    beside = table.beside
-    if beside.agreement:
-        yield records(
-            _marked("the complete score against the paper score", table),
-            beside.agreement,
-            {
-                "over": lambda a: a.name,
-                "n": lambda a: a.n,
-                "Pearson": lambda a: _r(a.pearson),
-                "Spearman": lambda a: _r(a.spearman),
-            },
-        )
     title = "scores against the answers' length in characters; partial: given model and case"
     yield records(
         _marked(title, table),
-        beside.lengths,
+        table.beside.lengths,
         {
-            "score": lambda c: c.name,
+            "score": lambda c: c.figure,
             "answers": lambda c: c.n,
             "Pearson": lambda c: _r(c.pearson),
             "Spearman": lambda c: _r(c.spearman),

@@ -13,8 +13,7 @@ One published set is read as it is: K-QA's CSV (physicians on statements).
 """
 
 import math
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -87,7 +86,6 @@ class RatingCollector:
     verdicts: dict[Place, dict[str, bool | None]] = field(default_factory=dict)
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     lines: dict[Place | str, str] = field(default_factory=dict)
-    again: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     """Where an item is not one of the run's."""
     unscored: int = 0
@@ -132,13 +130,11 @@ class RatingCollector:
         ratings: MutableMapping[str, V],
     ) -> None:
         earlier = ratings.get(rater)
-        if rater in ratings and value == earlier:
-            self.again.append(where)
-        elif earlier is None:
+        if earlier is None:
             ratings[rater] = value
             self.raters[rater] = None
             self.lines.setdefault(key, where)
-        elif value is not None:
+        elif value not in (None, earlier):
             what = f"case {key!r}"
             if isinstance(key, tuple):
                 what = f"criterion {key[1]!r} of case {key[0]!r}"
@@ -166,7 +162,7 @@ class RatingCollector:
             verdicts=self.verdicts,
             scores=self.scores,
             lines=self.lines,
-            notes=(*self.notes, *self._remarks(), *_similar_names(self.raters)),
+            notes=(*self.notes, *self._remarks()),
         )
 
     def _remarks(self) -> Iterator[str]:
@@ -174,8 +170,6 @@ class RatingCollector:
         undecided = self.unscored
         for ratings in self.verdicts.values():
             undecided += list(ratings.values()).count(None)
-        if self.again:
-            yield f"{len(self.again)} ratings are duplicates and count once ({some(self.again)})"
         if self.foreign:
             yield (
                 f"{len(self.foreign)} items belong to another run, or to changed answers or criteria; left out "
@@ -183,22 +177,6 @@ class RatingCollector:
             )
         if undecided:
             yield f"{undecided} ratings have no decision and count neither as met nor as not met"
-
-
-def _similar_names(raters: Iterable[str]) -> list[str]:
-    """Notes on names that differ only in case, width or spaces and may be one person."""
-    groups: dict[str, list[str]] = {}
-    for name in raters:
-        folded = unicodedata.normalize("NFKC", name).casefold()
-        groups.setdefault("".join(folded.split()), []).append(name)
-    notes = []
-    for names in groups.values():
-        if len(names) > 1:
-            named = ", ".join(map(repr, names))
-            notes.append(
-                f"raters {named} count as {len(names)} people: their names differ only in spelling"
-            )
-    return notes
 
 
 def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:

@@ -26,7 +26,7 @@ from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.integrity.log import some
 from medlive.statistics.bootstrap import Estimate
-from medlive.statistics.correlation import Kind, correlate, pearson_difference
+from medlive.statistics.correlation import Kind, correlate
 from medlive.statistics.raters import (
     ABSENT,
     INVALID,
@@ -58,8 +58,6 @@ class CaseLevel:
     mean_people: Estimate
     unscored: int
     """Cases scored by people and not by this method."""
-    gain: Estimate | None
-    """How much better the rubric correlates, on common cases; None for the rubric itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,11 +441,6 @@ def _levels(
             unknown += score is not None and case_id not in truth
         if unknown:
             notes.append(f"{name}: {unknown} cases have no score by people; left out")
-        gain = None
-        if name != "rubric":
-            gain = pearson_difference(
-                columns["rubric"], column, people, draws=draws, seed=seed
-            )
         levels.append(
             CaseLevel(
                 method=name,
@@ -457,7 +450,6 @@ def _levels(
                 mean=mean_of(column[both], draws=draws, seed=seed),
                 mean_people=mean_of(people[both], draws=draws, seed=seed),
                 unscored=int((~both).sum()),
-                gain=gain,
             )
         )
     return tuple(levels)

@@ -7,6 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from medlive.errors import UsageError
 from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
@@ -15,9 +16,9 @@ from medlive.evaluation.model import (
 from medlive.evaluation.scoring.estimates import cases_by_id, matrix
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ScoreTable
-from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
+from medlive.statistics.anchors import Anchor, rank_anchors
 from medlive.statistics.bootstrap import Floats
-from medlive.statistics.items import Item, analyse_items, hard_cases
+from medlive.statistics.items import Item, analyse_items
 from medlive.statistics.scale import Scale, scale
 
 NO_WEEK: Final = "unknown"
@@ -63,15 +64,6 @@ class CaseItem:
 
 
 @dataclass(frozen=True, slots=True)
-class HardScore:
-    """A model on the third of its cases that the other models found hardest."""
-
-    model: str
-    n: int
-    mean: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class AbilityTable:
     """Models on one scale, and the cases that put them there."""
 
@@ -79,7 +71,6 @@ class AbilityTable:
     weeks: tuple[ScaleWeek, ...]
     cases: tuple[CaseItem, ...]
     criteria: tuple[CaseItem, ...]
-    hard: tuple[HardScore, ...]
 
     @property
     def suspects(self) -> list[CaseItem]:
@@ -105,34 +96,17 @@ def abilities_of(table: ScoreTable) -> AbilityTable:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Link:
-    """What would link a new week with those before."""
+def plan_link(table: ScoreTable, cases: int) -> list[Anchor]:
+    """Say which models of a score table to ask again about so many cases of a new week (docs/scale.md).
 
-    anchors: tuple[Anchor, ...] = ()
-    """Models to ask again, from the one that tells most down."""
-    kept_cases: int | None = None
-    """Old cases to ask the new week's models too, if no model is asked again; None: no number is enough."""
-    why: str = ""
-    """Why nothing can be said."""
-
-
-def plan_link(table: ScoreTable, *, cases: int, models: int, error: float) -> Link:
-    """Say what links a new week with those of a score table (docs/scale.md).
-
-    Args:
-        table: Of the weeks before.
-        cases: Of the new week.
-        models: New models that will answer it.
-        error: Wanted standard error of the week's difficulty, on the scale of scores from 0 to 1.
+    They come from the one that tells most of the week's difficulty down. Raises UsageError where there is no scale.
     """
-    scored = [model.cases for model in table.models]
-    scores = np.clip(matrix(scored), 0.0, 1.0)
+    scores = np.clip(matrix([model.cases for model in table.models]), 0.0, 1.0)
     on_scale = abilities_of(table).scale
     if on_scale.why:
-        return Link(why=on_scale.why)
-    kept = kept_cases_needed(on_scale, scores, cases, models=models, error=error)
-    return Link(tuple(rank_anchors(on_scale, scores, cases)), kept)
+        hint = "name graded runs of models with common cases"
+        raise UsageError(on_scale.why, hint=hint)
+    return rank_anchors(on_scale, scores, cases)
 
 
 def abilities(
@@ -176,7 +150,6 @@ def abilities(
             CaseItem(case, criterion, item)
             for (case, criterion), item in zip(criteria, about, strict=True)
         ),
-        hard=_hard(labels, scores, hard_cases(scores, levels)),
     )
 
 
@@ -272,14 +245,3 @@ def _model_week(
         low=expected - error,
         high=expected + error,
     )
-
-
-def _hard(
-    labels: Sequence[str], scores: Floats, chosen: NDArray[np.bool_]
-) -> tuple[HardScore, ...]:
-    rows = []
-    for column, label in enumerate(labels):
-        own = scores[chosen[:, column], column]
-        mean = float(own.mean()) if len(own) else None
-        rows.append(HardScore(label, len(own), mean))
-    return tuple(rows)

@@ -13,7 +13,7 @@ from medlive.evaluation.model import ADVICE, EvaluationCase
 from medlive.evaluation.scoring.estimates import ScoreEstimate, ScoreGrid
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, core_case
-from medlive.statistics.bootstrap import Draws, Floats
+from medlive.statistics.bootstrap import Draws
 from medlive.statistics.correlation import partial, pearson, spearman
 
 CORE: Final = "core"
@@ -37,24 +37,17 @@ class Companions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Correlations:
-    """How two figures go together."""
+class LengthControl:
+    """How a score goes with the length of the answers, in characters (ClinConsensus, Table 11)."""
 
-    name: str
+    figure: str
+    """A metric's name, or `CORE`."""
     n: int
+    """Answers with a score."""
     pearson: float | None
     spearman: float | None
     partial: float | None = None
     """Pearson's r given the model and the case; None with one model, which leaves nothing to compare."""
-
-
-def _correlations(name: str, first: Floats, second: Floats) -> Correlations:
-    return Correlations(
-        name=name,
-        n=int((~np.isnan(first)).sum()),
-        pearson=pearson(first, second),
-        spearman=spearman(first, second),
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +58,7 @@ class Beside:
     """Whether every criterion rests on the advice, so that the complete score is the paper's."""
     models: tuple[Companions, ...]
     """In the order of the runs."""
-    agreement: tuple[Correlations, ...]
-    """Of the complete and the paper score, over "models" (their means), "cases" (means over the models) and
-    "answers"; empty where `advice_only`: a score agrees with itself."""
-    lengths: tuple[Correlations, ...]
-    """Of each score (a metric's name, or `CORE`) and the length of the answers in characters (ClinConsensus,
-    Table 11)."""
+    lengths: tuple[LengthControl, ...]
 
 
 def narrow_runs(runs: Sequence[GradedRun], narrow: Narrow) -> list[GradedRun]:
@@ -127,15 +115,9 @@ def beside(
         other = Metric.COMPLETE if metric.advice_only else Metric.PAPER
         figures[other.value] = by_name[other.value]
     figures[CORE] = by_name[CORE]
-    agreement: tuple[Correlations, ...] = ()
-    if not advice_only:
-        agreement = _agreement(
-            *(grids[m].score for m in (Metric.COMPLETE, Metric.PAPER))
-        )
     return Beside(
         advice_only=advice_only,
         models=tuple(models),
-        agreement=agreement,
         lengths=tuple(_with_length(name, runs, own) for name, own in figures.items()),
     )
 
@@ -171,7 +153,9 @@ def _mean_length(run: GradedRun, scored: Sequence[CaseScore]) -> float | None:
     return sum(lengths) / len(lengths) if lengths else None
 
 
-def _with_length(name: str, runs: Sequence[GradedRun], scored: Scored) -> Correlations:
+def _with_length(
+    figure: str, runs: Sequence[GradedRun], scored: Scored
+) -> LengthControl:
     lengths: list[float] = []
     scores: list[float] = []
     models: list[str] = []
@@ -183,22 +167,10 @@ def _with_length(name: str, runs: Sequence[GradedRun], scored: Scored) -> Correl
             models.append(run.label)
             cases.append(case_score.case.case_id)
     columns = np.array(lengths), np.array(scores)
-    control = partial(*columns, models, cases) if len(set(models)) > 1 else None
-    return replace(_correlations(name, *columns), partial=control)
-
-
-def _agreement(complete: Floats, paper: Floats) -> tuple[Correlations, ...]:
-    """Of two grids, each (cases x models), over the answers that both have a score for."""
-    known = ~(np.isnan(complete) | np.isnan(paper))
-    both = [np.where(known, scores, np.nan) for scores in (complete, paper)]
-    answers = [scores[known] for scores in both]
-    with np.errstate(all="ignore"):
-        models, cases = (
-            [np.nansum(scores, axis) / known.sum(axis) for scores in both]
-            for axis in (0, 1)
-        )
-    return (
-        _correlations("models", *models),
-        _correlations("cases", *cases),
-        _correlations("answers", *answers),
+    return LengthControl(
+        figure=figure,
+        n=len(lengths),
+        pearson=pearson(*columns),
+        spearman=spearman(*columns),
+        partial=partial(*columns, models, cases) if len(set(models)) > 1 else None,
     )

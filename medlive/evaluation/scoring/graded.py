@@ -171,8 +171,6 @@ class _JudgeLog:
     """The models that the replies name."""
     reasons: dict[str, str]
     """Why a key has no verdict."""
-    contradicted: set[str]
-    """Keys with both a met and a not-met verdict."""
 
     @property
     def name(self) -> str:
@@ -302,11 +300,6 @@ def _judge_notes(
             f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: "
             f"{counts[chosen]} verdicts on the current answers and criteria; not {others} (--judge chooses)"
         )
-    if log.contradicted:
-        notes.append(
-            f"{GRADES}: {len(log.contradicted)} criteria are met in one verdict and not met in another of "
-            "the same judge; the last one counts"
-        )
     return notes
 
 
@@ -332,13 +325,11 @@ def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
     """The judges of a log by digest, the one that wrote last at the end."""
     judges: dict[str, _JudgeLog] = {}
     for grade in grades_of(path, notes):
-        log = judges.pop(grade.judge, None) or _JudgeLog(grade, {}, set(), {}, set())
+        log = judges.pop(grade.judge, None) or _JudgeLog(grade, {}, set(), {})
         judges[grade.judge] = log
         log.last = grade
         if grade.grader:
             log.models.add(grade.grader)
-        if {log.verdicts.get(grade.key), grade.met} == {True, False}:
-            log.contradicted.add(grade.key)
         log.verdicts[grade.key] = grade.met
         if grade.met is None:
             log.reasons[grade.key] = kind_of(grade.reason)

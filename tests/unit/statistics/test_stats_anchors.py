@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from medlive.statistics.anchors import kept_cases_needed, rank_anchors
+from medlive.statistics.anchors import rank_anchors
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.scale import Scale, scale
 
@@ -48,17 +48,9 @@ def test_the_error_that_is_said_comes(asked: int) -> None:
     assert 0.7 < ratio < 1.5
 
 
-def test_more_models_never_tell_less_and_precision_has_its_price() -> None:
+def test_more_models_never_tell_less() -> None:
     _, old, _ = world(np.random.default_rng(6))
     on_scale = scale_of(old)
     together = [anchor.together for anchor in rank_anchors(on_scale, old, NEW)]
     assert len(together) == MODELS
     assert together == sorted(together, reverse=True)
-    needed = [
-        kept_cases_needed(on_scale, old, NEW, models=4, error=error)
-        for error in (0.05, 0.02, 0.001)
-    ]
-    assert needed[0]
-    assert needed[1]
-    assert needed[0] < needed[1]
-    assert needed[2] is None  # The new answers alone are less sure

@@ -22,34 +22,12 @@ from tests.support.oracles import oracle
 stats = oracle("scipy.stats")
 
 
-@given(st.lists(st.integers(0, 4), min_size=2, max_size=9), st.data())
-def test_an_exact_p_is_the_share_of_all_ways_to_deal_the_sides(
-    scores: list[int], data: st.DataObject
-) -> None:
-    n = len(scores)
-    chosen = data.draw(st.integers(1, n - 1))
-    values = np.array(scores, dtype=np.float64)
-    sides = np.array([1] * chosen + [0] * (n - chosen))
-
-    def apart(picked: tuple[int, ...]) -> float:
-        rest = [i for i in range(n) if i not in picked]
-        return abs(
-            sum(scores[i] for i in picked) / chosen
-            - sum(scores[i] for i in rest) / (n - chosen)
-        )
-
-    ways = list(combinations(range(n), chosen))
-    truth = apart(tuple(range(chosen)))
-    expected = sum(apart(way) >= truth - 1e-12 for way in ways) / len(ways)
-    assert permutation_p(values, sides, len(ways)) == (pytest.approx(expected), True)
-
-
 def test_permutation_p_is_scipys() -> None:
     rng = np.random.default_rng(3)
     values = rng.random(40)
     values[:15] += 0.2
     sides = np.array([0] * 15 + [1] * 25)
-    found, exact = permutation_p(values, sides, 9999, seed=1)
+    found = permutation_p(values, sides, 9999, seed=1)
     theirs = stats.permutation_test(
         (values[:15], values[15:]),
         lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
@@ -57,9 +35,8 @@ def test_permutation_p_is_scipys() -> None:
         n_resamples=9999,
         rng=np.random.default_rng(2),
     )
-    assert not exact
     assert found == pytest.approx(theirs.pvalue, abs=0.012)
-    assert permutation_p(values, 1 - sides, 9999, seed=1)[0] == pytest.approx(
+    assert permutation_p(values, 1 - sides, 9999, seed=1) == pytest.approx(
         found, abs=0.012
     )
 
@@ -70,8 +47,8 @@ def test_p_values_of_nothing_are_spread_evenly_and_of_something_are_small() -> N
     nothing, something = [], []
     for seed in range(200):
         values = rng.beta(2, 2, 90)
-        nothing.append(permutation_p(values, sides, 199, seed)[0])
-        something.append(permutation_p(values - 0.25 * sides, sides, 199, seed)[0])
+        nothing.append(permutation_p(values, sides, 199, seed))
+        something.append(permutation_p(values - 0.25 * sides, sides, 199, seed))
     assert stats.kstest(nothing, "uniform").pvalue > 0.01
     assert np.mean([p < 0.05 for p in nothing]) < 0.1
     assert np.mean([p < 0.05 for p in something]) > 0.95
@@ -90,7 +67,7 @@ def test_clusters_are_dealt_whole() -> None:
             drop(values, sides, draws=2, seed=seed, permutations=199, clusters=place).p
             or 0.0
         )
-        alone = permutation_p(means, np.arange(30) % 2, 199, seed)[0]
+        alone = permutation_p(means, np.arange(30) % 2, 199, seed)
         assert found[-1] == pytest.approx(alone, abs=0.15)
     assert stats.kstest(found, "uniform").pvalue > 0.01
     assert np.mean([p < 0.05 for p in found]) < 0.1
@@ -109,10 +86,8 @@ def test_a_cluster_on_both_sides_is_dealt_in_its_parts() -> None:
     ]
     truth = abs(values[sides == 1].mean() - values[sides == 0].mean())
     expected = float(np.mean([one >= truth - 1e-12 for one in apart]))
-    assert permutation_p(values, sides, 6, clusters=place) == (
-        pytest.approx(expected),
-        True,
-    )
+    found = permutation_p(values, sides, 4999, clusters=place)
+    assert found == pytest.approx(expected, abs=0.02)
 
 
 def test_the_interval_of_a_drop_covers_it_about_as_often_as_it_says() -> None:
