@@ -284,10 +284,13 @@ def compare(
                 why=reasons[k] if counts[k] else "",
             )
             compared.append(pair)
-    corrected = holm([pair.p for pair in compared])
-    return [
-        replace(pair, p_holm=p) for pair, p in zip(compared, corrected, strict=True)
-    ]
+    return with_holm(compared)
+
+
+def with_holm(pairs: Sequence[Comparison]) -> list[Comparison]:
+    """The pairs with their p corrected for their number."""
+    corrected = holm([pair.p for pair in pairs])
+    return [replace(pair, p_holm=p) for pair, p in zip(pairs, corrected, strict=True)]
 
 
 def known_or_none(value: float) -> float | None:

@@ -229,13 +229,7 @@ def _criteria(
     for case in run.run.cases:
         known += [(case.case_id, criterion.id) for criterion in case.criteria]
     _note_unknown(run, people, set(known), notes)
-    answered = {case.case_id for case, _ in gradable(run.run.cases, run.answers)}
-    of_people = [place for place in known if place in people.verdicts]
-    places = [place for place in of_people if place[0] in answered]
-    if unanswered := len(of_people) - len(places):
-        notes.append(
-            f"{unanswered} rated criteria belong to cases without an answer in this run; left out"
-        )
+    places = _rated_places(run, people, known, notes)
     decided_by = set[str]().union(*people.verdicts.values()) - {adjudicator}
     raters = tuple(rater for rater in people.raters if rater in decided_by)
     codes = codes_of(people, places, raters)
@@ -258,6 +252,20 @@ def _criteria(
         agreed=None if adjudicator is None else agreed_codes(codes, decisions),
     )
     return counts, reliability(panel, grader, **draws)
+
+
+def _rated_places(
+    run: GradedRun, people: HumanRatings, known: list[Place], notes: list[str]
+) -> list[Place]:
+    """The run's criteria that people rated, of cases with an answer."""
+    answered = {case.case_id for case, _ in gradable(run.run.cases, run.answers)}
+    rated = [place for place in known if place in people.verdicts]
+    places = [place for place in rated if place[0] in answered]
+    if unanswered := len(rated) - len(places):
+        notes.append(
+            f"{unanswered} rated criteria belong to cases without an answer in this run; left out"
+        )
+    return places
 
 
 def _counts(

@@ -104,17 +104,13 @@ def unscorable_warnings(
     what = "no score by Equation 1"
     if metric is Metric.PUBLISHED:
         what += ", and count as 0 here"
-    labels_by_cases: dict[tuple[str, ...], list[str]] = {}
+    by_warning: dict[str, list[str]] = {}
     for label, scores in zip(labels, scored, strict=True):
-        cases = [score.case for score in scores]
-        ids = tuple(case.case_id for case in cases if case.positive_points <= 0)
-        labels_by_cases.setdefault(ids, []).append(label)
-    labels_by_cases.pop((), None)
-    warnings = []
-    for ids, names in labels_by_cases.items():
-        cases_without = f"{len(ids)} cases have no criterion with positive points"
-        warnings.append(f"{', '.join(names)}: {cases_without} and {what} ({some(ids)})")
-    return warnings
+        ids = [s.case.case_id for s in scores if s.case.positive_points <= 0]
+        if ids:
+            warning = f"{len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
+            by_warning.setdefault(warning, []).append(label)
+    return [f"{', '.join(names)}: {warning}" for warning, names in by_warning.items()]
 
 
 def harm_warnings(harm: Mapping[str, HarmRates], metric: Metric) -> list[str]:

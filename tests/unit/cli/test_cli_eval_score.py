@@ -296,5 +296,4 @@ def test_a_plan_says_whom_to_ask_again(instance: Instance, folder: Path) -> None
     )
     assert [row["answers"] for row in plan["anchors"]] == [50, 50]
     assert plan["models_to_ask_again"] is None
-    assert plan["old_cases_to_keep"] is None
     instance.here("eval", "plan", runs[0], "--cases", "50", status=2)
