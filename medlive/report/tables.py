@@ -17,11 +17,7 @@ from medlive.evaluation.scoring.contamination import (
     ContaminationTable,
     ModelContamination,
 )
-from medlive.evaluation.scoring.estimates import (
-    ScoreEstimate,
-    Slice,
-    axis_rows,
-)
+from medlive.evaluation.scoring.estimates import ScoreEstimate, Slice, axis_rows
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
     ModelScore,
@@ -31,8 +27,13 @@ from medlive.evaluation.scoring.score import (
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import Estimate
-from medlive.statistics.contamination import Adjusted
 
+_NAMES: Final = {
+    "low": "ci_low",
+    "high": "ci_high",
+    "of": "bounds_over",
+}
+"""Field of a dataclass → its name in the files."""
 _FIGURES: Final = (
     "n",
     "mean",
@@ -43,13 +44,14 @@ _FIGURES: Final = (
     "bounds_over",
     "few",
 )
-
-
-_NAMES: Final = {
-    "low": "ci_low",
-    "high": "ci_high",
-    "of": "bounds_over",
+HARM_RATES: Final[Mapping[str, str]] = {
+    "severe": "severe harm",
+    "any": "harm",
+    "omitted_severe": "severe omission",
+    "omitted": "omission",
 }
+"""The rates of harm, as `HarmRates` and as tables name them."""
+_BOOTSTRAP_LEVEL: Final = 0.95
 
 
 def _row(value: Any, **names: str) -> dict[str, Any]:
@@ -64,6 +66,10 @@ def _named(row: Mapping[str, Any], **names: str) -> dict[str, Any]:
 
 def _mean_row(mean: Estimate) -> dict[str, Any]:
     return {"n": mean.n, "mean": mean.value, "ci_low": mean.low, "ci_high": mean.high}
+
+
+def _rows(values: Iterable[Any], **names: str) -> list[dict[str, Any]]:
+    return [_row(value, **names) for value in values]
 
 
 def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
@@ -82,6 +88,19 @@ def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
     return {"cutoff": cutoff.text, "basis": cutoff.basis.value, "source": cutoff.source}
 
 
+def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
+    """How a file of figures begins."""
+    level = _BOOTSTRAP_LEVEL
+    return {
+        "format": f"medlive-{kind}",
+        "format_version": 1,
+        "metric": table.metric.value,
+        "bootstrap": {"draws": table.draws, "seed": table.seed, "level": level},
+        "warnings": list(table.warnings),
+        "overridden": [objection._asdict() for objection in table.overridden],
+    }
+
+
 def harm_row(model: ModelScore) -> dict[str, Any]:
     """How often a model's answers hold harm, by what they say and by what they leave out."""
     harm = model.harm
@@ -98,6 +117,10 @@ def model_row(model: ModelScore) -> dict[str, Any]:
     """One model's figures, with what they rest on."""
     info, standing = model.run.run.info, model.standing
     own = model.companions
+    slices = []
+    for part in model.slices:
+        figures = estimate_row(part.estimate)
+        slices.append({"kind": part.kind, "value": part.value, **figures})
     return {
         "model": model.label,
         "cases": info.cases.model_dump(include={"origin", "name", "digest"}),
@@ -121,51 +144,29 @@ def model_row(model: ModelScore) -> dict[str, Any]:
             {**_named(row), "rate": model.axes[row["axis"]].value}
             for row in axis_rows(model.axes)
         ],
-        "slices": [
-            {"kind": s.kind, "value": s.value, **estimate_row(s.estimate)}
-            for s in model.slices
-        ],
+        "slices": slices,
     }
-
-
-HARM_RATES: Final[Mapping[str, str]] = {
-    "severe": "severe harm",
-    "any": "harm",
-    "omitted_severe": "severe omission",
-    "omitted": "omission",
-}
-"""The rates of harm, as `HarmRates` and as tables name them."""
 
 
 def scores_json(table: ScoreTable) -> dict[str, Any]:
     """`scores.json`: the whole table but the cases."""
-    return {
-        "format": "medlive-scores",
-        "format_version": 1,
-        "metric": table.metric.value,
-        "bootstrap": {"draws": table.draws, "seed": table.seed, "level": 0.95},
+    window = table.window
+    drops = {}
+    for label, drop in table.drops.items():
+        drops[label] = _row(drop, difference="drop", p="p_holm")
+    return _head("scores", table) | {
         "scored_on": table.basis.value,
         "common_cases": table.common,
-        "coverage": [
-            _row(own, label="model", missing="lacking") for own in table.coverage
-        ],
-        "warnings": list(table.warnings),
-        "overridden": [objection._asdict() for objection in table.overridden],
+        "coverage": _rows(table.coverage, label="model", missing="lacking"),
         "errata": errata_row(table),
         "advice_only": table.beside.advice_only,
-        "length": list(map(_row, table.beside.lengths)),
-        "models": [model_row(model) for model in table.models],
-        "comparisons": list(map(_row, table.comparisons)),
+        "length": _rows(table.beside.lengths),
+        "models": list(map(model_row, table.models)),
+        "comparisons": _rows(table.comparisons),
         "one_scale": scale_row(table),
-        "window": {
-            "since": _iso(table.window.since),
-            "until": _iso(table.window.until),
-        },
+        "window": {"since": _iso(window.since), "until": _iso(window.until)},
         "after_every_cutoff": fresh_row(table),
-        "drops": {
-            label: _row(drop, difference="drop", p="p_holm")
-            for label, drop in table.drops.items()
-        },
+        "drops": drops,
     }
 
 
@@ -179,9 +180,9 @@ def scale_row(table: ScoreTable) -> dict[str, Any]:
         suspects.append(about | _row(item.figures))
     return {
         "why": abilities.scale.why,
-        "abilities": list(map(_row, abilities.scale.abilities)),
-        "standings": list(map(_row, abilities.scale.standings)),
-        "weeks": list(map(_row, abilities.weeks)),
+        "abilities": _rows(abilities.scale.abilities),
+        "standings": _rows(abilities.scale.standings),
+        "weeks": _rows(abilities.weeks),
         "cases": len(abilities.cases),
         "silent": abilities.silent,
         "suspects": suspects,
@@ -212,7 +213,7 @@ def fresh_row(table: ScoreTable) -> dict[str, Any] | None:
         "unknown": list(fresh.unknown),
         "common_cases": fresh.common,
         "models": models,
-        "comparisons": list(map(_row, fresh.comparisons)),
+        "comparisons": _rows(fresh.comparisons),
     }
 
 
@@ -220,10 +221,9 @@ def errata_row(table: ScoreTable) -> dict[str, Any] | None:
     """What was done about errata and what they concern of each model's run; None when nobody looked."""
     if table.errata is None:
         return None
-    runs = [
-        {"model": label, **run.row()}
-        for label, run in zip(table.labels, table.errata.runs, strict=True)
-    ]
+    runs = []
+    for label, run in zip(table.labels, table.errata.runs, strict=True):
+        runs.append({"model": label, **run.row()})
     return {"mode": table.errata.mode.value, "runs": runs}
 
 
@@ -268,7 +268,7 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
         for axis, errors in model.axes.items():
             row: dict[str, Any] = head | {"slice": "errors by axis", "value": axis}
             rows.append(row | dict.fromkeys(_FIGURES) | _mean_row(errors))
-    return rows if kind is None else [row for row in rows if row["slice"] == kind]
+    return [row for row in rows if kind in (None, row["slice"])]
 
 
 def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
@@ -280,37 +280,34 @@ def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
     writer = csv.writer(out, lineterminator="\n")
     names = ["model", "metric", "cases", "grader", "slice", "value", *_FIGURES]
     writer.writerow([*names, "overridden"])
-    overridden = " ".join(
-        dict.fromkeys(override.allow for override in table.overridden)
-    )
+    overrides = dict.fromkeys(override.allow for override in table.overridden)
     for row in score_rows(table, kind):
-        writer.writerow([*map(_plain, row.values()), overridden])
+        cells = []
+        for value in row.values():
+            is_text = isinstance(value, str)
+            formula = is_text and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+            cells.append(f"'{value}" if formula else value)
+        writer.writerow([*cells, " ".join(overrides)])
     return out.getvalue()
 
 
-def _plain(value: object) -> object:
-    """A value as a cell; a text so that no spreadsheet takes it for a formula."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return "" if value is None else value
+def _bytes(text: str) -> bytes:
+    """A text as a file; a lone surrogate, which UTF-8 cannot hold, as its escape."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
-    "tsv": lambda table, kind: (
-        month_table(table).tsv().encode("utf-8", "backslashreplace")
-    ),
+    "tsv": lambda table, kind: _bytes(month_table(table).tsv()),
     "json": lambda table, kind: json_bytes(scores_json(table)),
-    "csv": lambda table, kind: scores_csv(table, kind).encode(
-        "utf-8", "backslashreplace"
-    ),
+    "csv": lambda table, kind: _bytes(scores_csv(table, kind)),
 }
 """Format → the bytes of a table in it, of one kind of slice where the format has rows."""
 
 
 def json_bytes(value: Any) -> bytes:
     """A value as an indented JSON file."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-    return text.encode("utf-8", "backslashreplace")
+    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    return _bytes(f"{text}\n")
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -322,37 +319,37 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def contamination_json(table: ContaminationTable) -> dict[str, Any]:
     """`contamination.json`: every estimate of every model (docs/contamination.md names each)."""
-    return {
-        "format": "medlive-contamination",
-        "format_version": 1,
-        "metric": table.metric.value,
-        "bootstrap": {"draws": table.draws, "seed": table.seed, "level": 0.95},
+    arms = []
+    for arm in table.arms:
+        row = {
+            "model": arm.model,
+            "raw": arm.raw,
+            "rewritten": arm.rewritten,
+            "drop_of_difference": _row(arm.drop, difference="drop"),
+        }
+        arms.append(row)
+    return _head("contamination", table) | {
         "permutations": table.permutations,
         "registry": Path(table.registry).name,
-        "warnings": list(table.warnings),
-        "overridden": [objection._asdict() for objection in table.overridden],
         "pooled_effect_of_having_seen": _row_or_none(table.pooled),
-        "models": [_contamination_row(model) for model in table.models],
-        "raw_against_rewritten": [
-            {
-                "model": a.model,
-                "raw": a.raw,
-                "rewritten": a.rewritten,
-                "drop_of_difference": _row(a.drop, difference="drop"),
-            }
-            for a in table.arms
-        ],
+        "models": list(map(_contamination_row, table.models)),
+        "raw_against_rewritten": arms,
     }
 
 
 def _contamination_row(model: ModelContamination) -> dict[str, Any]:
     against_full_set = None
     if (paper := model.paper) is not None:
-        against_full_set = {
-            **_row(paper),
-            "full": _mean_row(paper.full),
-            "post": _mean_row(paper.post),
-        }
+        against_full_set = _row(paper)
+        against_full_set["full"] = _mean_row(paper.full)
+        against_full_set["post"] = _mean_row(paper.post)
+    adjusted = []
+    for by, mix in model.mixes.items():
+        row = {"by": by, **_row(mix, difference="drop")}
+        row["strata"] = []
+        for name, (before, after) in mix.strata.items():
+            row["strata"].append({"stratum": name, "n_pre": before, "n_post": after})
+        adjusted.append(row)
     return {
         "model": model.label,
         "cutoff": cutoff_row(model.cutoff),
@@ -365,7 +362,7 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
         "difference_in_differences": _row_or_none(model.did),
         "held_against": list(model.did_against),
         "placebo": _placebo_row(model),
-        "adjusted": [_mix_row(by, mix) for by, mix in model.mixes.items()],
+        "adjusted": adjusted,
         "notes": list(model.notes),
     }
 
@@ -387,14 +384,6 @@ def _placebo_row(model: ModelContamination) -> dict[str, Any] | None:
         "at_least_as_large": model.placebos_as_large,
         "drops": drops,
     }
-
-
-def _mix_row(by: str, mix: Adjusted) -> dict[str, Any]:
-    row = {"by": by, **_row(mix, difference="drop")}
-    strata = []
-    for name, (before, after) in mix.strata.items():
-        strata.append({"stratum": name, "n_pre": before, "n_post": after})
-    return row | {"strata": strata}
 
 
 def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:
