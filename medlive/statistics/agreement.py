@@ -29,14 +29,18 @@ def rater_sums(codes: NDArray[np.int_], categories: int) -> Floats:
 
 def ac1_of_sums(sums: Floats) -> Floats:
     """AC1 of several raters from sums of `rater_sums` along the last axis; NaN where no item has a pair."""
-    q = sums.shape[-1] - 3
     with np.errstate(all="ignore"):
-        agreed = sums[..., 0] / sums[..., 1]
-        if q < 2:
-            return np.where(np.isnan(agreed), np.nan, 1.0)
-        shares = sums[..., 3:] / sums[..., 2:3]
-        chance = (shares * (1 - shares)).sum(axis=-1) / (q - 1)
-        return np.asarray((agreed - chance) / (1 - chance))
+        return _ac1(sums[..., 0] / sums[..., 1], sums[..., 3:] / sums[..., 2:3])
+
+
+def _ac1(equal: Floats, shares: Floats) -> Floats:
+    """AC1 by the share of equal pairs, and that of each category; 1 with one category."""
+    categories = shares.shape[-1]
+    if categories < 2:
+        return np.where(np.isnan(equal), np.nan, 1.0)
+    with np.errstate(all="ignore"):
+        chance = (shares * (1 - shares)).sum(axis=-1) / (categories - 1)
+        return np.asarray((equal - chance) / (1 - chance))
 
 
 def equal_of_tables(tables: Floats) -> Floats:
@@ -49,12 +53,9 @@ def equal_of_tables(tables: Floats) -> Floats:
 
 def ac1_of_tables(tables: Floats) -> Floats:
     """AC1 of tables (… x Q x Q) of at least two categories; NaN for an empty one."""
-    q = tables.shape[-1]
-    n = tables.sum(axis=(-2, -1))
+    both = tables.sum(axis=-1) + tables.sum(axis=-2)
     with np.errstate(all="ignore"):
-        shares = (tables.sum(axis=-1) + tables.sum(axis=-2)) / (2 * n[..., None])
-        chance = (shares * (1 - shares)).sum(axis=-1) / (q - 1)
-        return np.asarray((equal_of_tables(tables) - chance) / (1 - chance))
+        return _ac1(equal_of_tables(tables), both / both.sum(axis=-1, keepdims=True))
 
 
 def kappa_of_tables(tables: Floats) -> Floats:

@@ -7,7 +7,6 @@ from medlive.cli.evaluation.contamination import contamination
 from medlive.cli.evaluation.grade import grade, judge_direct
 from medlive.cli.evaluation.judges import app as judges
 from medlive.cli.evaluation.meta import meta
-from medlive.cli.evaluation.plan import plan
 from medlive.cli.evaluation.power import power
 from medlive.cli.evaluation.protocol import app as protocol
 from medlive.cli.evaluation.report import report
@@ -31,7 +30,6 @@ for command in (
     meta,
     judge_direct,
     power,
-    plan,
 ):
     app.command()(command)
 app.command("all")(all_)

@@ -58,16 +58,6 @@ def spent_of(logs: Iterable[Path], price: Price | None = None) -> Spent:
     return Spent(usd, unpriced)
 
 
-def cost_per_case(run_dir: Path) -> float | None:
-    """US dollars that asking about a case and grading the answer took; None where a call has no price.
-
-    Raises BadInput if a log cannot be read.
-    """
-    spent = spent_of(run_logs(run_dir))
-    answered = {row.get("case_id") for _, row in rows_of(run_logs(run_dir)[0], Lines())}
-    return None if spent.unpriced or not answered else spent.usd / len(answered)
-
-
 def _usages(logs: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
     """The usage of each call that was paid for here."""
     for path in logs:

@@ -7,7 +7,6 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.errors import UsageError
 from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
@@ -16,7 +15,6 @@ from medlive.evaluation.model import (
 from medlive.evaluation.scoring.estimates import cases_by_id, matrix
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ScoreTable
-from medlive.statistics.anchors import Anchor, rank_anchors
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.items import Item, analyse_items
 from medlive.statistics.scale import Scale, scale
@@ -94,19 +92,6 @@ def abilities_of(table: ScoreTable) -> AbilityTable:
         draws=table.draws,
         seed=table.seed,
     )
-
-
-def plan_link(table: ScoreTable, cases: int) -> list[Anchor]:
-    """Say which models of a score table to ask again about so many cases of a new week (docs/scale.md).
-
-    They come from the one that tells most of the week's difficulty down. Raises UsageError where there is no scale.
-    """
-    scores = np.clip(matrix([model.cases for model in table.models]), 0.0, 1.0)
-    on_scale = abilities_of(table).scale
-    if on_scale.why:
-        hint = "name graded runs of models with common cases"
-        raise UsageError(on_scale.why, hint=hint)
-    return rank_anchors(on_scale, scores, cases)
 
 
 def abilities(

@@ -179,21 +179,21 @@ def _affected(
     for entry in entries:
         if entry.criterion_id is not None and _is_about(entry, run):
             named.add((entry.case_id, entry.criterion_id))
-    cases = [case for case in run.cases if case.case_id in withdrawn]
     kept = [case for case in run.cases if case.case_id not in withdrawn]
     affected = RunErrata(
         version=run.info.cases.name,
         found=found,
-        cases=tuple(case.case_id for case in cases),
+        cases=tuple(c.case_id for c in run.cases if c.case_id in withdrawn),
     )
     if run.info.cases.origin != "snapshot":
-        doubtful = {case_id for case_id, _ in named}
-        unclear = [case.case_id for case in kept if case.case_id in doubtful]
-        return replace(affected, unclear=tuple(unclear))
+        doubtful = dict(named)
+        unclear = tuple(c.case_id for c in kept if c.case_id in doubtful)
+        return replace(affected, unclear=unclear)
     criteria = []
     for case in kept:
-        places = [(case.case_id, criterion.id) for criterion in case.criteria]
-        criteria += [place for place in places if place in named]
+        for criterion in case.criteria:
+            if (case.case_id, criterion.id) in named:
+                criteria.append((case.case_id, criterion.id))
     emptied = emptied_cases(kept, set(criteria))
     return replace(affected, criteria=tuple(criteria), emptied=emptied)
 
