@@ -25,9 +25,8 @@ from measured import measured_line
 from medlive.errors import BadInput
 from medlive.evaluation.tables import decode_text
 from medlive.integrity.log import read_bytes
-from medlive.statistics.bootstrap import Floats
-from medlive.statistics.bootstrap import Estimate
-from medlive.statistics.correlation import Kind, correlate, residuals
+from medlive.statistics.bootstrap import Estimate, Floats
+from medlive.statistics.correlation import correlate, residuals
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"
@@ -188,7 +187,7 @@ def correlations(
     return tuple(
         correlate(kind, *pair.T, clusters=clusters, draws=draws)
         for pair in (columns, residuals(columns, models))
-        for kind in (Kind.PEARSON, Kind.SPEARMAN)
+        for kind in ("pearson", "spearman")
     )
 
 

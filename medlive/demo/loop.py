@@ -274,7 +274,7 @@ async def _record(settings: Settings, table: ScoreTable) -> None:
                 path=str(run.path),
                 scores={
                     "metric": table.metric.value,
-                    "advice_only": table.beside.advice_only,
+                    "advice_only": table.advice_only,
                     "overall": model.overall.row(),
                     "complete": own.complete.row(),
                     "paper": own.paper.row(),

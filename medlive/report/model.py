@@ -123,7 +123,7 @@ class Report:
     def metric_in_words(self) -> str:
         """The metric in words."""
         words = _METRIC[self.table.metric]
-        return f"{words}; {_ADVICE_ONLY}" if self.table.beside.advice_only else words
+        return f"{words}; {_ADVICE_ONLY}" if self.table.advice_only else words
 
     @property
     def basis(self) -> str:

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 
 from medlive.statistics.intervals import Floats as Floats
 from medlive.statistics.intervals import (
-    Support,
     gap_bounds,
     mean_bounds,
     quantiles,
     sign_p,
     standard_error,
-    support_of,
+    too_few,
     two_sided_p,
     wilson,
 )
@@ -176,7 +175,7 @@ def interval(drawn: Floats) -> tuple[float, float] | None:
 def bounds_of(
     values: Floats, drawn: Floats, clusters: Places | None = None
 ) -> tuple[Floats, Floats]:
-    """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN where `support` is not enough.
+    """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN where there are `too_few_for_mean`.
 
     `values` is (items x columns), NaN where there is none; `drawn` is (draws x columns), their means.
     """
@@ -187,8 +186,8 @@ def bounds_of(
     low, high = mean_bounds(
         mean, spread_of(drawn), cluster_counts(known, clusters), unit
     )
-    enough = support(values, clusters).enough()
-    return np.where(enough, low, np.nan), np.where(enough, high, np.nan)
+    few = np.array([bool(why) for why in too_few_for_mean(values, clusters)])
+    return np.where(few, np.nan, low), np.where(few, np.nan, high)
 
 
 def mean_estimate(values: Floats, **how: Unpack[Resampling]) -> Estimate:
@@ -202,8 +201,8 @@ def mean_estimate(values: Floats, **how: Unpack[Resampling]) -> Estimate:
     return Estimate(float(known.mean()), *ends, n=len(known))
 
 
-def support(values: Floats, clusters: Places | None = None) -> Support:
-    """What the intervals of means of (items x columns) are based on; NaN where a column lacks an item.
+def too_few_for_mean(values: Floats, clusters: Places | None = None) -> list[str]:
+    """Why means of (items x columns) have no interval, "" where they have; NaN where a column lacks an item.
 
     What counts is how far values lie from the nearer end of [0, 1]. Of values beyond it, how far from 0: their
     interval is Student's.
@@ -211,11 +210,11 @@ def support(values: Floats, clusters: Places | None = None) -> Support:
     known = ~np.isnan(values)
     filled = np.where(known, values, 0.0)
     n = np.maximum(known.sum(axis=0), 1)
-    # As in `support_of`, the order of a sum must not decide.
+    # As in `too_few`, the order of a sum must not decide.
     low_half = (filled.sum(axis=0) <= n / 2 + 1e-9) | (filled > 1).any(axis=0)
     distance = np.where(low_half, np.abs(filled), np.where(known, 1 - filled, 0.0))
     sums = cluster_sums(distance, clusters)
-    return support_of(sums, cluster_counts(known, clusters))
+    return too_few(sums, cluster_counts(known, clusters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +268,7 @@ def compare(
         differences = np.stack([values[:, i] - values[:, j] for i, j in part], axis=1)
         figures = compare_paired(differences, **how)
         counts = (~np.isnan(differences)).sum(axis=0)
-        reasons = pair_support(differences, how.get("clusters")).reasons(LEAST_PAIRS)
+        reasons = too_few_for_pair(differences, how.get("clusters"))
         for k, (i, j) in enumerate(part):
             mean, low, high = (known_or_none(x) for x in figures[:3, k])
             pair = Comparison(
@@ -351,10 +350,10 @@ def compare_paired(differences: Floats, **how: Unpack[Resampling]) -> Floats:
             below = np.where(apart, middle, below)
             above = np.where(apart, above, middle)
     p = np.ones_like(gains)
-    enough = pair_support(differences, clusters).enough(LEAST_PAIRS)
+    few = too_few_for_pair(differences, clusters)
     sums = cluster_sums(np.where(known, differences, 0.0), clusters)
     for column, count in enumerate(k.tolist()):
-        if not enough[column]:
+        if few[column]:
             low[column] = high[column] = np.nan
             p[column] = sign_p(sums[:, column], how.get("seed", 0))
         else:
@@ -371,11 +370,11 @@ def spread_of(drawn: Floats) -> Floats:
         return np.asarray(np.nanstd(drawn, axis=0))
 
 
-def pair_support(differences: Floats, clusters: Places | None = None) -> Support:
-    """What the intervals of mean differences are based on."""
+def too_few_for_pair(differences: Floats, clusters: Places | None) -> list[str]:
+    """Why mean differences have no interval; "" where they have."""
     known = ~np.isnan(differences)
-    sizes = np.where(known, np.abs(differences), 0.0)
-    return support_of(cluster_sums(sizes, clusters), cluster_counts(known, clusters))
+    sums = cluster_sums(np.where(known, np.abs(differences), 0.0), clusters)
+    return too_few(sums, cluster_counts(known, clusters), LEAST_PAIRS)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

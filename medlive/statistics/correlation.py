@@ -4,10 +4,9 @@ The p-values take items for independent, as the usual tests do; the intervals dr
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -29,12 +28,7 @@ _FLAT: Final = 1e-12
 """A column that varies less has no correlation with anything."""
 
 
-class Kind(StrEnum):
-    """Which correlation."""
-
-    PEARSON = "pearson"
-    SPEARMAN = "spearman"
-    KENDALL = "kendall"
+Kind = Literal["pearson", "spearman", "kendall"]
 
 
 def correlate(
@@ -66,7 +60,7 @@ def correlate(
     for weights in weight_chunks(k, draws, seed):
         drawn.append(_DRAWN[kind](a, b, weights[:, place]))
     figure = with_interval(value, np.concatenate(drawn), n, k)
-    return replace(figure, p=None if kind is Kind.KENDALL else pearson_p(value, n))
+    return replace(figure, p=None if kind == "kendall" else pearson_p(value, n))
 
 
 def pearson_p(r: float, n: int) -> float:
@@ -193,9 +187,9 @@ def _kendall_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
         return np.asarray(agreeing / np.sqrt(spread))
 
 
-_DRAWN: Final = {
-    Kind.PEARSON: _pearson_drawn,
-    Kind.SPEARMAN: _spearman_drawn,
-    Kind.KENDALL: _kendall_drawn,
+_DRAWN: Final[Mapping[Kind, Callable[[Floats, Floats, Floats], Floats]]] = {
+    "pearson": _pearson_drawn,
+    "spearman": _spearman_drawn,
+    "kendall": _kendall_drawn,
 }
 """The correlation of each row of item weights."""

@@ -9,7 +9,7 @@ combined by MOVER (Zou and Donner 2008). docs/builders/measurements/intervals.md
 import math
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,47 +30,39 @@ LEAST_POINTS: Final = 2.0
 interval that these values can give."""
 
 
-class Support(NamedTuple):
-    """What the intervals of means, or of mean differences, are based on; arrays with a place for each column."""
-
-    clusters: NDArray[Any]
-    units: Floats
-    points: Floats
-
-    def enough(self, least_clusters: int = LEAST_CLUSTERS) -> NDArray[np.bool_]:
-        """Which columns have an interval; docs/builders/measurements/intervals.md has the simulations."""
-        return np.array([not why for why in self.reasons(least_clusters)], dtype=bool)
-
-    def reasons(self, least_clusters: int = LEAST_CLUSTERS) -> list[str]:
-        """Why each column has no interval; "" where it has one."""
-        reasons = []
-        for clusters, units, points in zip(*self, strict=True):
-            why = ""
-            if clusters < least_clusters:
-                why = f"{clusters} threads, an interval needs {least_clusters}"
-            elif points < LEAST_POINTS:
-                why = (
-                    f"all that differs adds up to {points:.2g} full scores, "
-                    f"an interval needs {LEAST_POINTS:g}"
-                )
-            elif units < LEAST_UNITS:
-                why = (
-                    f"{units:.1f} threads in effect make the figure, "
-                    f"an interval needs {LEAST_UNITS:g}"
-                )
-            reasons.append(f"{TOO_FEW}: {why}" if why else "")
-        return reasons
-
-
 TOO_FEW: Final = "too few to say"
 
 
-def support_of(sums: Floats, known: NDArray[Any]) -> Support:
-    """The support of columns by what each cluster adds, (clusters x columns), from 0 up; `known` counts clusters."""
+def too_few(
+    sums: Floats, known: NDArray[Any], least_clusters: int = LEAST_CLUSTERS
+) -> list[str]:
+    """Why each column's mean, or mean difference, has no interval; "" where it has one.
+
+    `sums` is what each cluster adds, (clusters x columns), from 0 up; `known` counts clusters.
+    docs/builders/measurements/intervals.md has the simulations.
+    """
     total, squares = sums.sum(axis=0), (sums**2).sum(axis=0)
     units = np.where(squares > 0, total**2 / np.maximum(squares, 1e-300), 0.0)
+    reasons = []
     # Rounded, so that the order of a sum does not decide at a limit: the site's pages add up as well.
-    return Support(known, units.round(9), total.round(9))
+    for clusters, in_effect, points in zip(
+        known, units.round(9), total.round(9), strict=True
+    ):
+        why = ""
+        if clusters < least_clusters:
+            why = f"{clusters} threads, an interval needs {least_clusters}"
+        elif points < LEAST_POINTS:
+            why = (
+                f"all that differs adds up to {points:.2g} full scores, "
+                f"an interval needs {LEAST_POINTS:g}"
+            )
+        elif in_effect < LEAST_UNITS:
+            why = (
+                f"{in_effect:.1f} threads in effect make the figure, "
+                f"an interval needs {LEAST_UNITS:g}"
+            )
+        reasons.append(f"{TOO_FEW}: {why}" if why else "")
+    return reasons
 
 
 def sign_p(sums: Floats, seed: int = 0) -> float:

@@ -18,7 +18,7 @@ from medlive.site.data import generator_start
 from medlive.site.model import Content
 from medlive.site.pages import site_files
 from medlive.statistics.bootstrap import Floats
-from medlive.statistics.intervals import sign_p, support_of
+from medlive.statistics.intervals import sign_p, too_few
 from tests.support.harm import with_harm
 from tests.support.leaderboard import (
     expected,
@@ -142,7 +142,7 @@ def test_signs_and_reasons_are_those_of_the_statistics(site: Served, page: Any) 
     for column, (p, why) in zip(columns, found, strict=True):
         assert p == pytest.approx(sign_p(column, seed), abs=1e-12)
         sums = np.abs(column)[:, None]
-        assert why == support_of(sums, np.array([len(column)])).reasons()[0]
+        assert why == too_few(sums, np.array([len(column)]))[0]
 
 
 def test_a_filter_has_the_figures_of_the_slice(site: Served, page: Any) -> None:

@@ -268,7 +268,7 @@ def _describe_beside(table: "ScoreTable") -> Iterator[Grid]:
     title = "scores against the answers' length in characters; partial: given model and case"
     yield records(
         _marked(title, table),
-        table.beside.lengths,
+        table.lengths,
         {
             "score": lambda c: c.figure,
             "answers": lambda c: c.n,
@@ -435,7 +435,7 @@ def _describe_errors(table: "ScoreTable") -> Iterator[Grid | str]:
 def _title(table: "ScoreTable") -> str:
     posted = f", posted {table.window}" if str(table.window) else ""
     # Where no criterion was added, the two metrics are one: no finding.
-    same = table.beside.advice_only and table.metric.clips_cases
+    same = table.advice_only and table.metric.clips_cases
     equal = " (every criterion rests on advice: complete = paper)" if same else ""
     graders = rests_on([m.run for m in table.models])
     return _marked(

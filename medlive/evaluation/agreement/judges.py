@@ -27,7 +27,7 @@ from medlive.statistics.bootstrap import (
     weight_chunks,
     with_interval,
 )
-from medlive.statistics.correlation import LEAST, Kind, correlate, kendall, spearman
+from medlive.statistics.correlation import LEAST, correlate, kendall, spearman
 from medlive.statistics.raters import Codes, PairAgreement, agree, code_of, mean_of
 
 _TOPS: Final = (1, 3, 5)
@@ -291,8 +291,8 @@ def _case_scores(
         model=model,
         first=first,
         second=second,
-        spearman=correlate(Kind.SPEARMAN, x, y, clusters=clusters, **draws),
-        kendall=correlate(Kind.KENDALL, x, y, clusters=clusters, **draws),
+        spearman=correlate("spearman", x, y, clusters=clusters, **draws),
+        kendall=correlate("kendall", x, y, clusters=clusters, **draws),
         mean_absolute_difference=mean_of(np.abs(x - y), clusters, **draws),
     )
 

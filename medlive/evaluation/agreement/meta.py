@@ -6,7 +6,7 @@ docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Unpack
+from typing import Any, Final, Unpack
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.integrity.log import some
 from medlive.statistics.bootstrap import Draws, Estimate
-from medlive.statistics.correlation import Kind, correlate
+from medlive.statistics.correlation import correlate
 from medlive.statistics.raters import (
     ABSENT,
     INVALID,
@@ -155,13 +155,15 @@ def meta_run(
             cases_scored_by_people=len(scores),
             people_scores=origin if scores else "none",
         )
-        methods = {"rubric": _Method(grader.name, run.whole_scores())}
+        if scores:
+            own = run.whole_scores()
+            levels.append(_level(scores, "rubric", grader.name, own, notes, **how))
         direct = read_direct(run_dir)
         if direct is not None:
             notes += direct.notes
-            methods["direct"] = _Method(direct.model, direct.scores)
-        for name, method in methods.items() if scores else ():
-            levels.append(_level(scores, name, method, notes, **how))
+        if direct is not None and scores:
+            by_direct = direct.model, direct.scores
+            levels.append(_level(scores, "direct", *by_direct, notes, **how))
         about = {
             "file": people.name,
             "digest": people.digest,
@@ -364,35 +366,28 @@ def _verdicts_by(people: HumanRatings, rater: str) -> dict[str, dict[str, bool |
     return met
 
 
-class _Method(NamedTuple):
-    """A way to score whole cases."""
-
-    judge: str
-    scores: Mapping[str, float | None]
-    """By case; None: asked without a score."""
-
-
 def _level(
     truth: Mapping[str, float],
     name: str,
-    method: _Method,
+    judge: str,
+    by_case: Mapping[str, float | None],
     notes: list[str],
     **draws: Unpack[Draws],
 ) -> CaseLevel:
-    """Compare a method with people's scores."""
+    """Compare a method with people's scores; `by_case` has None where it was asked without a score."""
     people = np.array(list(truth.values()))
-    scores = [method.scores.get(case_id) for case_id in truth]
+    scores = [by_case.get(case_id) for case_id in truth]
     column = np.array(scores, dtype=np.float64)
     both = ~np.isnan(column)
-    known = [case_id for case_id, score in method.scores.items() if score is not None]
+    known = [case_id for case_id, score in by_case.items() if score is not None]
     unknown = len(set(known) - truth.keys())
     if unknown:
         notes.append(f"{name}: {unknown} cases have no score by people; left out")
     return CaseLevel(
         method=name,
-        judge=method.judge,
-        pearson=correlate(Kind.PEARSON, column, people, **draws),
-        spearman=correlate(Kind.SPEARMAN, column, people, **draws),
+        judge=judge,
+        pearson=correlate("pearson", column, people, **draws),
+        spearman=correlate("spearman", column, people, **draws),
         mean=mean_of(column[both], **draws),
         mean_people=mean_of(people[both], **draws),
         unscored=int((~both).sum()),

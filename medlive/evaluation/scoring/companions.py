@@ -9,7 +9,7 @@ from typing import Final, Unpack
 
 import numpy as np
 
-from medlive.evaluation.model import ADVICE, EvaluationCase
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.estimates import ScoreEstimate, ScoreGrid
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, core_case
@@ -50,17 +50,6 @@ class LengthControl:
     """Pearson's r given the model and the case; None with one model, which leaves nothing to compare."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """What stands beside the headline scores of a table."""
-
-    advice_only: bool
-    """Whether every criterion rests on the advice, so that the complete score is the paper's."""
-    models: tuple[Companions, ...]
-    """In the order of the runs."""
-    lengths: tuple[LengthControl, ...]
-
-
 def narrow_runs(runs: Sequence[GradedRun], narrow: Narrow) -> list[GradedRun]:
     """The runs with a part of each case's criteria; models that share a case still do."""
     made: dict[int, EvaluationCase] = {}
@@ -80,8 +69,8 @@ def beside(
     complete: Scored,
     metric: Metric,
     **draws: Unpack[Draws],
-) -> Beside:
-    """Return what stands beside the headline scores of a table.
+) -> tuple[list[Companions], tuple[LengthControl, ...]]:
+    """Return what stands beside the headline score of each run, and how scores go with the length of answers.
 
     Args:
         runs: The runs with the criteria of every origin.
@@ -90,8 +79,7 @@ def beside(
         metric: The headline's.
         draws: Bootstrap draws.
     """
-    criteria = (c for run in runs for case in run.run.cases for c in case.criteria)
-    advice_only = all(criterion.origin == ADVICE for criterion in criteria)
+    advice_only = rest_on_advice(runs)
     by_name: dict[str, Scored] = {Metric.COMPLETE.value: complete}
     by_name[Metric.PAPER.value] = complete
     if not advice_only:
@@ -115,11 +103,17 @@ def beside(
         other = Metric.COMPLETE if metric.advice_only else Metric.PAPER
         figures[other.value] = by_name[other.value]
     figures[CORE] = by_name[CORE]
-    return Beside(
-        advice_only=advice_only,
-        models=tuple(models),
-        lengths=tuple(_with_length(name, runs, own) for name, own in figures.items()),
-    )
+    lengths = tuple(_with_length(name, runs, own) for name, own in figures.items())
+    return models, lengths
+
+
+def rest_on_advice(runs: Sequence[GradedRun]) -> bool:
+    """Whether every criterion rests on the advice, so that the complete score is the paper's."""
+    for run in runs:
+        for case in run.run.cases:
+            if case.advice_only is not case:
+                return False
+    return True
 
 
 def complete_scores(

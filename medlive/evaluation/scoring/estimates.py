@@ -30,10 +30,10 @@ from medlive.statistics.bootstrap import (
     cluster_sums,
     known_or_none,
     spread_of,
-    support,
     tie_groups,
+    too_few_for_mean,
 )
-from medlive.statistics.intervals import mean_bounds, support_of
+from medlive.statistics.intervals import mean_bounds, too_few
 
 Places = NDArray[np.int_]
 
@@ -184,7 +184,7 @@ def estimate_means(
         ).tolist()
         places = None if clusters is None else clusters[rows]
         ends = np.clip(bounds_of(own[0], drawn[:, group], places), *unit)
-        reasons = support(own[0], places).reasons()
+        reasons = too_few_for_mean(own[0], places)
         of_models = []
         for model, known in enumerate(n[0].tolist()):
             estimate = ScoreEstimate(
@@ -388,7 +388,7 @@ class ScoreGrid:
         counts = cluster_counts(trials > 0, clusters)
         low, high = mean_bounds(rates, spread_of(drawn), counts)
         rarer = np.where(rates <= 0.5, hits, trials - hits)
-        reasons = support_of(cluster_sums(rarer, clusters), counts).reasons()
+        reasons = too_few(cluster_sums(rarer, clusters), counts)
         estimates = []
         for place, why in enumerate(reasons):
             estimate = Estimate(

@@ -11,11 +11,12 @@ from medlive.evaluation.harm import control_figures
 from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.companions import (
-    Beside,
     Companions,
+    LengthControl,
     beside,
     complete_scores,
     narrow_runs,
+    rest_on_advice,
 )
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, without
 from medlive.evaluation.scoring.estimates import (
@@ -146,7 +147,9 @@ class ScoreTable:
     models: tuple[ModelScore, ...]
     comparisons: tuple[Comparison, ...]
     common: int
-    beside: Beside
+    advice_only: bool
+    """Whether every criterion rests on the advice, so that the complete score is the paper's."""
+    lengths: tuple[LengthControl, ...]
     warnings: tuple[str, ...]
     """Reasons not to publish or compare this table, to be printed with it."""
     errata: ErrataUse | None = None
@@ -167,7 +170,7 @@ class ScoreTable:
     def companion_metrics(self) -> tuple[Metric, ...]:
         """The complete and the paper metric, where not the headline; where both are one, the complete alone beside
         safe."""
-        if self.beside.advice_only:
+        if self.advice_only:
             return (Metric.COMPLETE,) if self.metric is Metric.SAFE else ()
         return tuple(m for m in (Metric.COMPLETE, Metric.PAPER) if m is not self.metric)
 
@@ -239,7 +242,7 @@ def score_runs(
     overall, sliced, axes = grid.overall(), grid.slices(cutoffs), grid.axis_errors()
     standings = standings_of(dict(zip(labels, overall, strict=True)), comparisons)
     complete = complete_scores(runs, scored)
-    companions = beside(runs, scored, complete, metric, **how)
+    companions, lengths = beside(runs, scored, complete, metric, **how)
     harm = harm_rates(runs, complete, **how)
     models = []
     for i, label in enumerate(labels):
@@ -252,7 +255,7 @@ def score_runs(
             slices=tuple(sliced[i]),
             axes=axes[i],
             cases=scored[i],
-            companions=companions.models[i],
+            companions=companions[i],
             harm=harm[i],
             cutoff=cutoffs[i],
         )
@@ -273,7 +276,8 @@ def score_runs(
         models=tuple(models),
         comparisons=tuple(comparisons),
         common=grid.common,
-        beside=companions,
+        advice_only=rest_on_advice(runs),
+        lengths=lengths,
         warnings=tuple(warnings),
         errata=errata,
         labels=tuple(labels),

@@ -203,7 +203,7 @@ def test_where_every_criterion_rests_on_advice_there_is_one_score(
     run = load_graded(made_run(cases, tmp_path / "run", "model", 0.6))
     table = score_runs([run], draws=30)
     (model,) = table.models
-    assert table.beside.advice_only
+    assert table.advice_only
     assert table.companion_metrics == ()
     assert model.companions.complete == model.companions.paper == model.overall
     assert {row["slice"] for row in score_rows(table)} & {"complete", "paper"} == set()
@@ -245,7 +245,7 @@ def test_a_score_that_pays_for_length_is_seen_and_a_core_that_does_not(
         return criterion.points > 0 and int(criterion.id[1:]) < length / 250
 
     runs = scored_by(tmp_path, more_for_longer)
-    headline, core = score_runs(runs, draws=30).beside.lengths
+    headline, core = score_runs(runs, draws=30).lengths
     assert (headline.figure, core.figure) == ("complete", "core")
     assert headline.n == 120
     assert (headline.partial or 0) > 0.6
@@ -253,7 +253,7 @@ def test_a_score_that_pays_for_length_is_seen_and_a_core_that_does_not(
     # Every answer has the heavy points: the core score does not vary at all.
     assert core.partial is None
     assert 0 < core.n < 120
-    one = score_runs(runs[:1], draws=30).beside.lengths[0]
+    one = score_runs(runs[:1], draws=30).lengths[0]
     assert one.partial is None
     assert one.pearson is not None
 
