@@ -221,7 +221,7 @@ def test_an_ungraded_case_is_left_out_of_healthbenchs_mean_and_bounds_it(
     overall = (
         score_runs([load_graded(run)], metric=Metric.HEALTHBENCH).models[0].overall
     )
-    assert (overall.n, overall.mean, overall.of) == (1, 0.0, 2)
+    assert (overall.n, overall.value, overall.of) == (1, 0.0, 2)
 
 
 async def test_a_conversation_is_sent_as_it_stands(tmp_path: Path) -> None:
