@@ -108,13 +108,7 @@ class Number(Protocol):
                 right += number is not None and close(number, reference, self.tolerance)
             share = figures[run.label] = right / asked if asked else None
             rows.append([run.label, asked, share, silent, len(run.cases) - asked])
-        titles = (
-            "model",
-            "answers",
-            "right",
-            "no number",
-            "left out",
-        )
+        titles = ("model", "answers", "right", "no number", "left out")
         within = f"within {100 * self.tolerance:g} % of the reference"
         note = f"Right: {within}. Left out: unanswered, or no number in `advice`."
         return Results([Table("Numbers", titles, rows, note)], figures)
@@ -159,7 +153,11 @@ def run_query(
         rows = connection.execute(query).fetchmany(MOST_ROWS + 1)
     if len(rows) > MOST_ROWS:
         raise sqlite3.DataError(f"more than {MOST_ROWS} rows")
-    return Counter(tuple(_plain(value) for value in row) for row in rows)
+    counted: Counter[tuple[object, ...]] = Counter()
+    for row in rows:
+        plain = [round(v, 6) if isinstance(v, float) else v for v in row]
+        counted[tuple(plain)] += 1
+    return counted
 
 
 def _only_reads(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -171,10 +169,6 @@ def _only_reads(action: int, first: str | None, second: str | None, *_: object) 
         "edit",
     )
     return sqlite3.SQLITE_OK if action in allowed or harmless else sqlite3.SQLITE_DENY
-
-
-def _plain(value: object) -> object:
-    return round(value, 6) if isinstance(value, float) else value
 
 
 class Query(Protocol):
@@ -209,29 +203,21 @@ class Query(Protocol):
             counts = dict.fromkeys(QueryState, 0)
             for case, answer in run.answered():
                 state, answerable = self._state(case, answer)
-                points.append(self._points(state, answerable))
+                gained = 1.0 if state is QueryState.RIGHT else -self.penalty
+                if state is QueryState.ABSTAINED:
+                    gained = float(not answerable)
+                points.append(gained)
                 counts[state] += 1
             n, score = len(points), mean(points)
             figures[run.label] = score
             rows.append([run.label, n, score, *counts.values(), len(run.cases) - n])
         scored = f"RS({self.penalty:g})"
-        titles = [
-            "model",
-            "answers",
-            scored,
-            *QueryState,
-            "unanswered",
-        ]
+        titles = ["model", "answers", scored, *QueryState, "unanswered"]
         note = (
             "An answer abstains by saying that there is no query: right where the reference does, and 0 points "
             "elsewhere. One without a query that does not say so is wrong."
         )
         return Results([Table("Queries", titles, rows, note)], figures)
-
-    def _points(self, state: QueryState, answerable: bool) -> float:
-        if state is QueryState.ABSTAINED:
-            return 0.0 if answerable else 1.0
-        return 1.0 if state is QueryState.RIGHT else -self.penalty
 
     def _state(self, case: EvaluationCase, answer: Answer) -> tuple[QueryState, bool]:
         """What came of an answer, and whether its case can be answered."""

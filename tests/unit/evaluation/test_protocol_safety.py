@@ -106,7 +106,7 @@ def test_half_are_correct_and_the_same_seed_plants_the_same() -> None:
     assert notes[0].startswith(f"{len(wrong)} cases with an error (")
     assert plant(cases, seed=3)[0] == made
     assert plant(cases, seed=4)[0] != made
-    with pytest.raises(ValueError, match="was not made by"):
+    with pytest.raises(UsageError, match="was not made by"):
         edit_of(cases[0])
 
 

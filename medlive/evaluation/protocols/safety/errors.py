@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import chain
 from typing import Final
 
+from medlive.errors import UsageError
 from medlive.evaluation.model import EvaluationCase, Turn
 from medlive.evidence.corpora.parsing.chunk import sentences
 
@@ -239,10 +240,10 @@ def _task(case: EvaluationCase, lines: list[str], edit: Edit | None) -> Evaluati
 
 
 def edit_of(case: EvaluationCase) -> Edit | None:
-    """The error that was planted in a case; None: none was. Raises ValueError for a case not made by `plant`."""
+    """The error that was planted in a case; None: none was. Raises UsageError for a case not made by `plant`."""
     tags = dict(tag.split(":", 1) for tag in case.tags if ":" in tag)
     if "error" not in tags:
-        raise ValueError(
+        raise UsageError(
             f"case {case.case_id} was not made by `medlive eval protocol errors`"
         )
     if tags["error"] == "none":
