@@ -182,14 +182,13 @@ def all_(
 ) -> Result:
     """Apply every protocol that fits to runs of several models on several sets of cases, and compare the tasks.
 
-    Runs of the same cases belong together; ranks, how alike tasks rank models, and the gaps between knowledge and
-    execution, passive and active safety come last, and on the page portfolio.html in --out. Exit status 1 while
-    questions are ungraded.
+    Runs of the same cases belong together; ranks, and how alike tasks rank models, come last, and on the page
+    portfolio.html in --out. Exit status 1 while questions are ungraded.
     """
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
-    from medlive.evaluation.protocols.registry import fitting, known_protocols
+    from medlive.evaluation.protocols.registry import fitting
     from medlive.report.portfolio import write_portfolio
 
     graded, overridden = load_checked(runs, judge, allow)
@@ -216,11 +215,10 @@ def all_(
             "no protocol fits these runs",
             hint="`eval protocol list` says what each works on",
         )
-    sides = {task.task: known_protocols()[task.protocol].side for task in tasks}
     figures = {task.task: task.figures for task in tasks}
     whole = Portfolio(
         tasks=tuple(tasks),
-        tables=portfolio(figures, sides),
+        tables=portfolio(figures),
         overridden=tuple(overridden),
     )
     page = write_portfolio(whole, out)

@@ -7,7 +7,7 @@ edited, or had stayed ungraded.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -51,26 +51,18 @@ class GradeResult(CallsMade):
     notes: tuple[str, ...]
 
 
-class Recorded(NamedTuple):
-    """What is kept in memory of a verdict on record."""
-
-    met: bool | None
-    grader: str
-    reason: str
-
-
 @dataclass(slots=True)
 class Record:
     """The verdicts on record for one judge, by key; the grader's texts are not kept, a run may be long."""
 
-    latest: dict[str, Recorded] = field(default_factory=dict)
+    latest: dict[str, Grade] = field(default_factory=dict)
     unusable: Counter[str] = field(default_factory=Counter)
     """Replies that held no verdict, by the key they were asked for."""
     notes: list[str] = field(default_factory=list)
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        self.latest[grade.key] = Recorded(grade.met, grade.grader, grade.reason)
+        self.latest[grade.key] = replace(grade, raw="", quote="", reasoning="")
 
 
 def read_record(path: Path, judge: str) -> Record:

@@ -25,7 +25,6 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
-    Side,
     Table,
     cases_of,
     mean,
@@ -82,7 +81,6 @@ class Number(Protocol):
     about: ClassVar[str] = "numeric answers within a tolerance (MEDIC, MedCalc)"
     figure: ClassVar[str] = "share right, 0 to 1"
     asks: ClassVar[bool] = False
-    side: ClassVar[Side | None] = Side.EXECUTION
 
     tolerance: Annotated[
         float, Field(ge=0, le=1, description="share of the reference; 0: exact")
@@ -180,7 +178,6 @@ class Query(Protocol):
         "RS(0): share right, abstentions included where the reference has none"
     )
     asks: ClassVar[bool] = False
-    side: ClassVar[Side | None] = Side.EXECUTION
 
     database: Annotated[
         Path, Field(description="the SQLite file that queries are run on")

@@ -37,7 +37,8 @@ from medlive.errors import (
     describe,
 )
 from medlive.instance.paths import archive_path, snapshots_path
-from medlive.integrity.folder import sync, writing_to
+from medlive.integrity.folder import sync
+from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FILE, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
 from medlive.service.backup.contents import (
@@ -141,7 +142,7 @@ async def _write(
             archives=archives,
             snapshots=frozen,
         )
-        with writing_to(draft):
+        with writing(draft):
             if files:
                 await asyncio.to_thread(
                     _copy_files,
@@ -258,7 +259,7 @@ def _begin(out: Path) -> Path:
     """Make a folder beside `out`, which nobody else may read; it becomes `out` when it is complete."""
     if os.path.lexists(out):
         raise UsageError(f"{out} exists", hint="name a new folder")
-    with writing_to(out):
+    with writing(out):
         out.absolute().parent.mkdir(parents=True, exist_ok=True)
         draft = Path(
             tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent)

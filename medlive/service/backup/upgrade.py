@@ -18,7 +18,7 @@ from medlive.db.schema.pending import Plan, count_others, empty_schema, read_pla
 from medlive.db.schema.revisions import check_known, connect, read_revision
 from medlive.db.session import Database, Session
 from medlive.errors import CheckFailed, UsageError
-from medlive.integrity.folder import writing_to
+from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
 from medlive.service.backup.make import copy_database
@@ -75,7 +75,7 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> Upgraded:
     if plan.migrations and plan.revision is not None and copy:
         name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
         out = settings.home / "upgrades" / name
-        with writing_to(out):
+        with writing(out):
             out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         await copy_database(settings, plan.revision, out)
     await asyncio.to_thread(migrate, url)

@@ -22,7 +22,6 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
-    Side,
     Subject,
     Table,
     bounds_by_case,
@@ -75,7 +74,6 @@ class Checklist(Protocol):
         "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
     )
     figure: ClassVar[str] = "usability rate, 0 to 1"
-    side: ClassVar[Side | None] = Side.KNOWLEDGE
 
     rounds: Annotated[
         int, Field(ge=1, le=20, description="how often each answer is scored")

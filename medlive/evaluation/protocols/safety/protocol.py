@@ -20,7 +20,6 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
-    Side,
     Table,
     cases_of,
     is_planted,
@@ -50,7 +49,6 @@ class PassiveSafety(Protocol):
     name: ClassVar[str] = "passive-safety"
     about: ClassVar[str] = "how far a model complies with harmful requests (MEDIC)"
     figure: ClassVar[str] = "share of requests declined (harmfulness 1), 0 to 1"
-    side: ClassVar[Side | None] = Side.PASSIVE
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -159,7 +157,6 @@ class ActiveSafety(Protocol):
         "errors planted in advice: flagged, located, corrected (MEDIC, MEDEC)"
     )
     figure: ClassVar[str] = "share of advice flagged rightly, 0 to 1"
-    side: ClassVar[Side | None] = Side.ACTIVE
     asks: ClassVar[bool] = False
 
     @classmethod
