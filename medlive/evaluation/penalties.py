@@ -10,12 +10,13 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StringConstraints
 
-from medlive.curation.tasks import Quote, ReplyModel
+from medlive.curation.tasks import Quote
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Question, read_findings
 from medlive.evaluation.harm import READINGS, choose_readings, read_rows
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.harm.controls import same_statement
+from medlive.llm.ask import ReplyModel
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
 from medlive.rubric.model import Axis, Criterion

@@ -10,7 +10,7 @@ from typing import Final
 
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import Request
-from medlive.llm.fence import render
+from medlive.llm.prompts import render
 from medlive.llm.wire import JsonMode, Price, response_format
 
 ASCII_A_TOKEN: Final = 4.0

@@ -6,10 +6,10 @@ figures 2, 4 and 7; docs/method.md §5).
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import QuestionsAsked
 from medlive.evaluation.protocols.model import (
@@ -101,7 +101,7 @@ class Portfolio(BaseModel):
     format: Literal["medlive-portfolio"] = "medlive-portfolio"
     format_version: Literal[1] = 1
     tasks: tuple[TaskResults, ...]
-    tables: tuple[Table, ...]
+    tables: Annotated[tuple[Table, ...], Field(min_length=3)]
     """Figures, ranks, Spearman's rho of tasks; of earlier versions gaps too."""
     overridden: tuple[Objection, ...] = ()
     """What was overridden to show the figures."""

@@ -14,7 +14,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import lines_of
-from medlive.llm.fence import fenced
+from medlive.llm.prompts import fenced
 
 EVIDENCE: Final = "evidence.jsonl"
 

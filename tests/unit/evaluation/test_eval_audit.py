@@ -36,8 +36,8 @@ from medlive.integrity.lock import Locked
 from medlive.integrity.log import open_log, values_of
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Reply, Request, Usage
-from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.prompts import read_inputs
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.wire import Price
 from tests.support.bad_endpoint import (
