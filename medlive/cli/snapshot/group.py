@@ -25,7 +25,7 @@ from medlive.cli.output import (
     wait_for,
     with_session,
 )
-from medlive.cli.snapshot import prove, release
+from medlive.cli.snapshot import penalties, release
 from medlive.errors import BadInput, CheckFailed
 from medlive.guard.printable import printable
 from medlive.instance.loading import dotted, load_settings
@@ -227,7 +227,7 @@ def fetch(
     return Result(asdict(done), [text], notes)
 
 
-app.command()(prove.prove)
+app.command()(penalties.penalties)
 app.command()(release.withdraw)
 app.command()(release.reinstate)
 
