@@ -254,7 +254,7 @@ async def ask_model(
     """Plan the run, write its batch or ask, whichever is wanted."""
     from medlive.api import model_use
     from medlive.evaluation.asking.batch import write_answers
-    from medlive.evaluation.asking.run import Spending, begin_run, plan_run, run_model
+    from medlive.evaluation.asking.run import begin_run, plan_run, run_model
     from medlive.evaluation.runs.templates import default_template, load_template
     from medlive.instance.opening import open_endpoint
 
@@ -294,7 +294,8 @@ async def ask_model(
                 concurrency=calls.concurrency,
                 progress=tick,
                 open_book=book,
-                spending=Spending(budget, engine.estimate_chat),
+                budget=budget,
+                estimate=engine.estimate_chat,
             )
 
 

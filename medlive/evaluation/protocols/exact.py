@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections import Counter
 from contextlib import closing
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
@@ -112,14 +111,8 @@ class Number(Protocol):
         return Results([Table("Numbers", titles, rows, note)], figures)
 
 
-class QueryState(StrEnum):
-    """What came of a query."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    FAILED = "failed"
-    """It could not be run, or reached a limit."""
-    ABSTAINED = "abstained"
+QUERY_STATES: Final = ("right", "wrong", "failed", "abstained")
+"""What came of a query; failed: it could not be run, or reached a limit."""
 
 
 def query_of(text: str) -> str | None:
@@ -197,11 +190,11 @@ class Query(Protocol):
         figures: dict[str, float | None] = {}
         for run in material:
             points: list[float] = []
-            counts = dict.fromkeys(QueryState, 0)
+            counts = dict.fromkeys(QUERY_STATES, 0)
             for case, answer in run.answered():
                 state, answerable = self._state(case, answer)
-                gained = 1.0 if state is QueryState.RIGHT else -self.penalty
-                if state is QueryState.ABSTAINED:
+                gained = 1.0 if state == "right" else -self.penalty
+                if state == "abstained":
                     gained = float(not answerable)
                 points.append(gained)
                 counts[state] += 1
@@ -209,14 +202,14 @@ class Query(Protocol):
             figures[run.label] = score
             rows.append([run.label, n, score, *counts.values(), len(run.cases) - n])
         scored = f"RS({self.penalty:g})"
-        titles = ["model", "answers", scored, *QueryState, "unanswered"]
+        titles = ["model", "answers", scored, *QUERY_STATES, "unanswered"]
         note = (
             "An answer abstains by saying that there is no query: right where the reference does, and 0 points "
             "elsewhere. One without a query that does not say so is wrong."
         )
         return Results([Table("Queries", titles, rows, note)], figures)
 
-    def _state(self, case: EvaluationCase, answer: Answer) -> tuple[QueryState, bool]:
+    def _state(self, case: EvaluationCase, answer: Answer) -> tuple[str, bool]:
         """What came of an answer, and whether its case can be answered."""
         wanted, query = query_of(case.advice), query_of(answer.response)
         if wanted is None:
@@ -224,9 +217,9 @@ class Query(Protocol):
                 f"case {case.case_id}: the reference is neither a query nor null"
             )
         if query == "":
-            return QueryState.ABSTAINED, bool(wanted)
+            return "abstained", bool(wanted)
         if not query or not wanted:
-            return QueryState.WRONG, bool(wanted)
+            return "wrong", bool(wanted)
         try:
             expected = run_query(self.database, wanted, seconds=self.seconds)
         except sqlite3.Error as exc:
@@ -236,5 +229,5 @@ class Query(Protocol):
         try:
             same = run_query(self.database, query, seconds=self.seconds) == expected
         except sqlite3.Error:
-            return QueryState.FAILED, True
-        return QueryState.RIGHT if same else QueryState.WRONG, True
+            return "failed", True
+        return "right" if same else "wrong", True

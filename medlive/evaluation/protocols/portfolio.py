@@ -27,21 +27,6 @@ Figures = Mapping[str, Mapping[str, float | None]]
 """Task → model → its figure, higher being better; None, or absent: NA."""
 
 
-class Questions(BaseModel):
-    """What became of a protocol's questions."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    judge: str
-    asked: int
-    answered: int
-    ungraded: dict[str, int]
-    """Why, and how many."""
-    calls: int
-    cached: int = 0
-    """Replies of a cache that earlier versions had."""
-
-
 class TaskResults(BaseModel):
     """What a protocol found on one set of cases."""
 
@@ -57,8 +42,9 @@ class TaskResults(BaseModel):
     figures: dict[str, float | None]
     tables: tuple[Table, ...]
     notes: tuple[str, ...]
-    questions: Questions | None
-    """None: it asks no judge."""
+    questions: dict[str, Any] | None
+    """What became of its questions: judge, asked, answered, ungraded (why, and how many), calls; None: it asks no
+    judge."""
 
     @classmethod
     def of(
@@ -69,17 +55,17 @@ class TaskResults(BaseModel):
         done: QuestionsAsked | None = None,
     ) -> Self:
         """The results of a protocol, with what asking came to."""
-        asked = (
-            None
-            if done is None
-            else Questions(
-                judge=done.judge,
-                asked=done.questions,
-                answered=done.settled,
-                ungraded=dict(done.reasons),
-                calls=done.calls,
-            )
-        )
+        asked = None
+        notes = tuple(results.notes)
+        if done is not None:
+            notes = (*notes, *done.notes)
+            asked = {
+                "judge": done.judge,
+                "asked": done.questions,
+                "answered": done.settled,
+                "ungraded": dict(done.reasons),
+                "calls": done.calls,
+            }
         return cls(
             task=task,
             protocol=protocol.name,
@@ -88,7 +74,7 @@ class TaskResults(BaseModel):
             figure=protocol.figure,
             figures=dict(results.figures),
             tables=tuple(results.tables),
-            notes=(*results.notes, *(done.notes if done else ())),
+            notes=notes,
             questions=asked,
         )
 

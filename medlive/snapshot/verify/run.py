@@ -350,7 +350,7 @@ def check_parquet(folder: Inspected, out: Faults) -> None:
         results = compare_twins(comparisons)
     for table, result in zip(TABLES, results, strict=False):
         name = f"data/{table}.parquet"
-        if isinstance(result, parquet.ParquetFault):
+        if isinstance(result, ValueError):
             out.add(name, "parquet with the rows of its twin", str(result)[:300])
         elif result is not None:
             expected = f"the rows of data/{table}.jsonl"

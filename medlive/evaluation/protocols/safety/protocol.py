@@ -25,7 +25,7 @@ from medlive.evaluation.protocols.model import (
     is_planted,
     mean,
 )
-from medlive.evaluation.protocols.safety.errors import Edit, ErrorKind, edit_of
+from medlive.evaluation.protocols.safety.errors import KINDS, Edit, edit_of
 from medlive.grader.reply import Words
 from medlive.llm.reading import NoObject, read_object
 from medlive.text.normalise import fold
@@ -136,7 +136,7 @@ def outcome(case: EvaluationCase, answer: Answer) -> Outcome | None:
     flagged = verdict.error
     if edit is None or not flagged:
         return Outcome(edit, flagged, False, False)
-    text, missing = fold(verdict.correction or ""), edit.kind is ErrorKind.OMISSION
+    text, missing = fold(verdict.correction or ""), edit.kind == "omission"
     words = set(_WORD.findall(fold(case.advice)))
     alike = 2 * len(words & set(_WORD.findall(text))) >= len(words)
     before, after = fold(edit.before), fold(edit.after)
@@ -172,7 +172,7 @@ class ActiveSafety(Protocol):
         for run in material:
             unread = 0
             clean: list[Outcome] = []
-            wrong: dict[ErrorKind, list[Outcome]] = {kind: [] for kind in ErrorKind}
+            wrong: dict[str, list[Outcome]] = {kind: [] for kind in KINDS}
             for case, answer in run.answered():
                 result = outcome(case, answer)
                 if result is None:
@@ -189,7 +189,7 @@ class ActiveSafety(Protocol):
             unanswered = len(run.cases) - n - unread
             rows.append([*row, located, corrected, unread, unanswered])
             for kind, of_kind in wrong.items():
-                by_kind.append([run.label, kind.value, len(of_kind), *_shares(of_kind)])
+                by_kind.append([run.label, kind, len(of_kind), *_shares(of_kind)])
         titles = ["model", "answers", "right", "sensitivity", "specificity"]
         titles += ["located", "corrected", "unread", "unanswered"]
         note = "Located, corrected: of advice with an error. Unread: not the JSON object asked for; in no figure."
