@@ -1,15 +1,12 @@
 """`medlive snapshot penalties`: errors that models really make, as penalties for a case's next revision."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import Annotated, Any
 
 from typer import Option
 
 from medlive.cli.evaluation.options import (
-    AskArguments,
-    Calls,
-    Grader,
-    PlanArguments,
+    Grading,
     check_runs,
     find_incomplete,
     plan_or_ask,
@@ -18,11 +15,22 @@ from medlive.cli.evaluation.options import (
 from medlive.cli.options import SnapshotArgument, UnverifiedOption, read_settings
 from medlive.cli.output import Grid, Result, progress
 from medlive.errors import UsageError
-
-if TYPE_CHECKING:
-    from medlive.evaluation.grading.questions import QuestionsAsked
-    from medlive.evaluation.penalties import Penalties
-    from medlive.llm.engine import Engine
+from medlive.evaluation.asking.plan import Plan
+from medlive.evaluation.grading.questions import (
+    QuestionsAsked,
+    ask_questions,
+    plan_questions,
+)
+from medlive.evaluation.penalties import (
+    ERRORS,
+    Penalties,
+    find_candidates,
+    read_penalties,
+)
+from medlive.evaluation.runs.folder import open_run
+from medlive.instance.paths import snapshot_folder
+from medlive.llm.engine import Engine
+from medlive.snapshot.load import open_snapshot
 
 
 def penalties(
@@ -31,8 +39,7 @@ def penalties(
     out: Annotated[Path, Option()],
     unverified: UnverifiedOption = False,
     *,
-    by: Grader,
-    calls: Calls,
+    by: Grading,
 ) -> Result:
     """Propose penalties for harmful errors that models make and no criterion of a frozen week covers.
 
@@ -43,13 +50,6 @@ def penalties(
         answers: A run on this snapshot; repeatable.
         out: The folder of the log; goes on with what is there.
     """
-    from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.grading.questions import ask_questions, plan_questions
-    from medlive.evaluation.penalties import ERRORS, find_candidates, read_penalties
-    from medlive.evaluation.runs.folder import open_run
-    from medlive.instance.paths import snapshot_folder
-    from medlive.snapshot.load import open_snapshot
-
     folder = snapshot_folder(read_settings(), snapshot)
     if out.resolve().is_relative_to(folder.resolve()):
         raise UsageError(f"{out} is inside the snapshot", hint="name another folder")
@@ -58,14 +58,12 @@ def penalties(
     candidates = find_candidates(loaded, runs)
     questions = [candidate.question for candidate in candidates]
     log = out / ERRORS
-    budget = calls.budget(logs=[log])
+    budget = by.budget(logs=[log])
 
-    def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> Plan:
+    def plan(engine: Engine, **how: Any) -> Plan:
         return plan_questions(lambda _: questions, log, engine.identity, **how)
 
-    async def ask(
-        engine: "Engine", **how: Unpack[AskArguments]
-    ) -> "tuple[QuestionsAsked, Penalties]":
+    async def ask(engine: Engine, **how: Any) -> tuple[QuestionsAsked, Penalties]:
         if engine.identity.engine == "rules":
             raise UsageError("the rules engine makes no clinical judgement")
         with progress("answered cases", budget) as tick:
@@ -76,17 +74,22 @@ def penalties(
         who = engine.identity
         return done, read_penalties(candidates, out, who, allow_unpinned=allow)
 
-    outcome = plan_or_ask(calls, by, budget, plan, ask)
+    outcome = plan_or_ask(by, budget, plan, ask)
     if isinstance(outcome, Plan):
         return plan_result(outcome.about, outcome, budget)
     done, found = outcome
     value = found.as_json() | {"path": out, "spent": budget.as_json()}
-    unread = len(found.unread)
-    failure = find_incomplete(unread, "cases are unread", [done], always=True)
+    failure = find_incomplete(
+        len(found.unread),
+        "case is unread",
+        "cases are unread",
+        [done],
+        always=True,
+    )
     return Result(value, [_table(found)], done.notes, failure)
 
 
-def _table(penalties: "Penalties") -> Grid:
+def _table(penalties: Penalties) -> Grid:
     rows = []
     for proposal in penalties.proposals:
         quotes = [f"{model}: {text}" for model, text in proposal.quotes]

@@ -127,7 +127,7 @@ async def restore_backup(
         DatabaseUnavailable: without the database.
     """
     checked = check_backup(folder, keys)
-    places = _empty_places(settings)
+    places = _empty_places(settings, checked)
     url = database_url(settings)
     async with aclosing(Database.connect(url)) as database, database.begin() as session:
         if await count_rows(session):
@@ -161,13 +161,18 @@ async def restore_backup(
     return about | {"taken_down": again, "skipped": skipped}
 
 
-def _empty_places(settings: Settings) -> dict[str, Path]:
-    """Return a backup's folder → where its files go. Raises UsageError when there are files already."""
+def _empty_places(settings: Settings, checked: Checked) -> dict[str, Path]:
+    """Return a backup's folder → where its files go. Raises UsageError when there are files already.
+
+    A copy of the database alone, as an upgrade makes it, belongs to the files that are there.
+    """
     places = {
         "archive": archive_path(settings),
         "snapshots": snapshots_path(settings),
         "keys": settings.home,
     }
+    if not any("/" in name for name in checked.digests):
+        return places
     used: list[Path] = []
     for place in (places["archive"], places["snapshots"]):
         if place.is_dir() and any(place.iterdir()):

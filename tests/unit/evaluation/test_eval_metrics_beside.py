@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.cli.evaluation.score import print_scores
+from medlive.cli.evaluation.score import describe_scores
+from medlive.cli.output import Result, show_result
 from medlive.evaluation.bundles.bundle import BundleInfo, bundle_scores
 from medlive.evaluation.grading.imports import export_run, left_out
 from medlive.evaluation.model import (
@@ -160,10 +161,10 @@ def test_complete_and_paper_stand_side_by_side(
         assert row["complete"]["mean"] == model.overall.mean
         assert row["paper"]["mean"] == rows[model.label, "paper"]
         assert row["core"]["mean"] == rows[model.label, "core"]
-    print_scores(table)
+    show_result(Result(None, describe_scores(table)))
     printed = " ".join(capsys.readouterr().out.split())
     assert "paper %" in printed
-    assert "the complete score against the paper score" in printed
+    assert "core %" in printed
 
 
 def test_the_same_figures_whichever_metric_leads(
@@ -227,7 +228,7 @@ def test_where_every_criterion_rests_on_advice_there_is_one_score(
     assert table.beside.agreement == ()
     assert model.companions.complete == model.companions.paper == model.overall
     assert {row["slice"] for row in score_rows(table)} & {"complete", "paper"} == set()
-    print_scores(table)
+    show_result(Result(None, describe_scores(table)))
     printed = " ".join(capsys.readouterr().out.split())
     assert "complete = paper" in printed
     assert "paper %" not in printed
