@@ -101,7 +101,7 @@ def _tables(meta: Meta) -> Iterator[Grid]:
     if meta.cases:
         names = ("method", "judge", "pearson", "spearman", "mean", "mean_people")
         title = titled("case scores against people's mean")
-        yield table_of(meta.cases, (*names, "gain"), title)
+        yield table_of(meta.cases, names, title)
     if meta.repeated is not None:
         rounds = ("rounds", "criteria", "unanimous", "met", "invalid", "equal", "ac1")
         title = titled("the grader with itself")
@@ -161,9 +161,9 @@ def _judges_tables(judges: Judges) -> Iterator[Grid]:
     every = (*names, "mean_absolute_difference")
     yield table_of(judges.cases, every, "scores of a model's cases")
     title = "models under each judge, on common cases"
-    yield table_of(judges.scores, ("model", "judge", "score", "rank"), title)
+    yield table_of(judges.scores, ("model", "judge", "score"), title)
     if judges.rankings:
-        orders = ("first", "second", "shift", "spearman", "kendall", "kept", "reversed")
+        orders = ("first", "second", "shift", "spearman", "kendall", "reversed")
         yield table_of(judges.rankings, orders, "the order of models")
 
 

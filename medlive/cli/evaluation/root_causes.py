@@ -1,6 +1,6 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,6 +25,7 @@ from medlive.cli.output import Grid, Result, fields_of, progress, shortened
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import QuestionsAsked
+from medlive.evaluation.idle import PenaltyUse, count_penalties
 from medlive.evaluation.root_causes import (
     AuditTable,
     RootCause,
@@ -137,7 +138,9 @@ def _describe(
             row |= fields_of(work[place], ("calls", "stopped"))
         rows.append(row)
         notes += [f"{path}: {remark}" for remark in _remarks(table)]
+    uses = count_penalties([table.run for table in tables])
     value: dict[str, object] = {
+        "penalties": [use.as_json() for use in uses],
         "format": "medlive-audit",
         "format_version": 1,
         "overridden": [objection._asdict() for objection in overridden],
@@ -155,7 +158,24 @@ def _describe(
     for grid in _tables(tables, paths, examples):
         title = marked(grid.title or "", overridden)
         shown.append(Grid(grid.columns, grid.rows, title))
+    shown += _idle(uses)
     return Result(value, shown, notes, failure)
+
+
+def _idle(uses: Sequence[PenaltyUse]) -> Iterator[Grid | str]:
+    """The penalties that no model committed, and how they leave the case's next revision."""
+    idle = [use for use in uses if use.is_idle]
+    if not idle:
+        return
+    rows = []
+    for use in idle:
+        models = len(set(use.models))
+        rows.append([use.case_id, f"{use.points:+g}", use.criterion, models])
+    title = f"{len(idle)} of {len(uses)} penalties that no model committed"
+    yield Grid(["case", "points", "penalty", "models"], rows, title)
+    yield "Each of these takes one out, of the case's next revision too:"
+    for use in idle:
+        yield use.command
 
 
 def _tables(
