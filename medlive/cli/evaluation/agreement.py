@@ -14,7 +14,6 @@ from medlive.cli.evaluation.options import (
     RunArgument,
     RunsArgument,
     SeedOption,
-    read_allowed,
 )
 from medlive.cli.options import Commands, ReplaceOption
 from medlive.cli.output import Grid, Result, fields_of, new_file, table_of
@@ -75,7 +74,7 @@ def meta(
         judge=judge,
         draws=draws,
         seed=seed,
-        allow=read_allowed(allow),
+        allow=allow or (),
     )
     value = grading.as_json()
     if file is not None:

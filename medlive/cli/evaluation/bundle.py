@@ -18,10 +18,9 @@ from medlive.cli.evaluation.options import (
     RunArgument,
     SeedOption,
     load_runs,
-    read_allowed,
 )
 from medlive.cli.evaluation.score import describe_scores
-from medlive.cli.options import one_of, read_settings
+from medlive.cli.options import read_settings
 from medlive.cli.output import Grid, Result, checks_table, fields_of, say, table_of
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles import verify
@@ -33,7 +32,6 @@ from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
-from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import check_figures, marked
 from medlive.guard.printable import printable
 from medlive.instance.paths import snapshot_folder, snapshots_path
@@ -71,7 +69,7 @@ def bundle(
         Path | None, Option(metavar="FILE", help="The key [MEDLIVE_SIGNING_KEY…].")
     ] = None,
     judge: JudgeOption = None,
-    errata: ErrataOption = "warn",
+    errata: ErrataOption = ErrataMode.WARN,
     errata_file: ErrataFileOption = None,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
@@ -81,21 +79,20 @@ def bundle(
 
     The same run and key make the same bytes. The cases are not in it; they are in the snapshot that it names.
     """
-    mode = one_of("--errata", ErrataMode, errata)
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
     home = snapshots_path(read_settings())
-    search = ErrataSearch(errata_file, home, lenient=mode is ErrataMode.IGNORE)
-    use = use_errata([run.run], mode, search)
+    search = ErrataSearch(errata_file, home, lenient=errata is ErrataMode.IGNORE)
+    use = use_errata([run.run], errata, search)
     for note in use.warnings([run.label]):
         say(note)
     files = make_bundle(
         run,
         draws=draws,
         seed=seed,
-        left_out=use.runs[0] if mode is ErrataMode.APPLY else None,
+        left_out=use.runs[0] if errata is ErrataMode.APPLY else None,
         key=key,
-        allow=read_allowed(allow),
+        allow=allow or (),
     )
     if (secret := find_secret(files, os.environ)) is not None:
         raise UsageError(
@@ -130,7 +127,6 @@ def verify_bundle(
     Exit status 0: every step passed and it is signed; 1: a step failed, or its figures would mislead; 4: none
     failed, but it is unsigned or steps were skipped. With --public-key a bundle that none of the keys signed fails.
     """
-    allowed = read_allowed(allow)
     report = verify.verify_bundle(
         path,
         public_keys=_keys(public_key),
@@ -147,7 +143,7 @@ def verify_bundle(
     if not report.ok:
         return result._replace(failure=CheckFailed(f"{path.name} does not verify"))
     try:
-        overridden = check_figures([report.run] if report.run else [], allowed)
+        overridden = check_figures([report.run] if report.run else [], allow or ())
     except CheckFailed as misleading:
         return result._replace(failure=misleading)
     skipped = "" if report.complete else ", but steps were skipped"
@@ -164,7 +160,7 @@ def leaderboard(
     bundles: Annotated[list[Path], Argument(help="Bundles.")],
     snapshot: SnapshotOption = None,
     public_key: PublicKeyFiles = None,
-    errata: ErrataOption = "warn",
+    errata: ErrataOption = ErrataMode.WARN,
     errata_file: ErrataFileOption = None,
     most_unscored: Annotated[
         float, Option(min=0, max=1, help="Share of cases that may lack a score.")
@@ -179,9 +175,7 @@ def leaderboard(
     The others are listed apart, with the reason. Exit status 1 where none can be ranked; 4 where one that is ranked is
     unsigned.
     """
-    by = None if metric is None else one_of("--metric", Metric, metric)
-    mode = one_of("--errata", ErrataMode, errata)
-    allowed, keys, place = read_allowed(allow), _keys(public_key), _place(snapshot)
+    keys, place = _keys(public_key), _place(snapshot)
     cases = None if place is None else load_cases(place)
     reports = []
     for path in bundles:
@@ -191,12 +185,12 @@ def leaderboard(
         reports.append(report)
     board = rank_bundles(
         reports,
-        metric=by,
+        metric=metric,
         draws=draws,
         seed=seed,
-        errata=mode,
+        errata=errata,
         most_unscored=most_unscored,
-        allow=allowed,
+        allow=allow or (),
     )
     failure: BaseException | None = None
     notes = []

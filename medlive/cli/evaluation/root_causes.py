@@ -20,7 +20,6 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     plans_result,
 )
-from medlive.cli.options import one_of
 from medlive.cli.output import Grid, Result, fields_of, progress, shortened
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
@@ -46,7 +45,7 @@ def audit(
     auditor: str | None = None,
     base_url: str | None = None,
     bottom: Annotated[int, Option(min=1)] = 100,
-    metric: Annotated[str, Option(help="complete or paper.")] = "complete",
+    metric: Annotated[Metric, Option(help="Of the lowest scores.")] = Metric.COMPLETE,
     table_only: Annotated[bool, Option("--table")] = False,
     examples: Annotated[int, Option(min=0)] = 1,
     judge: JudgeOption = None,
@@ -70,7 +69,7 @@ def audit(
     """
     which: dict[str, Any] = {
         "bottom": bottom,
-        "metric": one_of("--metric", Metric, metric).equation_1,
+        "metric": metric.equation_1,
     }
     if (auditor is None) != (base_url is None):
         raise UsageError(

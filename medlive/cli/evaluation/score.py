@@ -15,7 +15,7 @@ from medlive.cli.evaluation.figures import (
     rests_on,
 )
 from medlive.cli.evaluation.options import OutOption, RunsArgument, Scoring, load_runs
-from medlive.cli.options import ReplaceOption, one_of
+from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Lines, Result, counted, dimmed, new_file, say
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.harm import ControlFigures
@@ -54,7 +54,7 @@ def scored(runs: list[Path], how: Scoring) -> ScoreTable:
         metric=how.metric,
         since=how.since,
         until=how.until,
-        common=one_of("--cases", CaseBasis, how.basis) is CaseBasis.COMMON,
+        common=how.basis is CaseBasis.COMMON,
         models=registry,
         errata=how.errata,
         errata_file=how.errata_file,
@@ -215,7 +215,7 @@ def _describe_harm(table: ScoreTable) -> Grid:
         for name in HARM_RATES:
             rate = getattr(harm, name)
             bounds = "" if rate.low is None else f" ({_interval_of(rate)})"
-            row.append(None if rate.mean is None else f"{percent(rate.mean)}{bounds}")
+            row.append(None if rate.value is None else f"{percent(rate.value)}{bounds}")
         judges = harm.reader
         if judges is not None and harm.checker != judges:
             judges += f", checked by {harm.checker}"

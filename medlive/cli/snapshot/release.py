@@ -17,7 +17,6 @@ from medlive.cli.options import (
     confirm,
     confirm_by_name,
     is_terminal,
-    one_of,
     read_settings,
 )
 from medlive.cli.output import (
@@ -33,6 +32,7 @@ from medlive.cli.output import (
 )
 from medlive.clock import iso_week, now
 from medlive.errors import CheckFailed, UsageError
+from medlive.snapshot.model import WithdrawalKind
 
 if TYPE_CHECKING:
     from medlive.publishing.publish import Published
@@ -267,7 +267,7 @@ def _describe_published(done: "Published") -> Iterator[Grid | str]:
 
 def withdraw(
     case_id: str,
-    kind: Annotated[str, Option()],
+    kind: Annotated[WithdrawalKind, Option()],
     reason: Annotated[str, Option()],
     criterion: CriterionOption = None,
     revision: Annotated[int | None, Option(min=1)] = None,
@@ -283,14 +283,12 @@ def withdraw(
 
     Args:
         case_id: The case's id.
-        kind: erratum, takedown or privacy.
+        kind: Why, in a word.
         reason: Why, in up to 500 characters; it is published.
         revision: The revision that has the criterion.
     """
     from medlive.service.release.withdraw import withdraw as withdraw_it
-    from medlive.snapshot.errata import WithdrawalKind
 
-    why = one_of("--kind", WithdrawalKind, kind)
     if revision is not None and criterion is None:
         raise UsageError(
             "--revision says which criterion is meant, and needs --criterion"
@@ -300,7 +298,7 @@ def withdraw(
         return with_instance(
             withdraw_it,
             case_id,
-            why,
+            kind,
             reason,
             criterion_id=criterion,
             revision=revision,
