@@ -135,7 +135,9 @@ def test_jobs_are_listed_cancelled_and_tried_again(new_instance: NewInstance) ->
         ("worker", "--queues", "curate,cure"),
         ("jobs", "list", "--queue", "cure"),
     ):
-        assert "cure: choose harvest or" in instance.here(*command, status=2).err
+        refused = instance.here(*command, status=2).err
+        assert "cure" in refused
+        assert "'harvest'" in refused or "choose harvest or" in refused
 
 
 def test_a_worker_takes_over_from_one_that_was_killed(
