@@ -8,6 +8,7 @@ from typer import Option
 from medlive.cli.options import Commands
 from medlive.cli.output import (
     Result,
+    counted,
     failed,
     fields_of,
     table_of,
@@ -57,5 +58,8 @@ def verify(
     """
     log, anchors = with_instance(verify_audit_log, head=head, snapshots=snapshots)
     value = fields_of(log, ("entries", "head", "faults")) | {"anchors": anchors}
-    summary = f"{log.entries} entries, head {log.head}; compared with {anchors} statements of snapshots"
+    entries = counted(log.entries, "entry", "entries")
+    summary = (
+        f"{entries}, head {log.head}; compared with {anchors} statements of snapshots"
+    )
     return Result(value, [summary], failure=failed(log.faults))

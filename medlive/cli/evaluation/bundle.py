@@ -21,7 +21,15 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.evaluation.score import describe_scores
 from medlive.cli.options import read_settings
-from medlive.cli.output import Grid, Result, checks_table, fields_of, say, table_of
+from medlive.cli.output import (
+    Grid,
+    Result,
+    checks_table,
+    counted,
+    fields_of,
+    say,
+    table_of,
+)
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles import verify
 from medlive.evaluation.bundles.bundle import make_bundle
@@ -212,7 +220,7 @@ def _describe(board: Leaderboard) -> Iterator[Grid | str]:
         cases = ranking.table.models[0].run.run.info.cases
         grader = ranking.conditions.grader
         yield (
-            f"{cases.name}, {cases.count} cases ({in_words(cases.selection)}); template "
+            f"{cases.name}, {counted(cases.count, 'case')} ({in_words(cases.selection)}); template "
             f"{ranking.conditions.template.name}; graded by {grader.model} in {grader.mode} mode"
         )
         yield from describe_scores(ranking.table)

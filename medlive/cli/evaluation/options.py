@@ -204,7 +204,7 @@ class Calls:
             budget.usd_before = spent.usd
             if spent.unpriced:
                 say(
-                    f"{spent.unpriced} calls on record have no price and do not count against --max-usd"
+                    f"without a price, not counted against --max-usd: {counted(spent.unpriced, 'call')} on record"
                 )
         return budget
 
@@ -375,7 +375,8 @@ def _none_answered(asked: Sequence[CallsMade]) -> EndpointUnavailable:
         to_do = "look at the address, the key and the network; the same command goes on"
     calls = sum(part.calls for part in asked)
     return EndpointUnavailable(
-        f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
+        f"none of {calls} calls was answered, the last: {last.message}",
+        hint=to_do,
     )
 
 

@@ -20,7 +20,7 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     plans_result,
 )
-from medlive.cli.output import Grid, Result, fields_of, progress, shortened
+from medlive.cli.output import Grid, Result, counted, fields_of, progress, shortened
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import QuestionsAsked
@@ -217,7 +217,7 @@ def _remarks(table: AuditTable) -> Iterator[str]:
     if bottom.without_error:
         yield f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
     for state, n in bottom.left_out.items():
-        yield f"{n} cases are {state.replace('_', ' ')}: no candidates"
+        yield f"{counted(n, 'case is', 'cases are')} {state.replace('_', ' ')}: no candidates"
     for reason, n in table.reasons.items():
         yield f"unaudited: {n}: {reason}"
     if table.auditor is not None and not table.clinical:

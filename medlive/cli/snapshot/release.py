@@ -124,7 +124,9 @@ def freeze(
         "kept_out": done.kept_out,
     }
     verb = "was frozen already" if done.already else "frozen"
-    text = f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}"
+    cases = counted(done.cases, "case")
+    criteria = counted(done.criteria, "criterion", "criteria")
+    text = f"{done.version} {verb}: {cases}, {criteria}, in {done.path}"
     return Result(value, [text], _remarks(done, gates))
 
 
@@ -254,8 +256,9 @@ def publish(
 
 def _describe_published(done: "Published") -> Iterator[Grid | str]:
     would = "would be " if done.dry_run else ""
+    files = counted(len(done.sent), "file")
     yield (
-        f"medlive {done.version} ({done.digest}) at {done.where}: {len(done.sent)} files, {done.bytes_sent} bytes "
+        f"medlive {done.version} ({done.digest}) at {done.where}: {files}, {done.bytes_sent} bytes "
         f"{would}sent; {len(done.already)} were published before"
     )
     if done.latest is not None:
