@@ -19,7 +19,7 @@ from medlive.snapshot.model import (
 )
 
 ExportFormat = Literal["livemedbench", "jsonl"]
-"""One JSON list as LiveMedBench's scripts and `medlive eval run --cases` read it; or a case a line with its criteria."""
+"""One list as LiveMedBench's scripts and `medlive eval run --cases` read it, or a case a line with its criteria."""
 SUFFIXES: Final[dict[str, ExportFormat]] = {".json": "livemedbench", ".jsonl": "jsonl"}
 """The format that a file's name asks for."""
 
