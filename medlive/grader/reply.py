@@ -85,7 +85,7 @@ _CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
 """Texts for `conclusion` that have one meaning."""
 
 
-Words = Annotated[str, StringConstraints(max_length=4000)]
+Reasoning = Annotated[str, StringConstraints(max_length=4000)]
 
 
 class GradeReply(ReplyModel):
@@ -98,10 +98,10 @@ class GradeReply(ReplyModel):
     first so that the verdict can follow from it.
     """
 
-    reasoning: Words
+    reasoning: Reasoning
     conclusion: Conclusion
     met: bool
-    quote: Words
+    quote: Reasoning
     whole: bool
 
 
@@ -109,10 +109,10 @@ class RubricGradeItem(ReplyModel):
     """One criterion's grade in rubric mode."""
 
     id: str
-    reasoning: Words
+    reasoning: Reasoning
     conclusion: Conclusion
     met: bool
-    quote: Words
+    quote: Reasoning
     whole: bool
 
 
