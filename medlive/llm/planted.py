@@ -33,10 +33,6 @@ _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _PLAIN: Final = json.JSONDecoder(strict=False)
 
 
-class _Broken(ValueError):
-    """No JSON value begins here."""
-
-
 def is_planted(reply: Any, inputs: Any) -> bool:
     """Whether a reply, or a part of it that has a reasoning, was copied from the texts of a request.
 
@@ -119,22 +115,22 @@ def _container(
     pairs: list[tuple[str, Any]] = []
     is_object = text[start] == "{"
     close = "}" if is_object else "]"
-    at = _skip(text, start + 1)
+    at = _after_blanks(text, start + 1)
     while text[at : at + 1] != close or pairs:
         key = ""
         if is_object:
             name = _KEY.match(text, at)
             if name is None:
-                raise _Broken
+                raise ValueError
             key, at = neutralise(_PLAIN.decode(name[1])), name.end()
         value, at = _value(text, at, values)
         pairs.append((key, value))
-        at = _skip(text, at)
+        at = _after_blanks(text, at)
         if text[at : at + 1] == close:
             break
         if text[at : at + 1] != ",":
-            raise _Broken
-        at = _skip(text, at + 1)
+            raise ValueError
+        at = _after_blanks(text, at + 1)
     return dict(pairs) if is_object else [value for _, value in pairs], at + 1
 
 
@@ -143,16 +139,16 @@ def _value(
 ) -> tuple[Any, int]:
     if text[at : at + 1] in ("{", "["):
         if at not in values:
-            raise _Broken
+            raise ValueError
         return values[at]
     scalar = _SCALAR.match(text, at)
     if scalar is None:
-        raise _Broken
+        raise ValueError
     value = _PLAIN.decode(scalar.group())
     return neutralise(value) if isinstance(value, str) else value, scalar.end()
 
 
-def _skip(text: str, at: int) -> int:
+def _after_blanks(text: str, at: int) -> int:
     blank = _BLANK.match(text, at)
     return blank.end() if blank else at
 
