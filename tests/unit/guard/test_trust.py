@@ -17,9 +17,8 @@ from pydantic import SecretStr, ValidationError
 from medlive.config import NotifySection, OidcSection
 from medlive.db.session import Database, connection_url, ping
 from medlive.errors import ConfigError, MedliveError, ServiceUnavailable
-from medlive.evidence.fetch import model as evidence
-from medlive.evidence.fetch.client import Client
-from medlive.evidence.online.http import HttpClient
+from medlive.evidence import client as evidence
+from medlive.evidence.client import Client
 from medlive.guard.trust import authorities_file, use_authority
 from medlive.instance.loading import load_settings
 from medlive.llm.engine import Prompt, Request
@@ -106,7 +105,7 @@ async def mail(port: int, _: Path) -> None:
 
 
 async def webhook(port: int, _: Path) -> None:
-    await notify._post(f"https://localhost:{port}/hook", SECRET.encode())
+    await notify._post(f"https://localhost:{port}/hook", SECRET.encode(), "text/plain")
 
 
 async def model(port: int, _: Path) -> None:
@@ -129,16 +128,20 @@ async def page(port: int, _: Path) -> None:
 
 
 async def publisher(port: int, _: Path) -> None:
-    limits = evidence.FetchSettings(contact="ops@example.org", attempts=1)
-    with Client(limits, frozenset({f"localhost:{port}"}), 0.0) as client:
+    monkeypatch = pytest.MonkeyPatch()
+    monkeypatch.setattr(evidence, "ATTEMPTS", 1)
+    hosts = frozenset({f"localhost:{port}"})
+    async with Client("ops@example.org", hosts) as client:
         try:
-            await asyncio.to_thread(client.page, f"https://localhost:{port}/list")
+            await client.page(f"https://localhost:{port}/list")
         except evidence.FetchFailed as exc:
             raise ServiceUnavailable(exc.message) from exc
+        finally:
+            monkeypatch.undo()
 
 
 async def literature(port: int, _: Path) -> None:
-    client = HttpClient("ops@example.org")
+    client = Client("ops@example.org", named=True)
     try:
         await client.post(f"https://localhost:{port}/search", {"q": SECRET})
     except OSError as exc:
