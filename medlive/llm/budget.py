@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medlive.errors import CircuitOpen, EndpointUnavailable, MedliveError
-from medlive.llm.engine import Engine, Estimating, Reply, Request, Usage
+from medlive.llm.engine import Engine, Reply, Request, Usage
 
 
 class BudgetSpent(MedliveError):
@@ -45,8 +45,10 @@ class Budget:
     def estimate(self, engine: Engine, request: Request) -> Usage:
         """What is to be reserved for a call: the engine's estimate where a limit depends on it."""
         is_needed = self.max_usd is not None or self.max_tokens is not None
-        if is_needed and isinstance(engine, Estimating):
-            return engine.estimate(request)
+        estimate = getattr(engine, "estimate", None)
+        if is_needed and estimate is not None:  # one that cannot say is free
+            usage: Usage = estimate(request)
+            return usage
         return Usage(cost_usd=0.0)
 
     async def pay(self, estimate: Usage, call: Callable[[], Awaitable[Reply]]) -> Reply:
