@@ -49,8 +49,11 @@ def is_planted(reply: Any, inputs: Any) -> bool:
             by_words.setdefault(words, []).append(shown)
     for part in _objects_of(reply) if by_words else ():
         for words in _reasoning_of(part):
-            if any(_shares_a_field(part, shown) for shown in by_words.get(words, ())):
-                return True
+            for shown in by_words.get(words, ()):
+                # A field besides their reasoning that is equal in both
+                names = part.keys() & shown.keys() - set(REASONING)
+                if any(_same(part[name], shown[name]) for name in names):
+                    return True
     return False
 
 
@@ -168,12 +171,6 @@ def _reasoning_of(shown: Mapping[str, Any]) -> set[str]:
         fold(shown[name]) for name in REASONING if isinstance(shown.get(name), str)
     }
     return words - {""}
-
-
-def _shares_a_field(part: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
-    """Whether two objects are equal in a field besides their reasoning."""
-    names = part.keys() & shown.keys() - set(REASONING)
-    return any(_same(part[name], shown[name]) for name in names)
 
 
 def _same(value: Any, other: Any) -> bool:
