@@ -30,7 +30,7 @@ from medlive.curation.validator import (
     state_claims,
 )
 from medlive.llm.ask import AtMost6, AtMost10, AtMost20, Loose, ReplyModel
-from medlive.rubric.lint import WRITTEN, Fault, lightest
+from medlive.rubric.lint import MOST_WRITTEN, Fault, lightest
 from medlive.rubric.model import (
     Axis,
     CompletedPoint,
@@ -290,7 +290,7 @@ class Completing:
                 point = replace(point, outcome=refused, source="", detail=problem)
             decided.append(point)
         # Room is made by the lightest criteria that earn points and answer nothing asked.
-        cut = lightest(reviewed.criteria, len(reviewed.criteria) - WRITTEN.most)
+        cut = lightest(reviewed.criteria, len(reviewed.criteria) - MOST_WRITTEN)
         why = "the lightest, made room for what the advice lacks"
         omitted = [omit(criterion, why, Step.COMPLETION) for criterion in cut]
         kept = [criterion for criterion in reviewed.criteria if criterion not in cut]

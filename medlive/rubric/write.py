@@ -18,9 +18,6 @@ from medlive.curation.model import (
 )
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
 from medlive.rubric.lint import (
-    RELEASED,
-    WRITTEN,
-    Bounds,
     Fault,
     Finding,
     find_faulty,
@@ -312,7 +309,7 @@ class Drafting:
             self.text,
             self.advice,
             rubric.no_negative,
-            bounds=WRITTEN,
+            is_written=True,
         )
 
 
@@ -417,7 +414,7 @@ def lint_case(
     no_negative: str,
     *,
     asked: Sequence[AskedPart] = (),
-    bounds: Bounds = RELEASED,
+    is_written: bool = False,
 ) -> tuple[Finding, ...]:
     """The faults that the linter finds in the rubric of a case with these texts and advice elements.
 
@@ -428,13 +425,13 @@ def lint_case(
         advice: The advice elements, whose numbers a criterion may ask for.
         no_negative: Why no criterion costs points.
         asked: The parts of the query, each of which a criterion must answer.
-        bounds: Of what is released, or of what is written today.
+        is_written: Whether it is a rubric as it is written today.
     """
     words = {}
     for element in advice:
         words[element.id] = f"{element.statement}\n{element.quote}"
     case = f"{text.narrative}\n{text.query}\n{text.advice}"
     findings = lint(
-        language, criteria, words, case, no_negative=no_negative, bounds=bounds
+        language, criteria, words, case, no_negative=no_negative, is_written=is_written
     )
     return (*findings, *find_unanswered(criteria, asked))
