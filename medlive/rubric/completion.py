@@ -264,17 +264,17 @@ class Completing:
             if point.outcome.kept:
                 number += 1
                 item = items[name]
+                values = item.model_dump(
+                    include={"criterion", "axis", "points", "asked"}
+                )
                 added[name] = Criterion(
                     id=f"c{number}",
                     position=number,
-                    criterion=item.criterion,
-                    axis=item.axis,
-                    points=item.points,
                     advice_id=None,
                     fact=item.point,
                     origin=Origin(point.outcome.value),
                     source=point.source,
-                    asked=item.asked,
+                    **values,
                 )
         reviewed = self.rubric
         problems = dict[str, str]()

@@ -238,10 +238,8 @@ class Drafting:
             )
 
         reply = await self.writer.ask(RubricReply, inputs, check)
-        asked = tuple(AskedPart(item.id, item.text) for item in reply.asked)
-        omitted = []
-        for item in reply.left_out:
-            omitted.append(OmittedFact(item.fact, item.advice_id, item.reason))
+        asked = tuple(AskedPart(**item.model_dump()) for item in reply.asked)
+        omitted = tuple(OmittedFact(**item.model_dump()) for item in reply.left_out)
         criteria = list(_criteria(reply, self._errors))
         if earlier:
             criteria += [c for c in earlier.criteria if c.origin is not Origin.ADVICE]
@@ -251,7 +249,7 @@ class Drafting:
             criteria=numbered(criteria),
             asked=earlier.asked if earlier else asked,
             no_negative=reply.no_negative.strip(),
-            omitted=tuple(omitted),
+            omitted=omitted,
             completion=earlier.completion if earlier else None,
         )
         return await self._review(rubric, earlier)
