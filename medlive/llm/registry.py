@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -39,15 +38,9 @@ _TABLES: Final = {"candidates", "prices", "roles"}
 _CUTOFF: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
-class Basis(StrEnum):
-    """What a cutoff rests on."""
-
-    STATED = "stated"
-    """The model's maker says it."""
-    INFERRED = "inferred"
-    """Somebody worked it out; `cutoff_source` says who."""
-    RELEASED = "released"
-    """The cutoff is undisclosed; no model was trained on what came after its own release."""
+Basis = Literal["stated", "inferred", "released"]
+"""What a cutoff rests on: its maker says it, somebody worked it out (`cutoff_source` says who), or it is undisclosed,
+and no model was trained on what came after its own release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +162,11 @@ class Candidate(BaseModel):
             if self.released is None:
                 return None
             text = self.released.isoformat()
-            return Cutoff(self.released, text, Basis.RELEASED, None)
+            return Cutoff(self.released, text, "released", None)
         last = date.fromisoformat(f"{self.cutoff}-01"[:10])
         if len(self.cutoff) < 10:
             last = last.replace(day=monthrange(last.year, last.month)[1])
-        basis = Basis(self.confidence or "inferred")
+        basis = self.confidence or "inferred"
         return Cutoff(last, self.cutoff, basis, self.cutoff_source)
 
 

@@ -159,7 +159,7 @@ def _drop_cells(m: "ModelContamination") -> Sequence[object]:
     cells = [
         m.label,
         m.cutoff.text,
-        m.cutoff.basis.value,
+        m.cutoff.basis,
         f"{d.n_pre}/{d.n_post}",
         percent(d.pre),
         percent(d.post),

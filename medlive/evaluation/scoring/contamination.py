@@ -18,7 +18,7 @@ from medlive.evaluation.scoring.score import (
     ScoreTable,
     score_matrix,
 )
-from medlive.llm.registry import Basis, Cutoff, Registry
+from medlive.llm.registry import Cutoff, Registry
 from medlive.statistics.bootstrap import (
     Floats,
     Resampling,
@@ -223,7 +223,7 @@ class _Study:
         )
         controls = self._controls(run)
         notes = []
-        if run.cutoff.basis is Basis.RELEASED:
+        if run.cutoff.basis == "released":
             notes.append(
                 f"the cutoff is undisclosed: split by the release date, {run.cutoff.text}"
             )
