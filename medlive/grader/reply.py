@@ -14,7 +14,7 @@ prompts do, are the reasoning's words read instead (docs/builders/decisions/0047
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, Protocol
@@ -209,8 +209,7 @@ def read_rubric(
     """
     echoes = echoes or {}
     value, before = one_value(text)
-    if isinstance(value, dict) and "question" in value and echoes:
-        _check_echo({"question": value["question"]}, next(iter(echoes.values())))
+    _check_question(value, echoes)
     if spelt_out(before):
         raise Unusable("the reply gives verdicts before its JSON")
     items = _items(value, ids)
@@ -225,12 +224,22 @@ def read_rubric(
             verdicts[name] = "the reply grades it more than once"
         elif name in times:
             verdicts[name] = _read_item(name, item, answer, echoes.get(name, {}))
-    # Words before a list of grades that state the contrary of them
-    statement = said_in(before) if len(verdicts) == 1 else said_of_all(before)
-    for verdict in verdicts.values() if statement is not None else ():
+    _check_said(before, verdicts.values())
+    return {name: verdicts.get(name, "the reply does not grade it") for name in ids}
+
+
+def _check_question(value: object, echoes: Mapping[str, Echo]) -> None:
+    """Raises Unusable where a list of grades repeats another question than the one asked."""
+    if isinstance(value, dict) and "question" in value and echoes:
+        _check_echo({"question": value["question"]}, next(iter(echoes.values())))
+
+
+def _check_said(before: str, found: Collection[Verdict | str]) -> None:
+    """Raises Unusable where the words before a list of grades state the contrary of them."""
+    statement = said_in(before) if len(found) == 1 else said_of_all(before)
+    for verdict in found if statement is not None else ():
         if isinstance(verdict, Verdict) and verdict.met is not statement:
             raise Unusable("the words before the JSON object say the contrary of it")
-    return {name: verdicts.get(name, "the reply does not grade it") for name in ids}
 
 
 def _read_item(one: str, item: Any, answer: str, echo: Echo) -> Verdict | str:

@@ -218,10 +218,8 @@ def fault_of(reasoning: str, met: bool, criterion: str) -> str | None:
         and not _REFRAINS.search(criterion)
     ):
         statement = False
-    if statement is None and not met and not denies(reasoning):
-        asked = _stems(criterion)
-        if len(asked) > 1 and asked <= _stems(reasoning):
-            statement = True
+    if statement is None and not met and _repeats(reasoning, criterion):
+        statement = True
     return (
         "its reasoning says the contrary of the verdict"
         if statement is (not met)
@@ -246,6 +244,14 @@ def _only_lack(clauses: Sequence[str]) -> bool:
         if not _odd(clause) or _SAYS.search(_FIRST_NEGATION.split(clause)[0]):
             return False
     return bool(with_terms)
+
+
+def _repeats(reasoning: str, criterion: str) -> bool:
+    """Whether a reasoning without a negation holds all words of the criterion."""
+    if denies(reasoning):
+        return False
+    asked = _stems(criterion)
+    return len(asked) > 1 and asked <= _stems(reasoning)
 
 
 def _stems(text: str) -> set[str]:

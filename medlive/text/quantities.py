@@ -192,20 +192,25 @@ def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
             value, end = _digit_value(plain, match)
         taken.append((begin, max(end, match.end())))
         yield begin, _with_unit(plain, match, value, end)
-    for match in _HAN.finditer(plain):
-        numeral, (begin, end) = match[0], match.span()
-        han = _han_value(numeral)
-        # Words that only hold a numeral
-        if han is None or _NO_NUMBER.search(plain, max(0, begin - 1), end + 2):
-            continue
-        quantity = _han_quantity(plain, match, han)
-        counts = han > 1 and (quantity.unit is not None or len(numeral) > 1)
-        if counts or quantity.value != han:  # not 一 without a unit
-            yield begin, quantity
+    yield from _statement_numerals(plain)
     for match in _WORD.finditer(plain):
         quantity = _word_quantity(plain, match)
         if quantity.unit and _STATED_WORDS.match(match[0]):
             yield match.start(), quantity
+
+
+def _statement_numerals(plain: str) -> Iterator[tuple[int, Quantity]]:
+    """Find Chinese numerals in a statement, but for words that only hold one, and 一 without a unit."""
+    for match in _HAN.finditer(plain):
+        numeral, (begin, end) = match[0], match.span()
+        han = _han_value(numeral)
+        if han is None or _NO_NUMBER.search(plain, max(0, begin - 1), end + 2):
+            continue
+        quantity = _han_quantity(plain, match, han)
+        is_bare_digit = quantity.unit is None and len(numeral) == 1
+        is_counted = han > 1 and not is_bare_digit
+        if is_counted or quantity.value != han:
+            yield begin, quantity
 
 
 def _han_quantity(plain: str, match: re.Match[str], value: float) -> Quantity:
