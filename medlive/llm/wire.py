@@ -219,15 +219,7 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
     if not isinstance(message, dict):
         error = f": {body['error']}" if body.get("error") else ""
         raise NotACompletion(f"the answer holds no choice with a message{error}", usage)
-    reason = _part(choice, "finish_reason")
-    finish, text = _FINISH.get(str(reason or "stop").casefold()), _text_of(message)
-    if refusal := _texts(message, "refusal"):
-        finish, text = Finish.REFUSAL, refusal
-    if finish is None or (text is None and finish is Finish.STOP):
-        fault = "may not be whole" if finish is None else "holds no text"
-        raise NotACompletion(
-            f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
-        )
+    finish, text = _read_end(message, _part(choice, "finish_reason"), usage)
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
     # DeepSeek and vLLM; OpenRouter
     for name in ("reasoning", "reasoning_content"):
@@ -239,6 +231,21 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
         _texts(body, "model") or UNNAMED,
         thinking=thinking,
     )
+
+
+def _read_end(
+    message: Mapping[str, Any], reason: object, usage: Usage | None
+) -> tuple[Finish, str | None]:
+    """How a message ended, and its text. Raises NotACompletion."""
+    if refusal := _texts(message, "refusal"):
+        return Finish.REFUSAL, refusal
+    finish, text = _FINISH.get(str(reason or "stop").casefold()), _text_of(message)
+    if finish is None or (text is None and finish is Finish.STOP):
+        fault = "may not be whole" if finish is None else "holds no text"
+        raise NotACompletion(
+            f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
+        )
+    return finish, text
 
 
 def _text_of(message: Mapping[str, Any]) -> str | None:

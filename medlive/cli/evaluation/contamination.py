@@ -121,7 +121,7 @@ def _drop_cells(model: ModelContamination) -> Sequence[object]:
     cells = [
         model.label,
         model.cutoff.text,
-        model.cutoff.basis.value,
+        model.cutoff.basis,
         f"{drop.n_pre}/{drop.n_post}",
         percent(drop.pre),
         percent(drop.post),
