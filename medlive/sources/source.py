@@ -55,39 +55,41 @@ class ProblemKind(StrEnum):
     """The host failed too often."""
 
 
+REFUSALS = (ProblemKind.BLOCKED, ProblemKind.DOWN)
+"""Why a host is left alone for the rest of a run."""
+
+
 class SourceError(MedliveError):
     """A page was not fetched, or is not the thread or list that it should be."""
 
-    kind: ClassVar[ProblemKind]
-
-    def __init_subclass__(cls, *, kind: ProblemKind | None = None) -> None:
-        cls.kind = kind or cls.kind
+    kind = ProblemKind.FAULT
+    """An adapter failed on a page in a way that it should not, unless it is said otherwise."""
 
 
-class LayoutError(SourceError, kind=ProblemKind.LAYOUT):
+class LayoutError(SourceError):
     """A page has a layout that its adapter does not know."""
+
+    kind = ProblemKind.LAYOUT
 
     def __init__(self, url: str, looked_for: str, *, found: str | None = None) -> None:
         """`looked_for` names the expected markup, `found` what the page has instead."""
-        self.url = url
-        self.looked_for = looked_for
+        seen = f", found {found}" if found else ""
         super().__init__(
-            f"{url}: no layout fits: looked for {looked_for}"
-            + (f", found {found}" if found else ""),
+            f"{url}: no layout fits: looked for {looked_for}{seen}",
             hint="keep the page and mend the adapter; docs/builders/sites.md says what it reads",
         )
 
 
-class NotAThread(SourceError, kind=ProblemKind.NOT_A_THREAD):
+class NotAThread(SourceError):
     """A page is whole but shows no discussion."""
 
+    kind = ProblemKind.NOT_A_THREAD
 
-class IncompleteThread(NotAThread, kind=ProblemKind.INCOMPLETE):
+
+class IncompleteThread(NotAThread):
     """The pages are not a complete thread."""
 
-
-class ParserFault(SourceError, kind=ProblemKind.FAULT):
-    """An adapter failed on a page with an unexpected error."""
+    kind = ProblemKind.INCOMPLETE
 
 
 @dataclass(frozen=True, slots=True)
