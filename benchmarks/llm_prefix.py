@@ -27,8 +27,7 @@ from medlive.evidence.index import open_index
 from medlive.evidence.passage import Retriever
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import Reply, Request
-from medlive.llm.fence import CLOSE, OPEN, fenced
-from medlive.llm.prompts import TASK_LINE
+from medlive.llm.prompts import CLOSE, OPEN, TASK_LINE, fenced
 from medlive.llm.rules.engine import RulesEngine
 from medlive.service.curation.complete import complete_case
 from medlive.threads.model import Message, Role, Thread

@@ -17,11 +17,11 @@ from medlive.service.work.jobs import (
     CURATE,
     PROVE,
     STEP,
-    Works,
     open_app,
     run_step_job,
     run_until_stopped,
 )
+from medlive.service.work.taken import Works
 from tests.support.waiting import LIMIT_S
 
 WEEK = "2026.W47"
@@ -86,7 +86,7 @@ async def test_a_job_that_medlive_never_queues_is_refused(
         STEP: step_work(database, settings),
     }
     jobs = _planted()
-    assert len(jobs) == 87
+    assert len(jobs) == 85
     insert = text(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
         " VALUES (:queue, :task, CAST(:args AS jsonb))"

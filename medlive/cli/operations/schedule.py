@@ -89,7 +89,6 @@ def scheduler(
     from medlive.service.database import outlast
     from medlive.service.liveness import Liveness, answer_probes
     from medlive.service.schedule.scheduler import (
-        StepOutcome,
         StepResult,
         run_scheduler,
     )
@@ -114,7 +113,7 @@ def scheduler(
     done = wait_for(run())
     failed = []
     for step in done:
-        if once and step.state is StepOutcome.FAILED:
+        if once and step.state == "failed":
             failed.append(f"{step.command}: {step.detail}")
     return Result(
         list(map(asdict, done)),

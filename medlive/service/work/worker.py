@@ -1,7 +1,6 @@
 """A worker: a process that serves some of the queues until it is stopped."""
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
@@ -18,19 +17,11 @@ from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
 from medlive.service.liveness import Liveness
 from medlive.service.schedule.scheduler import step_work
-from medlive.service.wiring import Pipeline, build_pipeline, check_local_evidence
-from medlive.service.work.jobs import (
-    CURATE,
-    PROVE,
-    STEP,
-    open_app,
-    run_until_stopped,
-)
+from medlive.service.wiring import build_pipeline, check_local_evidence
+from medlive.service.work.jobs import CURATE, PROVE, STEP, open_app, run_until_stopped
 from medlive.service.work.monitor import Monitor
-from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import TakenJobs, queue_errors
-
-_log = logging.getLogger(__name__)
+from medlive.service.work.readiness import NEVER, Readiness
+from medlive.service.work.taken import Jobs, queue_errors
 
 
 async def run_worker(
@@ -62,8 +53,7 @@ async def run_worker(
         DatabaseUnavailable: also when the database is lost later.
     """
     total, readiness, health = CurationCounts(), Readiness(), health or Liveness()
-    while True:
-        taken = TakenJobs(readiness)
+    while not stop.is_set():
         works: dict[str, Callable[..., Awaitable[None]]] = {}
         inputs: dict[str, Any] = {"queues": [queue.value for queue in queues]}
         async with AsyncExitStack() as stack:
@@ -71,8 +61,18 @@ async def run_worker(
             works[STEP] = step_work(database, settings)
             pipeline = None
             if Queue.CURATE in queues:
-                pipeline = await _open_or_pause(stack, settings, database, readiness)
+                try:
+                    pipeline = await stack.enter_async_context(
+                        open_pipeline(settings, database)
+                    )
+                except (EvidenceUnavailable, ConfigError) as error:
+                    readiness.pause(Queue.CURATE, error, NEVER)
             if pipeline is not None:
+                known = readiness.pauses.get(Queue.CURATE)
+                if known and isinstance(
+                    known.obstacle, EvidenceUnavailable | ConfigError
+                ):
+                    readiness.resume(Queue.CURATE)
                 works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
                 works[PROVE] = partial(prove_again, pipeline)
                 inputs["pipeline"] = pipeline.digest
@@ -81,16 +81,9 @@ async def run_worker(
             )
             stack.enter_context(queue_errors(database))
             app = await stack.enter_async_context(open_app(database).open_async())
-            monitor = Monitor(
-                app,
-                database,
-                queues,
-                taken,
-                pipeline=pipeline,
-                find_missing=partial(_find_missing, settings, database),
-                stop=stop,
-            )
-            await stack.enter_async_context(monitor.reporting())
+            jobs = Jobs(app, database, works, readiness)
+            find_missing = partial(_find_missing, settings, database)
+            monitor = Monitor(app, queues, jobs, pipeline, find_missing, stop)
             health.find_problem = monitor.find_problem
             health.find_obstacle = readiness.describe
             for probe in ("find_problem", "find_obstacle"):
@@ -101,30 +94,14 @@ async def run_worker(
                 database,
                 works,
                 queues,
-                stop=monitor.ended,
+                stop=stop,
                 grace_s=grace_s,
                 concurrency=concurrency or settings.curation.concurrency,
-                taken=taken,
+                jobs=jobs,
                 beside=[monitor.keep_looking()],
             )
             run.counts, run.failed = total.as_json(), bool(total.faults)
-        if stop.is_set() or not monitor.found_missing:
-            return total
-
-
-async def _open_or_pause(
-    stack: AsyncExitStack, settings: Settings, database: Database, readiness: Readiness
-) -> Pipeline | None:
-    """What curates; None, with a pause of the queue, where the evidence or a key is missing."""
-    try:
-        pipeline = await stack.enter_async_context(open_pipeline(settings, database))
-    except (EvidenceUnavailable, ConfigError) as error:
-        readiness.hold(Queue.CURATE, error)
-        return None
-    known = readiness.obstacle(Queue.CURATE)
-    if isinstance(known, EvidenceUnavailable | ConfigError):
-        readiness.resume(Queue.CURATE)
-    return pipeline
+    return total
 
 
 async def _find_missing(settings: Settings, database: Database) -> None:

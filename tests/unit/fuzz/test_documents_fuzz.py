@@ -33,7 +33,7 @@ from medlive.integrity.signing import (
     generate,
     sign,
 )
-from medlive.publishing.download import _Latest, _manifest, _parse_sums
+from medlive.publishing.download import _Latest, parse_manifest, parse_sums
 from medlive.snapshot.errata import parse_errata, trusted_comment
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import verify_snapshot
@@ -220,12 +220,10 @@ def test_no_reader_fails_on_what_no_document_is(
     name: str, content: bytes, tmp_path: Path
 ) -> None:
     path = tmp_path / READERS[name].name
-    # The last is one of LLMEval's files by its first words.
     for spelt in (
         content,
         b"[" + content + b"]",
         b'{"case_id": ' + content + b"}",
-        b'{"groupCode": "sanswer", "sanswer":' + content,
     ):
         path.write_bytes(spelt)
         _try(READERS[name].read, path)
@@ -240,9 +238,9 @@ def test_lists_of_digests_and_manifests_are_read_or_refused(
         for name in ("manifest.json", "cases.parquet")
     )
     for read, strategy in (
-        (_parse_sums, damaged(sums)),
+        (parse_sums, damaged(sums)),
         (
-            lambda content: _manifest(content, "2026.W47"),
+            lambda content: parse_manifest(content, "2026.W47"),
             altered(LATEST).map(as_json) | st.binary(max_size=40),
         ),
         (
@@ -251,7 +249,7 @@ def test_lists_of_digests_and_manifests_are_read_or_refused(
         ),
     ):
         with contextlib.suppress(
-            MedliveError, ValueError if read is not _parse_sums else MedliveError
+            MedliveError, ValueError if read is not parse_sums else MedliveError
         ):
             read(data.draw(strategy))
 
@@ -259,7 +257,7 @@ def test_lists_of_digests_and_manifests_are_read_or_refused(
 @given(st.data())
 def test_keys_and_signatures_are_read_or_refused(data: st.DataObject) -> None:
     secret_text, public_text = KEYS
-    key = SecretKey.parse(secret_text, None)
+    key = SecretKey.parse(secret_text)
     signature = sign(b"data", key, "comment", "comment")
     public = PublicKey.parse(public_text)
     hurt = data.draw(
@@ -270,7 +268,7 @@ def test_keys_and_signatures_are_read_or_refused(data: st.DataObject) -> None:
     with contextlib.suppress(MedliveError):
         assert check_signature(b"data", hurt, public) == "comment"
     for text, parse in (
-        (secret_text, lambda t: SecretKey.parse(t, "pw")),
+        (secret_text, SecretKey.parse),
         (public_text, PublicKey.parse),
     ):
         spoilt = data.draw(
@@ -282,7 +280,7 @@ def test_keys_and_signatures_are_read_or_refused(data: st.DataObject) -> None:
             parse(spoilt)
 
 
-KEYS = generate(None)[:2]
+KEYS = generate()[:2]
 
 
 @pytest.fixture(scope="module")
