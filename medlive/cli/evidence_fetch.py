@@ -1,11 +1,10 @@
 """`medlive evidence fetch`: download public corpora, check them, and add them to the index."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Argument
 
 from medlive.cli.evidence_index import IndexOption, Vectors, build_corpora, index_folder
 from medlive.cli.options import DryRunOption, one_of, read_settings
@@ -18,24 +17,6 @@ if TYPE_CHECKING:
     from medlive.evidence.fetch.fetching import Outcome, Plan
     from medlive.evidence.fetch.ledger import Ledger
     from medlive.evidence.fetch.model import Selection, Source
-
-_RATE = 5_000_000
-"""Bytes a second that --dry-run reckons with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
-    """Which articles of PubMed are kept.
-
-    Attributes:
-        types: Of PubMed: guideline,systematic-review,meta-analysis,review,trial [all].
-        since: Of PubMed: published on this day or later.
-        language: Of PubMed: languages as it writes them, as in eng,chi.
-    """
-
-    types: str | None = None
-    since: Annotated[datetime | None, Option(formats=["%Y-%m-%d"])] = None
-    language: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +50,12 @@ class _Task:
 def fetch(
     names: Annotated[list[str] | None, Argument(metavar="NAME...")] = None,
     recommended: bool = False,
+    types: str | None = None,
     list_: bool = False,
     dry_run: DryRunOption = False,
     no_build: bool = False,
     index: IndexOption = None,
     *,
-    chosen: Chosen,
     manner: Manner,
     vectors: Vectors,
 ) -> Result:
@@ -85,12 +66,13 @@ def fetch(
     Args:
         names: Corpora; --list names them.
         recommended: The corpora that a first library needs.
+        types: Articles of PubMed to keep: guideline,systematic-review,meta-analysis,review,trial [all].
         list_: List the corpora that can be fetched, and end.
         no_build: Do not add what was fetched to the index.
     """
     if list_:
         return _list_sources()
-    tasks = _tasks(names or [], recommended, chosen, manner)
+    tasks = _tasks(names or [], recommended, types, manner)
     if dry_run:
         return _describe_plans(tasks)
     outcomes = [wait_for(_fetch(task)) for task in tasks]
@@ -119,9 +101,9 @@ def _failure(outcomes: "list[Outcome]") -> "FetchFailed | None":
 
 
 def _tasks(
-    names: list[str], recommended: bool, chosen: Chosen, manner: Manner
+    names: list[str], recommended: bool, types: str | None, manner: Manner
 ) -> list[_Task]:
-    from medlive.evidence.fetch.model import Selection
+    from medlive.evidence.fetch.model import ArticleType, Selection
     from medlive.evidence.fetch.registry import SOURCES, find_source
     from medlive.instance.paths import corpora_path
 
@@ -131,12 +113,12 @@ def _tasks(
         raise UsageError(
             "name a corpus, or give --recommended", hint="medlive evidence fetch --list"
         )
-    selection = _selection(chosen)
-    if not selection.everything and "pubmed" not in names:
-        raise UsageError(
-            "--types, --since and --language choose among PubMed's articles",
-            hint="add pubmed",
-        )
+    wanted = set()
+    for text in filter(None, map(str.strip, (types or "").lower().split(","))):
+        wanted.add(one_of("--types", ArticleType, text))
+    selection = Selection(types=tuple(sorted(wanted)))
+    if wanted and "pubmed" not in names:
+        raise UsageError("--types chooses among PubMed's articles", hint="add pubmed")
     settings = read_settings()
     folder = manner.to or corpora_path(settings)
     contact = manner.contact or settings.harvest.get("contact")
@@ -144,7 +126,7 @@ def _tasks(
     for name in dict.fromkeys(names):
         source = find_source(name, settings.evidence.mirrors.get(name))
         usual = source.recommended if recommended else None
-        is_chosen = name == "pubmed" and not selection.everything
+        is_chosen = name == "pubmed" and wanted
         task = _Task(
             source=source,
             folder=folder / name,
@@ -153,27 +135,6 @@ def _tasks(
         )
         tasks.append(task)
     return tasks
-
-
-def _selection(chosen: Chosen) -> "Selection":
-    from medlive.evidence.fetch.model import ArticleType, Selection
-
-    types = [one_of("--types", ArticleType, text) for text in _parts(chosen.types)]
-    languages = _parts(chosen.language)
-    for language in languages:
-        if len(language) != 3 or not language.isalpha():
-            raise UsageError(
-                f"--language {language}: expected three letters as PubMed writes them, as in eng"
-            )
-    return Selection(
-        types=tuple(sorted(set(types))),
-        since=chosen.since.date() if chosen.since else None,
-        languages=tuple(sorted(set(languages))),
-    )
-
-
-def _parts(text: str | None) -> list[str]:
-    return [part.strip().lower() for part in (text or "").split(",") if part.strip()]
 
 
 async def _fetch(task: _Task) -> "Outcome":
@@ -253,8 +214,6 @@ _PLAN = (
     "to_fetch",
     "listed",
     "bytes",
-    "seconds",
-    "index_bytes",
     "checksums",
     "licence",
 )
@@ -269,28 +228,20 @@ async def _plan(task: _Task) -> "Plan":
 
 def _describe_plans(tasks: list[_Task]) -> Result:
     rows = []
-    download = index = 0
-    seconds = 0.0
+    download = 0
     for task in tasks:
         plan = wait_for(_plan(task))
         download += plan.download_bytes
-        index += plan.index_bytes
-        seconds += plan.seconds(_RATE)
         row = fields_of(plan.source, ("name", "address", "licence", "checksums")) | {
             "selection": plan.selection.model_dump(mode="json"),
             "listed": plan.listed,
             "to_fetch": len(plan.wanted),
             "no_longer_listed": len(plan.gone),
             "bytes": plan.download_bytes,
-            "seconds": round(plan.seconds(_RATE)),
-            "index_bytes": plan.index_bytes,
             "folder": plan.folder,
         }
         rows.append(row)
-    title = (
-        f"{_size(download)} in about {seconds / 3600:.1f} hours at {_RATE / 1e6:g} MB/s; on disk at most"
-        f" {_size(download)}, and about {_size(index)} for the index of words"
-    )
+    title = f"{_size(download)} to download"
     return Result(rows, [table_of(rows, _PLAN, title)])
 
 
