@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from medlive.evidence.corpora.model import Corpus
     from medlive.evidence.fetch.fetching import Outcome, Plan
     from medlive.evidence.fetch.ledger import Ledger
-    from medlive.evidence.fetch.model import Selection, Source
+    from medlive.evidence.fetch.model import ArticleType, Selection, Source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,38 +103,42 @@ def _failure(outcomes: "list[Outcome]") -> "FetchFailed | None":
 def _tasks(
     names: list[str], recommended: bool, types: str | None, manner: Manner
 ) -> list[_Task]:
-    from medlive.evidence.fetch.model import ArticleType, Selection
+    from medlive.evidence.fetch.model import Selection
     from medlive.evidence.fetch.registry import SOURCES, find_source
     from medlive.instance.paths import corpora_path
 
     if recommended:
-        names = names + [source.name for source in SOURCES if source.recommended]
+        names = names + [s.name for s in SOURCES if s.recommended]
     if not names:
         raise UsageError(
             "name a corpus, or give --recommended", hint="medlive evidence fetch --list"
         )
-    wanted = set()
-    for text in filter(None, map(str.strip, (types or "").lower().split(","))):
-        wanted.add(one_of("--types", ArticleType, text))
-    selection = Selection(types=tuple(sorted(wanted)))
+    wanted = _article_types(types or "")
     if wanted and "pubmed" not in names:
         raise UsageError("--types chooses among PubMed's articles", hint="add pubmed")
     settings = read_settings()
-    folder = manner.to or corpora_path(settings)
     contact = manner.contact or settings.harvest.get("contact")
     tasks = []
     for name in dict.fromkeys(names):
         source = find_source(name, settings.evidence.mirrors.get(name))
-        usual = source.recommended if recommended else None
-        is_chosen = name == "pubmed" and wanted
+        usual = (
+            source.recommended if recommended and source.recommended else Selection()
+        )
         task = _Task(
             source=source,
-            folder=folder / name,
-            selection=selection if is_chosen else usual or Selection(),
+            folder=(manner.to or corpora_path(settings)) / name,
+            selection=Selection(types=wanted) if name == "pubmed" and wanted else usual,
             contact=str(contact) if contact else None,
         )
         tasks.append(task)
     return tasks
+
+
+def _article_types(text: str) -> "tuple[ArticleType, ...]":
+    from medlive.evidence.fetch.model import ArticleType
+
+    stated = filter(None, map(str.strip, text.lower().split(",")))
+    return tuple(sorted({one_of("--types", ArticleType, name) for name in stated}))
 
 
 async def _fetch(task: _Task) -> "Outcome":
