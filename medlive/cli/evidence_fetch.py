@@ -128,7 +128,7 @@ def _tasks(
             source=source,
             folder=(manner.to or corpora_path(settings)) / name,
             selection=Selection(types=wanted) if name == "pubmed" and wanted else usual,
-            contact=str(contact) if contact else None,
+            contact=contact,
         )
         tasks.append(task)
     return tasks

@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -19,13 +19,6 @@ _DIALOGS = ".question-detail-dialogs"
 _MAX_STRAY_LINE = 60
 _THEMES = {"theme-white", "theme-dark"}
 """The doctor's side, and the patient's."""
-
-
-class _Doctor(NamedTuple):
-    name: str
-    title: str
-    department: str
-    hospital: str
 
 
 class Dxy(source.Site):
@@ -77,7 +70,7 @@ class Dxy(source.Site):
         tree = reading.parse(page)
         state = _state(tree)
         turns = _turns(page, tree, state)
-        doctor = _doctor(page, tree, state)
+        doctor, rank, department, hospital = _doctor(page, tree, state)
         disease = _field(state, "disease", "title")
         title = (
             _field(state, "question", "title")
@@ -99,16 +92,12 @@ class Dxy(source.Site):
             )
         )
         # The doctor is verified where the page shows both a title and a hospital.
-        proof = (
-            f"{doctor.title}, {doctor.hospital}"
-            if doctor.title and doctor.hospital
-            else None
-        )
+        proof = f"{rank}, {hospital}" if rank and hospital else None
         posts = []
         for turn in turns:
-            answer = turn._replace(handle=doctor.name, verified_by=proof)
+            answer = turn._replace(handle=doctor, verified_by=proof)
             posts.append(turn if turn.asks else answer)
-        tags = (disease, doctor.department)
+        tags = (disease, department)
         return self.build_thread(
             path[1], page.url, title, tags, posted_at, posts, anonymise
         )
@@ -216,23 +205,23 @@ def _themes(node: LexborNode | None) -> set[str]:
 
 def _doctor(
     page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None
-) -> _Doctor:
-    """Who answers, as the page shows it. Raises LayoutError where it shows nobody."""
+) -> tuple[str, str, str, str]:
+    """Name, title, department and hospital of who answers, as the page shows them. Raises LayoutError for nobody."""
     detail = tree.css_first(".doctor-info .doctor-detail")
     if detail is not None:
         name = reading.line(detail.css_first(".doctor-header > div"))
         facts = [reading.line(node) for node in detail.css(".doctor-body > div")]
         # Title, department and hospital are known by their place only, so all three are needed.
         if name and len(facts) >= 3:
-            return _Doctor(name, *facts[:3])
+            return name, facts[0], facts[1], facts[2]
     name = _field(state, "doctor", "nickname") or _field(state, "doctor", "name")
     if not name:
         raise LayoutError(
             page.url, ".doctor-info > .doctor-detail or the page state's doctor"
         )
-    return _Doctor(
-        name=name,
-        title=_field(state, "doctor", "jobTitle"),
-        department=_field(state, "doctor", "department"),
-        hospital=_field(state, "doctor", "hospital"),
+    return (
+        name,
+        _field(state, "doctor", "jobTitle"),
+        _field(state, "doctor", "department"),
+        _field(state, "doctor", "hospital"),
     )
