@@ -166,9 +166,8 @@ def _decode_other(body: bytes, declared: list[str], high_bytes: int) -> str:
     single_byte = [
         name for name in declared if name.startswith(("iso8859", "cp125", "latin"))
     ]
-    for name in [n for n in declared if n not in single_byte] + (
-        [] if single_byte else ["gb18030"]
-    ):
+    strict = [name for name in declared if name not in single_byte]
+    for name in strict if single_byte else [*strict, "gb18030"]:
         with suppress(UnicodeDecodeError, LookupError):
             return body.decode(name)
     for name in declared:
@@ -176,11 +175,9 @@ def _decode_other(body: bytes, declared: list[str], high_bytes: int) -> str:
             return body.decode(name, "replace")
     # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole this way.
     gb = body.decode("gb18030", "replace")
-    return (
-        gb
-        if gb.count("\ufffd") * 20 < max(high_bytes, 1)
-        else body.decode("cp1252", "replace")
-    )
+    if gb.count("\ufffd") * 20 < max(high_bytes, 1):
+        return gb
+    return body.decode("cp1252", "replace")
 
 
 def _codec(name: str) -> str | None:

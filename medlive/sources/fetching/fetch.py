@@ -235,20 +235,23 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 try:
                     response = await self._attempt(request)
                     _stop_if_blocked(request, host, response)
-                    failure = _temporary_failure(response)
                 except FetchError as error:
                     if error.reason is None:
                         raise
                     failure = error
                 else:
-                    if failure is None:
+                    status = response.status
+                    if status < 500 and status not in (408, 429):
                         host.failures = 0
                         return response
+                    kind = FetchReason.SERVER_ERROR
+                    if status == 429:
+                        kind = FetchReason.RATE_LIMITED
+                    failure = _failed(response.url, kind, f"status {status}", status)
                     after = response.headers.get("retry-after", "")
-                    wait_s = parse_retry_after(after)
-                    if wait_s is not None:
-                        free_at = asyncio.get_running_loop().time() + wait_s
-                        host.next_at = max(host.next_at, free_at)
+                    free_at = asyncio.get_running_loop().time()
+                    free_at += parse_retry_after(after) or 0.0
+                    host.next_at = max(host.next_at, free_at)
             reason = failure.reason or FetchReason.HTTP_STATUS
             failures[reason] += 1
             if not self._may_retry(reason, failures, request):
@@ -311,7 +314,14 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 FetchReason.TIMEOUT,
                 f"attempts and redirects took over {total:g} s in all",
             )
-        address = _parsed(url)
+        try:
+            address = httpx2.URL(url)
+            names = {address.host.lower(), address.raw_host.decode("ascii").lower()}
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise _refused(url, f"not a usable address: {error}") from error
+        # The client must not read another host in it than was checked.
+        if (urlsplit(url).hostname or "") not in names or address.userinfo:
+            raise _refused(url, f"its host can also be read as {address.host}")
         self.counts["requests"] += 1
         try:
             async with asyncio.timeout(limit):
@@ -351,25 +361,19 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
     ) -> bytes:
         """Read a page's body, or as much of an error's as shows a block page; b"" for any other answer."""
         if 200 <= response.status_code < 300:
-            if not request.for_robots:
-                self._check_type(request.url, response.headers.get("content-type", ""))
+            # A header sent twice is a list of types.
+            for part in response.headers.get("content-type", "").split(","):
+                kind = part.partition(";")[0].strip().lower()
+                known = request.for_robots or kind in self._settings.content_types
+                if "/" in kind and not known:
+                    cause = f"content type {kind[:80]} is not a page"
+                    raise _failed(request.url, FetchReason.CONTENT_TYPE, cause)
             return await _read(request.url, response, self._settings.max_body_bytes)
         if response.status_code >= 400:
             with suppress(FetchError, TimeoutError, httpx2.TransportError):
                 async with asyncio.timeout(min(_GLANCE_S, seconds / 2)):
                     return await _read(request.url, response, _GLANCE_BYTES)
         return b""
-
-    def _check_type(self, url: str, content_type: str) -> None:
-        # A header sent twice is a list of types.
-        for part in content_type.split(","):
-            kind = part.partition(";")[0].strip().lower()
-            if "/" in kind and kind not in self._settings.content_types:
-                raise _failed(
-                    url,
-                    FetchReason.CONTENT_TYPE,
-                    f"content type {kind[:80]} is not a page",
-                )
 
 
 def _failed(
@@ -439,17 +443,6 @@ def _redirect_target(request: _Request, response: Fetched) -> str:
     return parts._replace(fragment="").geturl()
 
 
-def _temporary_failure(response: Fetched) -> FetchError | None:
-    url, status = response.url, response.status
-    if status == 429:
-        return _failed(
-            url, FetchReason.RATE_LIMITED, "asked too often (429)", status=status
-        )
-    if status >= 500 or status == 408:
-        return _failed(url, FetchReason.SERVER_ERROR, f"status {status}", status=status)
-    return None
-
-
 def _stop_if_blocked(request: _Request, host: _Host, response: Fetched) -> None:
     """Stop requests to a host that refuses access, by status or by a block page. Raises FetchError."""
     cause = block_page(response.status, response.headers, response.body)
@@ -463,18 +456,6 @@ def _stop_if_blocked(request: _Request, host: _Host, response: Fetched) -> None:
             request.url, message, kind=ProblemKind.BLOCKED, status=response.status
         )
         raise host.stopped
-
-
-def _parsed(url: str) -> httpx2.URL:
-    """Parse an address as the client does. Raises FetchError if that gives another host than was checked."""
-    try:
-        address = httpx2.URL(url)
-        names = {address.host.lower(), address.raw_host.decode("ascii").lower()}
-    except (httpx2.InvalidURL, ValueError) as error:
-        raise _refused(url, f"not a usable address: {error}") from error
-    if (urlsplit(url).hostname or "") not in names or address.userinfo:
-        raise _refused(url, f"its host can also be read as {address.host}")
-    return address
 
 
 async def _checked(host: str, port: int, *, allow_loopback: bool) -> list[str]:

@@ -81,7 +81,13 @@ class Medlive(source.Site):
         entries = tuple(filter(None, (_row(page, row) for row in rows)))
         if rows and not entries:
             raise LayoutError(page.url, "title and url in data.data[]")
-        return source.Listing(entries, _next_list(page, len(rows)))
+        following = None
+        # An answer of fewer rows than asked for is the last.
+        if len(rows) >= _PAGE_SIZE:
+            form = dict(page.form)
+            form["page"] = str(int(form.get("page", "1")) + 1)
+            following = source.PageRequest(page.url, tuple(form.items()))
+        return source.Listing(entries, following)
 
     def parse_thread(
         self, pages: Sequence[Page], anonymise: source.Anonymiser
@@ -245,15 +251,6 @@ def _first_list(page: Page) -> source.PageRequest:
     return source.PageRequest(
         parts._replace(path=path, query="", fragment="").geturl(), form
     )
-
-
-def _next_list(page: Page, rows: int) -> source.PageRequest | None:
-    """The list request after this one; an answer of fewer rows than asked for is the last."""
-    form = dict(page.form or ())
-    if rows < _PAGE_SIZE:
-        return None
-    form["page"] = str(int(form.get("page", "1")) + 1)
-    return source.PageRequest(page.url, tuple(form.items()))
 
 
 def _row(page: Page, row: Any) -> source.ListEntry | None:
