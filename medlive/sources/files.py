@@ -82,10 +82,6 @@ def _lowered(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-def _role(value: object) -> object:
-    return Role(value.strip().lower()) if isinstance(value, str) else value
-
-
 def _moment(value: object) -> object:
     """An ISO 8601 text as a time, aware where the text names a zone; None for an empty text."""
     if isinstance(value, str):
@@ -105,7 +101,10 @@ class _MessageLine(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    role: Annotated[Role, BeforeValidator(_role)]  # patient, physician or other
+    role: Annotated[
+        Role, BeforeValidator(lambda v: Role(_lowered(v)) if isinstance(v, str) else v)
+    ]
+    """patient, physician or other"""
     author: _Line = ""  # Stored as a keyed hash only
     verified: bool | None = None  # Whether the site shows a verified physician
     text: _Text = ""

@@ -304,23 +304,18 @@ class _Run:
         met = seen | self.in_progress
         for entry in listing.entries:
             before = known.get(entry.thread_id, KnownThread())
+            reason = None
             if before.taken_down:
                 # Reported each time: a page that shows such a thread is not kept.
-                skipped.append(
-                    HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN)
-                )
+                reason = SkipReason.TAKEN_DOWN
             elif entry.thread_id in met or before.handled:
                 continue
             elif not is_thread_id(entry.thread_id):
-                skipped.append(
-                    HarvestSkipped(entry.url, entry.thread_id, SkipReason.BAD_ID)
-                )
+                reason = SkipReason.BAD_ID
             elif _is_before(entry.posted_at, self.since):
-                skipped.append(
-                    HarvestSkipped(
-                        entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE
-                    )
-                )
+                reason = SkipReason.OLDER_THAN_SINCE
+            if reason is not None:
+                skipped.append(HarvestSkipped(entry.url, entry.thread_id, reason))
             elif before.page_count is None or not _is_before(_activity(entry), cutoff):
                 waiting[entry.thread_id] = entry
         following = None if finished else listing.next_page

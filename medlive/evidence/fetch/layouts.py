@@ -168,22 +168,20 @@ async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:
             raise FetchFailed(
                 f"{source.address} lists {len(files)} of {count} articles, and no more"
             )
-        files += [_pmc_article(source, number) for number in numbers]
+        for number in numbers:
+            if not number.isdecimal():
+                raise FetchFailed(
+                    f"{source.address} lists {number[:40]!r}; expected the number of an article"
+                )
+            version = f"PMC{number}.1"
+            file = RemoteFile(
+                name=f"{version}.xml",
+                url=urljoin(source.files, f"{version}/{version}.xml"),
+                mark="1",
+                checksum_url=urljoin(source.files, f"metadata/{version}.json"),
+            )
+            files.append(file)
     return files
-
-
-def _pmc_article(source: Source, number: str) -> RemoteFile:
-    if not number.isdecimal():
-        raise FetchFailed(
-            f"{source.address} lists {number[:40]!r}; expected the number of an article"
-        )
-    version = f"PMC{number}.1"
-    return RemoteFile(
-        name=f"{version}.xml",
-        url=urljoin(source.files, f"{version}/{version}.xml"),
-        mark="1",
-        checksum_url=urljoin(source.files, f"metadata/{version}.json"),
-    )
 
 
 def pmc_checksum(text: str, file: RemoteFile) -> str:

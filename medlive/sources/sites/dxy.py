@@ -134,7 +134,16 @@ def _turns(
     """The turns in the page state, else those that the page shows. Raises LayoutError and NotAThread."""
     dialogs = _value(state, "questionDialog")
     if isinstance(dialogs, list) and dialogs:
-        turns = [_turn_of_state(page, dialog) for dialog in dialogs]
+        turns = []
+        for dialog in dialogs:
+            content = _value(dialog, "content")
+            if not isinstance(content, str) or "type" not in dialog:
+                raise LayoutError(page.url, "type and content in every questionDialog")
+            read = reading.readable(reading.parse(content).body)
+            if not read.text and not read.media:
+                raise LayoutError(page.url, "content in every questionDialog")
+            moment = reading.stated_moment(dialog.get("createTime"), reading.CHINA)
+            turns.append(_turn(read, moment, by_patient=not dialog["type"]))
         if (shown_turns := len(tree.css(f"{_DIALOGS} .dialog-content"))) > len(turns):
             raise LayoutError(
                 page.url,
@@ -148,17 +157,6 @@ def _turns(
     if all(turn.asks for turn in turns):
         raise source.NotAThread(f"{page.url}: no doctor has answered")
     return turns
-
-
-def _turn_of_state(page: Page, dialog: Any) -> source.Posted:
-    content = _value(dialog, "content")
-    if not isinstance(content, str) or "type" not in dialog:
-        raise LayoutError(page.url, "type and content in every questionDialog")
-    read = reading.readable(reading.parse(content).body)
-    if not read.text and not read.media:
-        raise LayoutError(page.url, "content in every questionDialog")
-    moment = reading.stated_moment(dialog.get("createTime"), reading.CHINA)
-    return _turn(read, moment, by_patient=not dialog["type"])
 
 
 def _turn(

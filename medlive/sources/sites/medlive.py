@@ -185,16 +185,14 @@ class Medlive(source.Site):
         mark = None
         for beside in takewhile(lambda n: n.tag != "a", reading.following(anchor)):
             for node in (beside, *beside.css("[title], [alt], i, em, span")):
-                mark = mark or self._mark(node)
+                shown = node.attributes.get("title"), node.attributes.get("alt")
+                for text in (*shown, node.text()):
+                    if (
+                        not mark
+                        and (text or "").strip() in self.settings.verified_labels
+                    ):
+                        mark = (text or "").strip()
         return _Person(handle, link(page, anchor.attributes.get("href")) or "", mark)
-
-    def _mark(self, node: LexborNode) -> str | None:
-        """The label of a certified physician that an element shows."""
-        texts = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
-        for text in texts:
-            if (label := (text or "").strip()) in self.settings.verified_labels:
-                return label
-        return None
 
 
 def _posts(entries: Sequence[_Entry]) -> list[source.Posted]:

@@ -377,14 +377,14 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
     in_posts = {anchor.mem_id for anchor in written}
     for anchor in tree.css(f'a[href*="{address_part}"]'):
         url = link(page, anchor.attributes.get("href")) or ""
-        if anchor.mem_id not in in_posts and _continues(page.url, url, number + 1):
+        stated, place, own_place = (
+            _PAGE_PATH.search(url),
+            _PLACE.search(url),
+            _PLACE.search(page.url),
+        )
+        # A page of another thread or board is named so too.
+        elsewhere = place and own_place and place.groups() != own_place.groups()
+        follows = stated is not None and int(stated[1]) == number + 1
+        if follows and not elsewhere and anchor.mem_id not in in_posts:
             return url
     return None
-
-
-def _continues(own_url: str, url: str, number: int) -> bool:
-    """Whether an address is page `number` of the thread or board of another address."""
-    stated, place = _PAGE_PATH.search(url), _PLACE.search(url)
-    own_place = _PLACE.search(own_url)
-    elsewhere = place and own_place and place.groups() != own_place.groups()
-    return stated is not None and int(stated[1]) == number and not elsewhere
