@@ -68,21 +68,26 @@ class Compared:
 
 def thread_fields(thread: Thread) -> dict[str, bool | int]:
     """Return the fields and the number of messages of a thread, by which drift is measured."""
-    messages = thread.messages
-    return {
+    fields: dict[str, bool | int] = {
         "title": bool(thread.title.strip()),
         "posted_at": thread.posted_at is not None,
         "tags": bool(thread.tags),
-        "question": any(m.role is Role.PATIENT and m.text.strip() for m in messages),
-        "reply": any(m.role is not Role.PATIENT and m.text.strip() for m in messages),
-        "verified reply": any(m.verified for m in messages),
-        "dated messages": bool(messages)
-        and all(m.posted_at is not None for m in messages),
-        "whole text": bool(messages)
-        and all(m.text.strip() or m.media for m in messages),
-        "media": any(m.media for m in messages),
-        "messages": len(messages),
+        "question": False,
+        "reply": False,
+        "verified reply": False,
+        "dated messages": bool(thread.messages),
+        "whole text": bool(thread.messages),
+        "media": False,
+        "messages": len(thread.messages),
     }
+    for message in thread.messages:
+        text = bool(message.text.strip())
+        fields["question" if message.role is Role.PATIENT else "reply"] |= text
+        fields["verified reply"] |= message.verified
+        fields["dated messages"] &= message.posted_at is not None
+        fields["whole text"] &= text or bool(message.media)
+        fields["media"] |= bool(message.media)
+    return fields
 
 
 def measures(

@@ -136,9 +136,8 @@ class Page:
         header = _HEADER_CHARSET.search(self.content_type)
         meta = _META_CHARSET.search(body, 0, 4096)
         names = (header[1] if header else "", meta[1].decode("ascii") if meta else "")
-        return _decode_other(
-            body, [codec for name in names if (codec := _codec(name))], high_bytes
-        )
+        declared = [codec for codec in map(_codec, names) if codec]
+        return _decode_other(body, declared, high_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
