@@ -282,7 +282,7 @@ class Origin(StrEnum):
     CACHE = "cache"
     """A cache that runs of earlier versions shared: it cost nothing."""
     BATCH = "batch"
-    """The result file of a batch."""
+    """The result file of a batch, which earlier versions read."""
     IMPORT = "import"
     """A file of LiveMedBench's that was said to be this grader's."""
 

@@ -156,7 +156,7 @@ def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | N
         return None
     index, missing, corrupt = index_path(settings), None, None
     try:
-        read_index(index).check_sizes()
+        read_index(index).check()
     except IndexMissing as error:
         missing = error.message
     except MedliveError as error:

@@ -100,7 +100,9 @@ class Checker(HTMLParser):
         given = dict(attrs)
         if tag not in VOID:
             self.open.append(tag)
-        if tag in {"link", "img", "iframe", "object", "base"} or (
+        if tag == "img" and (given["src"] or "").startswith("data:image/svg+xml;"):
+            attrs = [(name, value) for name, value in attrs if name != "src"]
+        elif tag in {"link", "img", "iframe", "object", "base"} or (
             tag == "script" and given.get("src")
         ):
             self.wrong.append(tag)
@@ -203,8 +205,7 @@ def test_the_first_page_has_every_section_and_names_what_its_numbers_rest_on(
     )
     assert all(words in about for words in basis), about
     assert html.count("seed 0") == 1
-    assert "pip install &#39;medlive[plot]&#39;" in about
-    assert "<img" not in html
+    assert html.count("<img") == 1
 
 
 def test_what_cannot_be_shown_says_what_is_missing_and_how_to_have_it(

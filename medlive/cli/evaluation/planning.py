@@ -1,22 +1,21 @@
-"""`medlive eval power`: how many cases a question needs, and how many weeks of harvest those are."""
+"""`medlive eval power`: how many cases a question needs."""
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
+from medlive import api
 from medlive.cli.evaluation.options import (
     AllowOption,
     JudgeOption,
     check_runs,
     load_runs,
 )
-from medlive.cli.output import Result, table_of
+from medlive.cli.output import Result, counted, table_of
 from medlive.errors import UsageError
-
-if TYPE_CHECKING:
-    from medlive.api import CasesNeeded
+from medlive.evaluation.scoring.refusals import marked
 
 
 def power(
@@ -47,13 +46,11 @@ def power(
         before: Cases up to the cutoff [as many as after it].
         per_week: Cases that a week of harvest gives.
     """
-    from medlive import api
-    from medlive.evaluation.scoring.refusals import marked
-
     if runs and spread is not None:
         raise UsageError("--spread is for no runs")
     graded = load_runs(check_runs(runs), judge) if runs else []
-    needed_cases: list[CasesNeeded] = []
+    needed_cases: list[api.CasesNeeded] = []
+    rows = []
     for difference in points or [2.0, 5.0, 10.0]:
         needed = api.power(
             difference,
@@ -67,9 +64,17 @@ def power(
             allow=allow or (),
         )
         needed_cases.append(needed)
+        apart, fresh = needed.to_tell_two_apart, needed.after_the_cutoff
+        row = {
+            "points": needed.points,
+            "to tell two models apart": apart,
+            "after the cutoff": fresh,
+            "weeks to tell two models apart": math.ceil(apart / per_week),
+            "weeks after the cutoff": fresh and math.ceil(fresh / per_week),
+        }
+        rows.append(row)
     seen, overridden = needed_cases[0].spread, needed_cases[0].overridden
-    rows = [_row(needed, per_week) for needed in needed_cases]
-    origin = f"seen in {len(graded)} runs" if graded else "assumed"
+    origin = f"seen in {counted(len(graded), 'run')}" if graded else "assumed"
     value = {
         "power": chance,
         "alpha": alpha,
@@ -86,20 +91,9 @@ def power(
         f"{100 * seen.score:.1f} points, of differences {100 * seen.difference:.1f}; {per_week:g} cases a week"
     )
     notes = []
-    if any(needed.after_the_cutoff is None for needed in needed_cases):
+    if any(row["after the cutoff"] is None for row in rows):
         notes.append(
             f"{before} cases up to the cutoff are too few for the smallest drop, however many come after it"
         )
     table = table_of(rows, list(rows[0]), marked(title, overridden))
     return Result(value, [table], notes)
-
-
-def _row(needed: "CasesNeeded", per_week: float) -> dict[str, object]:
-    apart, fresh = needed.to_tell_two_apart, needed.after_the_cutoff
-    return {
-        "points": needed.points,
-        "to tell two models apart": apart,
-        "after the cutoff": fresh,
-        "weeks to tell two models apart": math.ceil(apart / per_week),
-        "weeks after the cutoff": fresh and math.ceil(fresh / per_week),
-    }
