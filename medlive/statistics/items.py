@@ -1,6 +1,5 @@
 """What cases and criteria tell of models: difficulty, correlation with the rest, suspects, and the hardest cases."""
 
-import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
@@ -84,19 +83,15 @@ def _with_p(items: list[Item]) -> list[Item]:
     known = [item.correlation for item in items if item.correlation is not None]
     if not known:
         return items
-    usual = _fisher(float(np.median(known)))
+    usual = np.arctanh(np.clip(np.median(known), -0.999, 0.999))
     out = []
     for item in items:
         p = None
         if item.correlation is not None:
-            z = (_fisher(item.correlation) - usual) * (item.models - 3) ** 0.5
-            p = NormalDist().cdf(z)
+            own = np.arctanh(np.clip(item.correlation, -0.999, 0.999))
+            p = NormalDist().cdf(float(own - usual) * (item.models - 3) ** 0.5)
         out.append(replace(item, p=p))
     return out
-
-
-def _fisher(correlation: float) -> float:
-    return math.atanh(max(-0.999, min(correlation, 0.999)))
 
 
 def hardest(
