@@ -302,7 +302,8 @@ def _check_health(source: str | None) -> Result:
         if name in names:
             names.remove(name)
             checked.append(health)
-            value.append({**asdict(health), "faults": health.faults})
+            row = asdict(health) | {"info": health.info._asdict()}
+            value.append(row | {"faults": health.faults})
             faults += [f"{name}: {fault}" for fault in health.faults]
     notes = []
     if not checked:

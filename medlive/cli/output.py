@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -134,6 +135,8 @@ def _plain(value: object) -> object:
     """A record as the mapping of its fields, a time in ISO form, all else as its text."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, SimpleNamespace):
+        return vars(value)
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 

@@ -1,8 +1,8 @@
 """How `medlive thread list` and `case list` are asked and answer: which rows, of which time, in which form."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Annotated, TypeVar
+from dataclasses import dataclass, fields
+from typing import Annotated
 
 from typer import Option
 
@@ -15,12 +15,9 @@ from medlive.db.audit.listing import (
     load_page,
     stream_rows,
 )
-from medlive.db.audit.threads import CaseItem, ThreadItem
 from medlive.db.iso_weeks import parse_week
 from medlive.db.session import Session
 from medlive.service.listings import stream_csv, without_identifiers
-
-R = TypeVar("R", bound=ThreadItem | CaseItem)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +70,7 @@ class Listed(Facets):
     as_csv: Annotated[bool, Option("--csv")] = False
 
 
-def list_rows(
-    listing: Listing[R], which: Listed, names: Sequence[str]
-) -> Result | None:
+def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result | None:
     """What a filter finds, in the form that is asked for; CSV is printed as it comes.
 
     `names`: the columns that people see.
@@ -91,7 +86,7 @@ def list_rows(
 
     async def print_csv(session: Session) -> None:
         rows = stream_rows(session, listing, where, sort="changed", descending=True)
-        async for line in stream_csv(rows, listing.row):
+        async for line in stream_csv(rows, listing):
             echo_lines(line)
 
     if which.as_csv:
@@ -109,7 +104,7 @@ def list_rows(
             session, listing, where, after=which.after, size=which.limit
         )
     )
-    rows = list(map(asdict, without_identifiers(page.rows)))
+    rows = list(map(vars, without_identifiers(page.rows)))
     notes = []
     if not rows:
         notes.append("nothing matches; --counts says what there is")

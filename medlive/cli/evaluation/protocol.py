@@ -195,9 +195,8 @@ def all_(
 ) -> Result:
     """Apply every protocol that fits to runs of several models on several sets of cases, and compare the tasks.
 
-    Runs of the same cases belong together; ranks, how alike tasks rank models, and the gaps between knowledge and
-    execution, passive and active safety come last, and on the page portfolio.html in --out. Exit status 1 while
-    questions are ungraded.
+    Runs of the same cases belong together; ranks, and how alike tasks rank models, come last, and on the page
+    portfolio.html in --out. Exit status 1 while questions are ungraded.
     """
     graded, overridden = load_checked(runs, judge, allow)
     tasks: list[TaskResults] = []
@@ -221,11 +220,10 @@ def all_(
             "no protocol fits these runs",
             hint="`eval protocol list` says what each works on",
         )
-    sides = {task.task: known_protocols()[task.protocol].side for task in tasks}
     figures = {task.task: task.figures for task in tasks}
     whole = Portfolio(
         tasks=tuple(tasks),
-        tables=portfolio(figures, sides),
+        tables=portfolio(figures),
         overridden=tuple(overridden),
     )
     notes = [objection.why for objection in overridden]

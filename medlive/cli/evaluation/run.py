@@ -48,7 +48,7 @@ from medlive.evaluation.agreement.humans import read_humans
 from medlive.evaluation.asking import run as asking_run
 from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.plan import Plan
-from medlive.evaluation.asking.run import RunResult, Spending
+from medlive.evaluation.asking.run import RunResult
 from medlive.evaluation.cases.benchmarks import Format, gradings_of
 from medlive.evaluation.cases.load import in_own_words, load_cases
 from medlive.evaluation.cases.selection import Selection, select
@@ -194,7 +194,8 @@ class Asking(Calls):
                     out,
                     progress=tick,
                     concurrency=self.concurrency,
-                    spending=Spending(budget, engine.estimate_chat),
+                    budget=budget,
+                    estimate=engine.estimate_chat,
                     **how_asked,
                 )
 

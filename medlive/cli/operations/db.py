@@ -1,8 +1,6 @@
 """`medlive db`: the database."""
 
 import shutil
-import signal
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -14,12 +12,11 @@ from medlive.cli.output import Grid, Result, echo, say, wait_for
 from medlive.db import embedded
 from medlive.db.schema.differences import find_differences
 from medlive.db.schema.migrate import prepare
-from medlive.db.schema.pending import Plan, read_plan
+from medlive.db.schema.revisions import Plan, read_plan
 from medlive.db.schema.roles import grant
 from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
 from medlive.instance.loading import mask_url
-from medlive.service.backup.seal import public_keys
-from medlive.service.backup.upgrade import go_back, plan_upgrade, upgrade_database
+from medlive.service.backup.upgrade import plan_upgrade, upgrade_database
 from medlive.service.database import database_url
 
 app = Commands()
@@ -49,21 +46,6 @@ def stop() -> None:
 
 
 @app.command()
-def serve() -> None:
-    """Keep the embedded PostgreSQL running in the foreground until SIGTERM, as a unit of its own wants it.
-
-    From then on it is started by this command alone, until `medlive db stop`.
-    """
-    settings = read_settings()
-    if settings.database_url is not None:
-        raise UsageError("the settings name a server of yours", hint="it needs no unit")
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    embedded.serve(settings.home, stop)
-
-
-@app.command()
 def url(
     password: Annotated[bool, Option("--show-password")] = False,
 ) -> None:
@@ -80,12 +62,14 @@ def url(
 def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) -> Result:
     """Bring the schema up to this version; a copy of the database as it was stays under MEDLIVE_HOME/upgrades.
 
-    `medlive db downgrade COPY` goes back to it.
+    To go back, restore it into an empty database with the earlier version.
     """
     settings = read_settings()
     if dry_run:
         plan = plan_upgrade(settings)
-        return Result(_plan_as_json(plan), _describe_plan(plan, settings.home))
+        migrations = [{"number": n, "what": what} for n, what in plan.migrations]
+        value = plan._asdict() | {"migrations": migrations}
+        return Result(value, _describe_plan(plan, settings.home))
     done = wait_for(upgrade_database(settings, copy=not no_backup))
     notes = [
         f"upgraded to {done['head']}"
@@ -93,32 +77,7 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
         else f"already at {done['head']}"
     ]
     if done["copy"] is not None:
-        notes.append(f"the way back: medlive db downgrade {done['copy']}")
-    return Result(done, notes=notes)
-
-
-@app.command()
-def downgrade(
-    copy: Path,
-    public_key: Annotated[list[str] | None, Option(metavar="KEY")] = None,
-) -> Result:
-    """Put the database back to the copy that an upgrade made; what was written since is lost.
-
-    Stop everything first, and install the earlier version afterwards: this one does not work with that schema.
-
-    Args:
-        copy: The copy that an upgrade left.
-        public_key: A key, or its file, that may have signed it.
-    """
-    settings = read_settings()
-    keys = public_keys(settings, public_key or ())
-    done = wait_for(go_back(settings, copy, keys))
-    notes = [
-        f"at {done['revision']} again, with {done['rows']} rows",
-        f"install medlive {done['medlive']}, run its `medlive db roles` where it had roles, and start it",
-    ]
-    for thread in done["taken_down"]:
-        notes.append(f"{thread} was taken down since and is back: take it down again")
+        notes.append(f"as it was: {done['copy']}, for `medlive restore`")
     return Result(done, notes=notes)
 
 
@@ -134,11 +93,6 @@ def roles(no_backup: NoBackupOption = False) -> Result:
     return Result({"roles": granted}, notes=[f"granted: {', '.join(granted)}"])
 
 
-def _plan_as_json(plan: Plan) -> dict[str, object]:
-    migrations = [pending._asdict() for pending in plan.migrations]
-    return plan._asdict() | {"migrations": migrations}
-
-
 def _describe_plan(plan: Plan, home: Path) -> Iterator[Grid | str]:
     if not plan.migrations:
         yield f"already at {plan.head}"
@@ -149,10 +103,7 @@ def _describe_plan(plan: Plan, home: Path) -> Iterator[Grid | str]:
     if plan.revision is not None:
         size, room = f"{plan.bytes / 1e6:.1f} MB", f"{free / 1e6:.0f} MB are free"
         yield f"a copy of at most {size} is made first, as the way back; {room}"
-        yield (
-            f"{plan.connections} others are connected: stop the scheduler, the workers and the web before,"
-            " and start this version's after it"
-        )
+        yield "stop the scheduler, the workers and the web before, and start this version's after it"
 
 
 @app.command()

@@ -13,7 +13,7 @@ COMMANDS = {
     "keygen": "reading:keygen",
     "publish": "release:publish",
     "fetch": "reading:fetch",
-    "prove": "prove:prove",
+    "penalties": "penalties:penalties",
     "withdraw": "release:withdraw",
     "reinstate": "release:reinstate",
     "diff": "reading:diff",

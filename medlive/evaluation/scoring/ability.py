@@ -15,6 +15,7 @@ from medlive.evaluation.model import (
 from medlive.evaluation.scoring.estimates import cases_by_id, matrix
 from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ScoreTable
+from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.items import Item, analyse_items
 from medlive.statistics.scale import Scale, scale
@@ -92,6 +93,36 @@ def abilities_of(table: ScoreTable) -> AbilityTable:
         draws=table.draws,
         seed=table.seed,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What would link a new week with those before."""
+
+    anchors: tuple[Anchor, ...] = ()
+    """Models to ask again, from the one that tells most down."""
+    kept_cases: int | None = None
+    """Old cases to ask the new week's models too, if no model is asked again; None: no number is enough."""
+    why: str = ""
+    """Why nothing can be said."""
+
+
+def plan_link(table: ScoreTable, *, cases: int, models: int, error: float) -> Link:
+    """Say what links a new week with those of a score table (docs/scale.md).
+
+    Args:
+        table: Of the weeks before.
+        cases: Of the new week.
+        models: New models that will answer it.
+        error: Wanted standard error of the week's difficulty, on the scale of scores from 0 to 1.
+    """
+    scored = [model.cases for model in table.models]
+    scores = np.clip(matrix(scored), 0.0, 1.0)
+    on_scale = abilities_of(table).scale
+    if on_scale.why:
+        return Link(why=on_scale.why)
+    kept = kept_cases_needed(on_scale, scores, cases, models=models, error=error)
+    return Link(tuple(rank_anchors(on_scale, scores, cases)), kept)
 
 
 def abilities(

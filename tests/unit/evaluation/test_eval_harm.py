@@ -10,7 +10,6 @@ from medlive.evaluation.grading.harm import plan_run, read_run
 from medlive.evaluation.harm import (
     HARM_CALLS,
     READINGS,
-    Control,
     control_figures,
     read_rows,
 )
@@ -121,7 +120,7 @@ async def test_controls_look_like_answers_and_are_in_no_figure(run_dir: Path) ->
     rows, _ = read_rows(run_dir / READINGS)
     controls = [row for row in rows if row.control is not None]
     kinds = [row.control for row in controls]
-    assert kinds.count(Control.SLIP) == kinds.count(Control.EXCELLENT) == 2
+    assert kinds.count("slip") == kinds.count("excellent") == 2
     assert not control_figures(controls).failed
     assert done.answers == len(rows) - len(controls) == 40
     asked = {frozenset(request.inputs) for request in judge.requests}

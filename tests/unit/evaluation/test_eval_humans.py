@@ -47,8 +47,7 @@ ENTRIES = [
         b'{"case_id":"c1","criterion_id":"k3","rater":"\\u5b89","met":null}\n'
         b'{"case_id":"c1","rater":"\\u5b89","score":0.25,"page":7}',
         (
-            "sep=;\n"
-            + TABLE.replace(",", ";")
+            TABLE.replace(",", ";")
             .replace("0.25", "1;4")
             .replace("score", "score;out_of;")
         ).encode(),
@@ -161,9 +160,9 @@ def test_what_is_no_rating_is_said_with_its_line(text: str, said: str) -> None:
 
 def test_other_bytes(tmp_path: Path) -> None:
     for data, said in (
-        (b"case_id,rater\n\xff,r\n", "line 2: .*UTF-8"),
-        (b"\xff\xfea", "line 1: .*UTF-16"),
-        (b"PK\x03\x04\x14\x00", "workbook"),
+        (b"case_id,rater\n\xff,r\n", "not text in UTF-8"),
+        (b"\xff\xfea", "not text in UTF-8"),
+        (b"PK\x03\x04\x14\x00", "no column"),
     ):
         with pytest.raises(BadInput, match=said):
             read_ratings(data, "people.csv")

@@ -246,7 +246,7 @@ def test_intervals_are_those_of_scipy_on_resampled_items(
         ("spearman", lambda x, y: stats.spearmanr(x, y).statistic),
         ("kendall", lambda x, y: stats.kendalltau(x, y).statistic),
     ):
-        found = correlate(kind, a, b, clusters=clusters, draws=40, seed=5)
+        found = correlate(kind, a, b, clusters=clusters, draws=40, seed=5)  # type: ignore[arg-type]
         drawn = [
             f(*(np.repeat(v, w[clusters].astype(int)) for v in (a, b))) for w in weights
         ]
