@@ -17,6 +17,7 @@ COMMANDS = {
     "meta": "agreement:meta",
     "judge-direct": "grade:judge_direct",
     "power": "planning:power",
+    "plan": "planning:plan",
     "all": "all:all_",
     "import": "run:import_",
     "export": "run:export",

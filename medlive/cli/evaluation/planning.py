@@ -1,4 +1,4 @@
-"""`medlive eval power`: how many cases a question needs."""
+"""`medlive eval power` and `plan`: how many cases a question needs, and whom to ask about a new week."""
 
 import math
 from pathlib import Path
@@ -10,11 +10,14 @@ from medlive import api
 from medlive.cli.evaluation.options import (
     AllowOption,
     JudgeOption,
+    RunsArgument,
     check_runs,
     load_runs,
 )
 from medlive.cli.output import Result, counted, table_of
 from medlive.errors import UsageError
+from medlive.evaluation.runs.spending import cost_per_case
+from medlive.evaluation.scoring.ability import plan_link
 from medlive.evaluation.scoring.refusals import marked
 
 
@@ -97,3 +100,66 @@ def power(
         )
     table = table_of(rows, list(rows[0]), marked(title, overridden))
     return Result(value, [table], notes)
+
+
+def plan(
+    runs: RunsArgument,
+    cases: Annotated[int, Option(min=1, max=1_000_000)],
+    error: Annotated[float, Option(min=0.01, max=100)] = 1.0,
+    models: Annotated[int, Option(min=1, max=10_000)] = 1,
+    judge: JudgeOption = None,
+    allow: AllowOption = None,
+) -> Result:
+    """Say which models to ask again, or how many old cases to keep, so that a new week is linked to those before.
+
+    The runs are graded ones of the weeks before. Without either, nobody can tell a harder week from worse models.
+    Costs are by what each run's calls cost.
+
+    Args:
+        cases: Of the new week.
+        error: Wanted standard error of the new week's difficulty, in points of 100.
+        models: New models that will answer the week, for the number of old cases to keep.
+    """
+    scored = api.score(load_runs(runs, judge), allow=allow or ())
+    link = plan_link(scored, cases=cases, models=models, error=error / 100)
+    if link.why:
+        raise UsageError(link.why, hint="name graded runs of models with common cases")
+    rows = []
+    enough = None
+    for number, anchor in enumerate(link.anchors, start=1):
+        if enough is None and 100 * anchor.together <= error:
+            enough = number
+        usd = cost_per_case(runs[anchor.column])
+        row = {
+            "models": number,
+            "model": anchor.name,
+            "error alone": round(100 * anchor.error, 3),
+            "error together": round(100 * anchor.together, 3),
+            "answers": cases,
+            "usd": None if usd is None else round(usd * cases, 4),
+        }
+        rows.append(row)
+    kept = link.kept_cases
+    value = {
+        "cases": cases,
+        "wanted_error": error,
+        "models_to_ask_again": enough,
+        "old_cases_to_keep": kept,
+        "new_models": models,
+        "anchors": rows,
+    }
+    title = f"models to ask again about {cases} new cases; errors of the week's difficulty in points"
+    table = table_of(rows, list(rows[0]), marked(title, scored.overridden))
+    asked_again = "no number of these models is enough"
+    if enough:
+        verb = "is" if enough == 1 else "are"
+        asked_again = f"{enough} of them, asked again about all {cases}, {verb} enough"
+    instead = "no number of old cases is enough instead"
+    if kept is not None:
+        instead = (
+            f"or {counted(kept, 'old case')}, asked of the {counted(models, 'new model')} too "
+            f"({counted(models * kept, 'answer')} more)"
+        )
+    return Result(
+        value, [table], [f"for an error of {error:g} points: {asked_again}", instead]
+    )

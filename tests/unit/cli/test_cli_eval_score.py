@@ -282,3 +282,18 @@ def test_power_from_runs_and_assumed(instance: Instance, folder: Path) -> None:
         ("alpha", "0"),
     ):
         instance.here("eval", "power", f"--{name}", odd, status=2)
+
+
+def test_a_plan_says_whom_to_ask_again(instance: Instance, folder: Path) -> None:
+    runs = [str(folder / "older"), str(folder / "newer")]
+    said = instance.here("eval", "plan", *runs, "--cases", "50", "--error", "60")
+    assert "1 of them, asked again about all 50, is enough" in said.err
+    plan = json.loads(
+        instance.here(
+            "eval", "plan", *runs, "--cases", "50", "--error", "0.01", "--json"
+        ).out
+    )
+    assert [row["answers"] for row in plan["anchors"]] == [50, 50]
+    assert plan["models_to_ask_again"] is None
+    assert plan["old_cases_to_keep"] is None
+    instance.here("eval", "plan", runs[0], "--cases", "50", status=2)
