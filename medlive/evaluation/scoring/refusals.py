@@ -130,7 +130,14 @@ def objections(runs: Sequence[GradedRun]) -> Iterator[Objection]:
         )
     labels_by_reason: dict[Objection, list[str]] = {}
     for run in runs:
-        for objection in _objections_to(run):
+        own = []
+        if run.rivals:
+            names = "; ".join([_name(run.known_grader), *run.rivals])
+            why = f"several judges graded this run and --judge chooses none: {names}"
+            own.append(Objection(Allow.SEVERAL_JUDGES, why))
+        for why in unpublishable_reasons(run):
+            own.append(Objection(Allow.NOT_PUBLISHABLE, f"not publishable: {why}"))
+        for objection in own:
             labels_by_reason.setdefault(objection, []).append(run.label)
     for objection, labels in labels_by_reason.items():
         yield objection._replace(why=f"{some(labels)}: {objection.why}")
@@ -143,15 +150,6 @@ def judge_of(grader: Grader) -> str:
 
 def _name(grader: Grader) -> str:
     return f"{grader.model}, {grader.mode} mode, {grader.judge[:19]}"
-
-
-def _objections_to(run: GradedRun) -> Iterator[Objection]:
-    if run.rivals:
-        graders = "; ".join([_name(run.known_grader), *run.rivals])
-        why = f"several judges graded this run and --judge chooses none: {graders}"
-        yield Objection(Allow.SEVERAL_JUDGES, why)
-    for why in unpublishable_reasons(run):
-        yield Objection(Allow.NOT_PUBLISHABLE, f"not publishable: {why}")
 
 
 def _case_reasons(cases: CaseSet | CasesUse) -> Iterator[str]:
