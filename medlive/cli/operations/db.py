@@ -3,17 +3,21 @@
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
-from medlive.cli.options import Commands, DryRunOption
+from medlive.cli.options import Commands, DryRunOption, read_settings
 from medlive.cli.output import Grid, Result, echo, say, wait_for
+from medlive.db import embedded
+from medlive.db.schema.differences import find_differences
+from medlive.db.schema.migrate import prepare
+from medlive.db.schema.revisions import Plan, read_plan
+from medlive.db.schema.roles import grant
 from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
-from medlive.instance.loading import load_settings, mask_url
-
-if TYPE_CHECKING:
-    from medlive.db.schema.revisions import Plan
+from medlive.instance.loading import mask_url
+from medlive.service.backup.upgrade import plan_upgrade, upgrade_database
+from medlive.service.database import database_url
 
 app = Commands()
 NoBackupOption = Annotated[
@@ -25,10 +29,7 @@ NoBackupOption = Annotated[
 @app.command()
 def start() -> None:
     """Start the embedded PostgreSQL when it is not running, make its tables, print its URL."""
-    from medlive.db.schema.migrate import prepare
-    from medlive.service.database import database_url
-
-    url = database_url(load_settings().settings)
+    url = database_url(read_settings())
     prepare(url)
     echo(mask_url(url))
 
@@ -36,9 +37,7 @@ def start() -> None:
 @app.command()
 def stop() -> None:
     """Stop the embedded PostgreSQL; a second process that still uses it loses its connection."""
-    from medlive.db import embedded
-
-    settings = load_settings().settings
+    settings = read_settings()
     if settings.database_url is not None:
         raise UsageError(
             "the settings name a server of yours; medlive stops only its embedded one"
@@ -55,9 +54,7 @@ def url(
     Args:
         password: Print the password, for another program.
     """
-    from medlive.service.database import database_url
-
-    address = database_url(load_settings().settings)
+    address = database_url(read_settings())
     echo(address if password else mask_url(address))
 
 
@@ -67,9 +64,7 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
 
     To go back, restore it into an empty database with the earlier version.
     """
-    from medlive.service.backup.upgrade import plan_upgrade, upgrade_database
-
-    settings = load_settings().settings
+    settings = read_settings()
     if dry_run:
         plan = plan_upgrade(settings)
         migrations = [{"number": n, "what": what} for n, what in plan.migrations]
@@ -92,17 +87,13 @@ def roles(no_backup: NoBackupOption = False) -> Result:
 
     Roles that are missing are created without a login: CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
     """
-    from medlive.db.schema.roles import grant
-    from medlive.service.backup.upgrade import upgrade_database
-    from medlive.service.database import database_url
-
-    settings = load_settings().settings
+    settings = read_settings()
     wait_for(upgrade_database(settings, copy=not no_backup))
     granted = grant(database_url(settings))
     return Result({"roles": granted}, notes=[f"granted: {', '.join(granted)}"])
 
 
-def _describe_plan(plan: "Plan", home: Path) -> Iterator[Grid | str]:
+def _describe_plan(plan: Plan, home: Path) -> Iterator[Grid | str]:
     if not plan.migrations:
         yield f"already at {plan.head}"
         return
@@ -118,10 +109,7 @@ def _describe_plan(plan: "Plan", home: Path) -> Iterator[Grid | str]:
 @app.command()
 def check() -> Result:
     """Compare the schema with the model; exit status 1 when they differ."""
-    from medlive.db.schema.differences import find_differences
-    from medlive.service.database import database_url
-
-    url = database_url(load_settings().settings)
+    url = database_url(read_settings())
     faults = find_differences(url)
     value = {"differences": faults}
     if not faults:
@@ -134,8 +122,6 @@ def check() -> Result:
 
 def _find_remedy(url: str) -> str:
     """What helps where schema and model differ: an upgrade only where one is pending."""
-    from medlive.db.schema.revisions import read_plan
-
     try:
         plan = read_plan(url)
     except SchemaUnsuitable:

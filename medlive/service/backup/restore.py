@@ -16,7 +16,7 @@ from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database
 from medlive.errors import BadInput, MedliveError, UsageError, describe, first_fault
 from medlive.instance.paths import archive_path, snapshots_path
-from medlive.integrity.folder import writing_to
+from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
 from medlive.service.backup.contents import (
@@ -97,7 +97,7 @@ async def private_dump(
 
     Raises BadInput if the dump is not what was checked.
     """
-    with writing_to(settings.home):
+    with writing(settings.home):
         settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
         place = Path(private)
@@ -142,7 +142,7 @@ async def restore_backup(
         top, _, below = name.partition("/")
         if below:
             place = places[top]
-            with writing_to(place):
+            with writing(place):
                 place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             _copy(folder, name, place, below, checked)
     upgrade(url)
@@ -193,7 +193,7 @@ def _copy(
     folder: Path, name: str, place: Path, new_name: str, checked: Checked
 ) -> None:
     """Copy a file of the backup. Raises BadInput if it is not what was checked."""
-    with writing_to(place):
+    with writing(place):
         copied = copy_file(folder, name, place, new_name)
     if copied != checked.digests[name]:
         raise BadInput(

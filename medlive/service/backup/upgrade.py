@@ -10,7 +10,7 @@ from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.schema.migrate import upgrade as migrate
 from medlive.db.schema.revisions import Plan, read_plan
-from medlive.integrity.folder import writing_to
+from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.service.backup.make import copy_database
 from medlive.service.database import database_url
@@ -49,7 +49,7 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
     if plan.migrations and plan.revision is not None and copy:
         name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
         out = settings.home / "upgrades" / name
-        with writing_to(out):
+        with writing(out):
             out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         await copy_database(settings, plan.revision, out)
     await asyncio.to_thread(migrate, url)
