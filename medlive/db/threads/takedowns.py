@@ -6,6 +6,8 @@ frozen snapshot holds stays, and with it empty rows of the decision and the revi
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import product
 from json import JSONDecodeError
 from typing import Any, Final, NamedTuple
 
@@ -358,45 +360,32 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
     if not texts:
         return set()
     rows = await session.execute(_LOOSE_REPLIES)
-    loose = [
-        (digest, task, _long_texts(load_json(inputs)), reply)
-        for digest, task, inputs, reply in rows
-    ]
+    loose = {}
+    for digest, task, inputs, reply in rows:
+        loose[digest] = (task, _long_texts(load_json(inputs)), reply)
     digests: set[str] = set()
     wanted = _long_texts(list(texts))
     while wanted:
-        met = [
-            loose_reply
-            for loose_reply in loose
-            if loose_reply[0] not in digests and _overlap(loose_reply[2], wanted)
-        ]
-        digests |= {digest for digest, *_ in met}
-        wanted = _long_texts(
-            [_parsed(reply) for _, task, _, reply in met if task.startswith("screener")]
-        )
+        pairs = product(loose.items(), wanted)
+        wanted = []
+        for (digest, (task, own, reply)), other in pairs:
+            is_met = any(text in other or other in text for text in own)
+            if digest in digests or not is_met:
+                continue
+            digests.add(digest)
+            if task.startswith("screener"):
+                with suppress(JSONDecodeError):
+                    reply = load_json(reply)
+                wanted += _long_texts(reply)
     return digests
-
-
-def _overlap(texts: Sequence[str], others: Sequence[str]) -> bool:
-    return any(text in other or other in text for text in texts for other in others)
 
 
 def _long_texts(value: Any) -> list[str]:
     """The strings in a JSON value that are too long to be shared by accident."""
     if isinstance(value, str):
         return [value] if len(value.encode("utf-8", "replace")) >= _TELLING else []
-    below = (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list)
-        else ()
-    )
-    return [leaf for part in below for leaf in _long_texts(part)]
-
-
-def _parsed(reply: str) -> Any:
-    try:
-        return load_json(reply)
-    except JSONDecodeError:
-        return reply
+    parts = value.values() if isinstance(value, dict) else value
+    long_texts = []
+    for part in parts if isinstance(value, dict | list) else ():
+        long_texts += _long_texts(part)
+    return long_texts
