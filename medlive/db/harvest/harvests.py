@@ -83,10 +83,6 @@ _SOURCES = text("""
 """)
 
 
-class HarvestTakenOver(MedliveError):
-    """Another process has taken this harvest over."""
-
-
 StartedRun = Record
 """A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1),
 started_at."""
@@ -140,11 +136,11 @@ async def add_counts(
 ) -> None:
     """Add to a run's counts, and keep any other process from taking it up until the transaction ends.
 
-    Raises HarvestTakenOver where one has: what this process would write belongs to that one now.
+    Raises MedliveError where one has: what this process would write belongs to that one now.
     """
     named = {"run_id": run.run_id, "start": run.start, "added": dump_json(dict(counts))}
     if await session.scalar(_ADD_COUNTS, named) is None:
-        raise HarvestTakenOver(
+        raise MedliveError(
             "another process has taken this harvest over, as the connection that held its lock was lost",
             hint="nothing is lost; the other process goes on with it",
         )
@@ -160,7 +156,7 @@ async def finish_harvest(
 ) -> None:
     """End a run: done, failed with its problem, or `partial` when it stopped at a limit that was set.
 
-    `counts` are added to what it has. Raises HarvestTakenOver.
+    `counts` are added to what it has. Raises MedliveError where another process has taken it over.
     """
     await add_counts(session, run, counts)
     ended = RunOutcome.PARTIAL if partial else RunOutcome.DONE
