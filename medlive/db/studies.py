@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from sqlalchemy import any_, func, or_, select, text, tuple_, update
+from sqlalchemy import func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from medlive.curation.model import CaseText
@@ -87,10 +87,11 @@ async def list_studies(session: Session) -> list[Study]:
 
 async def has_open_study(session: Session, account: str) -> bool:
     """Whether an account rates in a study that is not closed, or settles its disagreements."""
-    row = StudyRow
-    taking_part = or_(any_(row.raters) == account, row.adjudicator == account)
-    query = select(row.name).where(row.closed_at.is_(None), taking_part).limit(1)
-    return await session.scalar(query) is not None
+    query = text(
+        "SELECT EXISTS (SELECT FROM studies WHERE closed_at IS NULL"
+        " AND (:account = ANY (raters) OR adjudicator = :account))"
+    )
+    return bool(await session.scalar(query, {"account": account}))
 
 
 async def blind_versions(session: Session) -> frozenset[str]:
@@ -118,10 +119,9 @@ async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[
 
 async def close_study(session: Session, name: str) -> bool:
     """Let nobody rate any more; False for a study that is closed."""
-    statement = update(StudyRow).where(
-        StudyRow.name == name, StudyRow.closed_at.is_(None)
-    )
-    closed = statement.values(closed_at=func.now()).returning(StudyRow.name)
+    row = StudyRow
+    closed = update(row).where(row.name == name, row.closed_at.is_(None))
+    closed = closed.values(closed_at=func.now()).returning(row.name)
     return await session.scalar(closed) is not None
 
 

@@ -16,7 +16,6 @@ from medlive.db.mapping import add_row, insert_parts, insert_rows, read, row_of
 from medlive.db.tables import decisions as tables
 from medlive.db.tables import examinations
 from medlive.db.tables.base import Base
-from medlive.db.tables.intake import ThreadRevisionRow
 from medlive.errors import MedliveError
 from medlive.evidence.passage import Hit, IndexIdentity, Passage
 from medlive.integrity.digest import digest_json
@@ -51,10 +50,7 @@ async def save_curation(
     """
     await lock_revision(session, revision_pk)
     row = tables.CurationRow
-    attempts = select(row).where(
-        row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest
-    )
-    latest = await session.scalar(attempts.order_by(row.attempt.desc()).limit(1))
+    latest = await _latest_attempt(session, revision_pk, pipeline_digest)
     if latest is not None and latest.outcome is not model.Outcome.FAILED:
         return latest.id
     if (index := curation.index) is not None:
@@ -96,22 +92,26 @@ async def list_curations(
 
 async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
     """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
-    await session.execute(
-        select(ThreadRevisionRow.id)
-        .where(ThreadRevisionRow.id == revision_pk)
-        .with_for_update()
-    )
+    query = "SELECT id FROM thread_revisions WHERE id = :id FOR UPDATE"
+    await session.execute(text(query), {"id": revision_pk})
 
 
 async def latest_outcome(
     session: AsyncSession, revision_pk: int, pipeline_digest: str
 ) -> model.Outcome | None:
     """The outcome of the latest attempt; None when there was none."""
+    latest = await _latest_attempt(session, revision_pk, pipeline_digest)
+    return None if latest is None else latest.outcome
+
+
+async def _latest_attempt(
+    session: AsyncSession, revision_pk: int, pipeline_digest: str
+) -> tables.CurationRow | None:
     row = tables.CurationRow
-    query = select(row.outcome).where(
+    attempts = select(row).where(
         row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest
     )
-    return await session.scalar(query.order_by(row.attempt.desc()).limit(1))
+    return await session.scalar(attempts.order_by(row.attempt.desc()).limit(1))
 
 
 _IS_LATEST: Final = """NOT EXISTS (

@@ -11,7 +11,6 @@ from sqlalchemy import (
     Integer,
     any_,
     bindparam,
-    exists,
     func,
     select,
     text,
@@ -19,11 +18,16 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
-from sqlalchemy.sql.elements import ColumnElement
 
-from medlive.db.mapping import Record, insert_rows, is_one_of, read, row_of, to_stored
-from medlive.db.tables.decisions import FilterResultRow
+from medlive.db.mapping import (
+    Record,
+    insert_rows,
+    is_one_of,
+    read,
+    read_records,
+    row_of,
+    to_stored,
+)
 from medlive.db.tables.intake import (
     IdentifierRow,
     SourceKind,
@@ -221,23 +225,24 @@ async def pending_revisions(
 ) -> Sequence[Record]:
     """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk,
     revision_pk."""
-    row, result = ThreadRevisionRow, FilterResultRow
-    judged = exists().where(
-        result.revision_id == row.id, result.chain_digest == chain_digest
-    )
-    query = select(row.thread_id.label("thread_pk"), row.id.label("revision_pk"))
-    query = query.where(is_latest(), ~judged, row.id > after)
-    return (await session.execute(query.order_by(row.id).limit(limit))).all()
+    query = text("""
+        SELECT thread_id AS thread_pk, id AS revision_pk FROM thread_revisions AS r
+        WHERE id > :after AND NOT EXISTS (
+            SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
+        )
+        AND NOT EXISTS (SELECT FROM filter_results WHERE revision_id = r.id AND chain_digest = :chain)
+        ORDER BY id LIMIT :most
+    """)
+    values = {"after": after, "chain": chain_digest, "most": limit}
+    return await read_records(session, query, values)
 
 
 async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:
     """The thread's revisions, oldest first; empty for no such thread."""
-    query = (
-        select(ThreadRevisionRow.id)
-        .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
-        .where(ThreadRow.source == source, ThreadRow.thread_id == thread_id)
-    )
-    return list(await session.scalars(query.order_by(ThreadRevisionRow.revision)))
+    row, named = ThreadRevisionRow, ThreadRow
+    query = select(row.id).join(named, named.id == row.thread_id)
+    query = query.where(named.source == source, named.thread_id == thread_id)
+    return list(await session.scalars(query.order_by(row.revision)))
 
 
 async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
@@ -290,15 +295,6 @@ async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str
     query = query.group_by(row.kind).order_by(row.kind)
     counted = await session.execute(query)
     return {kind: count for kind, count in counted}  # noqa: C416 - a row is no tuple to mypy
-
-
-def is_latest() -> ColumnElement[bool]:
-    """The condition that a `ThreadRevisionRow` is its thread's latest."""
-    later = aliased(ThreadRevisionRow)
-    return ~exists().where(
-        later.thread_id == ThreadRevisionRow.thread_id,
-        later.revision > ThreadRevisionRow.revision,
-    )
 
 
 async def _stored(
