@@ -99,51 +99,77 @@ async def save_threads(
         # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
     pks = await _lock_threads(session, threads)
+    origins = []
     fetches = fetch_ids or [None] * len(threads)
     assumed = assumed_posted_at or [False] * len(threads)
-    known: dict[int, list[list[Any]]] = {pk: [] for pk in pks}
-    row = ThreadRevisionRow
-    stored = select(row.thread_id, row.revision, row.digest, row.id)
-    is_ours = row.thread_id == any_(bindparam(None, pks, type_=ARRAY(Integer)))
-    for pk, *revision in await session.execute(
-        stored.where(is_ours).order_by(row.revision)
-    ):
-        known[pk].append(revision)
+    for thread, fetch_id, was_assumed in zip(threads, fetches, assumed, strict=True):
+        origin = {
+            "fetch_id": fetch_id,
+            "import_run_id": import_run_id,
+            "posted_at_assumed": was_assumed and thread.posted_at is not None,
+        }
+        origins.append(origin)
+    items = zip(pks, threads, origins, strict=True)
+    known = await _read_revisions(session, pks)
+    return await _add_revisions(session, known, items, latest=fetch_ids is not None)
+
+
+async def _add_revisions(
+    session: AsyncSession,
+    known: dict[int, list[list[Any]]],
+    threads: Iterable[tuple[int, Thread, dict[str, Any]]],
+    *,
+    latest: bool,
+) -> list[SavedThread]:
+    """Add what is new of (its number, thread, its origin), compared with the latest revision or with any."""
     rows: list[dict[str, Any]] = []
     plan: list[tuple[int, list[Any], Literal["new", "revised", "unchanged"]]] = []
-    for place, (pk, thread) in enumerate(zip(pks, threads, strict=True)):
+    for pk, thread, origin in threads:
         before, digest = known[pk], thread.digest
-        compared = before if fetch_ids is None else before[-1:]
-        same = [revision for revision in compared if revision[1] == digest]
-        if same:
-            plan.append((pk, same[-1], "unchanged"))
+        same = _find_same(before[-1:] if latest else before, digest)
+        if same is not None:
+            plan.append((pk, same, "unchanged"))
             continue
         number = before[-1][0] + 1 if before else 1
         before.append([number, digest, None])
         plan.append((pk, before[-1], "new" if number == 1 else "revised"))
         values = row_of(
-            row,
+            ThreadRevisionRow,
             thread,
             thread_id=pk,
             revision=number,
             digest=digest,
-            posted_at_assumed=assumed[place] and thread.posted_at is not None,
-            fetch_id=fetches[place],
-            import_run_id=import_run_id,
+            **origin,
             messages=[{"id": m.id, **m.content()} for m in thread.messages],
         )
         rows.append(values)
     names = ("thread_id", "revision", "id")
-    inserted = {}
-    for pk, number, revision_pk in await insert_rows(
-        session, row, rows, returning=names
-    ):
-        inserted[pk, number] = revision_pk
+    inserted = await insert_rows(session, ThreadRevisionRow, rows, returning=names)
+    added = {(row.thread_id, row.revision): row.id for row in inserted}
     saved = []
     for pk, (number, _, revision_pk), status in plan:
-        revision_pk = revision_pk or inserted[pk, number]
-        saved.append(SavedThread(pk, revision_pk, status))
+        saved.append(SavedThread(pk, revision_pk or added[pk, number], status))
     return saved
+
+
+async def _read_revisions(
+    session: AsyncSession, pks: Sequence[int]
+) -> dict[int, list[list[Any]]]:
+    """Thread → [revision, its digest, its number], in the order of revisions."""
+    row = ThreadRevisionRow
+    query = select(row.thread_id, row.revision, row.digest, row.id)
+    numbers = bindparam(None, list(pks), type_=ARRAY(Integer))
+    query = query.where(row.thread_id == any_(numbers)).order_by(row.revision)
+    revisions: dict[int, list[list[Any]]] = {pk: [] for pk in pks}
+    for pk, *revision in await session.execute(query):
+        revisions[pk].append(revision)
+    return revisions
+
+
+def _find_same(revisions: Sequence[list[Any]], digest: str) -> list[Any] | None:
+    """The last of some revisions that has this digest."""
+    same = [revision for revision in revisions if revision[1] == digest]
+    return same[-1] if same else None
 
 
 def check_storable(thread: Thread) -> None:
