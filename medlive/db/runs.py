@@ -361,9 +361,9 @@ async def _clear(session: AsyncSession, query: Select[Any]) -> int:
 
 async def is_scheduler_active(session: AsyncSession) -> bool:
     """Whether a scheduler works on this database."""
-    query = text(
-        "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database "
-        "WHERE datname = current_database() AND locktype = 'advisory' AND granted "
-        "AND classid = 0 AND objid = :key AND objsubid = 1"
-    )
+    query = text("""
+        SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+        WHERE datname = current_database() AND locktype = 'advisory' AND granted
+        AND classid = 0 AND objid = :key AND objsubid = 1
+    """)
     return bool(await session.scalar(query, {"key": SCHEDULER_LOCK}))

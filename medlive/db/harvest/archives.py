@@ -11,11 +11,11 @@ from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.sources.ledger import Place
 
 # Offsets may swap places within a file, so all of them change in one statement.
-_MOVE = text(
-    "UPDATE fetches SET archive_offset = moved.target"
-    " FROM unnest(CAST(:olds AS bigint[]), CAST(:news AS bigint[])) AS moved (origin, target)"
-    " WHERE archive_id = :archive_id AND archive_offset = moved.origin"
-)
+_MOVE = text("""
+    UPDATE fetches SET archive_offset = moved.target
+    FROM unnest(CAST(:olds AS bigint[]), CAST(:news AS bigint[])) AS moved (origin, target)
+    WHERE archive_id = :archive_id AND archive_offset = moved.origin
+""")
 
 _LIST = text("""
     SELECT a.id AS archive_id, source, iso_week, path, bytes

@@ -36,12 +36,12 @@ from medlive.sources.fetching.policy import Robots
 from medlive.sources.ledger import Listed, ListState
 from medlive.sources.source import PageRequest
 
-_ADD_COUNTS = text(
-    "UPDATE harvest_runs SET counts = coalesce((SELECT jsonb_object_agg(name, total) FROM"
-    " (SELECT name, sum(n::bigint) AS total FROM (SELECT * FROM jsonb_each_text(counts)"
-    " UNION ALL SELECT * FROM jsonb_each_text(CAST(:added AS jsonb))) AS each (name, n) GROUP BY name) AS sums),"
-    " '{}') WHERE id = :run_id AND starts = :start RETURNING id"
-)
+_ADD_COUNTS = text("""
+    UPDATE harvest_runs SET counts = coalesce((SELECT jsonb_object_agg(name, total) FROM
+    (SELECT name, sum(n::bigint) AS total FROM (SELECT * FROM jsonb_each_text(counts)
+    UNION ALL SELECT * FROM jsonb_each_text(CAST(:added AS jsonb))) AS each (name, n) GROUP BY name) AS sums),
+    '{}') WHERE id = :run_id AND starts = :start RETURNING id
+""")
 # A median: one endless thread must not make a week's threads long.
 _FIELDS = text("""
     SELECT f.key, count(*) AS n, coalesce(

@@ -40,12 +40,12 @@ _MISSING = text(
     f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most"
 )
 _COUNT = text(f"SELECT count(*) {_UNCHECKED}")
-_SAVE = text(
-    "INSERT INTO case_gates (case_id, revision, gates_digest, hits)"
-    " SELECT case_id, revision, v.gates_digest, v.hits"
-    " FROM json_populate_recordset(NULL::case_gates, CAST(:rows AS json)) AS v"
-    " JOIN case_revisions USING (case_id, revision) ON CONFLICT DO NOTHING"
-)
+_SAVE = text("""
+    INSERT INTO case_gates (case_id, revision, gates_digest, hits)
+    SELECT case_id, revision, v.gates_digest, v.hits
+    FROM json_populate_recordset(NULL::case_gates, CAST(:rows AS json)) AS v
+    JOIN case_revisions USING (case_id, revision) ON CONFLICT DO NOTHING
+""")
 
 _TABLE: Final = """
     CREATE TEMP TABLE judged (

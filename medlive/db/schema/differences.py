@@ -31,11 +31,11 @@ _TRIGGERS = {
     "filter_results": ("stand",),
 }
 """Table → the triggers that it must have, without their prefix."""
-_CONSTRAINTS = text(
-    "SELECT c.relname AS owner, o.conname AS name, pg_get_constraintdef(o.oid) AS definition "
-    "FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid "
-    "WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n' AND c.relname = ANY(:tables)"
-)
+_CONSTRAINTS = text("""
+    SELECT c.relname AS owner, o.conname AS name, pg_get_constraintdef(o.oid) AS definition
+    FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid
+    WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n' AND c.relname = ANY(:tables)
+""")
 _INDEXES = text(
     "SELECT tablename AS owner, indexname AS name, indexdef AS definition "
     "FROM pg_indexes WHERE schemaname = :schema AND tablename = ANY(:tables)"

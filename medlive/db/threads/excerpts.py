@@ -58,12 +58,12 @@ _THREAD: Final = text(
     title=AnyText,
     opening=AnyText,
 )
-_MESSAGES: Final = text(
-    "SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,"
-    " substr(m ->> 'text', :start + 1, :chars) AS text"
-    " FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)"
-    " WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place"
-).columns(place=Integer, about=JSONB, length=Integer, text=AnyText)
+_MESSAGES: Final = text("""
+    SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,
+    substr(m ->> 'text', :start + 1, :chars) AS text
+    FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)
+    WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place
+""").columns(place=Integer, about=JSONB, length=Integer, text=AnyText)
 
 
 async def load_excerpt(

@@ -28,11 +28,11 @@ TAKEN_DOWN: Final = "taken_down"
 """Why a thread is passed over, and a case kept out."""
 _LOCK: Final = 0x6D656474  # "medt": one number for every takedown of this database
 
-_AMONG = text(
-    "SELECT down.source, down.thread_id FROM takedowns AS down "
-    "JOIN json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text) USING (source, thread_id)"
-    " WHERE down.lifted_at IS NULL"
-)
+_AMONG = text("""
+    SELECT down.source, down.thread_id FROM takedowns AS down
+    JOIN json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text) USING (source, thread_id)
+    WHERE down.lifted_at IS NULL
+""")
 _TELLING: Final = 30
 """Bytes of UTF-8 from which on words that two texts share are no accident."""
 _WITHHELD: Final = "(taken down)"
@@ -104,11 +104,11 @@ _BY_NAME: Final = {
     "import_problems": f"UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'"
     " WHERE position(:quoted_id in excerpt) > 0 AND position(:quoted_source in excerpt) > 0",
 }
-_URLS = text(
-    "SELECT url FROM threads WHERE source = :source AND thread_id = :thread_id UNION"
-    " SELECT url FROM frontier WHERE source = :source AND thread_id = :thread_id UNION"
-    " SELECT url FROM fetches WHERE source = :source AND thread_id = :thread_id"
-)
+_URLS = text("""
+    SELECT url FROM threads WHERE source = :source AND thread_id = :thread_id UNION
+    SELECT url FROM frontier WHERE source = :source AND thread_id = :thread_id UNION
+    SELECT url FROM fetches WHERE source = :source AND thread_id = :thread_id
+""")
 _TITLES = text(
     "SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id"
     " WHERE threads.source = :source AND threads.thread_id = :thread_id"
@@ -146,18 +146,18 @@ _JOBS = (
     "DELETE FROM procrastinate_jobs WHERE status = 'todo'"
     f" AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})"
 )
-_UNDER_WAY = text(
-    "SELECT EXISTS (SELECT FROM procrastinate_jobs AS job JOIN procrastinate_workers AS worker"
-    " ON worker.id = job.worker_id WHERE job.status = 'doing'"
-    " AND worker.last_heartbeat > now() - make_interval(secs => :alive_s)"
-    f" AND CAST(job.args ->> 'revision' AS bigint) IN ({_REVISIONS}))"
-)
-_FROZEN = text(
-    "SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)"
-    " JOIN cases ON cases.id = member.case_id JOIN threads ON threads.id = cases.thread_id"
-    " WHERE snapshots.state = 'frozen' AND threads.source = :source AND threads.thread_id = :thread_id"
-    " AND member.first_release IS NOT NULL ORDER BY member.version"
-)
+_UNDER_WAY = text(f"""
+    SELECT EXISTS (SELECT FROM procrastinate_jobs AS job JOIN procrastinate_workers AS worker
+    ON worker.id = job.worker_id WHERE job.status = 'doing'
+    AND worker.last_heartbeat > now() - make_interval(secs => :alive_s)
+    AND CAST(job.args ->> 'revision' AS bigint) IN ({_REVISIONS}))
+""")
+_FROZEN = text("""
+    SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)
+    JOIN cases ON cases.id = member.case_id JOIN threads ON threads.id = cases.thread_id
+    WHERE snapshots.state = 'frozen' AND threads.source = :source AND threads.thread_id = :thread_id
+    AND member.first_release IS NOT NULL ORDER BY member.version
+""")
 
 
 async def find_takedown(

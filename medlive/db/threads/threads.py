@@ -65,13 +65,13 @@ class StoredThread(NamedTuple):
 
 
 # One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
-_UPSERT_THREADS = text(
-    "INSERT INTO threads (source, thread_id, url) "
-    "SELECT * FROM unnest(CAST(:sources AS text[]), CAST(:ids AS text[]), CAST(:urls AS text[])) "
-    "ON CONFLICT (source, thread_id) DO UPDATE "
-    "SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at) "
-    "RETURNING id, source, thread_id"
-)
+_UPSERT_THREADS = text("""
+    INSERT INTO threads (source, thread_id, url)
+    SELECT * FROM unnest(CAST(:sources AS text[]), CAST(:ids AS text[]), CAST(:urls AS text[]))
+    ON CONFLICT (source, thread_id) DO UPDATE
+    SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at)
+    RETURNING id, source, thread_id
+""")
 
 
 async def save_threads(
