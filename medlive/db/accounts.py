@@ -8,13 +8,13 @@ import secrets
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, case, delete, func, select, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import ColumnElement, delete, func, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import InstrumentedAttribute
 
 from medlive.clock import now
 from medlive.db.audit_log import record
+from medlive.db.mapping import read_records
 from medlive.db.session import Session
 from medlive.db.tables.accounts import (
     AccountRow,
@@ -218,26 +218,24 @@ async def end_sessions(session: Session, account: Account) -> None:
     await session.execute(delete(SessionRow).where(SessionRow.account_id == account.id))
 
 
+_COUNT_ATTEMPT: Final = text("""
+    INSERT INTO sign_in_attempts AS known (subject, attempts, until)
+    VALUES (:subject, 1, now() + CAST(:window AS interval))
+    ON CONFLICT (subject) DO UPDATE SET attempts = CASE WHEN known.until < now() THEN 1 ELSE known.attempts + 1 END,
+        until = CASE WHEN known.until < now() THEN excluded.until ELSE known.until END
+    RETURNING attempts, until
+""")
+
+
 async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
     """Count an attempt; return how many there were in this window, with it, and when the window ends.
 
     One statement counts, so that processes that try at once count each other. Commit it by itself,
     before the password is tried.
     """
-    row = SignInAttemptsRow
-    over, until = row.until < func.now(), func.now() + ATTEMPTS_WINDOW
-    again = {
-        "attempts": case((over, 1), else_=row.attempts + 1),
-        "until": case((over, until), else_=row.until),
-    }
-    counted = await session.execute(
-        upsert(row)
-        .values(subject=subject, attempts=1, until=until)
-        .on_conflict_do_update(index_elements=[row.subject], set_=again)
-        .returning(row.attempts, row.until)
-    )
-    attempts, window_ends = counted.one()
-    return attempts, window_ends
+    values = {"subject": subject, "window": ATTEMPTS_WINDOW}
+    [counted] = await read_records(session, _COUNT_ATTEMPT, values)
+    return counted.attempts, counted.until
 
 
 def attempts_subject(name: str, network: str | None = None) -> str:

@@ -167,25 +167,30 @@ async def finish_harvest(
     )
 
 
+_SAVE_CURSOR = text("""
+    INSERT INTO list_cursors AS known (run_id, list_key, next_url, pages, newest_at, finished_at)
+    VALUES (:run, :key, :next, 1, :newest, CASE WHEN :finished THEN now() END)
+    ON CONFLICT (run_id, list_key) DO UPDATE SET next_url = excluded.next_url, pages = known.pages + 1,
+        newest_at = greatest(known.newest_at, excluded.newest_at), finished_at = excluded.finished_at
+""")
+
+
 async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> None:
     """How far a list was read: `next_page` is where a run that is taken up goes on.
 
     A page that is asked for with a form is none to go on with, as forms hold what is valid for a visit.
     """
-    row, following = ListCursorRow, listed.next_page
+    next_url = None
+    if (following := listed.next_page) is not None and following.form is None:
+        next_url = following.url
     values = {
-        "next_url": following.url
-        if following is not None and following.form is None
-        else None,
-        "finished_at": func.now() if listed.finished else None,
+        "run": run_id,
+        "key": listed.list_key,
+        "next": next_url,
+        "newest": listed.newest_at,
+        "finished": listed.finished,
     }
-    key = {"run_id": run_id, "list_key": listed.list_key}
-    statement = upsert(row).values(**key, **values, pages=1, newest_at=listed.newest_at)
-    newest = func.greatest(row.newest_at, statement.excluded.newest_at)
-    seen = {"pages": row.pages + 1, "newest_at": newest}
-    await session.execute(
-        statement.on_conflict_do_update(index_elements=list(key), set_=values | seen)
-    )
+    await session.execute(_SAVE_CURSOR, values)
 
 
 async def list_state(

@@ -16,7 +16,6 @@ from sqlalchemy import (
     text,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import (
@@ -31,7 +30,6 @@ from medlive.db.mapping import (
 from medlive.db.tables.intake import (
     IdentifierRow,
     SourceKind,
-    SourceRow,
     ThreadRevisionRow,
     ThreadRow,
 )
@@ -195,17 +193,12 @@ async def ensure_sources(
 ) -> None:
     """Make the rows of sources that are not known yet; a source that was imported and is now harvested
     becomes a site."""
-    values = [{"name": name, "kind": kind} for name in sorted(set(names))]
-    if not values:
-        return
-    statement = upsert(SourceRow).values(values)
-    if kind is SourceKind.SITE:
-        statement = statement.on_conflict_do_update(
-            index_elements=["name"], set_={"kind": kind}, where=SourceRow.kind != kind
-        )
-    else:
-        statement = statement.on_conflict_do_nothing()
-    await session.execute(statement)
+    query = text("""
+        INSERT INTO sources (name, kind) SELECT name, :kind FROM unnest(CAST(:names AS text[])) AS name
+        ON CONFLICT (name) DO UPDATE SET kind = excluded.kind WHERE excluded.kind = 'site' AND sources.kind <> 'site'
+    """)
+    in_order = list(map(to_stored, sorted(set(names))))
+    await session.execute(query, {"names": in_order, "kind": kind.value})
 
 
 async def mark_gone(
