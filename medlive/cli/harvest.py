@@ -302,7 +302,7 @@ def _check_health(source: str | None) -> Result:
         if name in names:
             names.remove(name)
             checked.append(health)
-            row = asdict(health) | {"info": health.info._asdict()}
+            row = asdict(health) | {"info": vars(health.info)}
             value.append(row | {"faults": health.faults})
             faults += [f"{name}: {fault}" for fault in health.faults]
     notes = []

@@ -8,11 +8,13 @@ import secrets
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, case, delete, func, select, update
-from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy import ColumnElement, delete, func, select, text, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import InstrumentedAttribute
 
+from medlive.clock import now
 from medlive.db.audit_log import record
+from medlive.db.mapping import read_records
 from medlive.db.session import Session
 from medlive.db.tables.accounts import (
     AccountRow,
@@ -52,13 +54,13 @@ async def invite(
             f"{name!r} cannot be an account's name",
             hint="up to 64 of a-z 0-9 . _ @ + -, the first a letter or a digit",
         )
-    token = secrets.token_urlsafe(32)
-    values = {"name": spelled, "role": role, **_link(token)}
-    if await _add(session, values) is None:
+    account = AccountRow(name=spelled, role=role)
+    if not await _add(session, account):
         raise UsageError(
             f"account {spelled} exists",
             hint=f"medlive user reset {spelled} makes a new link",
         )
+    token = _give_link(account)
     await record(session, Act.INVITE, f"account:{spelled}", by=by, role=role.value)
     return token
 
@@ -74,10 +76,8 @@ async def reset(session: Session, name: str, *, by: str | None = None) -> str:
         raise CheckFailed(
             f"{account.name} signs in at the identity provider, which keeps its password"
         )
-    token = secrets.token_urlsafe(32)
-    await _change(
-        session, account, password_hash=None, disabled_at=None, **_link(token)
-    )
+    account.password_hash = account.disabled_at = None
+    token = _give_link(account)
     await end_sessions(session, account)
     await forget_attempts(session, account)
     await record(session, Act.RESET, f"account:{account.name}", by=by)
@@ -89,18 +89,16 @@ async def set_role(
 ) -> None:
     """Give an account another role, from its next request on. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
-    await _change(session, account, role=role)
-    await record(
-        session, Act.SET_ROLE, f"account:{account.name}", by=by, role=role.value
-    )
+    account.role = role
+    subject = f"account:{account.name}"
+    await record(session, Act.SET_ROLE, subject, by=by, role=role.value)
 
 
 async def disable(session: Session, name: str, *, by: str | None = None) -> None:
     """End an account's sessions and links; it cannot sign in. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
-    await _change(
-        session, account, disabled_at=func.now(), link_digest=None, link_expires_at=None
-    )
+    account.disabled_at = now()
+    account.link_digest = account.link_expires_at = None
     await end_sessions(session, account)
     await record(session, Act.DISABLE, f"account:{account.name}", by=by)
 
@@ -113,12 +111,10 @@ async def list_accounts(session: Session) -> list[Account]:
 
 async def has_accounts(session: Session) -> bool:
     """Whether an account can sign in, or has a link with which it will."""
-    usable = (
-        AccountRow.password_hash.is_not(None)
-        | AccountRow.subject.is_not(None)
-        | _link_is_open()
-    )
-    query = select(AccountRow.id).where(AccountRow.disabled_at.is_(None), usable)
+    row = AccountRow
+    usable = row.password_hash.is_not(None) | row.subject.is_not(None)
+    usable |= row.link_expires_at > func.now()
+    query = select(row.id).where(row.disabled_at.is_(None), usable)
     return await session.scalar(query.limit(1)) is not None
 
 
@@ -129,26 +125,25 @@ async def find_invited(session: Session, token: str) -> Account | None:
 
 async def use_link(session: Session, token: str, password_hash: str) -> Account | None:
     """Set the password by a one-time link, which ends with it; None for one that is used, expired or unknown."""
-    row = await session.scalar(
-        update(AccountRow)
-        .where(_has_link(token))
-        .values(password_hash=password_hash, link_digest=None, link_expires_at=None)
-        .returning(AccountRow)
+    account = await session.scalar(
+        select(AccountRow).where(_has_link(token)).with_for_update()
     )
-    if row is not None:
-        await record(session, Act.SET_PASSWORD, f"account:{row.name}", by=row.name)
-    return row
+    if account is not None:
+        account.password_hash = password_hash
+        account.link_digest = account.link_expires_at = None
+        name = account.name
+        await record(session, Act.SET_PASSWORD, f"account:{name}", by=name)
+    return account
 
 
 async def find_password(session: Session, name: str) -> tuple[Account, str] | None:
     """An account that signs in by password, and its hash; None where there is none, or it is disabled."""
-    query = select(AccountRow).where(
-        AccountRow.name == name, AccountRow.disabled_at.is_(None)
-    )
-    row = await session.scalar(query)
-    if row is None or row.password_hash is None:
+    row = AccountRow
+    query = select(row).where(row.name == name, row.disabled_at.is_(None))
+    account = await session.scalar(query)
+    if account is None or account.password_hash is None:
         return None
-    return row, row.password_hash
+    return account, account.password_hash
 
 
 async def set_password(session: Session, account: Account, password_hash: str) -> None:
@@ -165,28 +160,22 @@ async def save_external(
 
     Returns None where it is disabled. Raises CheckFailed for a name that cannot be one or belongs to another.
     """
-    row = await session.scalar(
+    account = await session.scalar(
         select(AccountRow).where(AccountRow.subject == subject).with_for_update()
     )
-    act = None if row is None or row.role is role else Act.SET_ROLE
-    if row is not None:
-        row.role = role
-    else:
-        values = {"name": account_name(name), "subject": subject, "role": role}
-        if values["name"] is None:
+    act = None
+    if account is None:
+        if (spelled := account_name(name)) is None:
             raise CheckFailed(f"{name!r} cannot be an account's name")
-        if (row := await _add(session, values)) is None:
+        account, act = AccountRow(name=spelled, subject=subject, role=role), Act.INVITE
+        if not await _add(session, account):
             raise CheckFailed(f"the name {name} belongs to another account")
-        act = Act.INVITE
+    elif account.role is not role:
+        account.role, act = role, Act.SET_ROLE
     if act is not None:
-        await record(
-            session,
-            act,
-            f"account:{row.name}",
-            by="the identity provider",
-            role=role.value,
-        )
-    return None if row.disabled_at is not None else row
+        by, about = "the identity provider", f"account:{account.name}"
+        await record(session, act, about, by=by, role=role.value)
+    return None if account.disabled_at is not None else account
 
 
 async def start_session(session: Session, account: Account) -> str:
@@ -213,22 +202,29 @@ async def find_session(session: Session, token: str) -> Account | None:
         return None
     account, is_old = row
     if is_old:
-        await session.execute(
-            update(SessionRow).where(is_session).values(used_at=func.now())
-        )
+        touched = update(SessionRow).where(is_session).values(used_at=func.now())
+        await session.execute(touched)
     return account
 
 
 async def end_session(session: Session, token: str) -> None:
     """Sign out one browser."""
-    await session.execute(
-        delete(SessionRow).where(SessionRow.digest == digest_text(token))
-    )
+    ended = delete(SessionRow).where(SessionRow.digest == digest_text(token))
+    await session.execute(ended)
 
 
 async def end_sessions(session: Session, account: Account) -> None:
     """Sign out every browser of an account."""
     await session.execute(delete(SessionRow).where(SessionRow.account_id == account.id))
+
+
+_COUNT_ATTEMPT: Final = text("""
+    INSERT INTO sign_in_attempts AS known (subject, attempts, until)
+    VALUES (:subject, 1, now() + CAST(:window AS interval))
+    ON CONFLICT (subject) DO UPDATE SET attempts = CASE WHEN known.until < now() THEN 1 ELSE known.attempts + 1 END,
+        until = CASE WHEN known.until < now() THEN excluded.until ELSE known.until END
+    RETURNING attempts, until
+""")
 
 
 async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
@@ -237,20 +233,9 @@ async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
     One statement counts, so that processes that try at once count each other. Commit it by itself,
     before the password is tried.
     """
-    row = SignInAttemptsRow
-    over, until = row.until < func.now(), func.now() + ATTEMPTS_WINDOW
-    again = {
-        "attempts": case((over, 1), else_=row.attempts + 1),
-        "until": case((over, until), else_=row.until),
-    }
-    counted = await session.execute(
-        upsert(row)
-        .values(subject=subject, attempts=1, until=until)
-        .on_conflict_do_update(index_elements=[row.subject], set_=again)
-        .returning(row.attempts, row.until)
-    )
-    attempts, window_ends = counted.one()
-    return attempts, window_ends
+    values = {"subject": subject, "window": ATTEMPTS_WINDOW}
+    [counted] = await read_records(session, _COUNT_ATTEMPT, values)
+    return counted.attempts, counted.until
 
 
 def attempts_subject(name: str, network: str | None = None) -> str:
@@ -270,20 +255,22 @@ async def forget_attempts(
 
 
 async def _find(session: Session, name: str) -> Account:
-    row = await session.scalar(
-        select(AccountRow).where(AccountRow.name == name.strip().lower())
-    )
-    if row is None:
+    named = select(AccountRow).where(AccountRow.name == name.strip().lower())
+    if (account := await session.scalar(named)) is None:
         raise UsageError(
             f"there is no account {name}", hint="medlive user list shows them"
         )
-    return row
+    return account
 
 
-async def _add(session: Session, values: dict[str, Any]) -> AccountRow | None:
-    """Make an account; None where one has its name."""
-    statement = upsert(AccountRow).values(values).on_conflict_do_nothing()
-    return await session.scalar(statement.returning(AccountRow))
+async def _add(session: Session, account: Account) -> bool:
+    """Make an account; False where one has its name."""
+    try:
+        async with session.begin_nested():
+            session.add(account)
+    except IntegrityError:
+        return False
+    return True
 
 
 async def _change(session: Session, account: Account, **values: Any) -> None:
@@ -300,21 +287,20 @@ async def _remove(
     await session.execute(delete(key.class_).where(key.in_(unlocked)))
 
 
-def _link(token: str) -> dict[str, Any]:
-    return {
-        "link_digest": digest_text(token),
-        "link_expires_at": func.now() + LINK_LASTS,
-    }
-
-
-def _link_is_open() -> ColumnElement[bool]:
-    return AccountRow.link_expires_at > func.now()
+def _give_link(account: Account) -> str:
+    """Give an account a one-time link instead of the one that it has; return its token."""
+    token = secrets.token_urlsafe(32)
+    account.link_digest = digest_text(token)
+    account.link_expires_at = now() + LINK_LASTS
+    return token
 
 
 def _has_link(token: str) -> ColumnElement[bool]:
-    return (AccountRow.link_digest == digest_text(token)) & _link_is_open()
+    row = AccountRow
+    return (row.link_digest == digest_text(token)) & (row.link_expires_at > func.now())
 
 
 def _is_current() -> ColumnElement[bool]:
-    row, now = SessionRow, func.now()
-    return (row.used_at > now - SESSION_IDLE) & (row.created_at > now - SESSION_LASTS)
+    row, moment = SessionRow, func.now()
+    is_used = row.used_at > moment - SESSION_IDLE
+    return is_used & (row.created_at > moment - SESSION_LASTS)

@@ -6,13 +6,13 @@ afterwards breaks the chain where it stands. Rows that are missing at the end ar
 entries with the digest of the last, that was noted outside the database, as each snapshot's manifest does.
 """
 
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Label, Text, case, cast, func, insert, literal, select, update
+from sqlalchemy import func, insert, select, text, update
 
 from medlive.clock import now
-from medlive.db.mapping import is_one_of
+from medlive.db.mapping import is_one_of, read_records
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
 from medlive.guard.bounds import LOG_CHARS_SHOWN
@@ -49,26 +49,23 @@ async def record(
     `subject` is `kind:name`; `details` are numbers and names that belong to the act, never words of a thread,
     which a takedown must erase.
     """
-    values = {
-        "at": now(),
-        "by": by,
-        "action": action,
-        "subject": subject,
-        "reason": reason,
-        "details": details,
-    }
-    added = insert(AuditLogRow).values(values).returning(AuditLogRow)
+    added = insert(AuditLogRow).returning(AuditLogRow)
+    added = added.values(
+        at=now(),
+        by=by,
+        action=action,
+        subject=subject,
+        reason=reason,
+        details=details,
+    )
     return (await session.scalars(added)).one()
 
 
 async def read_head(session: Session) -> tuple[int, str | None]:
     """The number of entries, and the last one's digest (None without any)."""
-    row = AuditLogRow
-    latest = await session.execute(
-        select(row.number, row.digest).order_by(row.number.desc()).limit(1)
-    )
-    number, digest = latest.one_or_none() or (0, None)
-    return number, digest
+    query = select(AuditLogRow).order_by(AuditLogRow.number.desc()).limit(1)
+    latest = await session.scalar(query)
+    return (0, None) if latest is None else (latest.number, latest.digest)
 
 
 async def erase_reasons(
@@ -78,17 +75,25 @@ async def erase_reasons(
 
     Returns the numbers of the entries.
     """
-    row, subjects = AuditLogRow, [thread, *(f"case:{case_id}" for case_id in case_ids)]
-    about = (
-        is_one_of(row.subject, subjects)
-        & (row.action != Act.TAKE_DOWN)
-        & row.reason.is_not(None)
+    row, subjects = AuditLogRow, [thread, *map("case:{}".format, case_ids)]
+    erased = update(row).where(
+        is_one_of(row.subject, subjects),
+        row.action != Act.TAKE_DOWN,
+        row.reason.is_not(None),
     )
-    return sorted(
-        await session.scalars(
-            update(row).where(about).values(reason=None).returning(row.number)
-        )
-    )
+    numbers = erased.values(reason=None).returning(row.number)
+    return sorted(await session.scalars(numbers))
+
+
+_ENTRIES: Final = text("""
+    SELECT number, at, left("by", :chars) AS "by", action, left(subject, :chars) AS subject,
+        left(reason, :chars) AS reason, reason_digest, previous, digest, salt,
+        CASE WHEN length(details::text) <= :chars THEN details ELSE '{}' END AS details
+    FROM audit_log
+    WHERE number < coalesce(CAST(:before AS bigint), 9223372036854775807)
+        AND (CAST(:subject AS text) IS NULL OR subject = :subject)
+    ORDER BY number DESC LIMIT :most
+""")
 
 
 async def list_entries(
@@ -102,41 +107,23 @@ async def list_entries(
 
     Texts are cut to LOG_CHARS_SHOWN, and longer details left out: whoever takes over the web can write any.
     """
-    row = AuditLogRow
-    texts: list[Label[str]] = []
-    for text in (row.by, row.subject, row.reason):
-        texts.append(func.left(text, LOG_CHARS_SHOWN, type_=text.type).label(text.key))
-    is_short = func.length(cast(row.details, Text)) <= LOG_CHARS_SHOWN
-    details = case((is_short, row.details), else_=literal({}, row.details.type)).label(
-        "details"
-    )
-    rest = (
-        row.number,
-        row.at,
-        row.action,
-        row.reason_digest,
-        row.previous,
-        row.digest,
-        row.salt,
-    )
-    query = select(*texts, details, *rest).order_by(row.number.desc()).limit(limit)
-    if before is not None:
-        query = query.where(row.number < before)
-    if subject is not None:
-        query = query.where(row.subject == subject)
-    return [
-        AuditLogRow(**values) for values in (await session.execute(query)).mappings()
-    ]
+    values = {
+        "before": before,
+        "subject": subject,
+        "most": limit,
+        "chars": LOG_CHARS_SHOWN,
+    }
+    entries = []
+    for row in await read_records(session, _ENTRIES, values):
+        row.action = Act(row.action)
+        entries.append(AuditLogRow(**vars(row)))
+    return entries
 
 
 async def latest_act(session: Session, action: Act) -> int:
     """The number of the latest entry of an act; 0 before the first."""
-    return (
-        await session.scalar(
-            select(func.max(AuditLogRow.number)).where(AuditLogRow.action == action)
-        )
-        or 0
-    )
+    latest = select(func.max(AuditLogRow.number)).where(AuditLogRow.action == action)
+    return await session.scalar(latest) or 0
 
 
 async def verify_log(
@@ -154,14 +141,12 @@ async def verify_log(
     erased: set[int] = set()
     anchored = dict.fromkeys((anchor.entries for anchor in anchors), "")
     number, previous, seen = 0, None, head is None
-    async for entry in _walk(session):
+    query = select(AuditLogRow).order_by(AuditLogRow.number)
+    rows = await session.stream_scalars(query.execution_options(yield_per=1000))
+    async for entry in rows:
         name = f"entry {entry.number} ({entry.at:%Y-%m-%d %H:%M} UTC, {entry.action} {entry.subject})"
         if entry.number != number + 1:
-            missing = (
-                f"{number + 1}"
-                if entry.number == number + 2
-                else f"{number + 1} to {entry.number - 1}"
-            )
+            missing = _span(number + 1, entry.number - 1)
             faults.append(f"entry {missing} was removed")
         elif entry.previous != previous:
             faults.append(
@@ -195,11 +180,7 @@ def _anchor_faults(
     faults = []
     for anchor in sorted(anchors, key=lambda anchor: (anchor.entries, anchor.source)):
         if anchor.entries > entries:
-            cut = (
-                f"{entries + 1} to {anchor.entries}"
-                if anchor.entries > entries + 1
-                else f"{anchor.entries}"
-            )
+            cut = _span(entries + 1, anchor.entries)
             stated = f"{anchor.source} states {anchor.entries} with head {anchor.head}"
             faults.append(f"entry {cut} was removed at the end: {stated}")
         elif anchor.entries and digests[anchor.entries] != anchor.head:
@@ -211,11 +192,5 @@ def _anchor_faults(
     return faults
 
 
-async def _walk(session: Session) -> AsyncIterator[AuditLogRow]:
-    rows = await session.stream_scalars(
-        select(AuditLogRow)
-        .order_by(AuditLogRow.number)
-        .execution_options(yield_per=1000)
-    )
-    async for row in rows:
-        yield row
+def _span(first: int, last: int) -> str:
+    return f"{first}" if first == last else f"{first} to {last}"

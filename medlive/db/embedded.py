@@ -423,7 +423,6 @@ def _remove_stale_files(place: _Place) -> None:
 def _run_server(place: _Place, binaries: Path) -> None:
     sockets = _socket_folder(place)
     options = f"-c unix_socket_directories='{sockets}' -c unix_socket_permissions=0700 -p {_PORT}"
-    options += f" -c shared_buffers={_buffers_mb()}MB"
     wait = ("-w", "-t", str(_START_SECONDS))
     where = ("-D", place.data, "-l", place.log)
     command = (binaries / "pg_ctl", "start", *wait, *where, "-o", options)
@@ -478,17 +477,6 @@ def _answers(place: _Place, server: EmbeddedServer) -> bool:
                 raise _start_error(place, str(exc).strip()) from exc
             time.sleep(0.2)
     return False
-
-
-def _buffers_mb() -> int:
-    """Memory for the server's pages: an eighth of the machine's, from 128 MB (PostgreSQL's default) to 1 GB.
-
-    A page that is not among them is copied from the kernel's cache, 8 kB each time.
-    """
-    import psutil
-
-    eighth = int(psutil.virtual_memory().total) // 8 // 2**20
-    return min(max(eighth, 128), 1024)
 
 
 def _start_error(place: _Place, reason: str) -> DatabaseUnavailable:

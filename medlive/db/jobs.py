@@ -40,11 +40,11 @@ UNCOUNT_ATTEMPT = (
 _SERVING = 0x6D65646A
 """ "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""
 
-_SERVERS = text(
-    "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
-    " WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND granted"
-    f" AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext(:queue) AS bigint) & 4294967295"
-)
+_SERVERS = text(f"""
+    SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+    WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND granted
+    AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext(:queue) AS bigint) & 4294967295
+""")
 
 
 async def announce_serving(connection: Connection, queues: Sequence[str]) -> None:
@@ -70,11 +70,11 @@ async def count_open(session: AsyncSession, queue: str) -> int:
 async def queued_locks(session: AsyncSession, locks: Sequence[str]) -> set[str]:
     """Those of the queueing locks whose job waits or is being done."""
     # Procrastinate's queueing lock holds while a job waits, and no longer; each half reads a partial index.
-    query = text(
-        "SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = ANY (:locks) "
-        "UNION ALL "
-        "SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'doing' AND queueing_lock = ANY (:locks)"
-    )
+    query = text("""
+        SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = ANY (:locks)
+        UNION ALL
+        SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'doing' AND queueing_lock = ANY (:locks)
+    """)
     return set(await session.scalars(query, {"locks": list(locks)}))
 
 
@@ -95,11 +95,11 @@ async def count_jobs(session: AsyncSession) -> Sequence[Record]:
     Each has queue, status (todo, doing, succeeded, failed, cancelled or aborted), jobs, delayed (those that wait for
     their time after a failure) and servers (processes that serve the queue now).
     """
-    query = text(
-        "SELECT queue_name AS queue, CAST(status AS text) AS status, count(*) AS jobs,"
-        " count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed"
-        " FROM procrastinate_jobs GROUP BY 1, 2 ORDER BY 1, 2"
-    )
+    query = text("""
+        SELECT queue_name AS queue, CAST(status AS text) AS status, count(*) AS jobs,
+        count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed
+        FROM procrastinate_jobs GROUP BY 1, 2 ORDER BY 1, 2
+    """)
     counts = await read_records(session, query)
     for name in sorted(Queue):
         servers = await count_servers(session, name)
@@ -126,15 +126,15 @@ async def list_jobs(
     Each has id, queue, task, args, status, attempts, scheduled_at, heartbeat (the last sign of life of the worker that
     does it) and reason (why it failed; None: it did not, or that was not kept).
     """
-    query = text(
-        "SELECT job.id, queue_name AS queue, task_name AS task, args, CAST(status AS text) AS status, attempts,"
-        " scheduled_at, last_heartbeat AS heartbeat, CASE WHEN status = 'failed' THEN reason END AS reason"
-        " FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id"
-        " LEFT JOIN job_failures AS failure ON failure.job_id = job.id"
-        " WHERE job.id > :after AND (CAST(:queue AS text) IS NULL OR queue_name = :queue)"
-        " AND CASE WHEN CAST(:status AS text) IS NULL THEN status IN ('todo', 'doing', 'failed')"
-        " ELSE CAST(status AS text) = :status END"
-        " ORDER BY job.id LIMIT :limit"
-    )
+    query = text("""
+        SELECT job.id, queue_name AS queue, task_name AS task, args, CAST(status AS text) AS status, attempts,
+        scheduled_at, last_heartbeat AS heartbeat, CASE WHEN status = 'failed' THEN reason END AS reason
+        FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id
+        LEFT JOIN job_failures AS failure ON failure.job_id = job.id
+        WHERE job.id > :after AND (CAST(:queue AS text) IS NULL OR queue_name = :queue)
+        AND CASE WHEN CAST(:status AS text) IS NULL THEN status IN ('todo', 'doing', 'failed')
+        ELSE CAST(status AS text) = :status END
+        ORDER BY job.id LIMIT :limit
+    """)
     values = {"queue": queue, "status": status, "after": after, "limit": limit}
     return await read_records(session, query, values)

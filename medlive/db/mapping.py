@@ -87,9 +87,9 @@ def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
 async def read_records(
     session: AsyncSession, query: TextClause, values: Mapping[str, Any] | None = None
 ) -> list[Record]:
-    """A query's rows, each with its columns by name; texts are as they came, and arrays are lists."""
+    """A query's rows, each with its columns by name; texts, also those of `values`, are as they came."""
     records: list[Record] = []
-    for row in await session.execute(query, values):
+    for row in await session.execute(query, _walk(values or {}, to_stored)):
         columns = _walk(row._asdict(), from_stored)
         records.append(SimpleNamespace(**columns))
     return records

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
 from medlive.clock import CLOCK_BOUND, iso_week
-from medlive.db.mapping import add_row, insert_rows, put_row, read, row_of
+from medlive.db.mapping import add_row, insert_rows, put_row, read, read_records, row_of
 from medlive.db.session import Database
 from medlive.db.tables.intake import (
     HarvestRunRow,
@@ -240,7 +240,7 @@ async def load_history(
 
     A clock that was ahead once leaves records of weeks that have not come. They count for nothing.
     """
-    harvest, run = HarvestRunRow, PipelineRunRow
+    run = PipelineRunRow
     own = _IS_STEP | run.command.in_([CURATE, PRUNE])
     week = _LAST_WEEK
     if moment is not None:
@@ -252,14 +252,14 @@ async def load_history(
     commands = commands.order_by(run.command, run.id.desc())
     latest = await _read_runs(session, commands)
     done = await _read_runs(session, commands.where(run.outcome == RunOutcome.DONE))
-    failed = select(run.command, run.week, func.count()).where(
-        own, run.outcome == RunOutcome.FAILED
+    failed = text(
+        "SELECT command, iso_week AS week, count(*) AS times FROM pipeline_runs WHERE outcome = 'failed' GROUP BY 1, 2"
     )
-    failed = failed.group_by(run.command, run.week)
     failures = {}
-    for name, of_week, count in await session.execute(failed):
-        if name in latest and latest[name].week == of_week:
-            failures[name] = count
+    for of_week in await read_records(session, failed):
+        last = latest.get(of_week.command)
+        if last is not None and last.week == of_week.week:
+            failures[of_week.command] = of_week.times
     snapshots = select(SnapshotRow.version, SnapshotRow.frozen_at)
     snapshots = snapshots.where(SnapshotRow.state == SnapshotState.FROZEN)
     frozen_week, frozen_at, frozen_ahead = None, None, None
@@ -270,8 +270,10 @@ async def load_history(
             frozen_week, frozen_at = version, moment
         else:
             frozen_ahead = version
-    weeks = select(harvest.iso_week).where(harvest.iso_week <= week)
-    weeks_of_runs = select(run.week).where(run.week <= week)
+    weeks = text(
+        "SELECT iso_week FROM harvest_runs WHERE iso_week <= :week"
+        " UNION SELECT iso_week FROM pipeline_runs WHERE iso_week <= :week"
+    )
     why = SourceRow.quarantine_reason
     quarantined = await session.execute(
         select(SourceRow.name, why).where(why.is_not(None))
@@ -280,7 +282,7 @@ async def load_history(
         harvests=await _load_harvests(session, week),
         latest=latest,
         done=done,
-        weeks=frozenset(await session.scalars(weeks.union(weeks_of_runs))),
+        weeks=frozenset(await session.scalars(weeks, {"week": week})),
         frozen_week=frozen_week,
         frozen_at=frozen_at,
         quarantined={name: reason or "" for name, reason in quarantined},
@@ -303,22 +305,25 @@ async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
 
 
 async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestHistory]:
-    harvest = HarvestRunRow
-    first = select(harvest.source, func.min(harvest.started_at))
-    firsts = await session.execute(first.group_by(harvest.source))
-    newest = select(harvest).ext(distinct_on(harvest.source))
-    newest = newest.where(harvest.iso_week <= week)
-    newest = newest.order_by(harvest.source, harvest.iso_week.desc())
-    latest = await _read_harvests(session, newest)
-    ended = newest.where(harvest.outcome == RunOutcome.DONE)
+    latest = await _read_harvests(session, _newest(week))
+    ended = _newest(week).where(HarvestRunRow.outcome == RunOutcome.DONE)
     done = await _read_harvests(session, ended)
+    firsts = text("SELECT source, min(started_at) AS at FROM harvest_runs GROUP BY 1")
     histories = {}
-    for source, started in firsts:
-        if (own := latest.get(source)) is not None:
-            last = done.get(source)
+    for first in await read_records(session, firsts):
+        if (own := latest.get(first.source)) is not None:
+            last = done.get(first.source)
             done_week, done_at = (last.week, last.finished_at) if last else (None, None)
-            histories[source] = HarvestHistory(started, own, done_week, done_at)
+            history = HarvestHistory(first.at, own, done_week, done_at)
+            histories[first.source] = history
     return histories
+
+
+def _newest(week: str) -> Select[HarvestRunRow]:
+    """Each source's latest harvest for a week that has come."""
+    run = HarvestRunRow
+    newest = select(run).ext(distinct_on(run.source)).where(run.iso_week <= week)
+    return newest.order_by(run.source, run.iso_week.desc())
 
 
 async def clear_runs(
@@ -356,9 +361,9 @@ async def _clear(session: AsyncSession, query: Select[Any]) -> int:
 
 async def is_scheduler_active(session: AsyncSession) -> bool:
     """Whether a scheduler works on this database."""
-    query = text(
-        "SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database "
-        "WHERE datname = current_database() AND locktype = 'advisory' AND granted "
-        "AND classid = 0 AND objid = :key AND objsubid = 1"
-    )
+    query = text("""
+        SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+        WHERE datname = current_database() AND locktype = 'advisory' AND granted
+        AND classid = 0 AND objid = :key AND objsubid = 1
+    """)
     return bool(await session.scalar(query, {"key": SCHEDULER_LOCK}))

@@ -6,7 +6,6 @@ import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import datetime
-from functools import cache
 from typing import Any, Final
 
 from sqlalchemy import URL, exc, make_url, text
@@ -103,7 +102,10 @@ def connection_url(url: str) -> URL:
         parsed.query.get("sslmode") or os.environ.get("PGSSLMODE") or "verify-full"
     )
     if mode == "disable":
-        _warn_of_plaintext(", ".join(remote))
+        _log.warning(
+            "the connection to the database at %s is not encrypted (sslmode=disable)",
+            ", ".join(remote),
+        )
         return parsed
     if mode not in _CHECKED:
         raise ConfigError(
@@ -128,13 +130,6 @@ def _hosts(url: URL) -> set[str]:
     values = next((value for value in named if value), "")
     joined = values if isinstance(values, str) else ",".join(values)
     return {host.strip() for host in joined.split(",")}
-
-
-@cache
-def _warn_of_plaintext(hosts: str) -> None:
-    _log.warning(
-        "the connection to the database at %s is not encrypted (sslmode=disable)", hosts
-    )
 
 
 def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:

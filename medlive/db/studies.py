@@ -2,9 +2,9 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Final, NamedTuple
 
-from sqlalchemy import Select, any_, func, or_, select, tuple_, update
+from sqlalchemy import func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from medlive.curation.model import CaseText
@@ -12,9 +12,7 @@ from medlive.db.curation.cases import is_latest_case, is_member
 from medlive.db.mapping import Record, add_row, read
 from medlive.db.session import Session
 from medlive.db.tables.people import (
-    Blinding,
     StudyItemRow,
-    StudyKind,
     StudyRatingRow,
     StudyRow,
 )
@@ -38,6 +36,14 @@ class RatedCase(NamedTuple):
     language: str
     text: CaseText
     criteria: dict[str, str]  # By id within the case
+
+
+_BLIND: Final = """FROM study_items WHERE study IN (
+    SELECT name FROM studies WHERE kind = 'grader_check' AND closed_at IS NULL AND blinding <> 'open'
+)"""
+_BLIND_VERSIONS: Final = text(
+    f"SELECT DISTINCT version FROM snapshot_members WHERE case_id IN (SELECT case_id {_BLIND})"
+)
 
 
 async def list_candidates(session: Session, version: str | None) -> Sequence[Record]:
@@ -81,44 +87,30 @@ async def list_studies(session: Session) -> list[Study]:
 
 async def has_open_study(session: Session, account: str) -> bool:
     """Whether an account rates in a study that is not closed, or settles its disagreements."""
-    row = StudyRow
-    taking_part = or_(any_(row.raters) == account, row.adjudicator == account)
-    query = select(row.name).where(row.closed_at.is_(None), taking_part).limit(1)
-    return await session.scalar(query) is not None
+    query = text(
+        "SELECT EXISTS (SELECT FROM studies WHERE closed_at IS NULL"
+        " AND (:account = ANY (raters) OR adjudicator = :account))"
+    )
+    return bool(await session.scalar(query, {"account": account}))
 
 
 async def blind_versions(session: Session) -> frozenset[str]:
     """The snapshots that hold a case whose verdicts people check blind now: no report on them may be shown."""
-    items = select(StudyItemRow.case_id).where(StudyItemRow.study.in_(_blind()))
-    return await versions_of(session, items)
+    return frozenset(await session.scalars(_BLIND_VERSIONS))
 
 
 async def blind_items(session: Session) -> frozenset[str]:
     """The items of grader checks whose verdicts people check blind now: no page may show them."""
-    row = StudyItemRow
-    query = select(row.item).where(row.study.in_(_blind()))
-    return frozenset(await session.scalars(query))
+    return frozenset(await session.scalars(text(f"SELECT item {_BLIND}")))
 
 
 async def is_checked_blind(session: Session, case_id: str) -> bool:
     """Whether people check the verdicts on a case blind now."""
-    row = StudyItemRow
-    query = select(row.item).where(row.case_id == case_id, row.study.in_(_blind()))
-    return await session.scalar(query.limit(1)) is not None
+    query = text(f"SELECT EXISTS (SELECT {_BLIND} AND case_id = :case_id)")
+    return bool(await session.scalar(query, {"case_id": case_id}))
 
 
-def _blind() -> Any:
-    row = StudyRow
-    return select(row.name).where(
-        row.kind == StudyKind.GRADER_CHECK,
-        row.closed_at.is_(None),
-        row.blinding != Blinding.OPEN,
-    )
-
-
-async def versions_of(
-    session: Session, case_ids: Collection[str] | Select[str]
-) -> frozenset[str]:
+async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[str]:
     """The snapshots that hold one of these cases."""
     member = SnapshotMemberRow
     query = select(member.version).where(member.case_id.in_(case_ids))
@@ -127,10 +119,9 @@ async def versions_of(
 
 async def close_study(session: Session, name: str) -> bool:
     """Let nobody rate any more; False for a study that is closed."""
-    statement = update(StudyRow).where(
-        StudyRow.name == name, StudyRow.closed_at.is_(None)
-    )
-    closed = statement.values(closed_at=func.now()).returning(StudyRow.name)
+    row = StudyRow
+    closed = update(row).where(row.name == name, row.closed_at.is_(None))
+    closed = closed.values(closed_at=func.now()).returning(row.name)
     return await session.scalar(closed) is not None
 
 

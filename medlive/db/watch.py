@@ -109,9 +109,8 @@ async def due_messages(session: Session, limit: int) -> list[OutboxRow]:
     What could not be delivered for DROPPED_AFTER is removed.
     """
     row = OutboxRow
-    await session.execute(
-        delete(row).where(row.created_at < func.now() - DROPPED_AFTER)
-    )
+    dropped = delete(row).where(row.created_at < func.now() - DROPPED_AFTER)
+    await session.execute(dropped)
     query = select(row).where(row.send_at <= func.now()).order_by(row.id).limit(limit)
     return list(await session.scalars(query.with_for_update(skip_locked=True)))
 
@@ -125,14 +124,10 @@ async def note_failure(
     session: Session, message: OutboxRow, error: str, wait: timedelta
 ) -> None:
     """Note why a message was not delivered; it is tried again after `wait`."""
-    values = {
-        "attempts": message.attempts + 1,
-        "last_error": error,
-        "send_at": func.now() + wait,
-    }
-    await session.execute(
-        update(OutboxRow).where(OutboxRow.id == message.id).values(values)
-    )
+    later = update(OutboxRow).where(OutboxRow.id == message.id)
+    attempts, send_at = message.attempts + 1, func.now() + wait
+    values = {"attempts": attempts, "last_error": error, "send_at": send_at}
+    await session.execute(later.values(values))
 
 
 async def undelivered(session: Session) -> list[OutboxRow]:

@@ -20,7 +20,7 @@ from medlive.db.tables.intake import (
     SourceKind,
 )
 from medlive.db.tables.release import EvaluationRunRow
-from medlive.errors import UsageError
+from medlive.errors import MedliveError, UsageError
 from medlive.integrity.digest import digest_text
 from medlive.sources.drift import Compared
 from medlive.sources.files import ImportProblem, ProblemReason
@@ -131,7 +131,7 @@ async def test_a_run_s_counts_are_its_latest_start_s_to_add_to(
         await harvests.add_counts(session, run, {})
     later = await start(database, "2026.W10")
     for late in (harvests.add_counts, harvests.finish_harvest):
-        with pytest.raises(harvests.HarvestTakenOver):
+        with pytest.raises(MedliveError, match="taken this harvest over"):
             async with database.begin() as session:
                 await late(session, run, {"pages": 9})
     await finish(database, later)

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import select
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.curation.cases import criteria_of
-from medlive.db.mapping import Record, is_one_of
+from medlive.db.mapping import Record, is_one_of, read_records
 from medlive.db.tables.decisions import ReplyRow
-from medlive.db.tables.release import CaseRevisionRow, SnapshotMemberRow, SnapshotRow
+from medlive.db.tables.release import CaseRevisionRow
 from medlive.rubric.model import Criterion
 
 CaseRevision = tuple[CaseRevisionRow, Sequence[Criterion]]
@@ -39,8 +39,8 @@ async def list_revisions(session: AsyncSession, case_id: str) -> list[CaseRevisi
 async def list_memberships(session: AsyncSession, case_id: str) -> Sequence[Record]:
     """The snapshots that hold a case, the newest first: version, revision, first_release (the first snapshot that
     shows it; None: it is held out), frozen_at."""
-    member, moment = SnapshotMemberRow, SnapshotRow.frozen_at
-    query = select(member.version, member.revision, member.first_release, moment)
-    query = query.join(SnapshotRow, SnapshotRow.version == member.version)
-    query = query.where(member.case_id == case_id).order_by(member.version.desc())
-    return (await session.execute(query)).all()
+    query = text(
+        "SELECT version, revision, first_release, frozen_at FROM snapshot_members JOIN snapshots USING (version)"
+        " WHERE case_id = :case_id ORDER BY version DESC"
+    )
+    return await read_records(session, query, {"case_id": case_id})

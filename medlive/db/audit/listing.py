@@ -250,12 +250,15 @@ async def load_page(
     if backwards:
         rows_read.reverse()
     has_before, has_after = (more, True) if backwards else (after is not None, more)
-    keys = tuple(_format_key(row, len(order)) for row in rows_read)
+    keys = []
+    for row in rows_read:
+        values = [getattr(row, f"key_{n}") for n in range(len(order))]
+        keys.append("~".join(map(_as_text, values)))
     return RowPage(
         rows=[_shown(listing, row) for row in rows_read],
         before=keys[0] if keys and has_before else None,
         after=keys[-1] if keys and has_after else None,
-        keys=keys,
+        keys=tuple(keys),
     )
 
 
@@ -332,11 +335,8 @@ async def _count_by(
     return total, facets
 
 
-def _format_key(row: Any, length: int) -> str:
-    values = [getattr(row, f"key_{n}") for n in range(length)]
-    return "~".join(
-        v.isoformat() if isinstance(v, datetime) else str(v) for v in values
-    )
+def _as_text(value: Any) -> str:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:

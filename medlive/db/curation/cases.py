@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from sqlalchemy import exists, select, update
+from sqlalchemy import exists, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
-from medlive.db.mapping import Record, insert_rows, read, row_of
+from medlive.db.mapping import Record, insert_rows, read, read_records, row_of
 from medlive.db.tables.intake import ThreadRow
 from medlive.db.tables.release import (
     CaseRevisionRow,
@@ -250,12 +250,13 @@ async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
 
 async def list_overruled(session: AsyncSession) -> list[Mapping[str, Any]]:
     """The cases whose confirmed veto people overruled, by id: case_id, revision, status, query, overruled (why)."""
-    row = CaseRevisionRow
-    query = select(row.case_id, row.revision, CaseRow.status, row.query, row.overruled)
-    query = query.join(CaseRow, CaseRow.id == row.case_id)
-    query = query.where(row.overruled.is_not(None), is_latest_case())
-    rows = await session.execute(query.order_by(row.case_id))
-    return [dict(case) for case in rows.mappings()]
+    query = text("""
+        SELECT case_id, revision, status, query, overruled FROM case_revisions AS r JOIN cases ON cases.id = case_id
+        WHERE overruled IS NOT NULL AND NOT EXISTS (
+            SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
+        ) ORDER BY case_id
+    """)
+    return list(map(vars, await read_records(session, query)))
 
 
 async def case_of_thread(

@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase
 
@@ -16,8 +16,6 @@ from medlive.db.mapping import add_row, insert_parts, insert_rows, read, row_of
 from medlive.db.tables import decisions as tables
 from medlive.db.tables import examinations
 from medlive.db.tables.base import Base
-from medlive.db.tables.intake import ThreadRevisionRow
-from medlive.db.threads.threads import is_latest
 from medlive.errors import MedliveError
 from medlive.evidence.passage import Hit, IndexIdentity, Passage
 from medlive.integrity.digest import digest_json
@@ -52,10 +50,7 @@ async def save_curation(
     """
     await lock_revision(session, revision_pk)
     row = tables.CurationRow
-    attempts = select(row).where(
-        row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest
-    )
-    latest = await session.scalar(attempts.order_by(row.attempt.desc()).limit(1))
+    latest = await _latest_attempt(session, revision_pk, pipeline_digest)
     if latest is not None and latest.outcome is not model.Outcome.FAILED:
         return latest.id
     if (index := curation.index) is not None:
@@ -97,22 +92,50 @@ async def list_curations(
 
 async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
     """Wait for whoever decides the same revision at this moment, and let others wait until the session ends."""
-    await session.execute(
-        select(ThreadRevisionRow.id)
-        .where(ThreadRevisionRow.id == revision_pk)
-        .with_for_update()
-    )
+    query = "SELECT id FROM thread_revisions WHERE id = :id FOR UPDATE"
+    await session.execute(text(query), {"id": revision_pk})
 
 
 async def latest_outcome(
     session: AsyncSession, revision_pk: int, pipeline_digest: str
 ) -> model.Outcome | None:
     """The outcome of the latest attempt; None when there was none."""
+    latest = await _latest_attempt(session, revision_pk, pipeline_digest)
+    return None if latest is None else latest.outcome
+
+
+async def _latest_attempt(
+    session: AsyncSession, revision_pk: int, pipeline_digest: str
+) -> tables.CurationRow | None:
     row = tables.CurationRow
-    query = select(row.outcome).where(
+    attempts = select(row).where(
         row.revision_id == revision_pk, row.pipeline_digest == pipeline_digest
     )
-    return await session.scalar(query.order_by(row.attempt.desc()).limit(1))
+    return await session.scalar(attempts.order_by(row.attempt.desc()).limit(1))
+
+
+_IS_LATEST: Final = """NOT EXISTS (
+    SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
+)"""
+_UNTRIED: Final = text(f"""
+    SELECT r.id FROM thread_revisions AS r JOIN filter_results AS result ON result.revision_id = r.id
+    WHERE chain_digest = :chain AND passed AND {_IS_LATEST} AND NOT EXISTS (
+        SELECT FROM curations WHERE curations.revision_id = r.id
+            AND (CAST(:pipeline AS text) IS NULL OR pipeline_digest = :pipeline)
+    )
+    ORDER BY r.id
+""")
+_FAILED: Final = text(f"""
+    SELECT r.id FROM thread_revisions AS r JOIN curations ON revision_id = r.id WHERE {_IS_LATEST}
+    GROUP BY r.id
+    HAVING coalesce(
+            bool_and(outcome = 'failed') FILTER (WHERE pipeline_digest = :pipeline), bool_and(outcome = 'failed')
+        )
+        AND (CAST(:most AS int) IS NULL OR count(*) FILTER (
+            WHERE pipeline_digest = :pipeline AND reason NOT IN ('endpoint_unavailable', 'budget_spent')
+        ) < :most)
+    ORDER BY r.id
+""")
 
 
 async def untried_revisions(
@@ -120,18 +143,8 @@ async def untried_revisions(
 ) -> list[int]:
     """The latest revisions that passed this filter chain and that this pipeline (None: any) has not tried,
     oldest first."""
-    attempt, result = tables.CurationRow, tables.FilterResultRow
-    revision = ThreadRevisionRow
-    tried = exists().where(attempt.revision_id == revision.id)
-    if pipeline_digest is not None:
-        tried = tried.where(attempt.pipeline_digest == pipeline_digest)
-    query = (
-        select(revision.id)
-        .join(result, result.revision_id == revision.id)
-        .where(result.chain_digest == chain_digest, result.passed, is_latest(), ~tried)
-        .order_by(revision.id)
-    )
-    return list(await session.scalars(query))
+    values = {"chain": chain_digest, "pipeline": pipeline_digest}
+    return list(await session.scalars(_UNTRIED, values))
 
 
 async def failed_revisions(
@@ -143,23 +156,8 @@ async def failed_revisions(
     Only those with fewer than `max_attempts` attempts under this pipeline that got a reply (None: however many):
     an endpoint that is away, or a budget that is spent, says nothing about a thread.
     """
-    row = tables.CurationRow
-    failed = func.bool_and(row.outcome == model.Outcome.FAILED)
-    here = row.pipeline_digest == pipeline_digest
-    query = (
-        select(row.revision_id)
-        .join(ThreadRevisionRow, ThreadRevisionRow.id == row.revision_id)
-        .where(is_latest())
-        .group_by(row.revision_id)
-        .having(func.coalesce(failed.filter(here), failed))
-        .order_by(row.revision_id)
-    )
-    if max_attempts is not None:
-        replied = row.reason.not_in(
-            (model.Reason.ENDPOINT_UNAVAILABLE, model.Reason.BUDGET_SPENT)
-        )
-        query = query.having(func.count().filter(here, replied) < max_attempts)
-    return list(await session.scalars(query))
+    values = {"pipeline": pipeline_digest, "most": max_attempts}
+    return list(await session.scalars(_FAILED, values))
 
 
 async def load_curation(session: AsyncSession, curation_id: int) -> model.Curation:

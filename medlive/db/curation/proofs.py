@@ -3,17 +3,12 @@
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import insert_rows, read, row_of
-from medlive.db.tables.decisions import CurationRow
+from medlive.db.mapping import insert_rows, read, read_records, row_of
 from medlive.db.tables.examinations import RubricProbeRow, RubricProofRow
-from medlive.db.tables.release import CaseRevisionRow
 from medlive.rubric.proof import Figures, GradedProbe, Proof
-
-PROVING: Final = ("rubric", "prober", "grader")
-"""The roles that a proof's independence depends on."""
 
 
 async def save_proof(
@@ -52,12 +47,28 @@ async def load_proof(session: AsyncSession, curation_id: int) -> Proof | None:
 
 async def unproved_since(session: AsyncSession, case_id: str) -> int | None:
     """The revision since which a case's rubric is not proved; None where the latest one is."""
-    row = CaseRevisionRow
-    is_proved = row.ceiling.is_not(None)
-    query = select(func.max(row.revision), func.max(row.revision).filter(is_proved))
-    counted = await session.execute(query.where(row.case_id == case_id))
-    latest, proved = counted.one()
-    return None if proved == latest else (proved or 0) + 1
+    query = text(
+        "SELECT max(revision) FILTER (WHERE ceiling IS NOT NULL) AS proved, max(revision) AS latest"
+        " FROM case_revisions WHERE case_id = :case_id"
+    )
+    [row] = await read_records(session, query, {"case_id": case_id})
+    return None if row.proved == row.latest else (row.proved or 0) + 1
+
+
+_MADE: Final = text("""
+    SELECT count(*) FILTER (WHERE passed) AS passed, count(*) FILTER (WHERE NOT passed) AS failed,
+        avg(ceiling) FILTER (WHERE passed) AS ceiling, avg(floor) FILTER (WHERE passed) AS floor,
+        avg(separation) FILTER (WHERE passed) AS separation,
+        coalesce(array_agg(ordinary) FILTER (WHERE passed AND ordinary IS NOT NULL), '{}') AS ordinary,
+        coalesce(array_agg(DISTINCT model ORDER BY model) FILTER (WHERE is_one_model), '{}') AS one_model
+    FROM (
+        SELECT proof.*, made.engines #>> '{rubric,model}' AS model,
+            made.engines #> '{rubric,model}' = made.engines #> '{prober,model}'
+                AND made.engines #> '{rubric,model}' = made.engines #> '{grader,model}' AS is_one_model
+        FROM rubric_proofs AS proof JOIN curations AS made ON made.id = proof.curation_id
+        WHERE started_at >= :since AND started_at < :until AND proof.revision = 0
+    ) AS proofs
+""")
 
 
 async def proofs_made(
@@ -66,27 +77,5 @@ async def proofs_made(
     """The proofs of the decisions that began in a time: how many passed and failed; of those that passed the mean
     ceiling, floor and separation (None without one) and the scores of the ordinary answers; and one_model, the models
     that wrote a rubric, wrote the answers that prove it, and graded these."""
-    proof, made = RubricProofRow, CurationRow
-    of_time = (made.started_at >= since) & (made.started_at < until)
-    of_time &= proof.revision == 0
-    passed = proof.passed.is_(True)
-    query = select(
-        func.count().filter(passed).label("passed"),
-        func.count().filter(~passed).label("failed"),
-        func.avg(proof.ceiling).filter(passed).label("ceiling"),
-        func.avg(proof.floor).filter(passed).label("floor"),
-        func.avg(proof.separation).filter(passed).label("separation"),
-    )
-    query = query.join(made, made.id == proof.curation_id).where(of_time)
-    counted = (await session.execute(query)).mappings().one()
-    scores = select(proof.ordinary).join(made, made.id == proof.curation_id)
-    scores = scores.where(of_time, passed, proof.ordinary.is_not(None))
-    roles = [made.engines[role]["model"].astext for role in PROVING]
-    same = and_(*(roles[0] == role for role in roles[1:]))
-    models = select(roles[0]).join(proof, proof.curation_id == made.id)
-    models = models.where(of_time, same).distinct().order_by(roles[0])
-    return {
-        **counted,
-        "ordinary": list(await session.scalars(scores)),
-        "one_model": list(await session.scalars(models)),
-    }
+    [proofs] = await read_records(session, _MADE, {"since": since, "until": until})
+    return vars(proofs)

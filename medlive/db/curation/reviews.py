@@ -1,31 +1,67 @@
 """What people decide: held cases and their reviews, overruled rejections, disputes, and scans for identifiers."""
 
 from collections.abc import Sequence
+from typing import Final
 
-from sqlalchemy import ARRAY, Text, cast, exists, func, select, update
-from sqlalchemy.dialects.postgresql import aggregate_order_by
+from sqlalchemy import func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 
-from medlive.curation.model import Outcome, Reason
+from medlive.curation.model import Reason
 from medlive.db.audit_log import record
-from medlive.db.curation.cases import is_latest_case
-from medlive.db.mapping import Record, add_row
-from medlive.db.tables.decisions import CurationRow, OverruleRow
-from medlive.db.tables.examinations import HoldRow
-from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
+from medlive.db.mapping import Record, add_row, read_records
+from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
-    CaseRevisionRow,
-    CaseRow,
-    CaseStatus,
     DisputeRow,
     IdentifierScanRow,
     ReviewAction,
     ReviewRow,
 )
 from medlive.errors import CheckFailed, UsageError
+
+_HELD: Final = text("""
+    SELECT case_id, revision, curation_id, r.language, r.source, query, cases.status_reason, r.created_at AS held_since,
+        ARRAY(SELECT reason FROM holds WHERE holds.curation_id = r.curation_id ORDER BY position) AS reasons
+    FROM cases JOIN case_revisions AS r ON case_id = cases.id
+    WHERE status = 'held' AND NOT EXISTS (
+            SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
+        )
+        AND (CAST(:language AS text) IS NULL OR r.language = :language)
+        AND (CAST(:reason AS text) IS NULL OR EXISTS (
+            SELECT FROM holds WHERE holds.curation_id = r.curation_id AND reason = :reason
+        ))
+    ORDER BY r.created_at, case_id LIMIT :most
+""")
+_DECIDED_SINCE: Final = """EXISTS (
+    SELECT FROM curations AS later WHERE later.revision_id = o.revision_id AND outcome <> 'failed'
+        AND later.id > coalesce(o.curation_id, 0)
+)"""
+_WAITING: Final = text(f"""
+    SELECT source, threads.thread_id, o.reason, o.decided_by, o.decided_at FROM overrules AS o
+    JOIN thread_revisions AS r ON r.id = o.revision_id JOIN threads ON threads.id = r.thread_id
+    WHERE NOT {_DECIDED_SINCE} AND people > (
+        SELECT count(DISTINCT coalesce(decided_by, '')) FROM overrules AS others
+        WHERE others.revision_id = o.revision_id AND others.curation_id IS NOT DISTINCT FROM o.curation_id
+    )
+    ORDER BY o.id
+""")
+_OVERRULED: Final = text(f"""
+    SELECT DISTINCT revision_id FROM overrules AS o WHERE NOT {_DECIDED_SINCE}
+    GROUP BY revision_id, curation_id HAVING count(DISTINCT coalesce(decided_by, '')) >= max(people)
+    ORDER BY revision_id
+""")
+_UNSCANNED: Final = text("""
+    SELECT case_id FROM cases JOIN case_revisions AS r ON case_id = cases.id
+    WHERE status = 'ready' AND NOT EXISTS (
+            SELECT FROM case_revisions AS later WHERE later.case_id = r.case_id AND later.revision > r.revision
+        )
+        AND NOT EXISTS (
+            SELECT FROM identifier_scans AS scan
+            WHERE scan.case_id = r.case_id AND scan.revision = r.revision AND scanner = :scanner
+        )
+    ORDER BY case_id
+""")
 
 
 async def list_held(
@@ -40,36 +76,8 @@ async def list_held(
     At most `limit`. Each has case_id, revision, curation_id, language, source, query, reasons (of its holds; empty
     where something else holds it: a dispute's outcome, a thread decided anew), status_reason and held_since.
     """
-    row = CaseRevisionRow
-    in_order = aggregate_order_by(cast(HoldRow.reason, Text), HoldRow.position)
-    held_for = select(func.array_agg(in_order)).where(
-        HoldRow.curation_id == row.curation_id
-    )
-    reasons = func.coalesce(held_for.scalar_subquery(), cast([], ARRAY(Text)))
-    query = (
-        select(
-            row.case_id,
-            row.revision,
-            row.curation_id,
-            row.language,
-            row.source,
-            row.query,
-            reasons.label("reasons"),
-            CaseRow.status_reason,
-            row.created_at.label("held_since"),
-        )
-        .join(CaseRow, CaseRow.id == row.case_id)
-        .where(CaseRow.status == CaseStatus.HELD, is_latest_case())
-        .order_by(row.created_at, row.case_id)
-        .limit(limit)
-    )
-    if language is not None:
-        query = query.where(row.language == language)
-    if reason is not None:
-        holds = (HoldRow.curation_id == row.curation_id, HoldRow.reason == reason)
-        query = query.where(exists().where(*holds))
-    cases: Sequence[Record] = (await session.execute(query)).all()
-    return cases
+    values = {"reason": reason, "language": language, "most": limit}
+    return await read_records(session, _HELD, values)
 
 
 async def add_review(
@@ -179,55 +187,12 @@ async def find_veto_reason(session: AsyncSession, revision_id: int) -> str | Non
 async def list_waiting_overrules(session: AsyncSession) -> Sequence[Record]:
     """The vetoes that too few people overruled so far, oldest first: source, thread_id, reason, decided_by,
     decided_at."""
-    row, revision = OverruleRow, ThreadRevisionRow
-    others = aliased(OverruleRow)
-    agreed = (
-        select(func.count(others.decided_by.distinct()))
-        .where(
-            others.revision_id == row.revision_id,
-            others.curation_id == row.curation_id,
-        )
-        .scalar_subquery()
-    )
-    later = aliased(CurationRow)
-    decided = exists().where(
-        later.revision_id == row.revision_id,
-        later.outcome != Outcome.FAILED,
-        later.id > row.curation_id,
-    )
-    query = (
-        select(
-            ThreadRow.source,
-            ThreadRow.thread_id,
-            row.reason,
-            row.decided_by,
-            row.decided_at,
-        )
-        .join(revision, revision.id == row.revision_id)
-        .join(ThreadRow, ThreadRow.id == revision.thread_id)
-        .where(row.people > agreed, ~decided)
-        .order_by(row.number)
-    )
-    return (await session.execute(query)).all()
+    return await read_records(session, _WAITING)
 
 
 async def overruled_revisions(session: AsyncSession) -> list[int]:
     """The revisions whose rejection was overruled and that have not been decided since, oldest first."""
-    row, since = OverruleRow, CurationRow
-    decided = exists().where(
-        since.revision_id == row.revision_id,
-        since.outcome != Outcome.FAILED,
-        since.id > func.coalesce(row.curation_id, 0),
-    )
-    names = func.count(func.coalesce(row.decided_by, "").distinct())
-    query = (
-        select(row.revision_id)
-        .where(~decided)
-        .group_by(row.revision_id, row.curation_id)
-        .having(names >= func.max(row.people))
-        .order_by(row.revision_id)
-    )
-    return list(dict.fromkeys(await session.scalars(query)))
+    return list(await session.scalars(_OVERRULED))
 
 
 async def save_scan(
@@ -247,19 +212,7 @@ async def save_scan(
 
 async def unscanned_cases(session: AsyncSession, scanner: str) -> list[str]:
     """The ready cases whose latest revision this scanner has not scanned, by id."""
-    row, scan = CaseRevisionRow, IdentifierScanRow
-    scanned = exists().where(
-        scan.case_id == row.case_id,
-        scan.revision == row.revision,
-        scan.scanner == scanner,
-    )
-    query = (
-        select(row.case_id)
-        .join(CaseRow, CaseRow.id == row.case_id)
-        .where(CaseRow.status == CaseStatus.READY, is_latest_case(), ~scanned)
-        .order_by(row.case_id)
-    )
-    return list(await session.scalars(query))
+    return list(await session.scalars(_UNSCANNED, {"scanner": scanner}))
 
 
 async def open_dispute(

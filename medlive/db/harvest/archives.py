@@ -6,16 +6,25 @@ from datetime import datetime
 from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, add_row
-from medlive.db.tables.intake import ArchiveRow, FetchRow, HarvestRunRow
+from medlive.db.mapping import Record, add_row, read_records
+from medlive.db.tables.intake import ArchiveRow, FetchRow
 from medlive.sources.ledger import Place
 
 # Offsets may swap places within a file, so all of them change in one statement.
-_MOVE = text(
-    "UPDATE fetches SET archive_offset = moved.target"
-    " FROM unnest(CAST(:olds AS bigint[]), CAST(:news AS bigint[])) AS moved (origin, target)"
-    " WHERE archive_id = :archive_id AND archive_offset = moved.origin"
-)
+_MOVE = text("""
+    UPDATE fetches SET archive_offset = moved.target
+    FROM unnest(CAST(:olds AS bigint[]), CAST(:news AS bigint[])) AS moved (origin, target)
+    WHERE archive_id = :archive_id AND archive_offset = moved.origin
+""")
+
+_LIST = text("""
+    SELECT a.id AS archive_id, source, iso_week, path, bytes
+    FROM archives AS a JOIN harvest_runs AS run ON run.id = run_id
+    WHERE (removed_at IS NOT NULL) = :removed AND (CAST(:source AS text) IS NULL OR source = :source)
+        AND (sealed_at IS NULL OR NOT :unsealed) AND (unswept_at IS NOT NULL OR NOT :unswept)
+        AND (CAST(:before AS timestamptz) IS NULL OR created_at < :before)
+    ORDER BY a.id
+""")
 
 
 async def start_archive(
@@ -55,27 +64,20 @@ async def list_archives(
     Only those that are being written (`unsealed`), that hold pages of a takedown which no fetch names any more
     (`unswept`), that were begun before a moment, or that are marked as `removed`, whether or not they still exist.
     """
-    row, run = ArchiveRow, HarvestRunRow
-    number = row.id.label("archive_id")
-    query = select(number, run.source, run.iso_week, row.path, row.bytes)
-    query = query.join(run, run.id == row.run_id)
-    query = query.where(row.removed_at.is_not(None) == removed)
-    if source is not None:
-        query = query.where(run.source == source)
-    if unsealed:
-        query = query.where(row.sealed_at.is_(None))
-    if unswept:
-        query = query.where(row.unswept_at.is_not(None))
-    if before is not None:
-        query = query.where(row.created_at < before)
-    return (await session.execute(query.order_by(row.id))).all()
+    values = {
+        "source": source,
+        "unsealed": unsealed,
+        "unswept": unswept,
+        "before": before,
+        "removed": removed,
+    }
+    return await read_records(session, _LIST, values)
 
 
 async def archived_sources(session: AsyncSession) -> list[str]:
     """The sources that have or had files, by name."""
-    run = HarvestRunRow
-    query = select(run.source).join(ArchiveRow, ArchiveRow.run_id == run.id)
-    return sorted(await session.scalars(query.distinct()))
+    query = "SELECT DISTINCT source FROM archives JOIN harvest_runs AS run ON run.id = run_id ORDER BY 1"
+    return list(await session.scalars(text(query)))
 
 
 async def fetches_in(session: AsyncSession, archive_id: int) -> Sequence[Record]:

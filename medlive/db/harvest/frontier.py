@@ -36,38 +36,38 @@ class Settled:
     fields: Mapping[str, Any] | None = None
 
 
-_LIST = text(
-    "INSERT INTO frontier AS f (source, thread_id, run_id, first_run_id, list_key, url, posted_at, active_at,"
-    " state, reason, attempts, after_fetch)"
-    " SELECT :source, thread_id, :run_id, :run_id, :list_key, url, posted_at, active_at, state, reason, 0,"
-    " (SELECT coalesce(max(id), 0) FROM fetches)"
-    " FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, url text, posted_at timestamptz,"
-    " active_at timestamptz, state text, reason text)"
-    " ON CONFLICT (source, thread_id) DO UPDATE SET run_id = excluded.run_id, url = excluded.url,"
-    " list_key = excluded.list_key,"
-    " posted_at = coalesce(excluded.posted_at, f.posted_at),"
-    " active_at = coalesce(excluded.active_at, f.active_at),"
-    " state = excluded.state, reason = excluded.reason, attempts = 0, after_fetch = excluded.after_fetch,"
-    " changed_at = now()"
-)
-_SETTLE = text(
-    "UPDATE frontier f SET state = r.state, reason = r.reason, run_id = :run_id, changed_at = now(),"
-    " attempts = CASE WHEN r.state = 'failed' THEN f.attempts + 1 ELSE 0 END,"
-    " etag = CASE WHEN r.state = 'read' THEN r.etag ELSE f.etag END,"
-    " last_modified = CASE WHEN r.state = 'read' THEN r.last_modified ELSE f.last_modified END,"
-    " page_count = coalesce(r.page_count, f.page_count), fields = coalesce(r.fields, f.fields),"
-    " posted_at = coalesce(r.posted_at, f.posted_at)"
-    " FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, state text, reason text, etag text,"
-    " last_modified text, page_count int, posted_at timestamptz, fields jsonb)"
-    " WHERE f.source = :source AND f.thread_id = r.thread_id"
-)
+_LIST = text("""
+    INSERT INTO frontier AS f (source, thread_id, run_id, first_run_id, list_key, url, posted_at, active_at,
+    state, reason, attempts, after_fetch)
+    SELECT :source, thread_id, :run_id, :run_id, :list_key, url, posted_at, active_at, state, reason, 0,
+    (SELECT coalesce(max(id), 0) FROM fetches)
+    FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, url text, posted_at timestamptz,
+    active_at timestamptz, state text, reason text)
+    ON CONFLICT (source, thread_id) DO UPDATE SET run_id = excluded.run_id, url = excluded.url,
+    list_key = excluded.list_key,
+    posted_at = coalesce(excluded.posted_at, f.posted_at),
+    active_at = coalesce(excluded.active_at, f.active_at),
+    state = excluded.state, reason = excluded.reason, attempts = 0, after_fetch = excluded.after_fetch,
+    changed_at = now()
+""")
+_SETTLE = text("""
+    UPDATE frontier f SET state = r.state, reason = r.reason, run_id = :run_id, changed_at = now(),
+    attempts = CASE WHEN r.state = 'failed' THEN f.attempts + 1 ELSE 0 END,
+    etag = CASE WHEN r.state = 'read' THEN r.etag ELSE f.etag END,
+    last_modified = CASE WHEN r.state = 'read' THEN r.last_modified ELSE f.last_modified END,
+    page_count = coalesce(r.page_count, f.page_count), fields = coalesce(r.fields, f.fields),
+    posted_at = coalesce(r.posted_at, f.posted_at)
+    FROM json_to_recordset(CAST(:rows AS json)) AS r (thread_id text, state text, reason text, etag text,
+    last_modified text, page_count int, posted_at timestamptz, fields jsonb)
+    WHERE f.source = :source AND f.thread_id = r.thread_id
+""")
 # Asked for again: pages of this reading are those fetched from now on, unless this very run began it.
-_TAKE = (
-    "UPDATE frontier SET state = 'waiting', reason = NULL, changed_at = now(), run_id = :run_id, after_fetch ="
-    " CASE WHEN run_id = :run_id AND state = 'waiting' THEN after_fetch"
-    " ELSE (SELECT coalesce(max(id), 0) FROM fetches) END "
-    "WHERE source = :source AND {which} RETURNING thread_id, url, posted_at, active_at, attempts"
-)
+_TAKE = """
+    UPDATE frontier SET state = 'waiting', reason = NULL, changed_at = now(), run_id = :run_id, after_fetch =
+    CASE WHEN run_id = :run_id AND state = 'waiting' THEN after_fetch
+    ELSE (SELECT coalesce(max(id), 0) FROM fetches) END
+    WHERE source = :source AND {which} RETURNING thread_id, url, posted_at, active_at, attempts
+"""
 _IS_LEFT_OVER = (
     "(state = 'waiting' OR (state = 'failed' AND reason = ANY (:retried) AND attempts < :attempts"
     # A thread at which the host turns everybody away would end every start of this run.

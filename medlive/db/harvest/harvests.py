@@ -6,15 +6,20 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import delete, func, select, text, update
-from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import record
 from medlive.db.harvest.frontier import unsettle
-from medlive.db.mapping import Record, dump_json, insert_rows, read, row_of
+from medlive.db.mapping import (
+    Record,
+    dump_json,
+    insert_rows,
+    read,
+    read_records,
+    row_of,
+)
 from medlive.db.tables.intake import (
-    FrontierRow,
     HarvestMeasureRow,
     HarvestRobotsRow,
     HarvestRunRow,
@@ -31,23 +36,51 @@ from medlive.sources.fetching.policy import Robots
 from medlive.sources.ledger import Listed, ListState
 from medlive.sources.source import PageRequest
 
-_ADD_COUNTS = text(
-    "UPDATE harvest_runs SET counts = coalesce((SELECT jsonb_object_agg(name, total) FROM"
-    " (SELECT name, sum(n::bigint) AS total FROM (SELECT * FROM jsonb_each_text(counts)"
-    " UNION ALL SELECT * FROM jsonb_each_text(CAST(:added AS jsonb))) AS each (name, n) GROUP BY name) AS sums),"
-    " '{}') WHERE id = :run_id AND starts = :start RETURNING id"
-)
+_ADD_COUNTS = text("""
+    UPDATE harvest_runs SET counts = coalesce((SELECT jsonb_object_agg(name, total) FROM
+    (SELECT name, sum(n::bigint) AS total FROM (SELECT * FROM jsonb_each_text(counts)
+    UNION ALL SELECT * FROM jsonb_each_text(CAST(:added AS jsonb))) AS each (name, n) GROUP BY name) AS sums),
+    '{}') WHERE id = :run_id AND starts = :start RETURNING id
+""")
 # A median: one endless thread must not make a week's threads long.
-_FIELDS = text(
-    "SELECT f.key, count(*), coalesce(avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END),"
-    " percentile_cont(0.5) WITHIN GROUP"
-    " (ORDER BY CASE WHEN f.value NOT IN ('true', 'false') THEN f.value::float END))"
-    " FROM frontier, jsonb_each_text(fields) AS f WHERE run_id = :run_id AND state = 'read' GROUP BY f.key"
-)
-
-
-class HarvestTakenOver(MedliveError):
-    """Another process has taken this harvest over."""
+_FIELDS = text("""
+    SELECT f.key, count(*) AS n, coalesce(
+        avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END), percentile_cont(0.5) WITHIN GROUP
+            (ORDER BY CASE WHEN f.value NOT IN ('true', 'false') THEN f.value::float END)
+    ) AS share
+    FROM frontier, jsonb_each_text(fields) AS f WHERE run_id = :run_id AND state = 'read' GROUP BY f.key
+""")
+_ENDS = text("""
+    SELECT coalesce(reason, state) AS name, count(*) AS n FROM frontier WHERE run_id = :run_id GROUP BY 1
+    UNION ALL SELECT 'listed', coalesce((counts ->> 'listed')::int, 0) FROM harvest_runs WHERE id = :run_id
+""")
+_EARLIER = text("""
+    SELECT max(newest_at) AS seen, max(run_id) AS read_by
+    FROM list_cursors AS c JOIN harvest_runs ON harvest_runs.id = run_id
+    WHERE source = :source AND list_key = :key AND run_id <> :run AND c.finished_at IS NOT NULL
+""")
+_PAST = text("""
+    SELECT run.id AS run_id, measure, value, n FROM (
+        SELECT harvest_runs.id, iso_week FROM harvest_runs JOIN sources ON name = source
+        WHERE source = :source AND harvest_runs.id <> :before AND outcome = 'done'
+            AND started_at >= coalesce(compared_since, started_at)
+        ORDER BY iso_week DESC LIMIT :runs
+    ) AS run LEFT JOIN harvest_measures ON run_id = run.id ORDER BY iso_week DESC
+""")
+_MEASURED = text("""
+    SELECT (array_agg(id ORDER BY iso_week DESC))[1] AS id, max(iso_week) AS week FROM harvest_runs
+    WHERE source = :source AND EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id)
+""")
+_LATEST = text("""
+    SELECT id, EXISTS (SELECT FROM harvest_measures WHERE run_id = harvest_runs.id) AS is_measured FROM harvest_runs
+    WHERE source = :source AND outcome <> 'running' ORDER BY iso_week DESC LIMIT 1
+""")
+_SOURCES = text("""
+    SELECT name, kind, quarantined_at, quarantine_reason, latest.iso_week AS last_run, latest.outcome AS last_outcome
+    FROM sources LEFT JOIN LATERAL (
+        SELECT iso_week, outcome FROM harvest_runs WHERE source = name ORDER BY iso_week DESC LIMIT 1
+    ) AS latest ON true ORDER BY name
+""")
 
 
 StartedRun = Record
@@ -103,11 +136,11 @@ async def add_counts(
 ) -> None:
     """Add to a run's counts, and keep any other process from taking it up until the transaction ends.
 
-    Raises HarvestTakenOver where one has: what this process would write belongs to that one now.
+    Raises MedliveError where one has: what this process would write belongs to that one now.
     """
     named = {"run_id": run.run_id, "start": run.start, "added": dump_json(dict(counts))}
     if await session.scalar(_ADD_COUNTS, named) is None:
-        raise HarvestTakenOver(
+        raise MedliveError(
             "another process has taken this harvest over, as the connection that held its lock was lost",
             hint="nothing is lost; the other process goes on with it",
         )
@@ -123,7 +156,7 @@ async def finish_harvest(
 ) -> None:
     """End a run: done, failed with its problem, or `partial` when it stopped at a limit that was set.
 
-    `counts` are added to what it has. Raises HarvestTakenOver.
+    `counts` are added to what it has. Raises MedliveError where another process has taken it over.
     """
     await add_counts(session, run, counts)
     ended = RunOutcome.PARTIAL if partial else RunOutcome.DONE
@@ -134,25 +167,30 @@ async def finish_harvest(
     )
 
 
+_SAVE_CURSOR = text("""
+    INSERT INTO list_cursors AS known (run_id, list_key, next_url, pages, newest_at, finished_at)
+    VALUES (:run, :key, :next, 1, :newest, CASE WHEN :finished THEN now() END)
+    ON CONFLICT (run_id, list_key) DO UPDATE SET next_url = excluded.next_url, pages = known.pages + 1,
+        newest_at = greatest(known.newest_at, excluded.newest_at), finished_at = excluded.finished_at
+""")
+
+
 async def save_cursor(session: AsyncSession, run_id: int, listed: Listed) -> None:
     """How far a list was read: `next_page` is where a run that is taken up goes on.
 
     A page that is asked for with a form is none to go on with, as forms hold what is valid for a visit.
     """
-    row, following = ListCursorRow, listed.next_page
+    next_url = None
+    if (following := listed.next_page) is not None and following.form is None:
+        next_url = following.url
     values = {
-        "next_url": following.url
-        if following is not None and following.form is None
-        else None,
-        "finished_at": func.now() if listed.finished else None,
+        "run": run_id,
+        "key": listed.list_key,
+        "next": next_url,
+        "newest": listed.newest_at,
+        "finished": listed.finished,
     }
-    key = {"run_id": run_id, "list_key": listed.list_key}
-    statement = upsert(row).values(**key, **values, pages=1, newest_at=listed.newest_at)
-    newest = func.greatest(row.newest_at, statement.excluded.newest_at)
-    seen = {"pages": row.pages + 1, "newest_at": newest}
-    await session.execute(
-        statement.on_conflict_do_update(index_elements=list(key), set_=values | seen)
-    )
+    await session.execute(_SAVE_CURSOR, values)
 
 
 async def list_state(
@@ -163,22 +201,15 @@ async def list_state(
     That moment is the latest activity that a run saw which read the list to its end, less `overlap`: late
     replies and edits are met again.
     """
-    row = ListCursorRow
-    own = await session.get(row, (run_id, key), populate_existing=True)
-    earlier = (
-        select(func.max(row.newest_at), func.max(row.run_id))
-        .join(HarvestRunRow, HarvestRunRow.id == row.run_id)
-        .where(HarvestRunRow.source == source, row.list_key == key)
-        .where(row.run_id != run_id, row.finished_at.is_not(None))
-    )
-    seen, read_by = (await session.execute(earlier)).one()
+    own = await session.get(ListCursorRow, (run_id, key), populate_existing=True)
+    values = {"run": run_id, "source": source, "key": key}
+    [earlier] = await read_records(session, _EARLIER, values)
+    next_url = own.next_url if own is not None else None
     return ListState(
         finished=own is not None and own.finished_at is not None,
-        next_page=PageRequest(own.next_url)
-        if own is not None and own.next_url is not None
-        else None,
-        cutoff=None if seen is None else seen - overlap,
-        read_by=read_by,
+        next_page=PageRequest(next_url) if next_url is not None else None,
+        cutoff=None if earlier.seen is None else earlier.seen - overlap,
+        read_by=earlier.read_by,
     )
 
 
@@ -206,21 +237,13 @@ async def run_figures(
 ) -> tuple[dict[str, tuple[float, int]], Counter[str]]:
     """Of the threads that a run read, field → (share with it, or median; over how many); and state or reason → how
     many threads ended so, with "listed": how many its lists showed that were to be read."""
-    fields = await session.execute(_FIELDS, {"run_id": run_id})
-    shares = {key: (float(value), int(n)) for key, n, value in fields}
-    row = FrontierRow
-    states = await session.execute(
-        select(row.state, row.reason, func.count())
-        .where(row.run_id == run_id)
-        .group_by(row.state, row.reason)
-    )
+    named = {"run_id": run_id}
+    shares = {}
+    for field in await read_records(session, _FIELDS, named):
+        shares[field.key] = (float(field.share), field.n)
     ends: Counter[str] = Counter()
-    for state, reason, count in states:
-        ends[reason or state.value] += count
-    counts = await session.scalar(
-        select(HarvestRunRow.counts).where(HarvestRunRow.id == run_id)
-    )
-    ends["listed"] = (counts or {}).get("listed", 0)
+    for end in await read_records(session, _ENDS, named):
+        ends[end.name] = end.n
     return shares, ends
 
 
@@ -240,27 +263,12 @@ async def past_measures(
 ) -> list[dict[str, Measure]]:
     """The figures of a source's latest other runs that are done, newest first; none from before its figures
     began anew."""
-    row, run = HarvestMeasureRow, HarvestRunRow
-    latest = (
-        select(run.id)
-        .join(SourceRow, SourceRow.name == run.source)
-        .where(
-            run.source == source,
-            run.id != before_run,
-            run.outcome == RunOutcome.DONE,
-            run.started_at >= func.coalesce(SourceRow.compared_since, run.started_at),
-        )
-        .order_by(run.iso_week.desc())
-        .limit(runs)
-    )
-    measures: dict[int, dict[str, Measure]] = {
-        pk: {} for pk in await session.scalars(latest)
-    }
-    query = select(row.run_id, row.name, row.value, row.n).where(
-        row.run_id.in_(measures)
-    )
-    for run_id, name, value, n in await session.execute(query):
-        measures[run_id][name] = value, n
+    values = {"source": source, "before": before_run, "runs": runs}
+    measures: dict[int, dict[str, Measure]] = {}
+    for figure in await read_records(session, _PAST, values):
+        own = measures.setdefault(figure.run_id, {})
+        if figure.measure is not None:
+            own[figure.measure] = figure.value, figure.n
     return list(measures.values())
 
 
@@ -268,37 +276,19 @@ async def latest_measures(
     session: AsyncSession, source: str
 ) -> tuple[str, list[Compared]] | None:
     """The ISO week and the figures of the source's latest run that has any."""
-    row, run = HarvestMeasureRow, HarvestRunRow
-    measured = select(row.run_id).where(row.run_id == run.id).exists()
-    query = (
-        select(run)
-        .where(run.source == source, measured)
-        .order_by(run.iso_week.desc())
-        .limit(1)
-    )
-    if (latest := await session.scalar(query)) is None:
+    row = HarvestMeasureRow
+    [latest] = await read_records(session, _MEASURED, {"source": source})
+    if latest.id is None:
         return None
-    figures = await session.scalars(
-        select(row).where(row.run_id == latest.id).order_by(row.name)
-    )
-    return latest.iso_week, [read(Compared, m) for m in figures]
+    query = select(row).where(row.run_id == latest.id).order_by(row.name)
+    return latest.week, [read(Compared, m) for m in await session.scalars(query)]
 
 
 async def latest_run(session: AsyncSession, source: str) -> tuple[int, bool] | None:
     """The source's latest harvest that has ended, and whether it has figures; None without any."""
-    row = HarvestRunRow
-    measured = (
-        select(HarvestMeasureRow.run_id)
-        .where(HarvestMeasureRow.run_id == row.id)
-        .exists()
-    )
-    ended = select(row.id, measured).where(
-        row.source == source, row.outcome != RunOutcome.RUNNING
-    )
-    run = (
-        await session.execute(ended.order_by(row.iso_week.desc()).limit(1))
-    ).one_or_none()
-    return None if run is None else (run[0], run[1])
+    for run in await read_records(session, _LATEST, {"source": source}):
+        return run.id, run.is_measured
+    return None
 
 
 async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
@@ -343,16 +333,4 @@ async def _set_source(session: AsyncSession, source: str, **values: Any) -> None
 async def list_sources(session: AsyncSession) -> Sequence[Record]:
     """Every source, by name: name, kind, quarantined_at, quarantine_reason, and of its latest harvest the ISO week
     (last_run) and last_outcome; None when it was never harvested."""
-    row, run = SourceRow, HarvestRunRow
-    newest = select(run.source, run.iso_week, run.outcome).ext(distinct_on(run.source))
-    latest = newest.order_by(run.source, run.iso_week.desc()).subquery().c
-    query = select(
-        row.name,
-        row.kind,
-        row.quarantined_at,
-        row.quarantine_reason,
-        latest.iso_week.label("last_run"),
-        latest.outcome.label("last_outcome"),
-    )
-    query = query.outerjoin(latest.source.table, latest.source == row.name)
-    return (await session.execute(query.order_by(row.name))).all()
+    return await read_records(session, _SOURCES)

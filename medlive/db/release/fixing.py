@@ -8,13 +8,12 @@ newly held out pass through this process.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_json, insert_rows, row_of
+from medlive.db.mapping import dump_json
 from medlive.db.tables.release import SnapshotMemberRow
 from medlive.db.threads.takedowns import TAKEN_DOWN, no_takedown
 from medlive.snapshot.gates import Gate, GateHit
@@ -41,12 +40,12 @@ _MISSING = text(
     f"SELECT case_id, revision {_UNCHECKED} AND case_id > :after ORDER BY case_id LIMIT :most"
 )
 _COUNT = text(f"SELECT count(*) {_UNCHECKED}")
-_SAVE = text(
-    "INSERT INTO case_gates (case_id, revision, gates_digest, hits)"
-    " SELECT case_id, revision, v.gates_digest, v.hits"
-    " FROM json_populate_recordset(NULL::case_gates, CAST(:rows AS json)) AS v"
-    " JOIN case_revisions USING (case_id, revision) ON CONFLICT DO NOTHING"
-)
+_SAVE = text("""
+    INSERT INTO case_gates (case_id, revision, gates_digest, hits)
+    SELECT case_id, revision, v.gates_digest, v.hits
+    FROM json_populate_recordset(NULL::case_gates, CAST(:rows AS json)) AS v
+    JOIN case_revisions USING (case_id, revision) ON CONFLICT DO NOTHING
+""")
 
 _TABLE: Final = """
     CREATE TEMP TABLE judged (
@@ -57,63 +56,51 @@ _TABLE: Final = """
 """
 
 
-class _Reason(NamedTuple):
-    """A gate on what the database knows of a case: when it keeps the case out, and what is then said."""
-
-    condition: str  # SQL
-    gate: Gate
-    detail: str  # SQL of the text
-
-
 _REASONS: Final = (
-    _Reason(
-        condition="is_late",
-        gate=Gate.ROW,
-        detail="'posted after its first release ' || coalesce(released, :version)",
+    (
+        "is_late",
+        Gate.ROW,
+        "'posted after its first release ' || coalesce(released, :version)",
     ),
-    _Reason(
-        condition="is_outdated",
-        gate=Gate.WITHDRAWN,
-        detail="'a criterion was withdrawn from the revision that was held out'",
+    (
+        "is_outdated",
+        Gate.WITHDRAWN,
+        "'a criterion was withdrawn from the revision that was held out'",
     ),
-    _Reason(
-        condition="disputes > 0",
-        gate=Gate.DISPUTE,
-        detail="CASE disputes WHEN 1 THEN 'a dispute is' ELSE disputes || ' disputes are' END || ' open'",
+    (
+        "disputes > 0",
+        Gate.DISPUTE,
+        "CASE disputes WHEN 1 THEN 'a dispute is' ELSE disputes || ' disputes are' END || ' open'",
     ),
-    _Reason(
-        condition="unproven > 0",
-        gate=Gate.EVIDENCE,
-        detail="CASE unproven WHEN 1 THEN 'a supported verdict' ELSE unproven || ' supported verdicts' END"
+    (
+        "unproven > 0",
+        Gate.EVIDENCE,
+        "CASE unproven WHEN 1 THEN 'a supported verdict' ELSE unproven || ' supported verdicts' END"
         " || ' without stored evidence'",
     ),
-    _Reason(
-        condition="NOT index_known",
-        gate=Gate.EVIDENCE,
-        detail="'the evidence index it was judged by is not recorded'",
+    (
+        "NOT index_known",
+        Gate.EVIDENCE,
+        "'the evidence index it was judged by is not recorded'",
     ),
-    _Reason(
-        condition=":hold_unproved AND is_unproved",
-        gate=Gate.RUBRIC,
-        detail="'its rubric is not proved'",
+    (
+        ":hold_unproved AND is_unproved",
+        Gate.RUBRIC,
+        "'its rubric is not proved'",
     ),
-    _Reason(
-        condition=":publishable_only AND NOT publishable",
-        gate=Gate.ENGINE,
-        detail="coalesce(nullif(unpublishable_reason, ''), 'not publishable')",
+    (
+        ":publishable_only AND NOT publishable",
+        Gate.ENGINE,
+        "coalesce(nullif(unpublishable_reason, ''), 'not publishable')",
     ),
 )
-
-
-def _all_reasons() -> str:
-    """SQL of every reason that keeps a case out, as [[gate, detail], …]: what was read in its content comes first."""
-    terms = ["coalesce(hits, '[]'::jsonb)"]
-    for reason in _REASONS:
-        pair = f"jsonb_build_array('{reason.gate.value}', {reason.detail})"
-        terms.append(
-            f"CASE WHEN {reason.condition} THEN jsonb_build_array({pair}) ELSE '[]'::jsonb END"
-        )
-    return " || ".join(terms)
+"""Gates on what the database knows of a case: the condition that keeps the case out, as SQL, and what is then said."""
+# Every reason that keeps a case out, as [[gate, detail], …]: what was read in its content comes first.
+_ALL_REASONS: Final = "coalesce(hits, '[]'::jsonb)" + "".join(
+    f" || CASE WHEN {condition} THEN jsonb_build_array(jsonb_build_array('{gate.value}', {detail}))"
+    " ELSE '[]'::jsonb END"
+    for condition, gate, detail in _REASONS
+)
 
 
 # What is held out stands at an older revision: a criterion that was withdrawn since may still be in it.
@@ -123,7 +110,7 @@ _JUDGE: Final = f"""
     INSERT INTO judged
     SELECT case_id, status, revision, status_reason, held_since, salt, commitment, is_held, from_revision, released,
         hits IS NOT NULL, reasons, status = 'ready' AND hits IS NOT NULL AND reasons = '[]'::jsonb
-    FROM (SELECT known.*, {_all_reasons()} AS reasons FROM (
+    FROM (SELECT known.*, {_ALL_REASONS} AS reasons FROM (
         SELECT
             j.case_id, j.status, j.status_reason, j.revision, j.held_since, j.salt,
             j.commitment, j.is_held, j.from_revision, j.released, r.publishable, r.unpublishable_reason,
@@ -257,14 +244,7 @@ _CHANGES: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """A case that is newly held out, with what stands for it."""
-
-    case_id: str
-    revision: int
-    salt: str
-    commitment: str
+HeldOut = SnapshotMemberRow
 
 
 async def unchecked(
@@ -274,8 +254,7 @@ async def unchecked(
     these gates have not read."""
     values = {"parent": parent, "digest": digest, "after": after, "most": most}
     return [
-        (case_id, revision)
-        for case_id, revision in await session.execute(_MISSING, values)
+        (row.case_id, row.revision) for row in await session.execute(_MISSING, values)
     ]
 
 
@@ -295,15 +274,9 @@ async def save_verdicts(
     case that was taken down meanwhile is let go."""
     rows = []
     for case_id, revision, hits in verdicts:
-        hit_rows = [[hit.gate.value, hit.detail] for hit in hits]
-        rows.append(
-            {
-                "case_id": case_id,
-                "revision": revision,
-                "gates_digest": digest,
-                "hits": hit_rows,
-            }
-        )
+        row = {"case_id": case_id, "revision": revision, "gates_digest": digest}
+        found = [[hit.gate.value, hit.detail] for hit in hits]
+        rows.append(row | {"hits": found})
     await no_takedown(session)
     await session.execute(_SAVE, {"rows": dump_json(rows)})
 
@@ -329,10 +302,8 @@ async def judge(
 
 async def never_shown(session: AsyncSession) -> list[tuple[str, int]]:
     """(case id, revision) of those that were judged, may go in, and were never in a snapshot that is frozen."""
-    return [
-        (case_id, revision)
-        for case_id, revision in await session.execute(text(_NEVER_SHOWN))
-    ]
+    rows = await session.execute(text(_NEVER_SHOWN))
+    return [(row.case_id, row.revision) for row in rows]
 
 
 async def keep_kept_out(session: AsyncSession, version: str) -> None:
@@ -348,18 +319,11 @@ async def add_members(
     held_out: Iterable[HeldOut],
 ) -> None:
     """Add what was judged and passes: shown, or held out; of what the parent holds out, what has been so since one
-    of `due` is shown now."""
-    rows = [
-        row_of(
-            SnapshotMemberRow,
-            case,
-            version=version,
-            first_release=None,
-            held_since=version,
-        )
-        for case in held_out
-    ]
-    await insert_rows(session, SnapshotMemberRow, rows)
+    of `due` is shown now. Those of `held_out` are newly held out, with what stands for each."""
+    for case in held_out:
+        case.version = case.held_since = version
+        session.add(case)
+    await session.flush()
     await session.execute(text(_CARRY), {"version": version, "due": list(due)})
     await session.execute(text(_SHOW), {"version": version})
 

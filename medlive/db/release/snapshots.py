@@ -1,21 +1,15 @@
 """Snapshots: begun and fixed, frozen, and what is recorded of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
-from sqlalchemy import delete, exists, func, select, update
+from sqlalchemy import delete, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.curation.cases import is_member
-from medlive.db.mapping import add_row, is_one_of
-from medlive.db.tables.decisions import AgentCallRow, CurationRow, EvidenceIndexRow
+from medlive.db.mapping import add_row, read_records
 from medlive.db.tables.release import (
-    CaseRevisionRow,
-    CaseRow,
-    CaseStatus,
-    CriterionRow,
     SnapshotChangeRow,
     SnapshotKeptOutRow,
     SnapshotMemberRow,
@@ -70,6 +64,56 @@ class FixedMeta(BaseModel):
     cost: WeekCost | None = None  # None: fixed before it was counted
     standing: tuple[int, int, int, int, int] | None = None
     """Of the week's threads: queued, decided, held, failed and waiting; None: frozen before they were counted."""
+
+
+_WAITING: Final = text("""
+    SELECT count(*) FROM cases WHERE status = 'ready'
+        AND NOT EXISTS (SELECT FROM snapshot_members WHERE case_id = cases.id)
+        AND NOT EXISTS (SELECT FROM snapshot_kept_out WHERE case_id = cases.id)
+""")
+_HELD_WEEKS: Final = text("""
+    SELECT DISTINCT held_since FROM snapshot_members
+    WHERE version = :version AND first_release IS NULL AND held_since IS NOT NULL ORDER BY 1
+""")
+_NUMBERS: Final = text("""
+    SELECT count(*) FILTER (WHERE first_release IS NOT NULL) AS cases,
+        count(*) FILTER (WHERE first_release IS NULL) AS held,
+        count(*) FILTER (WHERE first_release IS NOT NULL AND held_since IS NOT NULL) AS revealed,
+        coalesce(sum((SELECT count(*) FROM criteria AS c WHERE c.case_id = m.case_id AND c.revision = m.revision))
+            FILTER (WHERE first_release IS NOT NULL), 0)::bigint AS criteria,
+        (SELECT count(*) FROM snapshot_changes WHERE version = :version AND kind = 'dropped') AS dropped
+    FROM snapshot_members AS m WHERE version = :version
+""")
+_MADE: Final = """
+    SELECT r.case_id, r.language, r.curation_id, m.first_release FROM snapshot_members AS m
+    JOIN case_revisions AS r ON r.case_id = m.case_id AND r.revision = m.revision WHERE m.version = :version
+"""
+_SHOWN: Final = (
+    f"SELECT curation_id FROM ({_MADE}) AS made WHERE first_release IS NOT NULL"
+)
+_REVISIONS: Final = text(f"""
+    SELECT case_id, revision_id FROM ({_MADE}) AS made JOIN curations ON curations.id = curation_id
+    WHERE case_id = ANY (CAST(:case_ids AS text[]))
+""")
+_LANGUAGES: Final = text(f"""
+    SELECT language, count(*) AS cases FROM ({_MADE}) AS made WHERE first_release IS NOT NULL GROUP BY 1
+""")
+_ENGINES: Final = text(f"""
+    SELECT DISTINCT role COLLATE "C" AS role, used ->> 'engine' COLLATE "C" AS engine,
+        used ->> 'model' COLLATE "C" AS model
+    FROM curations, jsonb_each(engines) AS each (role, used) WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2, 3
+""")
+_PROMPTS: Final = text(f"""
+    SELECT DISTINCT task, prompt_digest FROM agent_calls WHERE curation_id IN ({_SHOWN}) ORDER BY 1, 2
+""")
+_THRESHOLDS: Final = text(f"""
+    SELECT DISTINCT threshold_sufficiency, threshold_alignment FROM curations
+    WHERE curations.id IN ({_SHOWN}) ORDER BY 1, 2
+""")
+_EVIDENCE: Final = text(f"""
+    SELECT retriever, digest AS index_digest, corpora, passages FROM evidence_indexes
+    WHERE digest IN (SELECT index_digest FROM curations WHERE curations.id IN ({_SHOWN})) ORDER BY digest
+""")
 
 
 async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotRow:
@@ -187,87 +231,40 @@ async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
 async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
     """Why ready cases are not in a snapshot, by case id."""
     row = SnapshotKeptOutRow
-    query = select(row.gate, row.case_id, row.detail).where(row.version == version)
-    rows = await session.execute(query.order_by(row.case_id, row.position))
-    return [GateHit(Gate(gate), case_id, detail) for gate, case_id, detail in rows]
+    query = select(row).where(row.version == version)
+    hits = await session.scalars(query.order_by(row.case_id, row.position))
+    return [GateHit(Gate(hit.gate), hit.case_id, hit.detail) for hit in hits]
 
 
 async def count_waiting(session: AsyncSession) -> int:
     """The ready cases that no snapshot holds, nor its gates kept out."""
-    case, member, kept_out = CaseRow, SnapshotMemberRow, SnapshotKeptOutRow
-    query = select(func.count()).where(
-        case.status == CaseStatus.READY,
-        ~exists().where(member.case_id == case.id),
-        ~exists().where(kept_out.case_id == case.id),
-    )
-    return int(await session.scalar(query) or 0)
+    return await session.scalar(_WAITING) or 0
 
 
 async def held_weeks(session: AsyncSession, version: str | None) -> list[str]:
     """Since which snapshots the cases that a snapshot holds out have been so."""
-    member = SnapshotMemberRow
-    query = select(member.held_since).where(
-        member.version == version,
-        member.first_release.is_(None),
-        member.held_since.is_not(None),
-    )
-    return sorted(await session.scalars(query.distinct()))
+    return list(await session.scalars(_HELD_WEEKS, {"version": version}))
 
 
 async def count_members(session: AsyncSession, version: str) -> Numbers:
     """How many cases a snapshot has, as it is filled."""
-    member, change = SnapshotMemberRow, SnapshotChangeRow
-    shown = member.first_release.is_not(None)
-    count, is_revealed = func.count(), member.held_since.is_not(None)
-    query = select(
-        count.filter(shown), count.filter(~shown), count.filter(shown, is_revealed)
-    )
-    cases, held_out, revealed = (
-        await session.execute(query.where(member.version == version))
-    ).one()
-    criteria = (
-        select(func.count())
-        .select_from(CriterionRow)
-        .join(
-            member,
-            (member.case_id == CriterionRow.case_id)
-            & (member.revision == CriterionRow.revision),
-        )
-        .where(member.version == version, shown)
-    )
-    dropped = (
-        select(func.count())
-        .select_from(change)
-        .where(change.version == version, change.kind == "dropped")
-    )
-    return Numbers(
-        cases=cases,
-        criteria=await session.scalar(criteria) or 0,
-        held=held_out,
-        revealed=revealed,
-        dropped=await session.scalar(dropped) or 0,
-    )
+    [numbers] = await read_records(session, _NUMBERS, {"version": version})
+    return Numbers(**vars(numbers))
 
 
 async def thread_revisions_of(
     session: AsyncSession, version: str, case_ids: Iterable[str]
 ) -> dict[str, int]:
     """Case → the thread revision that it was made from, of those of the cases that are in that snapshot."""
-    case = CaseRevisionRow
-    query = (
-        select(case.case_id, CurationRow.revision_id)
-        .join(CurationRow, CurationRow.id == case.curation_id)
-        .where(is_member(version), is_one_of(case.case_id, case_ids))
-    )
-    return {case_id: revision for case_id, revision in await session.execute(query)}  # noqa: C416
+    values = {"version": version, "case_ids": list(case_ids)}
+    rows = await read_records(session, _REVISIONS, values)
+    return {row.case_id: row.revision_id for row in rows}
 
 
 async def count_languages(session: AsyncSession, version: str) -> dict[str, int]:
     """Language → how many cases a snapshot shows in it."""
-    language = CaseRevisionRow.language
-    query = select(language, func.count()).where(is_member(version, shown=True))
-    query = query.group_by(language)
-    return {language: count for language, count in await session.execute(query)}  # noqa: C416
+    rows = await read_records(session, _LANGUAGES, {"version": version})
+    return {row.language: row.cases for row in rows}
 
 
 async def load_provenance(
@@ -277,44 +274,27 @@ async def load_provenance(
 
     Where cases of several weeks differ, a prompt's or threshold's further values follow under `name#2` and on.
     """
-    curation, call = CurationRow, AgentCallRow
-    ours = select(CaseRevisionRow.curation_id).where(is_member(version, shown=True))
-    is_ours = curation.id.in_(ours)
-    engines: set[tuple[str, str, str]] = set()
-    for used in await session.scalars(
-        select(curation.engines).where(is_ours).distinct()
-    ):
-        for role, engine in used.items():
-            engines.add((role, engine["engine"], engine["model"]))
-    prompt = (call.task, call.prompt_digest)
-    prompts = select(*prompt).where(call.curation_id.in_(ours)).distinct()
-    rows = await session.execute(prompts.order_by(*prompt))
-    columns = (curation.threshold_sufficiency, curation.threshold_alignment)
-    thresholds = select(*columns).where(is_ours).distinct().order_by(*columns)
-    pairs: list[tuple[str, float]] = []
-    for sufficiency, alignment in await session.execute(thresholds):
-        pairs += [("sufficiency", sufficiency), ("alignment", alignment)]
-    index = EvidenceIndexRow
-    used_indexes = select(curation.index_digest).where(is_ours)
-    indexes = select(index).where(index.index_digest.in_(used_indexes))
-    indexes = indexes.order_by(index.index_digest)
+    named = {"version": version}
+    engines = []
+    for row in await read_records(session, _ENGINES, named):
+        engines.append(EngineUse(role=row.role, engine=row.engine, model=row.model))
+    prompts: list[tuple[str, Any]] = []
+    for row in await read_records(session, _PROMPTS, named):
+        prompts.append((row.task, row.prompt_digest))
+    thresholds: list[tuple[str, Any]] = []
+    for row in await read_records(session, _THRESHOLDS, named):
+        thresholds.append(("sufficiency", row.threshold_sufficiency))
+        thresholds.append(("alignment", row.threshold_alignment))
     evidence = []
-    for index_row in await session.scalars(indexes):
-        use = EvidenceUse(
-            retriever=index_row.retriever,
-            index_digest=index_row.index_digest,
-            corpora=dict(sorted(index_row.corpora.items())),
-            passages=index_row.passages,
-        )
-        evidence.append(use)
+    for row in await read_records(session, _EVIDENCE, named):
+        row.corpora = dict(sorted(row.corpora.items()))
+        evidence.append(EvidenceUse(**vars(row)))
     return Provenance(
         code_version=code_version,
-        engines=tuple(
-            EngineUse(role=r, engine=e, model=m) for r, e, m in sorted(engines)
-        ),
-        prompts=_numbered((task, digest) for task, digest in rows),
+        engines=tuple(engines),
+        prompts=_numbered(prompts),
         evidence=tuple(evidence),
-        thresholds=_numbered(pairs),
+        thresholds=_numbered(thresholds),
     )
 
 

@@ -22,12 +22,12 @@ FAILURE_SHARE: Final = 0.5
 NOT_BEGUN: Final = "not begun"
 NOT_QUEUED: Final = "not queued"
 
-_NOTE: Final = text(
-    "INSERT INTO week_threads (revision_id, week) SELECT id, CAST(:week AS text) FROM thread_revisions"
-    " WHERE id = ANY (CAST(:revisions AS int[])) ON CONFLICT (revision_id) DO UPDATE"
-    " SET week = excluded.week, queued_at = excluded.queued_at, frozen_in = NULL"
-    " WHERE week_threads.frozen_in IS NOT NULL"
-)
+_NOTE: Final = text("""
+    INSERT INTO week_threads (revision_id, week) SELECT id, CAST(:week AS text) FROM thread_revisions
+    WHERE id = ANY (CAST(:revisions AS int[])) ON CONFLICT (revision_id) DO UPDATE
+    SET week = excluded.week, queued_at = excluded.queued_at, frozen_in = NULL
+    WHERE week_threads.frozen_in IS NOT NULL
+""")
 _JOBS: Final = (
     "SELECT queueing_lock FROM procrastinate_jobs "
     "WHERE queue_name = 'curate' AND status IN ('todo', 'doing')"
@@ -193,12 +193,12 @@ async def save_wait(
 ) -> None:
     """Keep since when a step waits; once its limit has passed it stays so."""
     await session.execute(
-        text(
-            "INSERT INTO step_waits (step, week, since, ended_at)"
-            " VALUES (:step, :week, :since, CASE WHEN :is_over THEN now() END)"
-            " ON CONFLICT (step, week) DO UPDATE SET since = excluded.since,"
-            " ended_at = coalesce(step_waits.ended_at, excluded.ended_at)"
-        ),
+        text("""
+            INSERT INTO step_waits (step, week, since, ended_at)
+            VALUES (:step, :week, :since, CASE WHEN :is_over THEN now() END)
+            ON CONFLICT (step, week) DO UPDATE SET since = excluded.since,
+            ended_at = coalesce(step_waits.ended_at, excluded.ended_at)
+        """),
         {"step": step, "week": week, "since": wait.since, "is_over": wait.is_over},
     )
 

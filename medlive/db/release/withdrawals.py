@@ -3,19 +3,17 @@
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import exists, func, select
+from sqlalchemy import exists, func, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import add_row, is_one_of
+from medlive.db.mapping import add_row, is_one_of, read_records
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     CriterionRow,
-    DisputeRow,
     ReinstatementRow,
     SnapshotMemberRow,
     SnapshotRow,
@@ -66,34 +64,42 @@ def _stands() -> ColumnElement[bool]:
     return ~exists().where(ReinstatementRow.withdrawal_id == WithdrawalRow.number)
 
 
+_STANDS: Final = "NOT EXISTS (SELECT FROM reinstatements WHERE withdrawal_id = w.id)"
+_HOLDS: Final = text(f"""
+    SELECT EXISTS (
+        SELECT FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
+        WHERE m.version = :version AND {_STANDS} AND (w.criterion_id IS NULL OR EXISTS (
+            SELECT FROM criteria AS withdrawn JOIN criteria AS held USING (case_id, criterion)
+            WHERE withdrawn.case_id = w.case_id AND withdrawn.revision = w.revision
+                AND withdrawn.criterion_id = w.criterion_id AND held.revision = m.revision
+        ))
+    ) OR EXISTS (
+        SELECT FROM snapshot_members AS m JOIN disputes AS d ON d.case_id = m.case_id
+        WHERE m.version = :version AND closed_at IS NULL
+    )
+""")
+_CRITERIA: Final = text(f"""
+    SELECT criterion_digest, criterion FROM withdrawals AS w LEFT JOIN criteria AS c
+        ON c.case_id = w.case_id AND c.revision = w.revision AND c.criterion_id = w.criterion_id
+    WHERE w.case_id = :case_id AND criterion_digest IS NOT NULL AND {_STANDS}
+""")
+# Of a criterion: a later revision lacks it.
+_NOT_GIVEN_OUT: Final = text(f"""
+    SELECT DISTINCT version FROM snapshot_members AS m JOIN withdrawals AS w ON w.case_id = m.case_id
+    WHERE kind IN ('takedown', 'privacy') AND first_release IS NOT NULL AND {_STANDS}
+        AND (criterion_id IS NULL OR new_revision IS NULL OR m.revision < new_revision)
+""")
+_REASONS: Final = text(f"""
+    SELECT w.case_id, kind || ': ' || reason AS reason, criterion_id IS NULL AS is_whole
+    FROM withdrawals AS w JOIN snapshot_members AS m ON m.case_id = w.case_id AND m.version = :version
+    WHERE (criterion_id IS NULL OR m.revision < new_revision) AND {_STANDS} ORDER BY is_whole, w.id
+""")
+
+
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
     """Whether a snapshot's members hold what was withdrawn, or a case with an open dispute: since it was fixed,
     for nothing of that is fixed."""
-    member, other, row, withdrawn = (
-        SnapshotMemberRow,
-        aliased(CriterionRow),
-        WithdrawalRow,
-        aliased(CriterionRow),
-    )
-    in_version = member.version == version
-    case = exists().where(
-        in_version, member.case_id == row.case_id, row.criterion_id.is_(None), _stands()
-    )
-    criterion = exists().where(
-        in_version,
-        member.case_id == row.case_id,
-        withdrawn.case_id == row.case_id,
-        withdrawn.revision == row.revision,
-        withdrawn.criterion_id == row.criterion_id,
-        other.case_id == member.case_id,
-        other.revision == member.revision,
-        other.criterion == withdrawn.criterion,
-        _stands(),
-    )
-    disputed = exists().where(
-        in_version, member.case_id == DisputeRow.case_id, DisputeRow.closed_at.is_(None)
-    )
-    return bool(await session.scalar(select(case | criterion | disputed)))
+    return bool(await session.scalar(_HOLDS, {"version": version}))
 
 
 async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
@@ -101,22 +107,11 @@ async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
 
     Taken from their texts anew where those are there: a later release may fold otherwise.
     """
-    row, part = WithdrawalRow, CriterionRow
-    same = (
-        (part.case_id == row.case_id)
-        & (part.revision == row.revision)
-        & (part.criterion_id == row.criterion_id)
-    )
-    query = select(row.criterion_digest, part.criterion).outerjoin(part, same)
-    query = query.where(
-        row.case_id == case_id, row.criterion_digest.is_not(None), _stands()
-    )
-    rows = await session.execute(query)
-    return {
-        digest if criterion is None else text_digest(criterion)
-        for digest, criterion in rows
-        if digest
-    }
+    digests = set()
+    for row in await read_records(session, _CRITERIA, {"case_id": case_id}):
+        digest = row.criterion_digest
+        digests.add(digest if row.criterion is None else text_digest(row.criterion))
+    return digests
 
 
 async def withdrawn_from(
@@ -167,21 +162,7 @@ async def add_withdrawal(
 
 async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
     """The frozen snapshots that show what was withdrawn as a takedown or for privacy."""
-    row, member = WithdrawalRow, SnapshotMemberRow
-    query = (
-        select(member.version)
-        .join(row, row.case_id == member.case_id)
-        .where(
-            row.kind.in_([WithdrawalKind.TAKEDOWN, WithdrawalKind.PRIVACY]),
-            # Of a criterion: a later revision lacks it.
-            row.criterion_id.is_(None)
-            | (member.revision < row.new_revision)
-            | row.new_revision.is_(None),
-            member.first_release.is_not(None),
-            _stands(),
-        )
-    )
-    return frozenset(await session.scalars(query.distinct()))
+    return frozenset(await session.scalars(_NOT_GIVEN_OUT))
 
 
 async def find_withdrawal(
@@ -234,25 +215,14 @@ async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
     Only of cases that the snapshot `parent` holds as they were before: a case that was revised again since has
     another reason. A case's own withdrawal prevails over its criteria's.
     """
-    row, member = WithdrawalRow, SnapshotMemberRow
-    query = (
-        select(row)
-        .join(member, (member.case_id == row.case_id) & (member.version == parent))
-        .where(
-            row.criterion_id.is_(None) | (member.revision < row.new_revision), _stands()
-        )
-        .order_by(row.number)
-    )
-    reasons: dict[tuple[bool, str], dict[str, None]] = {}
-    for withdrawal in await session.scalars(query):
-        texts = reasons.setdefault(
-            (withdrawal.criterion_id is None, withdrawal.case_id), {}
-        )
-        texts[f"{withdrawal.kind.value}: {withdrawal.reason}"] = None
-    return {
-        case_id: "; ".join(texts)
-        for (_, case_id), texts in sorted(reasons.items(), key=lambda item: item[0])
-    }
+    reasons: dict[str, dict[str, None]] = {}
+    last: dict[str, bool] = {}
+    for row in await read_records(session, _REASONS, {"version": parent}):
+        if last.get(row.case_id) is False and row.is_whole:
+            reasons[row.case_id] = {}
+        last[row.case_id] = row.is_whole
+        reasons.setdefault(row.case_id, {})[row.reason] = None
+    return {case_id: "; ".join(texts) for case_id, texts in reasons.items()}
 
 
 async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:

@@ -31,11 +31,11 @@ _TRIGGERS = {
     "filter_results": ("stand",),
 }
 """Table → the triggers that it must have, without their prefix."""
-_CONSTRAINTS = text(
-    "SELECT c.relname AS owner, o.conname AS name, pg_get_constraintdef(o.oid) AS definition "
-    "FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid "
-    "WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n' AND c.relname = ANY(:tables)"
-)
+_CONSTRAINTS = text("""
+    SELECT c.relname AS owner, o.conname AS name, pg_get_constraintdef(o.oid) AS definition
+    FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid
+    WHERE c.relnamespace = to_regnamespace(:schema) AND o.contype <> 'n' AND c.relname = ANY(:tables)
+""")
 _INDEXES = text(
     "SELECT tablename AS owner, indexname AS name, indexdef AS definition "
     "FROM pg_indexes WHERE schemaname = :schema AND tablename = ANY(:tables)"
@@ -54,8 +54,12 @@ def find_differences(url: str) -> list[str]:
     """
     with connect(url) as connection:
         revision = read_revision(connection)
+        if revision is None:
+            return [f"the database has no tables of medlive, which is at {head()}"]
         if revision != head():
-            return [_compare_versions(revision)]
+            compared = "older" if revision in known_revisions() else "newer"
+            stated = f"the schema is at {revision}, {compared} than this medlive"
+            return [f"{stated} ({head()})"]
         differences = [
             *_compare_tables(connection),
             *_compare_definitions(connection),
@@ -66,14 +70,6 @@ def find_differences(url: str) -> list[str]:
                 "Procrastinate's tables are not at the installed version"
             )
         return differences
-
-
-def _compare_versions(revision: str | None) -> str:
-    """What is wrong with a revision that is not this program's, in a sentence."""
-    if revision is None:
-        return f"the database has no tables of medlive, which is at {head()}"
-    compared = "older" if revision in known_revisions() else "newer"
-    return f"the schema is at {revision}, {compared} than this medlive ({head()})"
 
 
 def include_name(name: str | None, type_: str, parent_names: Any) -> bool:

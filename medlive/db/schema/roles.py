@@ -6,7 +6,7 @@ table, so neither can alter one, switch off the triggers that keep frozen rows, 
 added, neither may change a row. `medlive/db/schema/rights.py` lists the rights.
 """
 
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 
 from medlive.db.schema.revisions import connect
 from medlive.db.schema.rights import WEB, WORKER, close_database, replace_rights
@@ -19,18 +19,14 @@ def grant(url: str) -> list[str]:
     """
     with connect(url) as connection:
         for role in (WEB, WORKER):
-            _create(connection, role)
+            # Roles belong to the server: another database may make the same one at the same time.
+            connection.execute(
+                text(
+                    f"DO $$ BEGIN IF to_regrole('{role}') IS NULL THEN CREATE ROLE {role} NOLOGIN; END IF; "
+                    "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+                )
+            )
             replace_rights(connection, role)
         close_database(connection)
         connection.commit()
     return [WEB, WORKER]
-
-
-def _create(connection: Connection, role: str) -> None:
-    # Roles belong to the server: another database may make the same one at the same time.
-    connection.execute(
-        text(
-            f"DO $$ BEGIN IF to_regrole('{role}') IS NULL THEN CREATE ROLE {role} NOLOGIN; END IF; "
-            "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
-        )
-    )

@@ -8,12 +8,11 @@ comparison. A look-up reads a bounded number of rows, however many threads there
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import delete, exists, func, select, text, update
+from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import Record, add_row, int_array
-from medlive.db.tables.decisions import FilterResultRow
-from medlive.db.tables.intake import BandSchemeRow, ThreadRevisionRow
+from medlive.db.mapping import Record, add_row, int_array, read_records
+from medlive.db.tables.intake import BandSchemeRow
 
 NEWEST: Final = 64
 """Rows read of one band. One that more threads share is boilerplate and tells little: its newest threads stand
@@ -117,11 +116,11 @@ async def accepted_revisions(
 ) -> Sequence[Record]:
     """Revisions that any filter chain accepted, from the one after that number on, oldest first: thread_pk,
     revision_pk."""
-    row, result = ThreadRevisionRow, FilterResultRow
-    accepted = exists().where(result.revision_id == row.id, result.passed)
-    query = select(row.thread_id.label("thread_pk"), row.id.label("revision_pk"))
-    query = query.where(row.id > after, accepted)
-    return (await session.execute(query.order_by(row.id).limit(limit))).all()
+    query = text(
+        "SELECT thread_id AS thread_pk, r.id AS revision_pk FROM thread_revisions AS r WHERE r.id > :after AND EXISTS"
+        " (SELECT FROM filter_results WHERE revision_id = r.id AND passed) ORDER BY r.id LIMIT :most"
+    )
+    return await read_records(session, query, {"after": after, "most": limit})
 
 
 async def note_filled(session: AsyncSession, scheme: str, *, to: int | None) -> None:

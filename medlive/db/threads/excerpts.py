@@ -1,18 +1,19 @@
 """A part of a thread: some of its messages, and of each some characters, however long the thread is."""
 
-from dataclasses import dataclass, replace
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Final, NamedTuple
 
 from sqlalchemy import Integer, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import read
+from medlive.db.mapping import Record, read
 from medlive.db.tables.base import AnyText
 from medlive.db.threads.threads import message_of
 from medlive.errors import MedliveError
 from medlive.guard.bounds import TITLE_CHARS_SHOWN
-from medlive.threads.model import Message, Thread
+from medlive.threads.model import Thread
 
 AROUND: Final = 1_000
 """Characters before and after a part of a message that are read with it, so that no identifier is cut in two."""
@@ -30,23 +31,14 @@ class Window:
     chars: int = 0  # Characters of each message, at most
 
 
-class ExcerptMessage(NamedTuple):
-    """A part of a message."""
-
-    place: int  # Its number in the thread, from 0
-    message: Message  # With the part's text
-    before: str  # The characters before it, at most `AROUND`
-    after: str
-    start: int  # The part's place in the whole text
-    length: int  # Characters of the whole text
-
-
 class Excerpt(NamedTuple):
     """A part of a thread as it is stored."""
 
     thread_pk: int
     thread: Thread  # Without messages
-    messages: tuple[ExcerptMessage, ...]
+    messages: list[Record]
+    """Parts of messages: place (the message's number in the thread, from 0), message (with the part's text), before and
+    after (the characters beside it, at most `AROUND`), start (the part's place in the whole text), length (of that)."""
     total: int  # Messages of the thread
     opening: str  # The beginning of the whole thread's text
 
@@ -66,12 +58,12 @@ _THREAD: Final = text(
     title=AnyText,
     opening=AnyText,
 )
-_MESSAGES: Final = text(
-    "SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,"
-    " substr(m ->> 'text', :start + 1, :chars) AS text"
-    " FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)"
-    " WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place"
-).columns(place=Integer, about=JSONB, length=Integer, text=AnyText)
+_MESSAGES: Final = text("""
+    SELECT place - 1 AS place, m - 'text' AS about, char_length(m ->> 'text') AS length,
+    substr(m ->> 'text', :start + 1, :chars) AS text
+    FROM thread_revisions, jsonb_array_elements(messages) WITH ORDINALITY AS said(m, place)
+    WHERE id = :pk AND place > :first AND place <= :first + :count ORDER BY place
+""").columns(place=Integer, about=JSONB, length=Integer, text=AnyText)
 
 
 async def load_excerpt(
@@ -93,25 +85,22 @@ async def load_excerpt(
         "start": window.start - before,
         "chars": before + window.chars + AROUND,
     }
-    rows = await session.execute(_MESSAGES, part)
+    end = before + window.chars
+    messages: list[Record] = []
+    for found in await session.execute(_MESSAGES, part):
+        message = SimpleNamespace(
+            place=found.place,
+            message=message_of(found.about | {"text": found.text[before:end]}),
+            before=found.text[:before],
+            after=found.text[end:],
+            start=window.start,
+            length=found.length,
+        )
+        messages.append(message)
     return Excerpt(
         thread_pk=row.thread_pk,
         thread=read(Thread, row, messages=()),
-        messages=tuple(_part(message, window, before) for message in rows),
+        messages=messages,
         total=row.total,
         opening=f"{row.title}\n{row.opening or ''}",
-    )
-
-
-def _part(row: Any, window: Window, before: int) -> ExcerptMessage:
-    end = before + window.chars
-    return ExcerptMessage(
-        place=row.place,
-        message=replace(
-            message_of(row.about | {"text": ""}), text=row.text[before:end]
-        ),
-        before=row.text[:before],
-        after=row.text[end:],
-        start=window.start,
-        length=row.length,
     )

@@ -6,6 +6,8 @@ frozen snapshot holds stays, and with it empty rows of the decision and the revi
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import product
 from json import JSONDecodeError
 from typing import Any, Final, NamedTuple
 
@@ -26,11 +28,11 @@ TAKEN_DOWN: Final = "taken_down"
 """Why a thread is passed over, and a case kept out."""
 _LOCK: Final = 0x6D656474  # "medt": one number for every takedown of this database
 
-_AMONG = text(
-    "SELECT down.source, down.thread_id FROM takedowns AS down "
-    "JOIN json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text) USING (source, thread_id)"
-    " WHERE down.lifted_at IS NULL"
-)
+_AMONG = text("""
+    SELECT down.source, down.thread_id FROM takedowns AS down
+    JOIN json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text) USING (source, thread_id)
+    WHERE down.lifted_at IS NULL
+""")
 _TELLING: Final = 30
 """Bytes of UTF-8 from which on words that two texts share are no accident."""
 _WITHHELD: Final = "(taken down)"
@@ -102,11 +104,11 @@ _BY_NAME: Final = {
     "import_problems": f"UPDATE import_problems SET excerpt = '{_WITHHELD}', detail = '{_WITHHELD}'"
     " WHERE position(:quoted_id in excerpt) > 0 AND position(:quoted_source in excerpt) > 0",
 }
-_URLS = text(
-    "SELECT url FROM threads WHERE source = :source AND thread_id = :thread_id UNION"
-    " SELECT url FROM frontier WHERE source = :source AND thread_id = :thread_id UNION"
-    " SELECT url FROM fetches WHERE source = :source AND thread_id = :thread_id"
-)
+_URLS = text("""
+    SELECT url FROM threads WHERE source = :source AND thread_id = :thread_id UNION
+    SELECT url FROM frontier WHERE source = :source AND thread_id = :thread_id UNION
+    SELECT url FROM fetches WHERE source = :source AND thread_id = :thread_id
+""")
 _TITLES = text(
     "SELECT DISTINCT title FROM thread_revisions JOIN threads ON threads.id = thread_revisions.thread_id"
     " WHERE threads.source = :source AND threads.thread_id = :thread_id"
@@ -144,18 +146,18 @@ _JOBS = (
     "DELETE FROM procrastinate_jobs WHERE status = 'todo'"
     f" AND CAST(args ->> 'revision' AS bigint) IN ({_REVISIONS})"
 )
-_UNDER_WAY = text(
-    "SELECT EXISTS (SELECT FROM procrastinate_jobs AS job JOIN procrastinate_workers AS worker"
-    " ON worker.id = job.worker_id WHERE job.status = 'doing'"
-    " AND worker.last_heartbeat > now() - make_interval(secs => :alive_s)"
-    f" AND CAST(job.args ->> 'revision' AS bigint) IN ({_REVISIONS}))"
-)
-_FROZEN = text(
-    "SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)"
-    " JOIN cases ON cases.id = member.case_id JOIN threads ON threads.id = cases.thread_id"
-    " WHERE snapshots.state = 'frozen' AND threads.source = :source AND threads.thread_id = :thread_id"
-    " AND member.first_release IS NOT NULL ORDER BY member.version"
-)
+_UNDER_WAY = text(f"""
+    SELECT EXISTS (SELECT FROM procrastinate_jobs AS job JOIN procrastinate_workers AS worker
+    ON worker.id = job.worker_id WHERE job.status = 'doing'
+    AND worker.last_heartbeat > now() - make_interval(secs => :alive_s)
+    AND CAST(job.args ->> 'revision' AS bigint) IN ({_REVISIONS}))
+""")
+_FROZEN = text("""
+    SELECT member.version, member.case_id FROM snapshot_members AS member JOIN snapshots USING (version)
+    JOIN cases ON cases.id = member.case_id JOIN threads ON threads.id = cases.thread_id
+    WHERE snapshots.state = 'frozen' AND threads.source = :source AND threads.thread_id = :thread_id
+    AND member.first_release IS NOT NULL ORDER BY member.version
+""")
 
 
 async def find_takedown(
@@ -358,45 +360,32 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
     if not texts:
         return set()
     rows = await session.execute(_LOOSE_REPLIES)
-    loose = [
-        (digest, task, _long_texts(load_json(inputs)), reply)
-        for digest, task, inputs, reply in rows
-    ]
+    loose = {}
+    for digest, task, inputs, reply in rows:
+        loose[digest] = (task, _long_texts(load_json(inputs)), reply)
     digests: set[str] = set()
     wanted = _long_texts(list(texts))
     while wanted:
-        met = [
-            loose_reply
-            for loose_reply in loose
-            if loose_reply[0] not in digests and _overlap(loose_reply[2], wanted)
-        ]
-        digests |= {digest for digest, *_ in met}
-        wanted = _long_texts(
-            [_parsed(reply) for _, task, _, reply in met if task.startswith("screener")]
-        )
+        pairs = product(loose.items(), wanted)
+        wanted = []
+        for (digest, (task, own, reply)), other in pairs:
+            is_met = any(text in other or other in text for text in own)
+            if digest in digests or not is_met:
+                continue
+            digests.add(digest)
+            if task.startswith("screener"):
+                with suppress(JSONDecodeError):
+                    reply = load_json(reply)
+                wanted += _long_texts(reply)
     return digests
-
-
-def _overlap(texts: Sequence[str], others: Sequence[str]) -> bool:
-    return any(text in other or other in text for text in texts for other in others)
 
 
 def _long_texts(value: Any) -> list[str]:
     """The strings in a JSON value that are too long to be shared by accident."""
     if isinstance(value, str):
         return [value] if len(value.encode("utf-8", "replace")) >= _TELLING else []
-    below = (
-        value.values()
-        if isinstance(value, dict)
-        else value
-        if isinstance(value, list)
-        else ()
-    )
-    return [leaf for part in below for leaf in _long_texts(part)]
-
-
-def _parsed(reply: str) -> Any:
-    try:
-        return load_json(reply)
-    except JSONDecodeError:
-        return reply
+    parts = value.values() if isinstance(value, dict) else value
+    long_texts = []
+    for part in parts if isinstance(value, dict | list) else ():
+        long_texts += _long_texts(part)
+    return long_texts

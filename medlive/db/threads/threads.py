@@ -11,23 +11,25 @@ from sqlalchemy import (
     Integer,
     any_,
     bindparam,
-    exists,
     func,
     select,
     text,
     update,
 )
-from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
-from sqlalchemy.orm import aliased
-from sqlalchemy.sql.elements import ColumnElement
 
-from medlive.db.mapping import Record, insert_rows, is_one_of, read, row_of, to_stored
-from medlive.db.tables.decisions import FilterResultRow
+from medlive.db.mapping import (
+    Record,
+    insert_rows,
+    is_one_of,
+    read,
+    read_records,
+    row_of,
+    to_stored,
+)
 from medlive.db.tables.intake import (
     IdentifierRow,
     SourceKind,
-    SourceRow,
     ThreadRevisionRow,
     ThreadRow,
 )
@@ -61,13 +63,13 @@ class StoredThread(NamedTuple):
 
 
 # One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
-_UPSERT_THREADS = text(
-    "INSERT INTO threads (source, thread_id, url) "
-    "SELECT * FROM unnest(CAST(:sources AS text[]), CAST(:ids AS text[]), CAST(:urls AS text[])) "
-    "ON CONFLICT (source, thread_id) DO UPDATE "
-    "SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at) "
-    "RETURNING id, source, thread_id"
-)
+_UPSERT_THREADS = text("""
+    INSERT INTO threads (source, thread_id, url)
+    SELECT * FROM unnest(CAST(:sources AS text[]), CAST(:ids AS text[]), CAST(:urls AS text[]))
+    ON CONFLICT (source, thread_id) DO UPDATE
+    SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at)
+    RETURNING id, source, thread_id
+""")
 
 
 async def save_threads(
@@ -95,51 +97,77 @@ async def save_threads(
         # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
     pks = await _lock_threads(session, threads)
+    origins = []
     fetches = fetch_ids or [None] * len(threads)
     assumed = assumed_posted_at or [False] * len(threads)
-    known: dict[int, list[list[Any]]] = {pk: [] for pk in pks}
-    row = ThreadRevisionRow
-    stored = select(row.thread_id, row.revision, row.digest, row.id)
-    is_ours = row.thread_id == any_(bindparam(None, pks, type_=ARRAY(Integer)))
-    for pk, *revision in await session.execute(
-        stored.where(is_ours).order_by(row.revision)
-    ):
-        known[pk].append(revision)
+    for thread, fetch_id, was_assumed in zip(threads, fetches, assumed, strict=True):
+        origin = {
+            "fetch_id": fetch_id,
+            "import_run_id": import_run_id,
+            "posted_at_assumed": was_assumed and thread.posted_at is not None,
+        }
+        origins.append(origin)
+    items = zip(pks, threads, origins, strict=True)
+    known = await _read_revisions(session, pks)
+    return await _add_revisions(session, known, items, latest=fetch_ids is not None)
+
+
+async def _add_revisions(
+    session: AsyncSession,
+    known: dict[int, list[list[Any]]],
+    threads: Iterable[tuple[int, Thread, dict[str, Any]]],
+    *,
+    latest: bool,
+) -> list[SavedThread]:
+    """Add what is new of (its number, thread, its origin), compared with the latest revision or with any."""
     rows: list[dict[str, Any]] = []
     plan: list[tuple[int, list[Any], Literal["new", "revised", "unchanged"]]] = []
-    for place, (pk, thread) in enumerate(zip(pks, threads, strict=True)):
+    for pk, thread, origin in threads:
         before, digest = known[pk], thread.digest
-        compared = before if fetch_ids is None else before[-1:]
-        same = [revision for revision in compared if revision[1] == digest]
-        if same:
-            plan.append((pk, same[-1], "unchanged"))
+        same = _find_same(before[-1:] if latest else before, digest)
+        if same is not None:
+            plan.append((pk, same, "unchanged"))
             continue
         number = before[-1][0] + 1 if before else 1
         before.append([number, digest, None])
         plan.append((pk, before[-1], "new" if number == 1 else "revised"))
         values = row_of(
-            row,
+            ThreadRevisionRow,
             thread,
             thread_id=pk,
             revision=number,
             digest=digest,
-            posted_at_assumed=assumed[place] and thread.posted_at is not None,
-            fetch_id=fetches[place],
-            import_run_id=import_run_id,
+            **origin,
             messages=[{"id": m.id, **m.content()} for m in thread.messages],
         )
         rows.append(values)
     names = ("thread_id", "revision", "id")
-    inserted = {}
-    for pk, number, revision_pk in await insert_rows(
-        session, row, rows, returning=names
-    ):
-        inserted[pk, number] = revision_pk
+    inserted = await insert_rows(session, ThreadRevisionRow, rows, returning=names)
+    added = {(row.thread_id, row.revision): row.id for row in inserted}
     saved = []
     for pk, (number, _, revision_pk), status in plan:
-        revision_pk = revision_pk or inserted[pk, number]
-        saved.append(SavedThread(pk, revision_pk, status))
+        saved.append(SavedThread(pk, revision_pk or added[pk, number], status))
     return saved
+
+
+async def _read_revisions(
+    session: AsyncSession, pks: Sequence[int]
+) -> dict[int, list[list[Any]]]:
+    """Thread → [revision, its digest, its number], in the order of revisions."""
+    row = ThreadRevisionRow
+    query = select(row.thread_id, row.revision, row.digest, row.id)
+    numbers = bindparam(None, list(pks), type_=ARRAY(Integer))
+    query = query.where(row.thread_id == any_(numbers)).order_by(row.revision)
+    revisions: dict[int, list[list[Any]]] = {pk: [] for pk in pks}
+    for pk, *revision in await session.execute(query):
+        revisions[pk].append(revision)
+    return revisions
+
+
+def _find_same(revisions: Sequence[list[Any]], digest: str) -> list[Any] | None:
+    """The last of some revisions that has this digest."""
+    same = [revision for revision in revisions if revision[1] == digest]
+    return same[-1] if same else None
 
 
 def check_storable(thread: Thread) -> None:
@@ -165,17 +193,12 @@ async def ensure_sources(
 ) -> None:
     """Make the rows of sources that are not known yet; a source that was imported and is now harvested
     becomes a site."""
-    values = [{"name": name, "kind": kind} for name in sorted(set(names))]
-    if not values:
-        return
-    statement = upsert(SourceRow).values(values)
-    if kind is SourceKind.SITE:
-        statement = statement.on_conflict_do_update(
-            index_elements=["name"], set_={"kind": kind}, where=SourceRow.kind != kind
-        )
-    else:
-        statement = statement.on_conflict_do_nothing()
-    await session.execute(statement)
+    query = text("""
+        INSERT INTO sources (name, kind) SELECT name, :kind FROM unnest(CAST(:names AS text[])) AS name
+        ON CONFLICT (name) DO UPDATE SET kind = excluded.kind WHERE excluded.kind = 'site' AND sources.kind <> 'site'
+    """)
+    in_order = list(map(to_stored, sorted(set(names))))
+    await session.execute(query, {"names": in_order, "kind": kind.value})
 
 
 async def mark_gone(
@@ -221,23 +244,24 @@ async def pending_revisions(
 ) -> Sequence[Record]:
     """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk,
     revision_pk."""
-    row, result = ThreadRevisionRow, FilterResultRow
-    judged = exists().where(
-        result.revision_id == row.id, result.chain_digest == chain_digest
-    )
-    query = select(row.thread_id.label("thread_pk"), row.id.label("revision_pk"))
-    query = query.where(is_latest(), ~judged, row.id > after)
-    return (await session.execute(query.order_by(row.id).limit(limit))).all()
+    query = text("""
+        SELECT thread_id AS thread_pk, id AS revision_pk FROM thread_revisions AS r
+        WHERE id > :after AND NOT EXISTS (
+            SELECT FROM thread_revisions AS later WHERE later.thread_id = r.thread_id AND later.revision > r.revision
+        )
+        AND NOT EXISTS (SELECT FROM filter_results WHERE revision_id = r.id AND chain_digest = :chain)
+        ORDER BY id LIMIT :most
+    """)
+    values = {"after": after, "chain": chain_digest, "most": limit}
+    return await read_records(session, query, values)
 
 
 async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:
     """The thread's revisions, oldest first; empty for no such thread."""
-    query = (
-        select(ThreadRevisionRow.id)
-        .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
-        .where(ThreadRow.source == source, ThreadRow.thread_id == thread_id)
-    )
-    return list(await session.scalars(query.order_by(ThreadRevisionRow.revision)))
+    row, named = ThreadRevisionRow, ThreadRow
+    query = select(row.id).join(named, named.id == row.thread_id)
+    query = query.where(named.source == source, named.thread_id == thread_id)
+    return list(await session.scalars(query.order_by(row.revision)))
 
 
 async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int | None:
@@ -290,15 +314,6 @@ async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str
     query = query.group_by(row.kind).order_by(row.kind)
     counted = await session.execute(query)
     return {kind: count for kind, count in counted}  # noqa: C416 - a row is no tuple to mypy
-
-
-def is_latest() -> ColumnElement[bool]:
-    """The condition that a `ThreadRevisionRow` is its thread's latest."""
-    later = aliased(ThreadRevisionRow)
-    return ~exists().where(
-        later.thread_id == ThreadRevisionRow.thread_id,
-        later.revision > ThreadRevisionRow.revision,
-    )
 
 
 async def _stored(

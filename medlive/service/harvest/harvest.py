@@ -163,7 +163,7 @@ async def describe_next_harvest(
     outcome = info.last_outcome if info is not None and info.last_run == week else None
     if info is not None and info.quarantine_reason is not None:
         return f"nothing: quarantined, {info.quarantine_reason}"
-    if outcome is RunOutcome.DONE and not again:
+    if outcome == RunOutcome.DONE and not again:
         return f"nothing: {week} is done"
     begun = {None: "begin", RunOutcome.DONE: "repeat"}.get(outcome, "go on with")
     return f"{begun} {week}" + (f"; {waiting} threads wait" if waiting else "")

@@ -68,7 +68,7 @@ class SourceHealth:
         if info.quarantined_at is not None:
             since = f"{info.quarantined_at:%Y-%m-%d %H:%M} UTC"
             faults.append(f"quarantined since {since}: {info.quarantine_reason}")
-        elif info.last_outcome is RunOutcome.FAILED:
+        elif info.last_outcome == RunOutcome.FAILED:
             faults.append(f"its harvest of {info.last_run} failed: {self.last_problem}")
         if self.stale:
             done = self.last_done_at

@@ -453,7 +453,13 @@ def _commit(database: Database, selected: Sequence[tuple[str, int]]) -> list[Hel
         for case in reader.revisions(selected):
             salt = secrets.token_hex(32)
             proof = commitment(case, salt)
-            held_out.append(HeldOut(case.case_id, case.revision, salt, proof))
+            new = HeldOut(
+                case_id=case.case_id,
+                revision=case.revision,
+                salt=salt,
+                commitment=proof,
+            )
+            held_out.append(new)
     return held_out
 
 

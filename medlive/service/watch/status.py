@@ -91,7 +91,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
         harvests = facts.history.harvests.get(source.name)
         counts = {} if harvests is None else harvests.latest.counts
         sources.append(
-            {**source._asdict(), "not_modified_share": not_modified_share(counts)}
+            {**vars(source), "not_modified_share": not_modified_share(counts)}
         )
     return {
         "sources": sources,
