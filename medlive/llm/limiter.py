@@ -65,8 +65,6 @@ class Limiter:
         self._endpoint = endpoint
         self._most = self._lowest = most
         self._limit = float(min(START, most))
-        self._share: float = math.inf
-        """What this process may use of the maximum; less than all where others use the endpoint too."""
         self._cut_at = -1.0
         """When the limit was last cut; -1 if it never was."""
         self._answered_at = math.inf
@@ -81,7 +79,6 @@ class Limiter:
         """When a call last began or ended."""
         self._paused_until = self._next_at = 0.0
         """Before when no call begins: as the endpoint asked, and so that calls are spread."""
-        self._closed: Exception | None = None
         self._ended = dict.fromkeys(Ended, 0)
 
     @property
@@ -94,22 +91,9 @@ class Limiter:
         if most > self._most:
             self._most = self._lowest = most
 
-    def allot(self, share: int) -> None:
-        """Have at most so many calls under way; 0 begins none."""
-        self._share = share
-        self._wake()
-
-    def close(self, error: Exception) -> None:
-        """Begin no more calls: who waits, and whoever comes, gets this error."""
-        self._closed = error
-        for turn in self._waiting:
-            if not turn.done():
-                turn.set_exception(error)
-        self._waiting.clear()
-
     @property
     def _allowed(self) -> int:
-        return int(min(self._limit, self._share))
+        return int(self._limit)
 
     def state(self) -> EndpointState:
         """What has been learnt, for status and logs."""
@@ -137,10 +121,8 @@ class Limiter:
     async def enter(self) -> float:
         """Wait for a turn; return when it began, for `leave`, which must follow.
 
-        Raises EndpointUnavailable when nothing was asked of the endpoint for STUCK_S, and what `close` was given.
+        Raises EndpointUnavailable when nothing was asked of the endpoint for STUCK_S.
         """
-        if self._closed is not None:
-            raise self._closed
         if self._under_way < self._allowed and not self._waiting:
             self._begin()
         else:
@@ -188,13 +170,10 @@ class Limiter:
                         hint="it is tried again by itself",
                     )
         except BaseException:
-            if (
-                turn.done() and turn.exception() is None
-            ):  # the turn had come when its caller left
+            if turn.done():  # the turn had come when its caller left
                 self._release()
             turn.cancel()
             raise
-        turn.result()
 
     def _begin(self) -> None:
         self._under_way += 1

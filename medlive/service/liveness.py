@@ -12,21 +12,17 @@ class Liveness:
     """What a process answers to probes."""
 
     def __init__(self) -> None:
-        """All is well until somebody sets what finds a problem."""
-        self.find_problem: Callable[[], str | None] = lambda: None
-        """What is wrong so that only a restart helps; None: nothing."""
+        """All is well until somebody sets what is waited for."""
         self.waiting: str | None = None
-        """What the process waits for, which a restart would not bring; None: it works."""
+        """What the process waits for; None: it works."""
         self.find_obstacle: Callable[[], str | None] = lambda: None
         """What keeps the process from a part of its work meanwhile; None: nothing."""
 
-    def answer(self) -> tuple[int, dict[str, str]]:
-        """The status and the body for a probe: 503 where only a restart helps."""
-        if (problem := self.find_problem()) is not None:
-            return 503, {"status": "failing", "reason": problem}
+    def answer(self) -> dict[str, str]:
+        """The body for a probe."""
         if (reason := self.waiting or self.find_obstacle()) is not None:
-            return 200, {"status": "waiting", "reason": reason}
-        return 200, {"status": "ok"}
+            return {"status": "waiting", "reason": reason}
+        return {"status": "ok"}
 
 
 @asynccontextmanager
@@ -35,8 +31,7 @@ async def answer_probes(
 ) -> AsyncIterator[None]:
     """Answer /healthz while the block runs, and everything else with 503.
 
-    The answer comes from the event loop that does the work, so that one that hangs answers nothing. Its status is
-    503 where `health` finds a problem.
+    The answer comes from the event loop that does the work, so that one that hangs answers nothing.
 
     Args:
         port: The port; None: do not listen.
@@ -57,10 +52,9 @@ async def answer_probes(
     health = health or Liveness()
 
     async def answer(scope: "Scope", receive: "Receive", send: "Send") -> None:
-        status, body = health.answer()
-        response = JSONResponse(body, status)
+        response = JSONResponse(health.answer())
         if scope["path"] != "/healthz":
-            response = JSONResponse(body, 503, {"Retry-After": "10"})
+            response = JSONResponse(health.answer(), 503, {"Retry-After": "10"})
         await response(scope, receive, send)
 
     async with serve_app(answer, host, port):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING
@@ -316,6 +316,20 @@ class Pipeline:
                 group.create_task(respondent.aclose())
             if self.online is not None:
                 group.create_task(self.online.aclose())
+
+
+@asynccontextmanager
+async def open_pipeline(
+    settings: Settings,
+    database: "Database",
+    *,
+    exhaustive: bool = False,
+    record: Recording | None = None,
+) -> AsyncIterator[Pipeline]:
+    """Build the pipeline for the block, as `build_pipeline` does."""
+    pipeline = build_pipeline(settings, database, exhaustive=exhaustive, record=record)
+    async with aclosing(pipeline):
+        yield pipeline
 
 
 def build_pipeline(

@@ -253,8 +253,8 @@ def drop_element(
         element: The advice element's id, e.g. a3.
     """
     from medlive.curation.model import Curation
-    from medlive.service.curation.pipeline import open_pipeline
     from medlive.service.curation.review import drop_element
+    from medlive.service.wiring import open_pipeline
 
     async def work(database: "Database", settings: Settings) -> Curation:
         async with open_pipeline(settings, database) as pipeline:

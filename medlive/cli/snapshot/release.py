@@ -55,7 +55,6 @@ _MOST_REASONS = 50
 
 def freeze(
     week: Annotated[str | None, Option(metavar="YYYY.WNN")] = None,
-    hold_out: Annotated[float | None, Option(metavar="SHARE")] = None,
     again: Annotated[bool, Option("--anew")] = False,
     partial: bool = False,
     by: ByOption = None,
@@ -71,7 +70,6 @@ def freeze(
 
     Args:
         week: The ISO week; default: the present one.
-        hold_out: Hold out this share of new cases.
         again: Drop an unfinished freeze of the week.
         partial: Freeze the week though threads queued for it wait; the snapshot says so.
         key_file: Key [MEDLIVE_SIGNING_KEY…].
@@ -98,7 +96,6 @@ def freeze(
             freeze_week,
             week,
             key=key,
-            hold_out=hold_out,
             anew=again,
             partial=word,
             notify=say,

@@ -47,13 +47,12 @@ from medlive.llm.limiter import EndpointState
 from medlive.logs import bound
 from medlive.service.curation.complete import CompletedCase, complete_case, redact_case
 from medlive.service.curation.parking import reject_expired
-from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again
 from medlive.service.curation.saving import save_case
 from medlive.service.database import open_database
-from medlive.service.release.freeze import check_ready
+from medlive.service.release.freeze import check_cases
 from medlive.service.week_budget import WeekSpent
-from medlive.service.wiring import Pipeline, Recording, build_filters
+from medlive.service.wiring import Pipeline, Recording, build_filters, open_pipeline
 from medlive.service.work.jobs import CURATE as CURATE_JOB
 from medlive.service.work.jobs import (
     PROVE,
@@ -233,7 +232,7 @@ async def run_curation(
         async with database.begin() as session:
             rows = await funnel(session)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
-        await check_ready(database)
+        await check_cases(database)
     return replace(curated, funnel=rows)
 
 

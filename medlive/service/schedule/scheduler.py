@@ -49,7 +49,6 @@ from medlive.logs import bound
 from medlive.service.backup.make import back_up_week
 from medlive.service.curation.curate import curate_queued, queue_again
 from medlive.service.curation.parking import reject_expired
-from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
@@ -60,7 +59,7 @@ from medlive.service.release.weekly import announce_week, publish_week, verify_w
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState, StepStatus
 from medlive.service.watch.watcher import keep_looking, look_safely
-from medlive.service.wiring import build_filters
+from medlive.service.wiring import build_filters, open_pipeline
 from medlive.service.work.jobs import STEP, open_app, run_step_job
 from medlive.service.work.lost_threads import queue_lost
 from medlive.service.work.tasks import end_tasks

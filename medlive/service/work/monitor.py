@@ -36,8 +36,6 @@ SWEEP_S: Final = 60.0
 """How often threads are looked for that wait for nothing."""
 MISSING_S: Final = 30.0
 """How often an evidence index or a key is looked for that was missing or damaged."""
-LATE_S: Final = 60.0
-"""A worker that has not looked for so long hangs."""
 
 _log = logging.getLogger(__name__)
 
@@ -56,7 +54,6 @@ class Monitor:
     stop: Event  # Set when the worker is to end
     number: int | None = None
     """The worker's; None: it is not reported as yet."""
-    looked_at: float = field(default_factory=time.monotonic)
     searched_at: float = field(default_factory=time.monotonic)
     swept_at: float = float("-inf")
     is_forbidden: bool = False
@@ -76,7 +73,6 @@ class Monitor:
                         what = "this worker cannot be reported"
                         _log.warning("%s: %s (%s)", what, error.message, error.hint)
                     self.is_forbidden = True
-                self.looked_at = time.monotonic()
                 await sleep(HEARTBEAT_S)
         finally:
             with suppress(DatabaseUnavailable, DatabaseForbidden):
@@ -106,12 +102,6 @@ class Monitor:
         if time.monotonic() - self.swept_at >= SWEEP_S:
             self.swept_at = time.monotonic()
             await queue_lost(self.app, self.jobs.database)
-
-    def find_problem(self) -> str | None:
-        """Why the worker does not go on although nothing keeps it from that; None: it does."""
-        if (late_s := time.monotonic() - self.looked_at) > LATE_S:
-            return f"the worker has not reported for {late_s:.0f} s"
-        return None
 
     async def _end_pause(self, queue: str, obstacle: MedliveError) -> None:
         """End a pause where it is certain that the obstacle is gone; else a job that is let through finds out."""

@@ -12,12 +12,11 @@ from medlive.db.runs import recorded_run
 from medlive.db.session import Database
 from medlive.errors import ConfigError, EvidenceUnavailable
 from medlive.service.curation.curate import CurationCounts, curation_work
-from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
 from medlive.service.liveness import Liveness
 from medlive.service.schedule.scheduler import step_work
-from medlive.service.wiring import build_pipeline, check_local_evidence
+from medlive.service.wiring import build_pipeline, check_local_evidence, open_pipeline
 from medlive.service.work.jobs import CURATE, PROVE, STEP, open_app, run_until_stopped
 from medlive.service.work.monitor import Monitor
 from medlive.service.work.readiness import NEVER, Readiness
@@ -47,7 +46,7 @@ async def run_worker(
         grace_s: Seconds after `stop` in which jobs may end; then they wait for another worker. None: no limit.
         ready: Called when the worker has started.
         tick: Called with the number of threads decided so far.
-        health: Gets what finds out whether the worker still moves.
+        health: Gets what says why the worker waits.
 
     Raises:
         DatabaseUnavailable: also when the database is lost later.
@@ -84,10 +83,8 @@ async def run_worker(
             jobs = Jobs(app, database, works, readiness)
             find_missing = partial(_find_missing, settings, database)
             monitor = Monitor(app, queues, jobs, pipeline, find_missing, stop)
-            health.find_problem = monitor.find_problem
             health.find_obstacle = readiness.describe
-            for probe in ("find_problem", "find_obstacle"):
-                stack.callback(setattr, health, probe, lambda: None)
+            stack.callback(setattr, health, "find_obstacle", lambda: None)
             ready()
             await run_until_stopped(
                 app,
