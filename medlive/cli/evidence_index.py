@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -30,7 +30,6 @@ IndexOption = Annotated[
 ModelsOption = Annotated[
     Path | None, Option("--models", help="A folder of models [as configured].")
 ]
-IndexKind = Literal["auto", "flat", "ivf_pq"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +39,10 @@ class Vectors:
     Attributes:
         encoder: "none", or an encoder for what it reads, or for a language, as in zh=bge-m3: a name of
             docs/evidence.md's table, a folder, a name on the hub [as configured, the index's own, or at hand].
-        kind: How vectors are arranged; auto: by their number.
-        shard_size: Passages in a shard: what a kill costs.
         prune: Remove the vectors of other encoders afterwards.
     """
 
     encoder: list[str] | None = None
-    kind: IndexKind = "auto"
-    shard_size: Annotated[int | None, Option(min=1)] = None
     prune: bool = False
     models: ModelsOption = None
 
@@ -73,8 +68,6 @@ def build_corpora(
         vectors.encoder or (),
         encoder_settings(vectors.models),
         fresh=fresh,
-        kind=None if vectors.kind == "auto" else vectors.kind,
-        shard=vectors.shard_size,
     )
     sides = "bm25 and vectors" if plan.sides else "bm25 only"
     say(f"{sides} ({plan.reason})")
@@ -89,8 +82,8 @@ def build_corpora(
 
         manifest = build_index(corpora, out, report, fresh=fresh, plan=plan)
     for step in steps:
-        for problem in step.problems:
-            say(f"{step.corpus}: {problem.member}: {problem.cause}")
+        for member, cause in step.problems:
+            say(f"{step.corpus}: {member}: {cause}")
     for entry in manifest.corpora:
         known = before.get(entry.name)
         if known and known.digest != entry.digest:

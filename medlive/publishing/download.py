@@ -162,7 +162,7 @@ class _Fetch:
             bytes_fetched=self.fetched,
             errata=None if update is None else len(update.errata.affecting(version)),
             errata_kept=None if update is None else update.kept,
-            skipped=report.skipped,
+            skipped=tuple(map(str, report.skipped)),
             trust=report.trust,
             why_not=report.manifest.why_not if report.manifest else (),
         )

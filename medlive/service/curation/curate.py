@@ -225,7 +225,7 @@ async def run_curation(
                 counts=done,
                 rescanned=rescanned,
                 spent=pipeline.budget.as_json(),
-                endpoints=pipeline.endpoints.states(),
+                endpoints=[e.state() for e in pipeline.endpoints.by_place.values()],
             )
             run.failed = bool(done.faults)
             run.counts = curated.as_counts()

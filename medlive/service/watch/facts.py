@@ -150,13 +150,13 @@ def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | N
 
     `data_directory` is the database's, which may lie on another machine.
     """
-    from medlive.evidence.index_folder import read_index  # imports NumPy
+    from medlive.evidence.index import read_index  # imports NumPy
 
     if not settings.home.is_dir():
         return None
     index, missing, corrupt = index_path(settings), None, None
     try:
-        read_index(index).check_sizes()
+        read_index(index).check()
     except IndexMissing as error:
         missing = error.message
     except MedliveError as error:
