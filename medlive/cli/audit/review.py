@@ -34,6 +34,7 @@ from medlive.rubric.model import Difficulty, Register, unproved_words
 
 if TYPE_CHECKING:
     from medlive.db.session import Database
+    from medlive.db.tables.decisions import OverruleRow
     from medlive.db.tables.release import DisputeRow
     from medlive.service.curation.editing import CaseEdit
 
@@ -201,24 +202,26 @@ def overrule(
     A contradiction that the second check confirmed takes two people ([curation] veto_people), whose reasons are
     published with the case.
     """
-    from medlive.service.curation.review import Overruled, overrule_rejection
+    from medlive.service.curation.review import overrule_rejection
 
     source, thread_id = split_name(thread)
 
-    async def work(database: "Database", settings: Settings) -> Overruled:
+    async def work(
+        database: "Database", settings: Settings
+    ) -> tuple["OverruleRow", bool]:
         people = settings.curation.veto_people
         return await overrule_rejection(
             database, source, thread_id, reason, by=by, people=people
         )
 
-    done = with_instance(work)
-    if done.agreed:
+    row, agreed = with_instance(work)
+    if agreed:
         echo(
-            f"{thread} is no longer rejected for {done.row.overruled}: the next `medlive curate` continues it"
+            f"{thread} is no longer rejected for {row.overruled}: the next `medlive curate` continues it"
         )
     else:
         echo(
-            f"{thread} is still rejected for {done.row.overruled}: a second person has to agree, by the same command"
+            f"{thread} is still rejected for {row.overruled}: a second person has to agree, by the same command"
         )
 
 
@@ -272,15 +275,12 @@ def drop_element(
 @app.command()
 def prove(case_id: CaseArgument) -> None:
     """Prove the rubric of a case again, as after an edit; the next `medlive curate` or a worker does it."""
-    from medlive.service.curation.prove import QueuedProof, queue_proof
+    from medlive.service.curation.prove import queue_proof
 
-    async def work(database: "Database", settings: Settings) -> QueuedProof:
-        return await queue_proof(database, settings, case_id)
-
-    queued = with_instance(work)
-    state = "waits already" if queued.already else "is queued"
+    revision, already = with_instance(queue_proof, case_id)
+    state = "waits already" if already else "is queued"
     echo(
-        f"the proof of revision {queued.revision} of {case_id} {state}: "
+        f"the proof of revision {revision} of {case_id} {state}: "
         "the next `medlive curate` or a worker does it"
     )
 

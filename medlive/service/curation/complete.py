@@ -12,7 +12,7 @@ from medlive.curation.validator import Library
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
 from medlive.rubric.make import make_rubric
-from medlive.rubric.model import Conflict, Rubric
+from medlive.rubric.model import Rubric
 from medlive.rubric.proof import Proof
 from medlive.rubric.prove import GradeProbes
 from medlive.rubric.write import MadeRubric
@@ -116,27 +116,21 @@ async def redact_case(text: CaseText, rubric: Rubric, reader: Agent) -> Redacted
     )
 
 
-def _lasting(rubric: Rubric) -> Iterator[Conflict]:
-    """The contradictions of which both sides are still there."""
-    texts = {criterion.criterion for criterion in rubric.criteria}
-    for conflict in rubric.conflicts:
-        is_other_kept = bool(conflict.advice_id) or conflict.other in texts
-        if conflict.criterion in texts and is_other_kept:
-            yield conflict
-
-
 def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     """Why a case waits: what is wrong with its rubric, and names that code could not replace (`remaining`)."""
-    conflicts = list(_lasting(made.rubric))
-    if conflicts:
-        details, criteria = [], []
-        for conflict in conflicts:
+    texts = [criterion.criterion for criterion in made.rubric.criteria]
+    details, criteria = list[str](), list[str]()
+    for conflict in made.rubric.conflicts:
+        # Of which both sides are still there
+        is_other_kept = bool(conflict.advice_id) or conflict.other in texts
+        if conflict.criterion in texts and is_other_kept:
             source = conflict.advice_id or "criterion"
             details.append(
                 f"criterion “{conflict.criterion}” against {source} “{conflict.other}”:"
                 f" {conflict.detail}"
             )
             criteria += [conflict.advice_id] if conflict.advice_id else []
+    if details:
         detail = "; ".join(details)[:_DETAIL]
         yield Hold(Reason.ADVICE_CONTRADICTED, detail, tuple(criteria))
     if made.faults:

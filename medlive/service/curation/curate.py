@@ -99,11 +99,8 @@ class CurationCounts:
         """Keep an error: an internal one by its thread, a state of the surroundings as what stops the run."""
         obstacle = find_obstacle(error)
         if isinstance(obstacle, ConfigError):
-            self.misconfigured = (
-                f"{obstacle.message} ({obstacle.hint})"
-                if obstacle.hint
-                else obstacle.message
-            )
+            hint = f" ({obstacle.hint})" if obstacle.hint else ""
+            self.misconfigured = f"{obstacle.message}{hint}"
         elif isinstance(obstacle, ServiceUnavailable):
             self.stopped = obstacle.message
         elif obstacle is None and not isinstance(
@@ -336,10 +333,8 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     """Curate one revision and store the decision and its case; None if it was decided before."""
 
     async def is_decided(session: Session) -> bool:
-        return await curations.latest_outcome(session, revision, digest) not in (
-            None,
-            Outcome.FAILED,
-        )
+        outcome = await curations.latest_outcome(session, revision, digest)
+        return outcome not in (None, Outcome.FAILED)
 
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)

@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from medlive.db.curation.cases import (
     case_of_thread,
@@ -30,9 +30,7 @@ from medlive.db.threads.threads import (
 from medlive.deidentify.detect import redact
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import Criterion
-from medlive.rubric.proof import Proof
 from medlive.text.normalise import dominant_language, normalise
-from medlive.threads.model import Thread
 from medlive.threads.prepare import (
     deidentified,
     deidentified_part,
@@ -96,8 +94,16 @@ async def inspect_thread(
             hint="`medlive thread list` shows the threads",
         )
     revision = revisions[-1]
-    content = await _read_content(session, revision, window)
-    row = await session.get_one(ThreadRow, content.thread_pk)
+    if window is None:
+        stored = await load_thread(session, revision)
+        raw, thread_pk = normalised(stored.thread), stored.thread_pk
+        shown_thread = deidentified(raw, thread_language(raw))
+        texts = {"url": shown_thread.url, **shown_thread.content()}
+    else:
+        excerpt = await load_excerpt(session, revision, window)
+        thread_pk = excerpt.thread_pk
+        texts = await asyncio.to_thread(_excerpt_as_json, excerpt)
+    row = await session.get_one(ThreadRow, thread_pk)
     pages = await kept_pages(session, source, thread_id)
     origin = {
         "first_seen_at": row.first_seen_at.isoformat(),
@@ -111,13 +117,16 @@ async def inspect_thread(
     decided = next((d for d in decisions if decision in (None, d.id)), None)
     if decided is None and decision is not None:
         raise UsageError(f"{source}/{thread_id} has no decision {decision}")
-    of_case = await _case_as_json(session, content.thread_pk)
+    of_case = await _case_as_json(session, thread_pk)
     shown = await _decided_as_json(session, decided)
-    if shown["proof"] is not None:
-        shown["proof"]["applies"] = _applies(shown["proof"], of_case)
+    if (proof := shown["proof"]) is not None:
+        # Of the case's rubric as it is; one that passed gave the revision its figures.
+        case = of_case["case"]
+        is_same = proof["criteria"] == of_case["criteria"] and not proof["passed"]
+        proof["applies"] = not case or case["unproved_since"] is None or is_same
     parked = await find_parked(session, revision)
     return {
-        "thread": {"source": source, "thread_id": thread_id, **content.as_json},
+        "thread": {"source": source, "thread_id": thread_id, **texts},
         "origin": origin,
         "filters": await filter_verdicts_of(session, revision),
         "overruled": overruled,
@@ -129,25 +138,6 @@ async def inspect_thread(
     }
 
 
-class _Content(NamedTuple):
-    """A thread's texts without identifiers, and the thread's row."""
-
-    thread_pk: int
-    as_json: dict[str, Any]
-
-
-async def _read_content(
-    session: Session, revision: int, window: Window | None
-) -> _Content:
-    """The texts of a thread's revision: the part that a window shows, or all."""
-    if window is None:
-        stored = await load_thread(session, revision)
-        return _Content(stored.thread_pk, _thread_as_json(stored.thread))
-    excerpt = await load_excerpt(session, revision, window)
-    shown = await asyncio.to_thread(_excerpt_as_json, excerpt)
-    return _Content(excerpt.thread_pk, shown)
-
-
 async def _decided_as_json(
     session: Session, decided: CurationRow | None
 ) -> dict[str, Any]:
@@ -155,18 +145,17 @@ async def _decided_as_json(
     if decided is None:
         return {"curation": None, "proof": None, "decided": None}
     curation = await load_curation(session, decided.id)
-    proof = await load_proof(session, decided.id)
+    proof, shown = await load_proof(session, decided.id), None
+    if proof is not None:
+        # Each answer with its score, and by criterion which answers meet it
+        shown = asdict(proof) | {"criteria": list(map(_criterion, proof.criteria))}
+        for probe, own in zip(shown["probes"], proof.probes, strict=True):
+            probe["score"] = float(own.score(proof.criteria))
     return {
         "curation": asdict(curation) if curation else None,
-        "proof": proof and _proof_as_json(proof),
+        "proof": shown,
         "decided": _decision(decided),
     }
-
-
-def _thread_as_json(thread: Thread) -> dict[str, Any]:
-    raw = normalised(thread)
-    shown = deidentified(raw, thread_language(raw))
-    return {"url": shown.url, **shown.content()}
 
 
 def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
@@ -184,25 +173,8 @@ def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
     return {"url": excerpt.thread.url, **content, "total": excerpt.total}
 
 
-def _proof_as_json(proof: Proof) -> dict[str, Any]:
-    """A rubric's proof; each answer with its score, and by criterion which answers meet it."""
-    value = asdict(proof)
-    value["criteria"] = list(map(_criterion, proof.criteria))
-    for shown, probe in zip(value["probes"], proof.probes, strict=True):
-        shown["score"] = float(probe.score(proof.criteria))
-    return value
-
-
 def _criterion(criterion: Criterion) -> dict[str, Any]:
     return asdict(criterion) | {"tier": criterion.tier.value}
-
-
-def _applies(proof: dict[str, Any], of_case: dict[str, Any]) -> bool:
-    """Whether a proof is of the case's rubric as it is; one that passed gave the revision its figures."""
-    case = of_case["case"]
-    if case is None or case["unproved_since"] is None:
-        return True
-    return not proof["passed"] and proof["criteria"] == of_case["criteria"]
 
 
 def _decision(row: CurationRow) -> dict[str, Any]:

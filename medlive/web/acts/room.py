@@ -199,10 +199,10 @@ async def prove(
 
     back = f"/acts/case/{case_id}"
     try:
-        queued = await queue_proof(site.database, site.settings, case_id)
+        revision, _ = await queue_proof(site.database, site.settings, case_id)
     except MedliveError as error:
         return render(request, RefusedPage(sentence(error), back, ()), 422)
-    return render(request, QueuedPage(case_id, queued.revision, back))
+    return render(request, QueuedPage(case_id, revision, back))
 
 
 @router.post("/{kind}/{subject:path}")
