@@ -20,7 +20,7 @@ from medlive.errors import (
 )
 from medlive.home import close_home
 from medlive.service.key_files import create_key_file
-from medlive.service.liveness import Liveness
+from medlive.service.waiting import Liveness
 
 T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)

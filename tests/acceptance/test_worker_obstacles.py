@@ -19,7 +19,7 @@ from medlive.llm.rules.engine import RulesEngine
 from medlive.service import database
 from medlive.service.curation.curate import CurationCounts
 from medlive.service.database import outlast
-from medlive.service.liveness import Liveness
+from medlive.service.waiting import Liveness
 from medlive.service.work import jobs, readiness
 from medlive.service.work.worker import run_worker
 from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
@@ -40,8 +40,8 @@ NewInstance = Callable[..., Instance]
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried again soon."""
     monkeypatch.setattr(jobs, "HEARTBEAT_S", 0.1)
-    monkeypatch.setattr("medlive.service.work.monitor.HEARTBEAT_S", 0.1, raising=False)
-    monkeypatch.setattr("medlive.service.work.monitor.MISSING_S", 0.1)
+    monkeypatch.setattr("medlive.service.work.worker.HEARTBEAT_S", 0.1, raising=False)
+    monkeypatch.setattr("medlive.service.work.worker.MISSING_S", 0.1)
     monkeypatch.setattr(readiness, "FIRST_WAIT_S", 0.2)
     monkeypatch.setattr(readiness, "MOST_WAIT_S", 0.2)
 

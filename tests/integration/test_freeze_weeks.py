@@ -27,14 +27,13 @@ from medlive.db.threads.takedowns import erase_thread
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, generate
-from medlive.service.release.folder import build_folder
+from medlive.service.release.folder import build_folder, rebuild
 from medlive.service.release.freeze import (
     FreezeResult,
     freeze,
     is_held_out,
     weeks_between,
 )
-from medlive.service.release.rebuild import rebuild
 from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.snapshot.gates import gates_digest

@@ -218,7 +218,7 @@ def select_cases(
 def _in_own_words(settings: "Settings", cases: "CaseSet") -> "CaseSet":
     """A snapshot's cases in their threads' own words. Raises UsageError for cases of no snapshot of this database."""
     from medlive.evaluation.cases.load import in_own_words
-    from medlive.service.case_threads import threads_of_cases
+    from medlive.service.curation.inspect import threads_of_cases
 
     if cases.origin != "snapshot":
         raise UsageError(

@@ -86,7 +86,7 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
 
     `medlive db downgrade COPY` goes back to it.
     """
-    from medlive.service.backup.upgrade import plan_upgrade, upgrade_database
+    from medlive.service.backup.restore import plan_upgrade, upgrade_database
 
     settings = load_settings().settings
     if dry_run:
@@ -116,8 +116,8 @@ def downgrade(
         copy: The copy that an upgrade left.
         public_key: A key, or its file, that may have signed it.
     """
+    from medlive.service.backup.restore import go_back
     from medlive.service.backup.seal import public_keys
-    from medlive.service.backup.upgrade import go_back
 
     settings = load_settings().settings
     keys = public_keys(settings, public_key or ())
@@ -138,7 +138,7 @@ def roles(no_backup: NoBackupOption = False) -> Result:
     Roles that are missing are created without a login: CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
     """
     from medlive.db.schema.roles import grant
-    from medlive.service.backup.upgrade import upgrade_database
+    from medlive.service.backup.restore import upgrade_database
     from medlive.service.database import database_url
 
     settings = load_settings().settings

@@ -114,7 +114,7 @@ def check() -> Result:
     Exit status 1 when there were such threads.
     """
     from medlive.db.waits import count_waits, list_failed_jobs
-    from medlive.service.work.lost_threads import queue_lost
+    from medlive.service.work.jobs import queue_lost
 
     async def run(queue: "App", database: "Database") -> Result:
         lost = await queue_lost(queue, database)

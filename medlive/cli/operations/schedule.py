@@ -87,11 +87,11 @@ def scheduler(
         once: Do what is due now, and exit.
     """
     from medlive.service.database import outlast
-    from medlive.service.liveness import Liveness, answer_probes
     from medlive.service.schedule.scheduler import (
         StepResult,
         run_scheduler,
     )
+    from medlive.service.waiting import Liveness, answer_probes
     from medlive.service.watch.status import read_steps
 
     settings = load_settings().settings
@@ -142,7 +142,7 @@ def worker(
     """
     from medlive.db.jobs import Queue
     from medlive.service.database import outlast
-    from medlive.service.liveness import Liveness, answer_probes
+    from medlive.service.waiting import Liveness, answer_probes
     from medlive.service.work.worker import run_worker
 
     settings = load_settings().settings

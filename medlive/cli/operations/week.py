@@ -38,7 +38,7 @@ def show(week: Annotated[str, Argument()] = "this") -> Result:
         week: An ISO week such as 2026.W47, this or last.
     """
     from medlive.db.iso_weeks import parse_week
-    from medlive.service.watch.week import read_week
+    from medlive.service.watch.status import read_week
 
     settings = load_settings().settings
     value = wait_for(read_week(settings, parse_week(week)))
@@ -62,7 +62,7 @@ def run(
     """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails."""
     from medlive.db.iso_weeks import parse_week
     from medlive.service.schedule.rerun import run_again
-    from medlive.service.watch.week import run_as_json
+    from medlive.service.watch.status import run_as_json
 
     of_week = week and parse_week(week)
     done = with_instance(run_again, step, of_week, by=by)

@@ -173,8 +173,8 @@ def rebuild(
         version: The version of a snapshot frozen here.
         out: Keep the built folder there.
     """
-    from medlive.service.release.rebuild import IDENTITY
-    from medlive.service.release.rebuild import rebuild as rebuild_version
+    from medlive.service.release.folder import IDENTITY
+    from medlive.service.release.folder import rebuild as rebuild_version
 
     done = with_instance(rebuild_version, version, out)
     value = asdict(done) | {
@@ -228,10 +228,10 @@ def publish(
         public_key: Refuse what this minisign key has not signed.
     """
     from medlive.integrity.signing import public_key_of
-    from medlive.service.release.publish import find_snapshot, publish_snapshot
+    from medlive.service.release.publish import find_folder, publish_snapshot
 
     settings = load_settings().settings
-    folder = find_snapshot(settings, snapshot)
+    folder = find_folder(settings, snapshot)
     key = public_key_of(public_key)
     options = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
     changed = {name: value for name, value in options.items() if value}

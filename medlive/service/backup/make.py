@@ -54,8 +54,8 @@ from medlive.service.backup.contents import (
     plain_files,
 )
 from medlive.service.backup.programs import BARE, run_program
+from medlive.service.backup.restore import TrialImpossible, try_backup
 from medlive.service.backup.seal import check_seal, key_path, seal, secret_key
-from medlive.service.backup.trial import TrialImpossible, try_backup
 from medlive.service.database import database_url, open_database
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import VERSION

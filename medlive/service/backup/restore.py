@@ -1,20 +1,50 @@
-"""Restoring a backup into an empty instance: it is checked before anything of it is run."""
+"""Restoring a backup, checked before anything of it is run: into an empty instance, on trial, or as the way back.
+
+A backup whose digests are right may still not come back: the dump was cut short before it was signed, a program of
+PostgreSQL is missing, the server is older. Only a restore shows it, into a scratch database.
+
+No migration has a way back of its own: what one turned into other rows could not be had back exactly, and a path
+that nobody takes is wrong when it is needed. An upgrade leaves a signed copy of the database as it was; of the
+database alone, for an upgrade changes no file.
+"""
 
 import asyncio
 import os
+import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
+from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.backups import count_rows, list_takedowns, server_version
+from medlive.db.audit.health import data_directory
+from medlive.db.backups import (
+    count_rows,
+    database_size,
+    list_takedowns,
+    may_create_databases,
+    scratch_database,
+    server_version,
+)
+from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade
-from medlive.db.session import Database
-from medlive.errors import BadInput, MedliveError, UsageError, describe, first_fault
+from medlive.db.schema.migrate import upgrade as migrate
+from medlive.db.schema.pending import Plan, count_others, empty_schema, read_plan
+from medlive.db.schema.revisions import check_known, connect, read_revision
+from medlive.db.session import Database, advisory_lock
+from medlive.db.tables.release import SnapshotRow, SnapshotState
+from medlive.errors import (
+    BadInput,
+    CheckFailed,
+    MedliveError,
+    UsageError,
+    describe,
+    first_fault,
+)
 from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import writing_to
 from medlive.integrity.paths import PRIVATE_FOLDER
@@ -33,10 +63,12 @@ from medlive.service.backup.contents import (
     plain_files,
     read_whole,
 )
-from medlive.service.backup.programs import WHOLE, run_program
+from medlive.service.backup.make import copy_database
+from medlive.service.backup.programs import BARE, WHOLE, run_program
 from medlive.service.backup.seal import KEY, check_seal
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
+from medlive.snapshot.identity import folder_name
 
 
 class Checked(NamedTuple):
@@ -211,3 +243,208 @@ def _other_takedowns(
                 yield Takedown.model_validate_json(line)
         except (MedliveError, ValidationError) as exc:
             skipped.append(f"takedowns of {place}: {describe(exc)}")
+
+
+_ROOM: Final = 2
+"""A restore takes so many times the database's size: its tables and indexes, and the log of writing them."""
+_BY_HAND: Final = "or `medlive restore FOLDER --check --scratch` on another machine and [backup] check = false"
+
+
+class TrialImpossible(UsageError):
+    """A backup cannot be restored into a scratch database of this server."""
+
+
+async def try_backup(
+    settings: Settings, folder: Path, keys: Sequence[PublicKey] | None
+) -> Checked:
+    """Check a backup's files, restore its dump into a scratch database, compare, and drop the database.
+
+    Args:
+        settings: The settings of the instance; the scratch database is made beside its own, which stays as it is.
+        folder: The backup.
+        keys: The keys of which one must have signed it; None to ask for no signature.
+
+    Raises:
+        CheckFailed: if none of these keys signed it, or what came back is not what it says.
+        BadInput: if it is damaged.
+        TrialImpossible: if this user may not create databases, or there is no room for another.
+        ServiceUnavailable: if pg_restore fails.
+        DatabaseUnavailable: without the server.
+    """
+    checked = await asyncio.to_thread(check_backup, folder, keys)
+    async with (
+        aclosing(Database.connect(database_url(settings))) as database,
+        advisory_lock(database, "restore check") as is_alone,
+    ):
+        if not is_alone:
+            raise TrialImpossible(
+                "another backup is being tried", hint="wait for its end"
+            )
+        async with database.begin() as session:
+            if not await may_create_databases(session):
+                user = database.engine.url.username or "the database's user"
+                raise TrialImpossible(
+                    f"{user} may not create the scratch database",
+                    hint=f"ALTER ROLE {user} CREATEDB; {_BY_HAND}",
+                )
+            place = await data_directory(session)
+            needed = _ROOM * await database_size(session)
+            version = await server_version(session)
+        # On another machine it is not seen.
+        if place is not None and await asyncio.to_thread(os.path.isdir, place):
+            free = shutil.disk_usage(place).free - settings.watch.disk_free_gb * 1e9
+            if free < needed:
+                raise TrialImpossible(
+                    f"{max(free, 0) / 1e9:.1f} GB are free for the scratch database,"
+                    f" which may take {needed / 1e9:.1f}",
+                    hint=f"make room at {place}; {_BY_HAND}",
+                )
+        async with (
+            scratch_database(database) as url,
+            private_dump(settings, folder, checked) as dump,
+        ):
+            scratch = settings.model_copy(update={"database_url": SecretStr(url)})
+            options = ("--exit-on-error", *BARE)
+            await run_program(scratch, "pg_restore", version, *options, dump)
+            async with (
+                aclosing(Database.connect(url)) as restored,
+                restored.begin() as session,
+            ):
+                rows = await count_rows(session)
+                snapshots = await list_snapshots(session)
+    _compare(folder, checked, rows, snapshots)
+    return checked
+
+
+def _compare(
+    folder: Path,
+    checked: Checked,
+    rows: Mapping[str, int],
+    snapshots: Sequence[SnapshotRow],
+) -> None:
+    """Compare what came back with what the backup says, and with its snapshots' files. Raises CheckFailed."""
+    wrong, expected = list[str](), checked.about.rows
+    for table in sorted(expected.keys() | rows.keys()):
+        if rows.get(table) != expected.get(table):
+            counted = f"expected {expected.get(table)} rows, got {rows.get(table)}"
+            wrong.append(f"table {table}: {counted}")
+    for snapshot in snapshots:
+        sums = f"snapshots/{folder_name(snapshot.version)}/{SUMS}"
+        digest = checked.digests.get(sums)
+        is_there = snapshot.state is SnapshotState.FROZEN and digest is not None
+        if is_there and snapshot.sums_digest != f"sha256:{digest}":
+            wrong.append(f"snapshot {snapshot.version}: its row names other files")
+    for name in checked.about.archives:
+        if f"archive/{name}" not in checked.digests:
+            wrong.append(f"raw pages {name}: missing")
+    if wrong:
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise CheckFailed(
+            f"{folder} does not come back as it was written: {wrong[0]}{more}"
+        )
+
+
+def plan_upgrade(settings: Settings) -> Plan:
+    """What an upgrade would do; nothing is changed.
+
+    Raises:
+        DatabaseUnavailable: without the database.
+        ConfigError: where it is newer than this program.
+    """
+    return read_plan(database_url(settings))
+
+
+async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
+    """Bring the schema to this version, after a copy of a database that is in use.
+
+    Args:
+        settings: The settings.
+        copy: Whether to make the copy.
+
+    Returns:
+        "was" and "head", the revisions before (None: the database was empty) and after; "migrations", how many
+        were made; "copy", its folder or None.
+
+    Raises:
+        ConfigError: where the database is newer than this program.
+        DatabaseUnavailable: without the database, or while another process holds a lock.
+        DiskFull: where the copy has no room; nothing was upgraded.
+        ServiceUnavailable: where pg_dump fails; nothing was upgraded.
+    """
+    url = database_url(settings)
+    plan = await asyncio.to_thread(read_plan, url)
+    out = None
+    if plan.migrations and plan.revision is not None and copy:
+        name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
+        out = settings.home / "upgrades" / name
+        with writing_to(out):
+            out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        await copy_database(settings, plan.revision, out)
+    await asyncio.to_thread(migrate, url)
+    return {
+        "was": plan.revision,
+        "head": plan.head,
+        "migrations": len(plan.migrations),
+        "copy": out,
+    }
+
+
+async def go_back(
+    settings: Settings, folder: Path, keys: Sequence[PublicKey]
+) -> dict[str, Any]:
+    """Put the database back to what a copy holds; what was written since is gone.
+
+    Args:
+        settings: The settings.
+        folder: The copy, as an upgrade left it.
+        keys: The keys of which one must have signed it.
+
+    Returns:
+        "revision" and "medlive", the version that made the copy; "rows"; "taken_down", the threads (SOURCE/ID)
+        that were taken down since the copy and are there again.
+
+    Raises:
+        CheckFailed: if none of these keys signed it.
+        BadInput: if it is damaged.
+        UsageError: while others are connected, and for a database that was not upgraded.
+        ServiceUnavailable: if pg_restore fails; the database is empty then, and this can be run again.
+        DatabaseUnavailable: without the database.
+    """
+    checked = await asyncio.to_thread(check_backup, folder, keys)
+    about, url = checked.about, database_url(settings)
+    check_known(about.schema_revision)
+    if await asyncio.to_thread(_revision, url) == about.schema_revision:
+        raise UsageError(
+            f"the database is at {about.schema_revision} as it is, nothing to go back from"
+        )
+    async with aclosing(Database.connect(url)) as database:
+        async with database.begin() as session:
+            if others := await count_others(session):
+                raise UsageError(
+                    f"{others} others are connected to the database",
+                    hint="stop the scheduler, the workers and the web first",
+                )
+            version = await server_version(session)
+            # An earlier try may have left it empty.
+            is_empty = not await count_rows(session)
+            erased = {} if is_empty else await list_takedowns(session)
+        async with private_dump(settings, folder, checked) as dump:
+            async with database.begin() as session:
+                await empty_schema(session)
+            await run_program(settings, "pg_restore", version, *WHOLE, dump)
+        async with database.begin() as session:
+            rows = await count_rows(session)
+            back = erased.keys() - (await list_takedowns(session)).keys()
+    if rows != about.rows:
+        raise CheckFailed("what came back is not what the copy says")
+    return {
+        "revision": about.schema_revision,
+        "medlive": about.medlive,
+        "rows": sum(rows.values()),
+        "taken_down": sorted(map("/".join, back)),
+    }
+
+
+def _revision(url: str) -> str | None:
+    with connect(url) as connection:
+        return read_revision(connection)

@@ -12,7 +12,7 @@ from medlive.curation.validator import Library
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
 from medlive.rubric.make import make_rubric
-from medlive.rubric.model import Rubric
+from medlive.rubric.model import Conflict, Rubric
 from medlive.rubric.proof import Proof
 from medlive.rubric.prove import GradeProbes
 from medlive.rubric.write import MadeRubric
@@ -116,14 +116,18 @@ async def redact_case(text: CaseText, rubric: Rubric, reader: Agent) -> Redacted
     )
 
 
+def _lasts(conflict: Conflict, rubric: Rubric) -> bool:
+    """Whether both sides of a contradiction are still there."""
+    texts = [criterion.criterion for criterion in rubric.criteria]
+    is_other_kept = bool(conflict.advice_id) or conflict.other in texts
+    return conflict.criterion in texts and is_other_kept
+
+
 def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     """Why a case waits: what is wrong with its rubric, and names that code could not replace (`remaining`)."""
-    texts = [criterion.criterion for criterion in made.rubric.criteria]
     details, criteria = list[str](), list[str]()
     for conflict in made.rubric.conflicts:
-        # Of which both sides are still there
-        is_other_kept = bool(conflict.advice_id) or conflict.other in texts
-        if conflict.criterion in texts and is_other_kept:
+        if _lasts(conflict, made.rubric):
             source = conflict.advice_id or "criterion"
             details.append(
                 f"criterion “{conflict.criterion}” against {source} “{conflict.other}”:"

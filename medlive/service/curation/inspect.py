@@ -1,9 +1,11 @@
 """Every decision about a thread, with its evidence."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from typing import Any
 
+from medlive.config import Settings
 from medlive.db.curation.cases import (
     case_of_thread,
     criteria_of,
@@ -16,6 +18,7 @@ from medlive.db.curation.proofs import load_proof, unproved_since
 from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
 from medlive.db.mapping import as_dict
+from medlive.db.release.snapshots import thread_revisions_of
 from medlive.db.session import Session
 from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow, ThreadRow
@@ -24,13 +27,16 @@ from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import (
     count_identifiers,
     load_thread,
+    load_threads,
     revisions_of,
     thread_of_case,
 )
 from medlive.deidentify.detect import redact
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import Criterion
+from medlive.service.database import open_database
 from medlive.text.normalise import dominant_language, normalise
+from medlive.threads.model import Thread
 from medlive.threads.prepare import (
     deidentified,
     deidentified_part,
@@ -94,15 +100,7 @@ async def inspect_thread(
             hint="`medlive thread list` shows the threads",
         )
     revision = revisions[-1]
-    if window is None:
-        stored = await load_thread(session, revision)
-        raw, thread_pk = normalised(stored.thread), stored.thread_pk
-        shown_thread = deidentified(raw, thread_language(raw))
-        texts = {"url": shown_thread.url, **shown_thread.content()}
-    else:
-        excerpt = await load_excerpt(session, revision, window)
-        thread_pk = excerpt.thread_pk
-        texts = await asyncio.to_thread(_excerpt_as_json, excerpt)
+    thread_pk, texts = await _texts_as_json(session, revision, window)
     row = await session.get_one(ThreadRow, thread_pk)
     pages = await kept_pages(session, source, thread_id)
     origin = {
@@ -136,6 +134,19 @@ async def inspect_thread(
         and {"since": parked.since.isoformat(), "libraries": parked.libraries},
         **of_case,
     }
+
+
+async def _texts_as_json(
+    session: Session, revision: int, window: Window | None
+) -> tuple[int, dict[str, Any]]:
+    """The thread's row, and its texts without identifiers: the part that a window shows, or all."""
+    if window is not None:
+        excerpt = await load_excerpt(session, revision, window)
+        return excerpt.thread_pk, await asyncio.to_thread(_excerpt_as_json, excerpt)
+    stored = await load_thread(session, revision)
+    raw = normalised(stored.thread)
+    shown = deidentified(raw, thread_language(raw))
+    return stored.thread_pk, {"url": shown.url, **shown.content()}
 
 
 async def _decided_as_json(
@@ -228,3 +239,21 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         ],
         "reviews": [as_dict(r) for r in await reviews_of(session, case.case_id)],
     }
+
+
+async def threads_of_cases(
+    settings: Settings, version: str, case_ids: Iterable[str]
+) -> dict[str, Thread]:
+    """Case id → its thread, normalised and de-identified as the agents saw it; without those that are not here.
+
+    Raises DatabaseUnavailable.
+    """
+    async with open_database(settings) as database, database.begin() as session:
+        revisions = await thread_revisions_of(session, version, case_ids)
+        stored = await load_threads(session, sorted(set(revisions.values())))
+    threads = {}
+    for case_id, revision in revisions.items():
+        if revision in stored:
+            plain = normalised(stored[revision])
+            threads[case_id] = deidentified(plain, thread_language(plain))
+    return threads

@@ -50,8 +50,12 @@ from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, sign
 from medlive.service.database import handle_key
-from medlive.service.release.folder import build_folder, is_complete, lineage_of
-from medlive.service.release.rebuild import restore_folder
+from medlive.service.release.folder import (
+    build_folder,
+    is_complete,
+    lineage_of,
+    restore_folder,
+)
 from medlive.service.release.withdraw import write_errata
 from medlive.snapshot.freeze import Sign
 from medlive.snapshot.gates import (

@@ -53,15 +53,14 @@ from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
-from medlive.service.liveness import Liveness
 from medlive.service.release.freeze import PartialWord, WeekIncomplete, freeze
-from medlive.service.release.weekly import announce_week, publish_week, verify_week
+from medlive.service.release.publish import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState, StepStatus
+from medlive.service.waiting import Liveness
 from medlive.service.watch.watcher import keep_looking, look_safely
 from medlive.service.wiring import build_filters, open_pipeline
-from medlive.service.work.jobs import STEP, open_app, run_step_job
-from medlive.service.work.lost_threads import queue_lost
+from medlive.service.work.jobs import STEP, open_app, queue_lost, run_step_job
 from medlive.service.work.tasks import end_tasks
 
 _log = logging.getLogger(__name__)

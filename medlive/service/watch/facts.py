@@ -26,7 +26,7 @@ from medlive.errors import IndexMissing, MedliveError
 from medlive.instance.paths import archive_path, index_path
 from medlive.llm.circuit import Opening
 from medlive.service.schedule.steps import WEEK, StepState, read_states
-from medlive.service.week_budget import read_week
+from medlive.service.week_budget import read_spending
 
 SCHEDULER_HEARD = "scheduler"
 HEARTBEAT = "heartbeat"
@@ -66,7 +66,7 @@ class Facts:
     failed_threads: Sequence[health.FailedThread]
     sources: Sequence[SourceInfo]
     circuits: Sequence[Opening]
-    week: Mapping[str, Any]  # Of `read_week`
+    week: Mapping[str, Any]  # Of `read_spending`
     undelivered: Sequence[OutboxRow]
     missing_rights: Sequence[health.MissingRight]
     observations: Mapping[str, ObservationRow]
@@ -118,7 +118,7 @@ async def read_facts(
             failed_threads=await health.failed_threads(session),
             sources=await list_sources(session),
             circuits=[o for o in circuits if moment - o.retry_at < FORGOTTEN_AFTER],
-            week=await read_week(session, settings.budget),
+            week=await read_spending(session, settings.budget),
             undelivered=await watch.undelivered(session),
             missing_rights=await health.missing_rights(session),
             observations=await watch.observations(session),

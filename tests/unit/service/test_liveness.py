@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from medlive.errors import ServiceUnavailable
-from medlive.service.liveness import Liveness, answer_probes
+from medlive.service.waiting import Liveness, answer_probes
 from tests.support.waiting import until
 
 
