@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+import os
 import secrets
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final, TypeVar
 
 from medlive.config import Settings
@@ -19,7 +22,7 @@ from medlive.errors import (
     DatabaseUnavailable,
 )
 from medlive.home import close_home
-from medlive.service.key_files import create_key_file
+from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.service.waiting import Liveness
 
 T = TypeVar("T")
@@ -184,3 +187,21 @@ def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
             hint=f"restore it from a backup: with a new key {if_lost}",
         )
     return key
+
+
+def create_key_file(path: Path, text: str) -> bool:
+    """Write a new file for its owner alone; return False where there is one already, which stays.
+
+    It is linked when it is complete, so that neither a kill nor a second process sees half a key.
+    """
+    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+            return True
+        return False
+    finally:
+        os.unlink(draft)

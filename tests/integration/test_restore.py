@@ -29,6 +29,9 @@ from medlive.service.backup.contents import (
     digest_of,
     format_sums,
     plain_files,
+    public_keys,
+    seal,
+    secret_key,
 )
 from medlive.service.backup.make import back_up_week, make_backup
 from medlive.service.backup.restore import (
@@ -37,7 +40,6 @@ from medlive.service.backup.restore import (
     restore_backup,
     try_backup,
 )
-from medlive.service.backup.seal import public_keys, seal, secret_key
 from medlive.service.database import handle_key, open_database
 from tests.support.server import PRISTINE, named, own_database, plain
 

@@ -49,8 +49,8 @@ def restore(
         check: Only check it: nothing is restored.
         scratch: With --check: restore it into a scratch database too, compare, and drop that.
     """
+    from medlive.service.backup.contents import public_keys
     from medlive.service.backup.restore import check_backup, restore_backup, try_backup
-    from medlive.service.backup.seal import public_keys
 
     if unverified and public_key:
         raise UsageError(

@@ -116,8 +116,8 @@ def downgrade(
         copy: The copy that an upgrade left.
         public_key: A key, or its file, that may have signed it.
     """
+    from medlive.service.backup.contents import public_keys
     from medlive.service.backup.restore import go_back
-    from medlive.service.backup.seal import public_keys
 
     settings = load_settings().settings
     keys = public_keys(settings, public_key or ())

@@ -43,19 +43,23 @@ from medlive.integrity.paths import PRIVATE_FILE, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
 from medlive.service.backup.contents import (
     ABOUT,
+    BARE,
     DUMP,
     SUMS,
     TAKEDOWNS,
     About,
     Takedown,
+    check_seal,
     copy_file,
     digest_of,
     format_sums,
+    key_path,
     plain_files,
+    run_program,
+    seal,
+    secret_key,
 )
-from medlive.service.backup.programs import BARE, run_program
 from medlive.service.backup.restore import TrialImpossible, try_backup
-from medlive.service.backup.seal import check_seal, key_path, seal, secret_key
 from medlive.service.database import database_url, open_database
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import VERSION

@@ -51,21 +51,24 @@ from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
 from medlive.service.backup.contents import (
     ABOUT,
+    BARE,
     DUMP,
+    KEY,
     SIGNATURE,
     SUMS,
     TAKEDOWNS,
+    WHOLE,
     About,
     Takedown,
+    check_seal,
     copy_file,
     digest_of,
     parse_sums,
     plain_files,
     read_whole,
+    run_program,
 )
 from medlive.service.backup.make import copy_database
-from medlive.service.backup.programs import BARE, WHOLE, run_program
-from medlive.service.backup.seal import KEY, check_seal
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
 from medlive.snapshot.identity import folder_name

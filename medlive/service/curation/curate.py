@@ -45,10 +45,14 @@ from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.limiter import EndpointState
 from medlive.logs import bound
-from medlive.service.curation.complete import CompletedCase, complete_case, redact_case
+from medlive.service.curation.complete import (
+    CompletedCase,
+    complete_case,
+    redact_case,
+    save_case,
+)
 from medlive.service.curation.parking import reject_expired
 from medlive.service.curation.prove import prove_again
-from medlive.service.curation.saving import save_case
 from medlive.service.database import open_database
 from medlive.service.release.freeze import check_cases
 from medlive.service.week_budget import WeekSpent
