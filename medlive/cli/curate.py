@@ -133,14 +133,14 @@ def _remarks(done: "CurationRun") -> Iterator[str]:
     spent = done.spent
     outcomes = [f"{n} {outcome}" for outcome, n in counts.outcomes.items()]
     yield (
-        f"this run: {done.passed} passed the filters, {done.rejected} did not; "
+        f"this run: {done.queued['passed']} passed the filters, {done.queued['rejected']} did not; "
         f"{', '.join(outcomes) or 'nothing to curate'}"
     )
     if counts.replayed:
         yield f"{counted(counts.replayed, 'reply was', 'replies were')} replayed"
     if failed := counts.outcomes.get("failed"):
         yield f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again"
-    if expired := done.parked_too_long:
+    if expired := done.queued["parked_too_long"]:
         yield f"{expired} threads were parked for too long, and are rejected"
     yield from _describe_rescan(done.rescanned)
     if not spent["calls"]:

@@ -31,8 +31,6 @@ RETRY_S: Final = 3.0
 """How often a lost database is looked for."""
 MOST_RETRY_S: Final = 60.0
 """The longest wait of work that is kept from going on again and again."""
-CALM_S: Final = 300.0
-"""Who has worked for so long meets a new trouble, and logs it."""
 WATCH_S: Final = 10.0
 """How often the web looks whether it still has the database; requests find out by themselves."""
 
@@ -83,7 +81,7 @@ async def outlast(
         DatabaseForbidden: when `stop` is set while a right is missing.
     """
     health = health or Liveness()
-    wait_s, message = RETRY_S, ""
+    wait_s, message = RETRY_S / 2, ""
 
     async def rest(seconds: float) -> None:
         with suppress(TimeoutError):
@@ -94,17 +92,15 @@ async def outlast(
         try:
             return await work()
         except (DatabaseUnavailable, DatabaseForbidden) as error:
-            lasted_s = time.monotonic() - began
-            if lasted_s > CALM_S:
-                wait_s, message = RETRY_S, ""
-            if error.message != message:  # else the same trouble goes on
+            wait_s = min(2 * wait_s, MOST_RETRY_S)
+            if time.monotonic() - began > MOST_RETRY_S:
+                wait_s, message = RETRY_S, ""  # a new trouble
+            if error.message != message:
                 _log.warning(
                     "%s; going on when the database can be used", error.message
                 )
             message = health.waiting = error.message
-            if lasted_s < wait_s:
-                await rest(wait_s)
-                wait_s = min(2 * wait_s, MOST_RETRY_S)
+            await rest(wait_s)
             while not stop.is_set() and not await _is_usable(settings, error):
                 await rest(RETRY_S)
             if stop.is_set():

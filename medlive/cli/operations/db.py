@@ -86,7 +86,7 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
 
     `medlive db downgrade COPY` goes back to it.
     """
-    from medlive.service.backup.restore import plan_upgrade, upgrade_database
+    from medlive.service.backup.make import plan_upgrade, upgrade_database
 
     settings = load_settings().settings
     if dry_run:
@@ -138,7 +138,7 @@ def roles(no_backup: NoBackupOption = False) -> Result:
     Roles that are missing are created without a login: CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
     """
     from medlive.db.schema.roles import grant
-    from medlive.service.backup.restore import upgrade_database
+    from medlive.service.backup.make import upgrade_database
     from medlive.service.database import database_url
 
     settings = load_settings().settings

@@ -36,7 +36,6 @@ from medlive.snapshot.manifest import unknown_note
 
 app = Commands()
 app.command()(release.freeze)
-app.command()(release.rebuild)
 
 _CUT = 80
 """Characters of a value in a diff."""

@@ -1,4 +1,4 @@
-"""`medlive snapshot freeze`, `rebuild`, `publish`, `withdraw`, `reinstate`: what a maintainer does."""
+"""`medlive snapshot freeze`, `publish`, `withdraw`, `reinstate`: what a maintainer does."""
 
 import os
 from collections import Counter
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from medlive import __version__
 from medlive.cli.asking import YesOption, confirm, confirm_by_name, is_terminal
 from medlive.cli.options import ByOption, DryRunOption, one_of
 from medlive.cli.output import (
@@ -22,7 +21,7 @@ from medlive.cli.output import (
     with_instance,
 )
 from medlive.clock import iso_week, now
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import UsageError
 from medlive.instance.loading import load_settings
 
 if TYPE_CHECKING:
@@ -161,51 +160,6 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
         yield f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}"
     if (more := len(done.kept_out) - _MOST_REASONS) > 0:
         yield f"and {more} more reasons; --json has them all"
-
-
-def rebuild(
-    version: Annotated[str, Argument(metavar="VERSION")],
-    out: Path | None = None,
-) -> Result:
-    """Build a frozen snapshot again from its rows and compare it byte by byte; exit status 1 when it differs.
-
-    Args:
-        version: The version of a snapshot frozen here.
-        out: Keep the built folder there.
-    """
-    from medlive.service.release.folder import IDENTITY
-    from medlive.service.release.folder import rebuild as rebuild_version
-
-    done = with_instance(rebuild_version, version, out)
-    value = asdict(done) | {
-        "is_there": done.folder_exists,
-        "identical": done.identical,
-        "parquet_writers": done.writers,
-    }
-    del value["folder_exists"], value["writers"]
-    notes = []
-    if done.writers is not None:
-        notes.append(
-            f"parquet was written by {done.writers[0]} and is written by {done.writers[1]} here: JSON decides"
-        )
-    if done.out is not None:
-        notes.append(f"built in {done.out}")
-    if done.identical:
-        return Result(value, [f"{done.version}: identical, {done.got}"], notes)
-    if not done.folder_exists:
-        hint = f"medlive snapshot freeze --week {version} builds it"
-        failure = CheckFailed(f"{done.folder} does not exist", hint=hint)
-    elif not done.differing:
-        failure = CheckFailed(
-            f"the frozen rows now make {done.got}, {done.expected} was frozen"
-        )
-    else:
-        hint = f"the rows are unchanged: medlive {__version__} words its files otherwise than the one that froze it"
-        what = f"{len(done.differing)} files of {done.folder} are not what the frozen rows make"
-        failure = CheckFailed(
-            what, hint=None if set(done.differing) & set(IDENTITY) else hint
-        )
-    return Result(value, done.differing, notes, failure)
 
 
 def publish(

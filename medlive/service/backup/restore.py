@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import SecretStr, ValidationError
 
-from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.audit.health import data_directory
 from medlive.db.backups import (
@@ -32,8 +31,7 @@ from medlive.db.backups import (
 )
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade
-from medlive.db.schema.migrate import upgrade as migrate
-from medlive.db.schema.pending import Plan, count_others, empty_schema, read_plan
+from medlive.db.schema.pending import count_others, empty_schema
 from medlive.db.schema.revisions import check_known, connect, read_revision
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.release import SnapshotRow, SnapshotState
@@ -68,7 +66,6 @@ from medlive.service.backup.contents import (
     read_whole,
     run_program,
 )
-from medlive.service.backup.make import copy_database
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
 from medlive.snapshot.identity import folder_name
@@ -345,51 +342,6 @@ def _compare(
         raise CheckFailed(
             f"{folder} does not come back as it was written: {wrong[0]}{more}"
         )
-
-
-def plan_upgrade(settings: Settings) -> Plan:
-    """What an upgrade would do; nothing is changed.
-
-    Raises:
-        DatabaseUnavailable: without the database.
-        ConfigError: where it is newer than this program.
-    """
-    return read_plan(database_url(settings))
-
-
-async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
-    """Bring the schema to this version, after a copy of a database that is in use.
-
-    Args:
-        settings: The settings.
-        copy: Whether to make the copy.
-
-    Returns:
-        "was" and "head", the revisions before (None: the database was empty) and after; "migrations", how many
-        were made; "copy", its folder or None.
-
-    Raises:
-        ConfigError: where the database is newer than this program.
-        DatabaseUnavailable: without the database, or while another process holds a lock.
-        DiskFull: where the copy has no room; nothing was upgraded.
-        ServiceUnavailable: where pg_dump fails; nothing was upgraded.
-    """
-    url = database_url(settings)
-    plan = await asyncio.to_thread(read_plan, url)
-    out = None
-    if plan.migrations and plan.revision is not None and copy:
-        name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
-        out = settings.home / "upgrades" / name
-        with writing_to(out):
-            out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-        await copy_database(settings, plan.revision, out)
-    await asyncio.to_thread(migrate, url)
-    return {
-        "was": plan.revision,
-        "head": plan.head,
-        "migrations": len(plan.migrations),
-        "copy": out,
-    }
 
 
 async def go_back(

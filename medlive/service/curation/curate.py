@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import procrastinate
 
@@ -67,6 +67,9 @@ from medlive.service.work.jobs import (
 from medlive.service.work.readiness import find_obstacle
 from medlive.service.work.taken import RetryLater
 from medlive.threads.prepare import deidentified, normalised, thread_language
+
+if TYPE_CHECKING:
+    from medlive.filters.chain import FilterChain
 
 _log = logging.getLogger(__name__)
 
@@ -135,9 +138,7 @@ class CurationCounts:
 class CurationRun:
     """What a run of the filters and the agents did, and where all threads stand after it."""
 
-    passed: int  # Threads that passed the filters
-    rejected: int
-    parked_too_long: int
+    queued: Mapping[str, int]  # Of `fill_queue`
     counts: CurationCounts
     rescanned: Mapping[str, int]  # Of earlier cases: see `rescan_cases`
     spent: Mapping[str, Any]  # Of `Budget.as_json`
@@ -147,9 +148,7 @@ class CurationRun:
     def as_counts(self) -> dict[str, Any]:
         """What is stored with the run."""
         return {
-            "passed": self.passed,
-            "rejected": self.rejected,
-            "parked_too_long": self.parked_too_long,
+            **self.queued,
             **self.counts.as_json(),
             "rescanned": dict(self.rescanned),
             "spent": self.spent,
@@ -181,10 +180,6 @@ async def run_curation(
     those that are parked for too long. `record` collects the agents' replies. Returns the run's counts and costs,
     the state of its endpoints, and the funnel over all threads.
     """
-    from medlive.service.curation.filtering import (
-        filter_pending,
-    )  # imports NumPy, which a worker does without
-
     chain = build_filters(settings)
     attempts = None if retry_failed else settings.curation.max_attempts
     async with (
@@ -196,35 +191,23 @@ async def run_curation(
         inputs = {"pipeline": pipeline.digest, "filters": chain.digest}
         async with recorded_run(database, CURATE, inputs) as run:
             async with open_app(database).open_async() as app:
-                passed, rejected = await filter_pending(
-                    database,
-                    app,
-                    chain,
-                    limit=limit,
-                    tick=on_filtered,
-                )
-                expired = 0
-                if parked:
-                    weeks = settings.evidence.park_weeks
-                    expired = await reject_expired(database, weeks)
-                await queue_again(
+                queued = await fill_queue(
                     app,
                     pipeline,
-                    chain.digest,
+                    chain,
                     max_attempts=attempts,
+                    limit=limit,
                     anew=again,
                     parked=parked,
+                    tick=on_filtered,
                 )
                 done = await curate_queued(
                     app, pipeline, tick=on_curated, on_wait=on_wait
                 )
-            rescanned = await rescan_cases(pipeline)
             curated = CurationRun(
-                passed=passed,
-                rejected=rejected,
-                parked_too_long=expired,
+                queued=queued,
                 counts=done,
-                rescanned=rescanned,
+                rescanned=await rescan_cases(pipeline),
                 spent=pipeline.budget.as_json(),
                 endpoints=[e.state() for e in pipeline.endpoints.by_place.values()],
             )
@@ -235,6 +218,49 @@ async def run_curation(
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_cases(database)
     return replace(curated, funnel=rows)
+
+
+async def fill_queue(
+    app: procrastinate.App,
+    pipeline: Pipeline,
+    chain: "FilterChain",
+    *,
+    max_attempts: int | None,
+    limit: int | None = None,
+    anew: bool = False,
+    parked: bool = False,
+    week: str | None = None,
+    tick: Tick = lambda _: None,
+) -> dict[str, int]:
+    """Filter new threads, at most `limit`, and queue what passed with what is to be tried again; the counts.
+
+    "passed" and "rejected" by the filters; "parked_too_long" and rejected for it; "queued_again" as in
+    `queue_again`, which the other arguments are for.
+    """
+    from medlive.service.curation.filtering import filter_pending  # imports NumPy
+
+    database, expired = pipeline.database, 0
+    passed, rejected = await filter_pending(
+        database, app, chain, limit=limit, week=week, tick=tick
+    )
+    if parked:
+        weeks = pipeline.settings.evidence.park_weeks
+        expired = await reject_expired(database, weeks)
+    again = await queue_again(
+        app,
+        pipeline,
+        chain.digest,
+        max_attempts=max_attempts,
+        anew=anew,
+        parked=parked,
+        week=week,
+    )
+    return {
+        "passed": passed,
+        "rejected": rejected,
+        "parked_too_long": expired,
+        "queued_again": again,
+    }
 
 
 async def queue_again(

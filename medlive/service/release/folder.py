@@ -1,23 +1,20 @@
-"""A snapshot's folder: built from the stored rows, whether it is complete, and rebuilt to verify or restore it."""
+"""A snapshot's folder: built from the stored rows, whether it is complete, and restored where it is not."""
 
 import asyncio
 import shutil
-import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Final
 
 from medlive.config import Settings
 from medlive.db.release import snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import SnapshotRow, SnapshotState
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed
 from medlive.instance.paths import snapshots_path
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
-from medlive.snapshot.freeze import FrozenSnapshot, Sign, differences, write_snapshot
+from medlive.snapshot.freeze import FrozenSnapshot, Sign, write_snapshot
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Ancestor, Manifest, SnapshotMeta
 from medlive.snapshot.shape import Shape, shape_of
@@ -82,85 +79,6 @@ async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
     return tuple(ancestors)
 
 
-IDENTITY: Final = (
-    "data/cases.jsonl",
-    "data/criteria.jsonl",
-    "livemedbench.json",
-    "changes.json",
-    "holdouts.json",
-)
-"""Files made from the frozen rows alone; the others depend on the library that writes parquet."""
-
-
-@dataclass(frozen=True, slots=True)
-class RebuildResult:
-    """A frozen snapshot rebuilt from its rows, compared with what was frozen and with its folder."""
-
-    version: str
-    folder: Path
-    folder_exists: bool
-    expected: str  # The digest of SHA256SUMS when it was frozen; `got`: as rebuilt
-    got: str
-    differing: tuple[str, ...]
-    """Files of the folder that differ from the rebuilt ones; all of them where the folder is missing."""
-    # (then, now) where the library that writes parquet has changed; else None
-    writers: tuple[str, str] | None
-    out: Path | None  # The rebuilt folder, if it is kept
-
-    @property
-    def identical(self) -> bool:
-        """Whether all is as it was frozen; where the parquet library has changed, the files of IDENTITY decide."""
-        if not self.folder_exists:
-            return False
-        if self.writers is None:
-            return self.got == self.expected and not self.differing
-        return not set(self.differing) & set(IDENTITY)
-
-
-async def rebuild(
-    database: Database, settings: Settings, version: str, out: Path | None = None
-) -> RebuildResult:
-    """Rebuild a frozen snapshot and compare it with what was frozen and with its folder; needs no key.
-
-    `out` is a folder in which the rebuilt one is kept. Raises UsageError for a version that is not frozen.
-    """
-    async with database.begin() as session:
-        info = await snapshots.find_snapshot(session, version)
-        fixed = await snapshots.load_fixed(session, version)
-        manifest = await snapshots.load_manifest(session, version) or {}
-        then = manifest.get("writers", {}).get("parquet")
-    if info is None or fixed is None or info.state is not SnapshotState.FROZEN:
-        raise UsageError(
-            f"{version} is not a frozen snapshot",
-            hint="medlive snapshot list shows them",
-        )
-    folder = snapshots_path(settings) / folder_name(version)
-    with tempfile.TemporaryDirectory(prefix="medlive-rebuild-") as temporary:
-        root = out or Path(temporary)
-        built = await asyncio.to_thread(
-            build_folder,
-            database,
-            info,
-            fixed,
-            root,
-            _stored_signature(info),
-            shape=Manifest.model_validate(manifest).shape,
-        )
-        folder_exists = folder.is_dir()
-        differing = await asyncio.to_thread(differences, built.path, folder)
-    now = built.manifest.writers["parquet"]
-    return RebuildResult(
-        version=version,
-        folder=folder,
-        folder_exists=folder_exists,
-        expected=info.sums_digest or "",
-        got=built.digest,
-        differing=tuple(differing),
-        writers=None if then == now else (str(then), now),
-        out=built.path if out else None,
-    )
-
-
 async def restore_folder(
     database: Database, settings: Settings, info: SnapshotRow
 ) -> None:
@@ -173,7 +91,7 @@ async def restore_folder(
         manifest = await snapshots.load_manifest(session, info.version)
     assert fixed is not None
     assert manifest is not None
-    root = snapshots_path(settings)
+    root, signature = snapshots_path(settings), info.signature
     name = folder_name(info.version)
     target, aside = root / name, root / f".{name}-again.partial"
     shutil.rmtree(aside, ignore_errors=True)
@@ -184,22 +102,16 @@ async def restore_folder(
             info,
             fixed,
             aside,
-            _stored_signature(info),
+            None if signature is None else lambda _data, _comment: signature,
             shape=Manifest.model_validate(manifest).shape,
         )
         if built.digest != info.sums_digest:
             raise CheckFailed(
                 f"{info.version} cannot be rebuilt: expected SHA256SUMS {info.sums_digest}, got {built.digest}",
-                hint="restore the folder from a backup; medlive snapshot rebuild shows what differs",
+                hint="restore the folder from a backup",
             )
         if target.exists():
             target.rename(aside / "not-whole")
         built.path.rename(target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
-
-
-def _stored_signature(info: SnapshotRow) -> Sign | None:
-    """A signer that returns the stored signature."""
-    signature = info.signature
-    return None if signature is None else lambda _data, _comment: signature

@@ -47,8 +47,7 @@ from medlive.errors import (
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
 from medlive.service.backup.make import back_up_week
-from medlive.service.curation.curate import curate_queued, queue_again
-from medlive.service.curation.parking import reject_expired
+from medlive.service.curation.curate import curate_queued, fill_queue
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
@@ -339,24 +338,15 @@ async def _harvest(
 
 async def _queue(database: Database, settings: Settings, week: str) -> Counts:
     """Filter new threads, queue them with earlier failures and parked threads, and curate unless workers do."""
-    from medlive.service.curation.filtering import filter_pending  # imports NumPy
-
     chain, attempts = build_filters(settings), settings.curation.max_attempts
     async with (
         open_pipeline(settings, database) as pipeline,
         open_app(database).open_async() as app,
     ):
-        passed, rejected = await filter_pending(database, app, chain, week=week)
-        counts: Counts = {"passed": passed, "rejected": rejected}
-        weeks = settings.evidence.park_weeks
-        counts["parked_too_long"] = await reject_expired(database, weeks)
-        counts["queued_again"] = await queue_again(
-            app,
-            pipeline,
-            chain.digest,
-            max_attempts=attempts,
-            parked=True,
-            week=week,
+        counts: Counts = dict(
+            await fill_queue(
+                app, pipeline, chain, max_attempts=attempts, parked=True, week=week
+            )
         )
         async with database.begin() as session:
             jobs = await count_open(session, Queue.CURATE)
