@@ -24,6 +24,7 @@ from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
 from medlive.evaluation.model import EvaluationCriterion as Criterion
 from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, TemplateUse
 from medlive.evaluation.scoring.graded import GradedRun, Grader
+from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.registry import load_registry
 from medlive.site.build import write_site
 from medlive.site.model import Content, Week
@@ -247,7 +248,8 @@ def made_content(models: int, count: int, weeks: int) -> Content:
         for place, name in enumerate(names)
         if place % 5
     }
-    board = board_of(runs, load_registry(cutoffs), slug="board-1")
+    table = score_runs(runs, registry=load_registry(cutoffs))
+    board = board_of(table, slug="board-1")
     by_id = {case.case_id: case for case in cases}
     return Content(weeks=made_weeks(cases, weeks), cases=by_id, boards=[board])
 
@@ -339,8 +341,9 @@ def main() -> int:
     args = parser.parse_args()
     content = made_content(args.models, args.cases, args.weeks)
     started = time.monotonic()
-    files = list(site_files(content))
-    size = write_site(files, args.out)
+    files = site_files(content)
+    write_site(files, args.out)
+    size = sum(map(len, files.values()))
     sizes = {name: (args.out / name).read_bytes() for name in FIRST_VIEW}
     result = {
         "files": len(files),

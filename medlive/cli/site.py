@@ -89,9 +89,10 @@ def build(
     address = downloads or settings.publish.base_url
     if address is not None:
         address = f"{address.rstrip('/')}/"
-    files = {file.name: file for file in site_files(content, downloads=address)}
-    size = write_site(files.values(), out)
-    fix_hard(inputs.hard_file, files[f"data/{HARD}"].data)
+    files = site_files(content, downloads=address)
+    write_site(files, out)
+    size = sum(map(len, files.values()))
+    fix_hard(inputs.hard_file, files[f"data/{HARD}"])
     seconds = round(time.monotonic() - started, 1)
     left_out = []
     notes = []

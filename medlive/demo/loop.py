@@ -188,16 +188,13 @@ async def _harvest(settings: Settings, done: DemoResult) -> None:
         open_database(settings) as database,
     ):
         for site, base_url in communities.base_urls.items():
-            overrides = {
-                "base_url": base_url,
-                "boards": communities.boards[site],
-                "min_interval_s": 0.0,
-            }
-            if site == "icliniq":
-                overrides["boards"] = ()  # its front list has every topic
-            done.harvested.append(
-                await harvest_source(database, settings, site, overrides, again=True)
+            # The front list of iCliniq has every topic.
+            boards = () if site == "icliniq" else communities.boards[site]
+            place = {"base_url": base_url, "boards": boards, "min_interval_s": 0.0}
+            harvested = await harvest_source(
+                database, settings, site, place, again=True
             )
+            done.harvested.append(harvested)
 
 
 async def _curate(settings: Settings, done: DemoResult) -> None:
@@ -290,4 +287,4 @@ async def _report(settings: Settings, done: DemoResult) -> None:
     assert done.scores is not None
     assert done.frozen is not None
     out = report_path(settings, done.frozen.version)
-    done.report = (await asyncio.to_thread(write_report, done.scores, out)).page
+    done.report = await asyncio.to_thread(write_report, done.scores, out)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from medlive.demo.samples import SampleMessage, SampleThread
+from medlive.text.html import environment
 
 ROWS_PER_PAGE = 10
 """Threads on one page of a list."""
@@ -17,28 +17,18 @@ POSTS_PER_PAGE = 4
 """Posts on one page of an SDN thread: few, so that a sample thread has a second page."""
 
 
-def _breaks(text: str, mark: str = "<br>") -> Markup:
-    return Markup(mark).join(text.split("\n"))
-
-
 def _dialog(message: SampleMessage, thread: SampleThread) -> Markup:
     parts: Any = _TEMPLATES.get_template("parts.html").module
     return Markup(parts.paragraphs(message.text) + parts.images(message, thread))
 
 
-_TEMPLATES: Final = Environment(
-    loader=PackageLoader("medlive.demo"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    auto_reload=False,
-)
-# `person` is a stable user number for a handle.
-_TEMPLATES.filters.update(
-    breaks=_breaks, dialog=_dialog, person=lambda handle: zlib.crc32(handle.encode())
-)
+_TEMPLATES: Final = environment("medlive.demo", keep_trailing_newline=True)
+_TEMPLATES.filters |= {
+    "breaks": lambda text, mark="<br>": Markup(mark).join(text.split("\n")),
+    "dialog": _dialog,
+    # A stable user number for a handle.
+    "person": lambda handle: zlib.crc32(handle.encode()),
+}
 
 
 def _render(name: str, **values: Any) -> str:

@@ -23,10 +23,8 @@ CURSOR_CHARS: Final = 200
 """The key of a row after which a table goes on: a moment or a version, and numbers."""
 SEARCH_CHARS: Final = 200
 """The words of a search in a table."""
-EXPORTS: Final = 2
-"""Exports that an account may have under way at a time: each is a file until its reader has it."""
-EXPORT_BYTES: Final = 2**29
-"""An export's file: a million threads have less."""
+EXPORT_BYTES: Final = 2**25
+"""An export of a table, which is made in memory: a hundred thousand threads have less."""
 PASSWORD_CHARS: Final = 256
 """A password: nobody types more, and hashing takes time."""
 COMMENT_CHARS: Final = 2_000
@@ -50,8 +48,6 @@ GAPS_SHOWN: Final = 200
 """Subjects without evidence, and parked threads, that a page lists."""
 HELD_SHOWN: Final = 100
 """Held cases on the review desk."""
-CHANGES_SHOWN: Final = 100
-"""Cases of each kind that the difference of two snapshots lists."""
 
 # Harvested pages and imported files
 

@@ -23,7 +23,7 @@ from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, sync, writing_to
 from medlive.integrity.lock import exclusive
 from medlive.integrity.paths import UnsafePath, create_below, open_below
 from medlive.integrity.signing import PublicKey, check_signature
-from medlive.publishing.errata_update import ErrataUpdate, Offered, update_errata
+from medlive.publishing.errata_update import update_errata
 from medlive.publishing.reading import (
     Meter,
     Network,
@@ -107,9 +107,8 @@ async def fetch_snapshot(
             or cannot be reached; if the disk is full.
     """
     if version != "latest" and week_end(version) is None:
-        raise UsageError(
-            f"{version!r} is neither a version such as 2026.W47 nor latest"
-        )
+        text = f"{version!r} is neither a version such as 2026.W47 nor latest"
+        raise UsageError(text)
     with writing_to(out):
         await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
         with exclusive(out / _LOCK):
@@ -131,28 +130,50 @@ class _Fetch:
     async def run(self, version: str, *, allow_older: bool) -> Fetched:
         stated = None
         if version == "latest":
-            latest = await self._latest()
-            version = latest.version
-            stated = latest.digest
-            if not allow_older:
-                _check_not_older(version, self.source, self.out)
-        sums = await self._sums(version, stated)
+            version, stated = parse_latest(await self._file(LATEST), self.source)
+            newest = max((name for name, _ in versions_in(self.out)), default=version)
+            # A place of publication never goes back.
+            if version < newest and not allow_older:
+                raise CheckFailed(
+                    f"{self.source} gives {version} as the latest version, and {newest} is here already",
+                    hint="it may be an old copy of the place; --allow-older fetches it, and so does naming the version",
+                )
+        # Checked before anything else is fetched.
+        root = folder_name(version)
+        sums = await self._file(f"{root}/{SUMS}")
         digest = digest_bytes(sums)
-        target = self.out / folder_name(version)
-        already = _exists(self.out, target.name, sums)
+        if stated not in (None, digest):
+            raise CheckFailed(
+                f"{SUMS} of {version} does not have the digest that {LATEST} states"
+            )
+        if self.key is not None:
+            signature = await self._signature(root)
+            check_signature(sums, signature.decode("utf-8", "replace"), self.key)
+        target = self.out / root
+        already = await asyncio.to_thread(os.path.lexists, target)
+        if already and _digest(self.out, f"{root}/{SUMS}") != digest:
+            raise CheckFailed(
+                f"{target} exists and is another snapshot than the one to fetch",
+                hint="a published version never changes: find out which one is wrong",
+            )
         folder = target if already else await self._files(version, sums)
         report = await asyncio.to_thread(verify_snapshot, folder, public_key=self.key)
         if not report.ok:
-            if (
-                not already
-            ):  # every byte is as it was published, so another try would not help
+            if not already:
+                # Every byte is as it was published, so another try would not help.
                 shutil.rmtree(folder)
             raise CheckFailed(report.summary())
         if not already:
             sync(*folder.rglob("*"), folder)
             folder.rename(target)
             sync(self.out)
-        update = await self._errata()
+        errata, kept = None, None
+        data = await self._small(ERRATA)
+        if data is not None:
+            # Beside the snapshot, where `eval score` looks for them.
+            signed = await self._small(ERRATA_SIGNATURE)
+            name = f"{ERRATA} at {self.source}"
+            errata, kept = update_errata(self.out, data, signed, name, self.key)
         return Fetched(
             version=version,
             digest=digest,
@@ -160,8 +181,8 @@ class _Fetch:
             already=already,
             complete=report.complete,
             bytes_fetched=self.fetched,
-            errata=None if update is None else len(update.errata.affecting(version)),
-            errata_kept=None if update is None else update.kept,
+            errata=None if errata is None else len(errata.affecting(version)),
+            errata_kept=kept,
             skipped=tuple(map(str, report.skipped)),
             trust=report.trust,
             why_not=report.manifest.why_not if report.manifest else (),
@@ -173,57 +194,35 @@ class _Fetch:
             raise CheckFailed(f"{name} at {self.source} is longer than {most} bytes")
         return data
 
-    async def _latest(self) -> _Latest:
-        if (data := await self._small(LATEST)) is None:
-            raise BadInput(
-                f"{self.source} has no {LATEST}",
-                hint="name the version, or check --from",
-            )
-        try:
-            return _Latest.model_validate_json(data)
-        except ValidationError as exc:
-            raise CheckFailed(
-                f"{LATEST} at {self.source} cannot be read: {exc.error_count()} faults"
-            ) from exc
-
-    async def _sums(self, version: str, stated: str | None) -> bytes:
-        """Fetch SHA256SUMS and check its signature, before anything else is fetched."""
-        if (data := await self._small(f"{folder_name(version)}/{SUMS}")) is None:
-            raise BadInput(
-                f"medlive {version} is not published at {self.source}",
-                hint=f"{LATEST} there lists all versions",
-            )
-        if stated not in (None, digest_bytes(data)):
-            raise CheckFailed(
-                f"{SUMS} of {version} does not have the digest that {LATEST} states"
-            )
-        if self.key is not None:
-            check_signature(
-                data,
-                (await self._signature(version)).decode("utf-8", "replace"),
-                self.key,
-            )
+    async def _file(
+        self, name: str, digest: str | None = None, most: int = SMALL_FILE_BYTES
+    ) -> bytes:
+        """A file that has to be there, with this digest."""
+        if (data := await self._small(name, most)) is None:
+            hint = f"check --from; {LATEST} there lists all versions"
+            raise BadInput(f"{self.source} has no {name}", hint=hint)
+        if digest not in (None, digest_bytes(data)):
+            text = f"{name} at {self.source} has another digest than {SUMS} states"
+            raise CheckFailed(text)
         return data
 
-    async def _signature(self, version: str) -> bytes:
-        if (data := await self._small(f"{folder_name(version)}/{SIGNATURE}")) is None:
-            raise CheckFailed(f"medlive {version} at {self.source} is not signed")
+    async def _signature(self, root: str) -> bytes:
+        if (data := await self._small(f"{root}/{SIGNATURE}")) is None:
+            raise CheckFailed(f"{root} at {self.source} is not signed")
         return data
 
     async def _files(self, version: str, sums: bytes) -> Path:
         """Fetch every file into a hidden folder beside the target, each with its digest."""
         root = folder_name(version)
-        digests = _parse_sums(sums)
+        digests = parse_sums(sums)
         partial = f".{root}.fetched"
-        data = await self._file(
-            f"{root}/manifest.json", digests["manifest.json"], SMALL_FILE_BYTES
-        )
-        manifest = _manifest(data, version)
+        data = await self._file(f"{root}/manifest.json", digests["manifest.json"])
+        manifest = parse_manifest(data, version)
         self._write(f"{partial}/manifest.json", data)
         self._write(f"{partial}/{SUMS}", sums)
         (self.out / partial / SIGNATURE).unlink(missing_ok=True)
         if manifest.signing is not None:
-            self._write(f"{partial}/{SIGNATURE}", await self._signature(version))
+            self._write(f"{partial}/{SIGNATURE}", await self._signature(root))
         self.meter.total = sum(entry.size for entry in manifest.files.values())
         for name, entry in sorted(manifest.files.items()):
             if _digest(self.out, f"{partial}/{name}") != digests[name]:
@@ -242,34 +241,6 @@ class _Fetch:
             hint = f"remove {self.out / name.partition('/')[0]} and fetch again"
             raise BadInput(f"{self.out}: {exc.message}", hint=hint) from exc
 
-    async def _file(self, name: str, digest: str, most: int) -> bytes:
-        if (data := await self._small(name, most)) is None:
-            raise BadInput(f"{name} is missing at {self.source}")
-        if digest_bytes(data) != digest:
-            raise CheckFailed(
-                f"{name} at {self.source} has another digest than {SUMS} states"
-            )
-        return data
-
-    async def _errata(self) -> ErrataUpdate | None:
-        """Put the errata beside the snapshot, where `eval score` looks for them, unless ours are newer."""
-        if (data := await self._small(ERRATA)) is None:
-            return None
-        signature = await self._small(ERRATA_SIGNATURE)
-        return update_errata(
-            self.out, Offered(data, signature, f"{ERRATA} at {self.source}"), self.key
-        )
-
-
-def _check_not_older(version: str, source: str, out: Path) -> None:
-    """Raise CheckFailed if a newer version lies in the folder: a place of publication never goes back."""
-    newest = max((name for name, _ in versions_in(out)), default=version)
-    if version < newest:
-        raise CheckFailed(
-            f"{source} gives {version} as the latest version, and {newest} is here already",
-            hint="it may be an old copy of the place; --allow-older fetches it, and so does naming the version",
-        )
-
 
 def _digest(root: Path, name: str) -> str | None:
     """Return the digest of a plain file below a folder, as in the manifest; None if there is none."""
@@ -280,42 +251,40 @@ def _digest(root: Path, name: str) -> str | None:
         return None
 
 
-def _exists(out: Path, name: str, sums: bytes) -> bool:
-    """Return whether the snapshot exists. Raises CheckFailed if something else has its name."""
-    if not os.path.lexists(out / name):
-        return False
-    if _digest(out, f"{name}/{SUMS}") != digest_bytes(sums):
-        raise CheckFailed(
-            f"{out / name} exists and is another snapshot than the one to fetch",
-            hint="a published version never changes: find out which one is wrong",
-        )
-    return True
+def parse_latest(data: bytes, source: str) -> tuple[str, str]:
+    """Return the version and digest that latest.json states; its addresses are not followed. Raises CheckFailed."""
+    try:
+        latest = _Latest.model_validate_json(data)
+    except ValidationError as exc:
+        text = f"{LATEST} at {source} cannot be read: {exc.error_count()} faults"
+        raise CheckFailed(text) from exc
+    return latest.version, latest.digest
 
 
-def _parse_sums(sums: bytes) -> dict[str, str]:
+def parse_sums(sums: bytes) -> dict[str, str]:
     """Return name → digest. Raises CheckFailed unless the names are those of a snapshot's files, each once."""
+    digests = {}
     rows = sums.decode("utf-8", "replace").removesuffix("\n").split("\n")
-    matches = [match for match in map(_SUM_LINE.fullmatch, rows) if match]
-    digests = {match[2]: f"sha256:{match[1]}" for match in matches}
-    if not len(matches) == len(rows) == len(digests) or digests.keys() != set(REQUIRED):
+    for row in rows:
+        if match := _SUM_LINE.fullmatch(row):
+            digests[match[2]] = f"sha256:{match[1]}"
+    if len(rows) != len(digests) or digests.keys() != set(REQUIRED):
         raise CheckFailed(
             f"{SUMS} names other files than a snapshot's", hint="nothing was fetched"
         )
     return digests
 
 
-def _manifest(data: bytes, version: str) -> Manifest:
+def parse_manifest(data: bytes, version: str) -> Manifest:
+    """Return the manifest of that version. Raises CheckFailed if it is none, or names other files or too large ones."""
     try:
         manifest = Manifest.model_validate_json(data)
     except ValidationError as exc:
-        raise CheckFailed(
-            f"the manifest cannot be read: {first_fault(exc)}",
-            hint="nothing was fetched",
-        ) from exc
+        text = f"the manifest cannot be read: {first_fault(exc)}"
+        raise CheckFailed(text, hint="nothing was fetched") from exc
     if manifest.version != version:
-        raise CheckFailed(
-            f"what is published as {version} is medlive {manifest.version}"
-        )
+        text = f"what is published as {version} is medlive {manifest.version}"
+        raise CheckFailed(text)
     if manifest.files.keys() != set(REQUIRED) - {"manifest.json"}:
         raise CheckFailed("the manifest names other files than a snapshot's")
     if sum(entry.size for entry in manifest.files.values()) > FETCH_BYTES:

@@ -1,7 +1,7 @@
 """Which errata a consumer keeps: those that come replace those that are here only if nothing is undone by that."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -22,112 +22,90 @@ from medlive.snapshot.locate import versions_in
 from medlive.snapshot.manifest import Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class Offered:
-    """Errata as a place of publication gives them out."""
-
-    data: bytes
-    signature: bytes | None
-    name: str  # For messages
-
-
-@dataclass(frozen=True, slots=True)
-class ErrataUpdate:
-    """The errata that hold after a fetch."""
-
-    errata: Errata
-    # Why those that were here are kept; None if those that came replaced them
-    kept: str | None
-
-
 def update_errata(
-    folder: Path, offered: Offered, key: PublicKey | None
-) -> ErrataUpdate:
+    folder: Path,
+    offered: bytes,
+    signature: bytes | None,
+    name: str,
+    key: PublicKey | None,
+) -> tuple[Errata, str | None]:
     """Put errata beside the snapshots of a folder, unless those that lie there are newer.
 
     Signed errata are only replaced by errata of the same signer: of `key`, or of a key that a snapshot in the
     folder names and that has signed those that are there. Without a key the first ones are trusted as they come.
+
+    Args:
+        folder: Where the snapshots lie.
+        offered: Errata as a place of publication gives them out.
+        signature: Theirs.
+        name: What they are called in messages.
+        key: The key that must have signed them.
+
+    Returns:
+        The errata that hold from now on, and why those that were here are kept; None if they were replaced.
 
     Raises:
         BadInput: If either file is not valid.
         CheckFailed: If what is offered is not signed as it must be.
         OSError: If the folder cannot be written.
     """
-    errata = read_errata(offered.data, offered.signature, offered.name, key)
+    errata = read_errata(offered, signature, name, key)
     data = _read(folder, ERRATA)
-    signature = _read(folder, SIGNATURE)
+    own_signature = _read(folder, SIGNATURE)
     if data is None:
-        put_errata(folder, offered.data, offered.signature)
-        return ErrataUpdate(errata, None)
+        put_errata(folder, offered, signature)
+        return errata, None
     try:
         existing = parse_errata(data, str(folder / ERRATA))
     except BadInput as exc:
-        raise BadInput(
-            exc.message, hint=f"remove {folder / ERRATA} and fetch again"
-        ) from exc
-    if (
-        data == offered.data
-        and offered.signature in (None, signature)
-        and (key is None or signature is not None)
-    ):
-        return ErrataUpdate(existing, None)
+        hint = f"remove {folder / ERRATA} and fetch again"
+        raise BadInput(exc.message, hint=hint) from exc
+    is_proved = key is None or own_signature is not None
+    if data == offered and signature in (None, own_signature) and is_proved:
+        return existing, None
     comparable = key is None
-    if signature is not None:
-        signer = _signer(
-            data, signature, [key] if key is not None else known_keys(folder)
-        )
-        if key is None:
-            _check_same_signer(offered, signer, folder)
+    if own_signature is not None:
+        keys = known_keys(folder) if key is None else [key]
+        signer = find_signer(data, own_signature, keys)
         comparable = signer is not None
+        if key is None and signer is None:
+            raise CheckFailed(
+                f"{folder / ERRATA} is signed by a key that no snapshot beside it names, so it is not replaced",
+                hint="give the publisher's key with --public-key",
+            )
+        if key is None and signer is not None:
+            try:
+                read_errata(offered, signature, name, signer)
+            except CheckFailed as exc:
+                raise CheckFailed(
+                    f"{exc.message}; the errata here are signed with key {signer.id_text()} and were kept",
+                    hint="if the publisher has another key now, give it with --public-key",
+                ) from exc
     if comparable and (lost := errata.find_lost(existing)) is not None:
-        return ErrataUpdate(
-            existing, f"{offered.name} is older than the errata here: it lacks {lost}"
-        )
-    put_errata(folder, offered.data, offered.signature)
-    return ErrataUpdate(errata, None)
-
-
-def _check_same_signer(
-    offered: Offered, signer: PublicKey | None, folder: Path
-) -> None:
-    if signer is None:
-        raise CheckFailed(
-            f"{folder / ERRATA} is signed by a key that no snapshot beside it names, so it is not replaced",
-            hint="give the publisher's key with --public-key",
-        )
-    try:
-        read_errata(offered.data, offered.signature, offered.name, signer)
-    except CheckFailed as exc:
-        raise CheckFailed(
-            f"{exc.message}; the errata here are signed with key {signer.id_text()} and were kept",
-            hint="if the publisher has another key now, give it with --public-key",
-        ) from exc
+        return existing, f"{name} is older than the errata here: it lacks {lost}"
+    put_errata(folder, offered, signature)
+    return errata, None
 
 
 def known_keys(folder: Path) -> Iterator[PublicKey]:
     """Yield the keys that the snapshots of a folder name, the newest first."""
     for _, snapshot in reversed(list(versions_in(folder))):
-        try:
-            manifest = Manifest.model_validate_json(
-                _read(folder, f"{snapshot.name}/manifest.json") or b""
-            )
+        with suppress(ValidationError, BadInput, BadKey):
+            data = _read(folder, f"{snapshot.name}/manifest.json") or b""
+            manifest = Manifest.model_validate_json(data)
             if manifest.signing is not None:
                 yield PublicKey.parse(manifest.signing.public_key)
-        except (ValidationError, BadInput, BadKey):
-            continue
 
 
-def _signer(
+def find_signer(
     data: bytes, signature: bytes, keys: Iterable[PublicKey]
 ) -> PublicKey | None:
     """Return the first key that has signed the data."""
     text = signature.decode("utf-8", "replace")
     for key in keys:
-        try:
+        with suppress(BadSignature):
             check_signature(data, text, key)
-        except BadSignature:
-            continue
-        return key
+            return key
     return None
 
 

@@ -17,7 +17,7 @@ from medlive.integrity.checks import Trust
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import PublicKey
-from medlive.publishing.target import IMMUTABLE, Item, RemoteState, Target, page
+from medlive.publishing.target import IMMUTABLE, Item, Target, page
 from medlive.snapshot.describe.feed import (
     FEED,
     INDEX,
@@ -126,10 +126,20 @@ def prepare_release(
     for name in ("manifest.json", SUMS, SIGNATURE):
         if (folder / name).is_file():
             entries[name] = _entry((folder / name).read_bytes())
-    errata = _errata(folder.parent, public_key or _key_of(manifest))
-    known = None
-    if (folder.parent / ERRATA).exists():
-        known = load_errata(folder.parent / ERRATA)
+    root = folder.parent
+    errata = {}
+    known = load_errata(root / ERRATA) if (root / ERRATA).exists() else None
+    # Those of publishable snapshots where there are both.
+    name = PUBLIC_ERRATA if (root / PUBLIC_ERRATA).exists() else ERRATA
+    if (root / name).exists():
+        try:
+            load_errata(root / name, public_key=public_key or _key_of(manifest))
+        except (BadInput, CheckFailed) as exc:
+            hint = "write them again with the key that signs the releases"
+            raise CheckFailed(exc.message, hint=hint) from exc
+        errata[ERRATA] = (root / name).read_bytes()
+        if (signature := root / f"{name}.minisig").exists():
+            errata[ERRATA_SIGNATURE] = signature.read_bytes()
     return PreparedRelease(folder, manifest, entries, errata, known)
 
 
@@ -201,21 +211,24 @@ def _missing_items(
 ) -> list[Item]:
     """Return what has yet to be sent. Raises CheckFailed if the target has other files of this version."""
     existing = target.names(f"{folder_name(prepared.manifest.version)}/")
-    by_state: dict[RemoteState, list[Item]] = {state: [] for state in RemoteState}
+    missing = []
+    wrong = set(existing)
     for item in prepared.items():
-        by_state[
-            target.compare(item) if item.name in existing else RemoteState.ABSENT
-        ].append(item)
-    done.already = [item.name for item in by_state[RemoteState.SAME]]
-    extra = existing - {item.name for item in prepared.items()}
-    if wrong := sorted([*(item.name for item in by_state[RemoteState.OTHER]), *extra]):
-        more = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
+        is_same = target.has(item) if item.name in existing else None
+        if is_same is None:
+            missing.append(item)
+        elif is_same:
+            done.already.append(item.name)
+            wrong.discard(item.name)
+    if wrong:
+        names = sorted(wrong)
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
         raise CheckFailed(
             f"{target.where} has other bytes of medlive {prepared.manifest.version}: "
-            f"{', '.join(wrong[:8])}{more}; nothing was written",
+            f"{', '.join(names[:8])}{more}; nothing was written",
             hint="a published version never changes: freeze and publish a new one",
         )
-    return by_state[RemoteState.ABSENT]
+    return missing
 
 
 def _check_line(
@@ -225,22 +238,20 @@ def _check_line(
     own = prepared.ancestry
     for release in releases:
         theirs = release.manifest.ancestry | {release.version: release.digest}
-        if conflicting := sorted(
-            v for v in own.keys() & theirs.keys() if own[v] != theirs[v]
-        ):
+        shared = sorted(own.keys() & theirs.keys())
+        if conflicting := [name for name in shared if own[name] != theirs[name]]:
             raise CheckFailed(
                 f"medlive {prepared.manifest.version} and {release.version} in {target.where} descend from "
                 f"different snapshots that are both called {', '.join(conflicting)}; nothing was written",
                 hint="publish the other line of releases elsewhere",
             )
-    signed = sorted(
-        r.version
-        for r in releases
-        if r.manifest.signing is not None and r.version in own
-    )
+    signed = []
+    for release in releases:
+        if release.manifest.signing is not None and release.version in own:
+            signed.append(release.version)
     if signed and not prepared.signed:
         raise CheckFailed(
-            f"medlive {prepared.manifest.version} has no signature, and {signed[-1]}, which it continues, "
+            f"medlive {prepared.manifest.version} has no signature, and {max(signed)}, which it continues, "
             f"has one in {target.where}; nothing was written",
             hint="readers check signatures: freeze the next week with the key",
         )
@@ -272,14 +283,10 @@ def read_release(target: Target, version: str, sums: bytes) -> Release:
     except ValidationError as exc:
         text = f"{name} in {target.where} cannot be listed: its manifest: {first_fault(exc)}"
         raise CheckFailed(text, hint=hint) from exc
-    if (
-        f"{entry.sha256}  manifest.json\n".encode() not in sums
-        or manifest.version != version
-    ):
-        raise CheckFailed(
-            f"{name} in {target.where} cannot be listed: it has another manifest",
-            hint=hint,
-        )
+    line = f"{entry.sha256}  manifest.json\n"
+    if line.encode() not in sums or manifest.version != version:
+        text = f"{name} in {target.where} cannot be listed: it has another manifest"
+        raise CheckFailed(text, hint=hint)
     others = {"manifest.json": entry}
     if (signature := target.read(f"{name}/{SIGNATURE}")) is not None:
         others[SIGNATURE] = _entry(signature)
@@ -304,53 +311,27 @@ def _update_pages(
     put(prepared.errata)
     before: list[str] = []
     releases = _releases(target, done)
-    while [r.version for r in releases] != before:
-        put(_pages(releases, target, place))
-        before = [r.version for r in releases]
+    while [release.version for release in releases] != before:
+        data = target.read(ERRATA)
+        errata = None
+        if data is not None:
+            errata = parse_errata(data, f"{ERRATA} in {target.where}")
+        newest = max(releases, key=lambda release: release.version)
+        key = _key_of(newest.manifest)
+        files = {} if key is None else {PUBLIC_KEY: key.text().encode("ascii")}
+        name = None if key is None else PUBLIC_KEY
+        files[INDEX] = index_html(releases, place, errata=errata, key=name)
+        files[FEED] = feed_xml(releases, place, errata)
+        files[LATEST] = latest_json(releases, place)
+        put(files)
+        before = [release.version for release in releases]
         releases = _releases(target, done)
     done.latest = max(before)
 
 
-def _pages(
-    releases: Sequence[Release], target: Target, place: Place
-) -> dict[str, bytes]:
-    data = target.read(ERRATA)
-    errata = (
-        parse_errata(data, f"{ERRATA} in {target.where}") if data is not None else None
-    )
-    key = _key_of(max(releases, key=lambda r: r.version).manifest)
-    return ({PUBLIC_KEY: key.text().encode("ascii")} if key is not None else {}) | {
-        INDEX: index_html(
-            releases, place, errata=errata, key=PUBLIC_KEY if key is not None else None
-        ),
-        FEED: feed_xml(releases, place, errata),
-        LATEST: latest_json(releases, place),
-    }
-
-
 def _key_of(manifest: Manifest) -> PublicKey | None:
-    return (
-        PublicKey.parse(manifest.signing.public_key)
-        if manifest.signing is not None
-        else None
-    )
-
-
-def _errata(folder: Path, key: PublicKey | None) -> dict[str, bytes]:
-    """Return the errata beside the snapshot and their signature, of publishable snapshots where there are both."""
-    path = next(
-        (folder / name for name in (PUBLIC_ERRATA, ERRATA) if (folder / name).exists()),
-        None,
-    )
-    if path is None:
-        return {}
-    try:
-        load_errata(path, public_key=key)
-    except (BadInput, CheckFailed) as exc:
-        hint = "write them again with the key that signs the releases"
-        raise CheckFailed(exc.message, hint=hint) from exc
-    files = {ERRATA: path, ERRATA_SIGNATURE: path.with_name(f"{path.name}.minisig")}
-    return {name: file.read_bytes() for name, file in files.items() if file.exists()}
+    signing = manifest.signing
+    return None if signing is None else PublicKey.parse(signing.public_key)
 
 
 def check_errata_kept(

@@ -2,9 +2,11 @@
 
 import asyncio
 import ipaddress
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, urlsplit
@@ -53,12 +55,8 @@ class Pace:
     pause_s: float = 1.0  # Before the second try; doubled each time
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """An address that must not be asked."""
-
-
-class _Unanswered(Exception):
-    """The server gave no answer, and may give one later."""
 
 
 Progress = Callable[[int, int], None]
@@ -90,133 +88,114 @@ async def open_source(
 ) -> AsyncIterator[Read]:
     """Open an http(s) address or a folder for reading. Raises UsageError."""
     if "://" not in source:
-        yield _folder_reader(Path(source), meter)
+        if not await asyncio.to_thread(os.path.isdir, source):
+            raise UsageError(
+                f"{source} is not a folder",
+                hint="--from names a folder or an https:// address",
+            )
+        yield partial(_read_file, Path(source), meter)
         return
     parts = urlsplit(source)
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.query
-        or parts.fragment
-    ):
+    is_web = parts.scheme in ("http", "https") and parts.hostname
+    if not is_web or parts.query or parts.fragment:
         raise UsageError(
             f"{source!r} is not an address to fetch from",
             hint="write https://host/path",
         )
-    base = httpx2.URL(source.rstrip("/"))
-    gate = _Gate(network, _host_and_port(base))
-    headers = {"User-Agent": "medlive", "Accept-Encoding": "identity"}
-    timeout = httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S)
-    async with guarded_client(gate.addresses, headers=headers, timeout=timeout) as http:
-        site = _Site(http, gate, pace, meter)
-        yield lambda name, most: site.read(f"{base}/{quote(name)}", most)
+    site = _Site(httpx2.URL(source.rstrip("/")), network, pace, meter)
+    async with guarded_client(
+        site.addresses,
+        headers={"User-Agent": "medlive", "Accept-Encoding": "identity"},
+        timeout=httpx2.Timeout(_SILENCE_S, connect=_CONNECT_S),
+    ) as http:
+        yield partial(site.read, http)
 
 
-def _folder_reader(root: Path, meter: Meter) -> Read:
-    if not root.is_dir():
-        raise UsageError(
-            f"{root} is not a folder",
-            hint="--from names a folder or an https:// address",
-        )
-
-    async def read(name: str, most: int) -> bytes | None:
-        try:
-            with open_below(root, name) as handle:
-                data = bytearray()
-                while len(data) <= most and (block := handle.read(_BLOCK)):
-                    data += block
-                    meter.received(len(data))
-                return bytes(data)
-        except UnsafePath as exc:
-            raise BadInput(
-                f"{root}: {exc.message}", hint="published files are plain ones"
-            ) from exc
-        except FileNotFoundError:
-            return None
-
-    return read
-
-
-@dataclass(slots=True)
-class _Gate:
-    """Lets requests out to public addresses, whatever a name resolves to.
-
-    A user may name a host of the own network; then it may be asked at that port, and nothing else in there.
-    """
-
-    network: Network
-    own: tuple[str, int]  # The host and port that the user named
-    public_only: bool | None = None  # None until that host is resolved
-
-    async def addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host that may be asked. Raises OSError, and _Refused."""
-        if ":" in host or host.replace(".", "").isdigit():
-            try:
-                addresses = [str(ipaddress.ip_address(host.partition("%")[0]))]
-            except ValueError as exc:
-                raise _Refused(
-                    f"{printable(host)} is not an address as it is usually written"
-                ) from exc
-        else:
-            addresses = await self.network.resolve(host)
-        inner = [
-            address for address in addresses if not self.network.is_public(address)
-        ]
-        if self.public_only is None:
-            self.public_only = len(inner) < len(addresses)
-        if inner and (self.public_only or (host, port) != self.own):
-            raise _Refused(
-                f"{printable(host)} leads to {inner[0]}, which is not a public address"
-            )
-        return addresses
+async def _read_file(root: Path, meter: Meter, name: str, most: int) -> bytes | None:
+    try:
+        with open_below(root, name) as handle:
+            data = bytearray()
+            while len(data) <= most and (block := handle.read(_BLOCK)):
+                data += block
+                meter.received(len(data))
+            return bytes(data)
+    except UnsafePath as exc:
+        hint = "published files are plain ones"
+        raise BadInput(f"{root}: {exc.message}", hint=hint) from exc
+    except FileNotFoundError:
+        return None
 
 
 @dataclass(slots=True)
 class _Site:
-    http: httpx2.AsyncClient
-    gate: _Gate
+    """A place on the web. Requests go to public addresses alone, whatever a name resolves to.
+
+    A user may name a host of the own network; then it may be asked at that port, and nothing else in there.
+    """
+
+    base: httpx2.URL  # As the user named it
+    network: Network
     pace: Pace
     meter: Meter
+    public_only: bool | None = None  # None until the base's host is resolved
 
-    async def read(self, url: str, most: int) -> bytes | None:
-        """Read an address; lost connections and passing failures are retried. Raises ServiceUnavailable."""
+    async def addresses(self, host: str, port: int) -> list[str]:
+        """Return the addresses of a host that may be asked. Raises OSError, and Refused."""
+        if ":" in host or host.replace(".", "").isdigit():
+            try:
+                addresses = [str(ipaddress.ip_address(host.partition("%")[0]))]
+            except ValueError as exc:
+                text = f"{printable(host)} is not an address as it is usually written"
+                raise Refused(text) from exc
+        else:
+            addresses = await self.network.resolve(host)
+        inner = [place for place in addresses if not self.network.is_public(place)]
+        if self.public_only is None:
+            self.public_only = len(inner) < len(addresses)
+        is_own = (host, port) == _host_and_port(self.base)
+        if inner and (self.public_only or not is_own):
+            raise Refused(
+                f"{printable(host)} leads to {inner[0]}, which is not a public address"
+            )
+        return addresses
+
+    async def read(
+        self, http: httpx2.AsyncClient, name: str, most: int
+    ) -> bytes | None:
+        """Read a file; lost connections and passing failures are retried. Raises ServiceUnavailable."""
+        url = f"{self.base}/{quote(name)}"
+        limit = self.pace.grace_s + most / self.pace.least_rate
         problem = ""
         for number in range(TRIES):
             if number:
                 await asyncio.sleep(self.pace.pause_s * 2 ** (number - 1))
-            limit = self.pace.grace_s + most / self.pace.least_rate
             try:
                 async with asyncio.timeout(limit):
-                    return await self._answer(url, most)
+                    return await self._answer(http, url, most)
             except TimeoutError:
                 problem = f"the server is too slow: no whole answer in {limit:.0f} s"
                 break
-            except _Refused as exc:
-                raise ServiceUnavailable(
-                    f"{url} cannot be fetched: {exc}", hint="check --from"
-                ) from exc
-            except (
-                _Unanswered,
-                httpx2.TransportError,
-                httpx2.InvalidURL,
-                OSError,
-                UnicodeError,
-            ) as exc:
+            except Refused as exc:
+                text = f"{url} cannot be fetched: {exc}"
+                raise ServiceUnavailable(text, hint="check --from") from exc
+            except _PASSING as exc:
                 problem = str(exc) or type(exc).__name__
         raise ServiceUnavailable(
             f"{url} cannot be fetched: {problem}"[:500],
             hint="check --from and the network; the same command continues where this one stopped",
         )
 
-    async def _answer(self, url: str, most: int) -> bytes | None:
+    async def _answer(
+        self, http: httpx2.AsyncClient, url: str, most: int
+    ) -> bytes | None:
         """Follow redirects to an answer and read it."""
         place = httpx2.URL(url)
         for _ in range(FETCH_REDIRECTS + 1):
-            await self.gate.addresses(*_host_and_port(place))
-            async with self.http.stream("GET", place) as answer:
+            await self.addresses(*_host_and_port(place))
+            async with http.stream("GET", place) as answer:
                 status = answer.status_code
                 if status in _REDIRECTS:
-                    place = _target(place, answer.headers.get("Location"))
+                    place = redirect_target(place, answer.headers.get("Location"))
                     continue
                 if status == 404:
                     return None
@@ -225,7 +204,7 @@ class _Site:
                     text = f"{url} was withdrawn and is no longer given out"
                     raise BadInput(text, hint=hint)
                 if status in RETRIED_STATUSES:
-                    raise _Unanswered(f"HTTP {status}")
+                    raise httpx2.TransportError(f"HTTP {status}")
                 if status != 200:
                     text = f"{url} cannot be fetched: HTTP {status}"
                     raise ServiceUnavailable(text, hint="check --from")
@@ -236,26 +215,28 @@ class _Site:
                     if len(data) > most:
                         break
                 return bytes(data)
-        raise _Refused(f"more than {FETCH_REDIRECTS} redirects")
+        raise Refused(f"more than {FETCH_REDIRECTS} redirects")
+
+
+_PASSING: Final = (httpx2.TransportError, httpx2.InvalidURL, OSError, UnicodeError)
+"""What may go better at another try."""
 
 
 def _host_and_port(url: httpx2.URL) -> tuple[str, int]:
     """The host as it is looked up, and the port."""
-    return url.raw_host.decode("ascii"), url.port or (
-        443 if url.scheme == "https" else 80
-    )
+    usual = 443 if url.scheme == "https" else 80
+    return url.raw_host.decode("ascii"), url.port or usual
 
 
-def _target(place: httpx2.URL, location: str | None) -> httpx2.URL:
-    """Return where a redirect leads. Raises _Refused if it must not be followed."""
+def redirect_target(place: httpx2.URL, location: str | None) -> httpx2.URL:
+    """Return where a redirect leads. Raises Refused if it must not be followed."""
     try:
         target = place.join(location or "ftp:")
     except (httpx2.InvalidURL, ValueError) as exc:
-        raise _Refused("a redirect to an invalid address") from exc
+        raise Refused("a redirect to an invalid address") from exc
     if target.scheme not in ("http", "https") or not target.host or target.userinfo:
-        raise _Refused(
-            f"a redirect to no plain http or https address: {printable(location or 'none')[:200]}"
-        )
+        shown = printable(location or "none")[:200]
+        raise Refused(f"a redirect to no plain http or https address: {shown}")
     if place.scheme == "https" and target.scheme == "http":
-        raise _Refused("a redirect from https to http")
+        raise Refused("a redirect from https to http")
     return target

@@ -9,7 +9,6 @@ from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -53,18 +52,6 @@ def media_type(name: str) -> str:
     return _TYPES.get(Path(name).suffix, "text/plain; charset=utf-8")
 
 
-class RemoteState(StrEnum):
-    """What a target has under an item's name."""
-
-    ABSENT = "absent"
-    SAME = "same"
-    OTHER = "other"
-
-
-class Taken(CheckFailed):
-    """A file exists with other bytes."""
-
-
 @dataclass(frozen=True, slots=True)
 class Item:
     """A file to publish."""
@@ -87,9 +74,8 @@ class Item:
 
     def read(self) -> bytes:
         """Return the bytes. Raises CheckFailed if they changed since they were verified, or OSError."""
-        data = (
-            self.source if isinstance(self.source, bytes) else self.source.read_bytes()
-        )
+        source = self.source
+        data = source if isinstance(source, bytes) else source.read_bytes()
         if hashlib.sha256(data).hexdigest() != self.sha256:
             raise CheckFailed(
                 f"{self.name} changed while it was being published",
@@ -120,13 +106,13 @@ class Target(Protocol):
     def folders(self) -> frozenset[str]:
         """Return the names of the folders at the root, without `/`."""
 
-    def compare(self, item: Item) -> RemoteState:
-        """Compare what exists under the item's name, by its bytes and not by a stated digest."""
+    def has(self, item: Item) -> bool | None:
+        """Whether what exists under the item's name has its bytes, whatever digest is stated; None: nothing exists."""
 
     def add(self, item: Item) -> None:
         """Add the item as a new file; if the process is killed, nothing is visible under its name.
 
-        Raises Taken if a file with other bytes exists; one with the same bytes is accepted.
+        Raises CheckFailed if a file with other bytes exists; one with the same bytes is accepted.
         """
 
     def replace(self, item: Item) -> None:
@@ -169,25 +155,21 @@ class FolderTarget:
         with self._errors("read"):
             return frozenset(path.name for path in self.root.glob("*/"))
 
-    def compare(self, item: Item) -> RemoteState:
+    def has(self, item: Item) -> bool | None:
         """Compare by reading the file."""
         with self._errors("read"):
             path = self._plain(item.name)
             if not os.path.lexists(path):
-                return RemoteState.ABSENT
-            return (
-                RemoteState.SAME
-                if path.is_file() and sha256(path) == item.sha256
-                else RemoteState.OTHER
-            )
+                return None
+            return path.is_file() and sha256(path) == item.sha256
 
     def add(self, item: Item) -> None:
         """Write the file under another name, then rename it; the lock keeps other publishers away."""
-        state = self.compare(item)
-        if state is RemoteState.OTHER:
-            raise Taken(f"{item.name} exists in {self.where} with other bytes")
-        if state is RemoteState.ABSENT:
+        is_same = self.has(item)
+        if is_same is None:
             self.replace(item)
+        elif not is_same:
+            raise CheckFailed(f"{item.name} exists in {self.where} with other bytes")
 
     def replace(self, item: Item) -> None:
         """Write the file under another name, then rename it."""

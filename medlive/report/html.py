@@ -5,16 +5,17 @@ import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.refusals import marked
 from medlive.integrity.log import some
 from medlive.plot import svg
+from medlive.text.html import NONE, environment, interval, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,28 +27,29 @@ _UNSAFE: Final = re.compile(f"[{_CONTROLS}]")
 """What HTML cannot hold. Line ends and tabs stay."""
 _UNSAFE_OR_TURNING: Final = re.compile(f"[{_CONTROLS}\u202a-\u202e\u2066-\u2069]")
 """The same, and what would turn the direction of the words that come after it."""
+_NUMBER: Final = re.compile(r"\d[\d.]*(?:[-/:]\d[\d.]*)+")
+_MOST_WHOLE: Final = 20
+"""Characters of a number that every column holds; a digest may look like a longer one."""
+_LACKS: Final = '<p class="missing">'
 
 
 def clean(value: object) -> object:
     """What a template writes, before it is escaped: None as a dash, what HTML cannot hold or would turn the words
     that follow as U+FFFD."""
     if value is None:
-        return "–"
-    return (
-        value
-        if hasattr(value, "__html__")
-        else _UNSAFE_OR_TURNING.sub("\ufffd", str(value))
-    )
+        return NONE
+    if hasattr(value, "__html__"):
+        return value
+    return _UNSAFE_OR_TURNING.sub("\ufffd", str(value))
 
 
 def box(text: str) -> Markup:
     """A text of any length for an element of its own, that isolates its direction; where it is cut, it says so."""
     shown = escape(_UNSAFE.sub("\ufffd", text[:MOST_TEXT]))
-    if len(text) <= MOST_TEXT:
-        return shown
-    return shown + Markup(
-        ' <span class="open" lang="en">[cut here: {:,} characters in all]</span>'
-    ).format(len(text))
+    if len(text) > MOST_TEXT:
+        cut = ' <span class="open" lang="en">[cut here: {:,} characters in all]</span>'
+        shown += Markup(cut).format(len(text))
+    return shown
 
 
 def lang_of(case: EvaluationCase) -> str:
@@ -55,43 +57,21 @@ def lang_of(case: EvaluationCase) -> str:
     return "zh-Hans" if case.language == "zh" else "en"
 
 
-def percent(score: float | None) -> str:
-    """A score for people, in per cent, which its head or caption says; a dash where there is none."""
-    return "–" if score is None else f"{100 * score:z.1f}"
-
-
-def percents(low: float | None, high: float | None) -> str:
-    """The interval of a score for people, in per cent; a dash where there is none."""
-    return _ends(percent, low, high)
-
-
 def points(difference: float | None) -> str:
-    """A difference of scores for people, in points of 100, with its sign; a dash where there is none."""
-    return "–" if difference is None else f"{100 * difference:+z.1f}"
-
-
-def points_around(low: float | None, high: float | None) -> str:
-    """The interval of a difference for people, in points of 100; a dash where there is none."""
-    return _ends(points, low, high)
+    """A difference of scores for people, in points of 100, with its sign."""
+    return NONE if difference is None else f"{100 * difference:+z.1f}"
 
 
 def f(value: float | None) -> str:
-    """A coefficient for people, as of agreement or correlation; a dash where there is none."""
-    return "–" if value is None else f"{value:z.3f}"
+    """A coefficient for people, as of agreement or correlation."""
+    return NONE if value is None else f"{value:z.3f}"
 
 
 def format_p(value: float | None) -> str:
     """A p for people: none is 0, however few of the draws went the other way."""
-    return "–" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
-
-
-def around(low: float | None, high: float | None) -> str:
-    """The interval of a coefficient for people; a dash where there is none."""
-    return _ends(f, low, high)
-
-
-def _ends(write: Callable[[float], str], low: float | None, high: float | None) -> str:
-    return "–" if low is None or high is None else f"{write(low)} to {write(high)}"
+    if value is None:
+        return NONE
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
 def file_name(case_id: str) -> str:
@@ -101,81 +81,52 @@ def file_name(case_id: str) -> str:
     return f"{readable}-{digest}.html" if readable else f"{digest}.html"
 
 
-_NUMBER: Final = re.compile(r"\d[\d.]*(?:[-/:]\d[\d.]*)+")
-
-
-_MOST_WHOLE: Final = 20
-"""Characters of a number that every column holds; a digest may look like a longer one."""
-
-
 def whole(text: object) -> Markup:
     """A text in which no line ends inside a number or date, as `2025-12-11` in a model's name."""
     if isinstance(text, Markup):
         return text
-    shown, end = Markup(), 0
-    cleaned = str(clean(text))
-    for match in _NUMBER.finditer(cleaned):
+
+    def keep(match: re.Match[str]) -> str:
         if len(match[0]) > _MOST_WHOLE:
-            continue
-        shown += escape(cleaned[end : match.start()]) + Markup(
-            '<span class="nb">{}</span>'
-        ).format(match[0])
-        end = match.end()
-    return shown + escape(cleaned[end:])
+            return match[0]
+        return f'<span class="nb">{match[0]}</span>'
+
+    # S704: the text is escaped, and a number needs no escape.
+    return Markup(_NUMBER.sub(keep, str(escape(clean(text)))))
 
 
-TEMPLATES: Final = Environment(
-    loader=PackageLoader("medlive.report"),
-    autoescape=True,
-    finalize=clean,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    auto_reload=False,
+TEMPLATES: Final = environment(
+    "medlive.report", finalize=clean, keep_trailing_newline=True
 )
-TEMPLATES.filters.update(
-    file_name=file_name,
-    whole=whole,
-    percent=percent,
-    percents=percents,
-    box=box,
-    lang=lang_of,
-    prefixed="*{}".format,
-    suffixed="{}{}".format,
-)
-TEMPLATES.globals.update(
-    percent=percent,
-    percents=percents,
-    points=points,
-    points_around=points_around,
-    f=f,
-    around=around,
-    format_p=format_p,
-    marked=marked,
-    some=some,
-)
+TEMPLATES.filters |= {
+    "file_name": file_name,
+    "whole": whole,
+    "box": box,
+    "lang": lang_of,
+    "prefixed": "*{}".format,
+    "suffixed": "{}{}".format,
+}
+TEMPLATES.globals |= {
+    "percent": percent,
+    "interval": interval,
+    "points": points,
+    "points_around": partial(interval, write=points),
+    "f": f,
+    "around": partial(interval, write=f),
+    "format_p": format_p,
+    "marked": marked,
+    "some": some,
+}
+_PARTS: Final[Any] = TEMPLATES.get_template("parts.html").module
+missing: Final[Callable[[str], Markup]] = _PARTS.missing
+"""(sentence): what stands where a figure would: what is lacking and how to have it."""
+soft: Final[Callable[[str], Markup]] = _PARTS.soft
+"""(sentence): a remark."""
 
 
 def render(name: str, **values: Any) -> Markup:
     """A template's HTML."""
     return Markup(TEMPLATES.get_template(name).render(values))
-
-
-def _part(name: str) -> Callable[..., Markup]:
-    return cast(
-        Callable[..., Markup],
-        getattr(TEMPLATES.get_template("parts.html").module, name),
-    )
-
-
-missing: Final = _part("missing")
-"""(sentence): what stands where a figure would: what is lacking and how to have it."""
-soft: Final = _part("soft")
-"""(sentence): a remark."""
-
-
-_LACKS: Final = '<p class="missing">'
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +141,8 @@ class Section:
     @property
     def lacking(self) -> bool:
         """Whether it only says what is missing."""
-        return all(
-            part.strip().startswith(_LACKS) and part.count("</p>") == 1
-            for part in self.parts
-        )
+        alone = [part.count("</p>") == 1 for part in self.parts]
+        return all(alone) and all(p.strip().startswith(_LACKS) for p in self.parts)
 
 
 def picture(title: str, draw: Callable[["Axes"], object], rows: int = 0) -> Markup:
@@ -205,7 +154,7 @@ def picture(title: str, draw: Callable[["Axes"], object], rows: int = 0) -> Mark
     if drawn is None:
         return Markup()
     data = base64.b64encode(drawn.encode()).decode("ascii")
-    return _part("picture")(title, f"data:image/svg+xml;base64,{data}")
+    return Markup(_PARTS.picture(title, f"data:image/svg+xml;base64,{data}"))
 
 
 def upper_first(text: str) -> str:
@@ -224,13 +173,12 @@ def page(
     nav: Sequence[tuple[str, str]],
     *,
     script: str = "",
-    data: str = "",
+    data: object = None,
 ) -> Markup:
     """A whole page that runs `script` alone, asks for nothing and needs no other file.
 
     What may run is named by its digest in the page's own policy, so that markup that slipped through an escape
-    would stay dead. `nav`: (address, name) of other pages and parts. `data`: JSON as `json_text` writes it, for
-    the script.
+    would stay dead. `nav`: (address, name) of other pages and parts. `data`: what the script is given.
     """
     style = resource("style.css")
     scripts = _digest(script) if script else "'none'"
@@ -253,12 +201,3 @@ def page(
 def _digest(text: str) -> str:
     digest = hashlib.sha256(text.encode("utf-8", "backslashreplace")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
-
-
-def json_text(text: str) -> str:
-    """JSON as a script element may hold it: no `<` that could end the element."""
-    return (
-        text.replace("<", "\\u003c")
-        .replace("\u2028", "\\u2028")
-        .replace("\u2029", "\\u2029")
-    )

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.agreement.meta import CaseLevel
@@ -15,20 +15,7 @@ from medlive.statistics.raters import Reliability
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
-class Read(BaseModel):
-    """What is read of an object; fields that are added later are passed over."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class MetaRun(Read):
-    """The run that was graded."""
-
-    model: str
-    cases: str
-
-
-class MetaGrader(Read):
+class MetaGrader(BaseModel):
     """Who graded."""
 
     name: str
@@ -37,20 +24,16 @@ class MetaGrader(Read):
     """The digest of what makes the grader itself."""
 
 
-class Human(Read):
-    """Where people's verdicts come from."""
-
-    file: str
-
-
-class MetaFile(Read):
-    """What this report shows of a `meta.json`."""
+class MetaFile(BaseModel):
+    """What this report shows of a `meta.json`; fields that are added later are passed over."""
 
     format: Literal["medlive-meta"]
     format_version: Literal[1]
-    run: MetaRun
+    run: dict[str, Any]
+    """What was graded: model, cases."""
     grader: MetaGrader
-    human: Human | None = None
+    human: dict[str, Any] | None = None
+    """Where people's verdicts come from."""
     criteria: Reliability | None = None
     cases: tuple[CaseLevel, ...] = ()
     notes: tuple[str, ...] = ()
@@ -78,8 +61,9 @@ def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:
     meta = read_json(path, MetaFile, "meta.json")
     grader = meta.grader
     if judges is not None and grader.judge not in judges:
+        known = ", ".join(sorted(judge[:19] for judge in judges)) or "nobody"
         raise UsageError(
             f"{path} is about {grader.name} ({grader.judge[:19]}), which graded none of the runs",
-            hint=f"these runs were graded by {', '.join(sorted(j[:19] for j in judges)) or 'nobody'}",
+            hint=f"these runs were graded by {known}",
         )
     return meta

@@ -1,6 +1,6 @@
 """What a report is made of: the score table, and the analyses that go with it where they could be made."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -20,7 +20,6 @@ from medlive.evaluation.scoring.contamination import (
     contamination,
 )
 from medlive.evaluation.scoring.errata import RunErrata
-from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.overlap import (
     Profiles,
@@ -54,20 +53,12 @@ _METRIC: Final = {
 }
 
 
+ONE_RUN: Final = "One run alone is compared with nothing: give the run folders of two models or more."
 _ADVICE_ONLY: Final = "every criterion rests on the physician's advice, so the complete score is the paper score"
 _BASIS: Final = {
     CaseBasis.OWN: "each model on its own",
     CaseBasis.COMMON: "those that all are scored on",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Overlaps:
-    """How alike the models of a report are."""
-
-    themes: Profiles
-    specialties: Profiles
-    worst: WorstCases
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +71,10 @@ class Report:
     arms: tuple[BookArm, ...] = ()
     contamination: ContaminationTable | None = None
     """None: no registry names a cutoff."""
-    overlaps: Overlaps | None = None
-    """None with fewer than two models."""
+    worst: WorstCases | None = None
+    """How alike the models fail; None with fewer than two models."""
+    profiles: tuple[Profiles, ...] = ()
+    """How alike their scores are over themes and over specialties."""
     audits: Mapping[str, AuditTable] = field(default_factory=dict)
     """Label → the root causes of that model's lowest scores, where anything is on record."""
     metas: tuple[MetaFile, ...] = ()
@@ -105,7 +98,7 @@ class Report:
     @property
     def cases_named(self) -> str:
         """The names of the cases' snapshots or files, with the digests of those that share a name."""
-        return ", ".join(sorted({self.case_name(model) for model in self.models}))
+        return _listed(self.case_name(model) for model in self.models)
 
     def case_name(self, model: ModelScore) -> str:
         """The name of a model's cases as `cases_named` has it."""
@@ -113,19 +106,18 @@ class Report:
         for other in self.models:
             cases = other.run.run.info.cases
             if cases.name == used.name and cases.digest != used.digest:
-                return f"{used.name} [{_short(used.digest)}]"
+                return f"{used.name} [{used.digest.removeprefix('sha256:')[:8]}]"
         return used.name
 
     @property
     def digests_named(self) -> str:
         """The digests of the cases' snapshots or files, whole."""
-        return ", ".join(sorted({m.run.run.info.cases.digest for m in self.models}))
+        return _listed(model.run.run.info.cases.digest for model in self.models)
 
     @property
     def graders_named(self) -> str:
         """The graders, with their mode."""
-        graders = sorted({judged(m) for m in self.models})
-        return ", ".join(graders)
+        return _listed(map(judged, self.models))
 
     @property
     def metric_in_words(self) -> str:
@@ -138,13 +130,9 @@ class Report:
         """What every figure and table rests on: metric, interval, cases, grader."""
         return (
             f"{self.table.metric.value} metric; 95 % intervals, bootstrap over cases, {self.table.draws} draws, "
-            f"seed {self.table.seed}; {self.rests_on}"
+            f"seed {self.table.seed}; cases {self.cases_named} ({_BASIS[self.table.basis]}); "
+            f"grader {self.graders_named}"
         )
-
-    @property
-    def rests_on(self) -> str:
-        """The cases and the grader, for figures that have no interval of the bootstrap."""
-        return f"cases {self.cases_named} ({_BASIS[self.table.basis]}); grader {self.graders_named}"
 
     @property
     def axes(self) -> list[str]:
@@ -172,11 +160,8 @@ class Report:
     @property
     def errata_files(self) -> list[str]:
         """Where errata were looked for, and what was found there."""
-        return (
-            sorted({_looked_in(run) for run in self.table.errata.runs})
-            if self.table.errata
-            else []
-        )
+        errata = self.table.errata
+        return sorted(set(map(_looked_in, errata.runs))) if errata else []
 
     def labels(self, places: Sequence[int]) -> list[str]:
         """The labels of the models at these places."""
@@ -185,11 +170,6 @@ class Report:
     def parts(self) -> list[tuple[str, range]]:
         """The models' places in parts of at most `A_PART`, each with what `in_parts` calls it."""
         return in_parts(len(self.models), A_PART)
-
-    @property
-    def few_note(self) -> str:
-        """How figures of few cases are shown."""
-        return f"Fewer than {FEW} cases: grey and slanted in tables, hollow in figures."
 
 
 def analyse(
@@ -203,13 +183,8 @@ def analyse(
     drops = None
     if any(registry.cutoff(m.run.run.info.model) for m in table.models):
         drops = contamination(table, registry)
-    overlaps = None
-    if len(table.models) > 1:
-        overlaps = Overlaps(
-            themes=profiles(table, "theme"),
-            specialties=profiles(table, "specialty"),
-            worst=worst_cases(table),
-        )
+    are_several = len(table.models) > 1
+    kinds = ("theme", "specialty") if are_several else ()
     audits = {}
     for model in table.models:
         run = model.run
@@ -222,7 +197,8 @@ def analyse(
         registry=registry,
         arms=score_arms(table, registry),
         contamination=drops,
-        overlaps=overlaps,
+        worst=worst_cases(table) if are_several else None,
+        profiles=tuple(profiles(table, kind) for kind in kinds),
         audits=audits,
         metas=metas,
         case_pages=case_pages,
@@ -243,8 +219,9 @@ def in_parts(count: int, size: int) -> list[tuple[str, range]]:
     return parts
 
 
-def _short(digest: str) -> str:
-    return digest.removeprefix("sha256:")[:8]
+def _listed(names: Iterable[str]) -> str:
+    """Each name once."""
+    return ", ".join(sorted(set(names)))
 
 
 def _looked_in(run: RunErrata) -> str:
@@ -253,17 +230,12 @@ def _looked_in(run: RunErrata) -> str:
         return f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
     if errata.problem:
         return f"{errata.path.name} of {run.version} could not be read"
-    checked = (
-        f"its signature checked with key {errata.key}"
-        if errata.key
-        else "its signature not checked"
+    checked = f"checked with key {errata.key}" if errata.key else "not checked"
+    what = "some of what" if run.concerned else "nothing that"
+    return (
+        f"{errata.path.name} of {run.version} withdraws {what} these runs hold "
+        f"({errata.digest}; its signature {checked})"
     )
-    what = (
-        "withdraws some of what these runs hold"
-        if run.concerned
-        else "withdraws nothing that these runs hold"
-    )
-    return f"{errata.path.name} of {run.version} {what} ({errata.digest}; {checked})"
 
 
 def judged(model: ModelScore) -> str:

@@ -29,8 +29,9 @@ def portfolio_page(portfolio: Portfolio, nav: Sequence[tuple[str, str]] = ()) ->
         upper_first=upper_first,
     )
     parts = [("#ranks", "Ranks"), ("#alike", "How alike tasks are"), ("#gaps", "Gaps")]
-    tasks = [(f"#{_slug(task.task)}", task.task) for task in portfolio.tasks]
-    return page("medlive: protocols", body, [*nav, *parts, *tasks])
+    for task in portfolio.tasks:
+        parts.append((f"#{_slug(task.task)}", task.task))
+    return page("medlive: protocols", body, [*nav, *parts])
 
 
 def write_portfolio(portfolio: Portfolio, folder: Path) -> Path:
@@ -53,7 +54,7 @@ def read_portfolio(path: Path) -> Portfolio:
 
 def _numeric(table: Table, place: int) -> bool:
     """Whether a column holds numbers alone."""
-    return all(not isinstance(row[place], str) for row in table.rows)
+    return not any(isinstance(row[place], str) for row in table.rows)
 
 
 def _slug(name: str) -> str:

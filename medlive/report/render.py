@@ -1,31 +1,20 @@
 """The report: a folder of pages that need nothing but themselves, with every figure and number as a file too."""
 
-import json
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from medlive.errors import BadInput
 from medlive.evaluation.protocols.portfolio import Portfolio
 from medlive.evaluation.root_causes import RootCause
-from medlive.evaluation.scoring.score import (
-    ScoreTable,
-    month_table,
-)
+from medlive.evaluation.scoring.estimates import FEW
+from medlive.evaluation.scoring.score import ScoreTable
 from medlive.llm.registry import EMPTY, Registry
 from medlive.plot import available
-from medlive.report.cases import (
-    CASES_A_LIST,
-    Entry,
-    case_lists,
-    entries,
-    list_name,
-    write_case_pages,
-)
+from medlive.report.cases import LIST, case_list, entries, write_case_pages
 from medlive.report.html import Section, missing, page, render
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
@@ -39,7 +28,7 @@ from medlive.report.sections.ranking import pairs, ranking
 from medlive.report.sections.scale import one_scale
 from medlive.report.sections.slices import months, others, specialties, themes
 from medlive.report.summary import summarise
-from medlive.report.tables import scores_csv, scores_json
+from medlive.report.tables import WRITERS
 
 
 def _written(name: str, title: str, template: str) -> Callable[[Report], Section]:
@@ -55,9 +44,8 @@ def reliability(report: Report) -> Section:
     for meta in report.metas:
         overridden = (*report.table.overridden, *meta.overridden)
         parts.append(render("reliability.html", meta=meta, overridden=overridden))
-    return Section(
-        "reliability", "Reliability of the grader", parts or [missing(_NO_META)]
-    )
+    title = "Reliability of the grader"
+    return Section("reliability", title, parts or [missing(_NO_META)])
 
 
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
@@ -103,18 +91,6 @@ _NAMES: Final = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A report on disk."""
-
-    page: Path
-    """Its first page."""
-    cases: int
-    files: int
-    size: int
-    """Bytes of all files."""
-
-
 def write_report(
     table: ScoreTable,
     out: Path,
@@ -123,60 +99,65 @@ def write_report(
     metas: tuple[MetaFile, ...] = (),
     portfolio: Portfolio | None = None,
     case_pages: bool = True,
-) -> Written:
-    """Write the report of a score table into the folder `out`.
+) -> Path:
+    """Write the report of a score table into the folder `out`; return its first page.
 
-    `index.html` with the figures, `protocols.html` of a portfolio if there is one, `cases.html` and more of its
-    kind, `cases/` with a page for each case unless `case_pages` is false, and `scores.json`, `scores.csv`,
-    `scores.tsv`. An earlier report is replaced. Raises BadInput when the folder cannot be written, or holds files of
-    these names that no report wrote.
+    `index.html` with the figures, `protocols.html` of a portfolio if there is one, `cases.html`, `cases/` with a
+    page for each case unless `case_pages` is false, and `scores.json`, `scores.csv`, `scores.tsv`. An earlier report
+    is replaced. Raises BadInput when the folder cannot be written, or holds files of these names that no report
+    wrote.
     """
     _check_place(out)
     report = analyse(table, registry, metas=metas, case_pages=case_pages)
+    case_entries = entries(report)
+    pages = {
+        "index.html": index(report, len(case_entries), protocols=bool(portfolio)),
+        LIST: case_list(report, case_entries),
+    }
+    if portfolio:
+        nav = (("index.html", "Scores"), (LIST, "Cases"))
+        pages[PROTOCOLS] = portfolio_page(portfolio, nav)
+    files = {}
+    for name, text in pages.items():
+        # A model's answer may hold a lone surrogate, which UTF-8 cannot; the page shows its escape.
+        files[name] = text.encode("utf-8", "backslashreplace")
+    for suffix, write in WRITERS.items():
+        files[f"scores.{suffix}"] = write(table, None)
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as temporary:
             made = Path(temporary)
-            case_entries = entries(report)
-            if portfolio:
-                nav = (("index.html", "Scores"), (list_name(1), "Cases"))
-                _write(made / PROTOCOLS, portfolio_page(portfolio, nav))
-            _write_pages(report, case_entries, made, portfolio is not None)
-            _write(
-                made / "scores.json",
-                json.dumps(
-                    scores_json(table), ensure_ascii=False, indent=2, sort_keys=True
-                )
-                + "\n",
-            )
-            _write(made / "scores.csv", scores_csv(table))
-            _write(made / "scores.tsv", month_table(table).tsv())
-            files = [path for path in made.rglob("*") if path.is_file()]
-            size = sum(path.stat().st_size for path in files)
+            for name, data in files.items():
+                (made / name).write_bytes(data)
+            if case_pages:
+                (made / "cases").mkdir()
+                write_case_pages(report, case_entries, made / "cases")
             _replace(made, out)
     except OSError as exc:
         raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
-    return Written(out / "index.html", len(case_entries), len(files), size)
+    return out / "index.html"
 
 
-def _write(path: Path, text: str) -> None:
-    # A model's answer may hold a lone surrogate, which UTF-8 cannot; the page shows its escape.
-    path.write_bytes(text.encode("utf-8", "backslashreplace"))
+def _replace(made: Path, out: Path) -> None:
+    """Put what was made in the place of what an earlier report left, and take away what it alone had."""
+    for old in {out / name for name in _NAMES} | set(out.glob("cases-*.html")):
+        if old.is_dir():
+            shutil.rmtree(old)
+        elif old.name != "index.html":
+            old.unlink(missing_ok=True)
+    # The first page is what an earlier report is known by, should the rest be cut off.
+    for path in sorted(made.iterdir(), key=lambda path: path.name != "index.html"):
+        os.replace(path, out / path.name)
 
 
 def _check_place(out: Path) -> None:
     """Raise BadInput where writing would take away or mix with what is not a report's."""
-    if not out.exists():
-        return
-    if not out.is_dir():
+    if out.exists() and not out.is_dir():
         raise BadInput(f"{out} is a file: a report is a folder")
     first = out / "index.html"
-    try:
-        if first.is_file() and _OURS in first.read_bytes()[:20_000]:
-            return
-        names = {path.name for path in out.iterdir()}
-    except OSError as exc:
-        raise BadInput(f"{out} cannot be read: {exc.strerror or exc}") from exc
+    if first.is_file() and _OURS in first.read_bytes()[:20_000]:
+        return
+    names = {path.name for path in out.iterdir()} if out.exists() else set()
     if "run.json" in names:
         raise BadInput(f"{out} is a run folder", hint="give --out a folder of its own")
     if taken := sorted(names & _NAMES):
@@ -184,30 +165,6 @@ def _check_place(out: Path) -> None:
             f"{out} holds {', '.join(taken)}, which no report of medlive wrote: nothing was replaced",
             hint="give --out a folder that is new, empty or an earlier report",
         )
-
-
-def _replace(made: Path, out: Path) -> None:
-    """Put what was made in the place of what an earlier report left, and take away what it alone had."""
-    stale = [out / name for name in _NAMES if name != "index.html"]
-    for old in (*stale, *out.glob("cases-*.html")):
-        if old.is_dir():
-            shutil.rmtree(old)
-        else:
-            old.unlink(missing_ok=True)
-    # The first page is what an earlier report is known by, should the rest be cut off.
-    for path in sorted(made.iterdir(), key=lambda path: path.name != "index.html"):
-        os.replace(path, out / path.name)
-
-
-def _write_pages(
-    report: Report, case_entries: list[Entry], made: Path, protocols: bool
-) -> None:
-    _write(made / "index.html", index(report, len(case_entries), protocols=protocols))
-    for name, text in case_lists(report, case_entries, linked=report.case_pages):
-        _write(made / name, text)
-    if report.case_pages:
-        (made / "cases").mkdir()
-        write_case_pages(report, case_entries, made / "cases")
 
 
 def index(report: Report, cases: int, *, protocols: bool = False) -> str:
@@ -221,21 +178,16 @@ def index(report: Report, cases: int, *, protocols: bool = False) -> str:
         "models": len(report.models),
         "grader": report.graders_named,
         "intervals": f"95 %, bootstrap over cases, {table.draws} draws, seed {table.seed}",
-        "few cases": report.few_note,
+        "few cases": f"Fewer than {FEW} cases: grey and slanted in tables, hollow in figures.",
     }
     if not available():
         facts["figures"] = _NO_FIGURES
-    lists = range(1, -(-cases // CASES_A_LIST) + 1)
-    nav = [
-        (f"#{section.name}", section.title)
-        for section in sections
-        if not section.lacking
-    ]
-    nav += [("#absent", "Not in this report")] if len(nav) < len(sections) else []
-    nav += [(PROTOCOLS, "Protocols")] if protocols else []
-    nav += [
-        (list_name(k), f"Cases, list {k}" if len(lists) > 1 else "Cases") for k in lists
-    ]
+    nav = [(f"#{own.name}", own.title) for own in sections if not own.lacking]
+    if len(nav) < len(sections):
+        nav.append(("#absent", "Not in this report"))
+    if protocols:
+        nav.append((PROTOCOLS, "Protocols"))
+    nav.append((LIST, "Cases"))
     body = report.render(
         "index.html",
         sections=sections,

@@ -5,14 +5,12 @@ from typing import Final
 
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import FreshScore
-from medlive.evaluation.scoring.score import (
-    ModelScore,
-    Rates,
-)
+from medlive.evaluation.scoring.score import ModelScore
 from medlive.integrity.log import some
-from medlive.report.html import percent, percents, points
+from medlive.report.html import points
 from medlive.report.model import Report, unpublishable
 from medlive.statistics.bootstrap import Comparison
+from medlive.text.html import interval, percent
 
 _LEVEL: Final = 0.05
 
@@ -25,23 +23,18 @@ def summarise(report: Report) -> dict[str, str]:
     The ranking after every cutoff goes first where it rests on enough cases.
     """
     table, fresh = report.table, report.table.fresh
-    ranked, pairs, where = _scored(table.models), table.comparisons, "On all cases"
-    if (
-        fresh is not None
-        and (later := _scored(fresh.models))
-        and not later[0].overall.few
-    ):
-        ranked, pairs, where = (
-            later,
-            fresh.comparisons,
-            f"On cases posted after every cutoff ({fresh.after})",
-        )
+    scored = _scored(table.models)
+    later = _scored(fresh.models) if fresh else []
+    ranked, pairs, where = scored, table.comparisons, "On all cases"
+    if fresh and later and not later[0].overall.few:
+        ranked, pairs = later, fresh.comparisons
+        where = f"On cases posted after every cutoff ({fresh.after})"
     leads = "Nobody: no model has a score."
     if ranked:
         leads = f"{where}, {_lead(ranked, pairs)}"
         if ranked[0].overall.few:
             leads += f" Fewer than {FEW} cases: no result."
-        first = _scored(table.models)[0]
+        first = scored[0]
         if first.label != ranked[0].label:
             leads += f" On all cases {first.label} is first with {percent(first.overall.mean)} %."
     return {"Who leads": leads, "Missing or wrong": _missing(report)}
@@ -67,7 +60,7 @@ def tied_with(
 def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
     first, others = ranked[0], [model.label for model in ranked[1:]]
     score = first.overall
-    value = f"{percent(score.mean)} % (95 % interval {percents(score.low, score.high)}, n={score.n})"
+    value = f"{percent(score.mean)} % (95 % interval {interval(score.low, score.high)}, n={score.n})"
     if not others:
         return f"{first.label} scores {value}; no other model is ranked."
     tied = tied_with(first.label, others, pairs)
@@ -78,50 +71,32 @@ def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
 
 
 def _missing(report: Report) -> str:
-    banned = [model.label for model in report.models if unpublishable(model)]
-    missing = [f"not publishable: {some(banned)}"] if banned else []
-    missing += _early_drops(report)
-    missing += _uncounted([model.rates for model in report.models])
-    unknown = [model.label for model in report.models if model.cutoff is None]
-    if unknown:
+    models = report.models
+    missing = []
+    if banned := [model.label for model in models if unpublishable(model)]:
+        missing.append(f"not publishable: {some(banned)}")
+    for label, drop in report.table.drops.items():
+        better = points(drop.difference)
+        missing.append(
+            f"{label} is {better} points better up to its cutoff than after it"
+        )
+    cases = sum(model.rates.cases for model in models)
+    criteria = sum(model.rates.criteria for model in models)
+    for name, total, what in (
+        ("ungraded", criteria, "verdicts are ungraded"),
+        ("unanswered", cases, "cases are unanswered"),
+        ("unscorable", cases, "cases have no positive criterion to score"),
+    ):
+        if count := sum(getattr(model.rates, name) for model in models):
+            missing.append(f"{count:,} of {total:,} {what}")
+    if unknown := [model.label for model in models if model.cutoff is None]:
         missing.append(
             f"no cutoff is known for {some(unknown)}, so nothing shows what was seen in training"
         )
     if not report.metas:
         missing.append("the grader was not compared with people")
-    warnings = len(report.table.warnings)
-    if warnings:
+    if warnings := len(report.table.warnings):
         missing.append(f"{warnings} warning{'s' * (warnings > 1)} below")
     if not missing:
         return "Nothing: every answer is there and every criterion graded."
     return "; ".join(missing) + "."
-
-
-def _early_drops(report: Report) -> list[str]:
-    drops = []
-    for label, drop in report.table.drops.items():
-        better = points(drop.difference)
-        drops.append(
-            f"{label} is {better} points better up to its cutoff than after it"
-        )
-    return drops
-
-
-def _uncounted(rates: Sequence[Rates]) -> list[str]:
-    criteria = cases = ungraded = unanswered = unscorable = 0
-    for rate in rates:
-        criteria += rate.criteria
-        cases += rate.cases
-        ungraded += rate.ungraded
-        unanswered += rate.unanswered
-        unscorable += rate.unscorable
-    uncounted = []
-    if ungraded:
-        uncounted.append(f"{ungraded:,} of {criteria:,} verdicts are ungraded")
-    if unanswered:
-        uncounted.append(f"{unanswered:,} of {cases:,} cases are unanswered")
-    if unscorable:
-        uncounted.append(
-            f"{unscorable:,} of {cases:,} cases have no positive criterion to score"
-        )
-    return uncounted

@@ -15,14 +15,10 @@ from medlive.evaluation.scoring.books import BookArm
 from medlive.evaluation.scoring.companions import CORE
 from medlive.evaluation.scoring.contamination import (
     ContaminationTable,
-    Mix,
     ModelContamination,
     PlaceboTable,
 )
-from medlive.evaluation.scoring.estimates import (
-    ScoreEstimate,
-    Slice,
-)
+from medlive.evaluation.scoring.estimates import ScoreEstimate, Slice
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
     ModelScore,
@@ -32,6 +28,13 @@ from medlive.evaluation.scoring.score import (
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
 
+_NAMES: Final = {
+    "low": "ci_low",
+    "high": "ci_high",
+    "of": "bounds_over",
+    "exact": "p_exact",
+}
+"""Field of a dataclass → its name in the files."""
 _FIGURES: Final = (
     "n",
     "mean",
@@ -42,20 +45,24 @@ _FIGURES: Final = (
     "bounds_over",
     "few",
 )
-
-
-_NAMES: Final = {
-    "low": "ci_low",
-    "high": "ci_high",
-    "of": "bounds_over",
-    "exact": "p_exact",
+HARM_RATES: Final[Mapping[str, str]] = {
+    "severe": "severe harm",
+    "any": "harm",
+    "omitted_severe": "severe omission",
+    "omitted": "omission",
 }
+"""The rates of harm, as `HarmRates` and as tables name them."""
+_BOOTSTRAP_LEVEL: Final = 0.95
 
 
 def _row(value: Any, **names: str) -> dict[str, Any]:
     """The fields of a dataclass under the names of the files; `names` are further ones."""
     names = _NAMES | names
     return {names.get(name, name): part for name, part in asdict(value).items()}
+
+
+def _rows(values: Iterable[Any], **names: str) -> list[dict[str, Any]]:
+    return [_row(value, **names) for value in values]
 
 
 def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
@@ -74,6 +81,19 @@ def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
     return {"cutoff": cutoff.text, "basis": cutoff.basis.value, "source": cutoff.source}
 
 
+def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
+    """How a file of figures begins."""
+    level = _BOOTSTRAP_LEVEL
+    return {
+        "format": f"medlive-{kind}",
+        "format_version": 1,
+        "metric": table.metric.value,
+        "bootstrap": {"draws": table.draws, "seed": table.seed, "level": level},
+        "warnings": list(table.warnings),
+        "overridden": [objection._asdict() for objection in table.overridden],
+    }
+
+
 def harm_row(model: ModelScore) -> dict[str, Any]:
     """How often a model's answers hold harm, by what they say and by what they leave out."""
     harm = model.harm
@@ -90,6 +110,10 @@ def model_row(model: ModelScore) -> dict[str, Any]:
     """One model's figures, with what they rest on."""
     info, standing = model.run.run.info, model.standing
     own = model.companions
+    slices = []
+    for part in model.slices:
+        figures = estimate_row(part.estimate)
+        slices.append({"kind": part.kind, "value": part.value, **figures})
     return {
         "model": model.label,
         "cases": info.cases.model_dump(include={"origin", "name", "digest"}),
@@ -110,52 +134,30 @@ def model_row(model: ModelScore) -> dict[str, Any]:
         "rank_worst": standing.rank_worst if standing else None,
         "rates": {**_row(model.rates), "shares": model.rates.shares},
         "axis_errors": [{**_row(axis), "rate": axis.rate} for axis in model.axes],
-        "slices": [
-            {"kind": s.kind, "value": s.value, **estimate_row(s.estimate)}
-            for s in model.slices
-        ],
+        "slices": slices,
     }
-
-
-HARM_RATES: Final[Mapping[str, str]] = {
-    "severe": "severe harm",
-    "any": "harm",
-    "omitted_severe": "severe omission",
-    "omitted": "omission",
-}
-"""The rates of harm, as `HarmRates` and as tables name them."""
 
 
 def scores_json(table: ScoreTable) -> dict[str, Any]:
     """`scores.json`: the whole table but the cases."""
-    return {
-        "format": "medlive-scores",
-        "format_version": 1,
-        "metric": table.metric.value,
-        "bootstrap": {"draws": table.draws, "seed": table.seed, "level": 0.95},
+    window = table.window
+    drops = {}
+    for label, drop in table.drops.items():
+        drops[label] = _row(drop, difference="drop", p="p_holm")
+    return _head("scores", table) | {
         "scored_on": table.basis.value,
         "common_cases": table.common,
-        "coverage": [
-            _row(own, label="model", missing="lacking") for own in table.coverage
-        ],
-        "warnings": list(table.warnings),
-        "overridden": [objection._asdict() for objection in table.overridden],
+        "coverage": _rows(table.coverage, label="model", missing="lacking"),
         "errata": errata_row(table),
         "advice_only": table.beside.advice_only,
-        "complete_and_paper": list(map(_row, table.beside.agreement)),
-        "length": list(map(_row, table.beside.lengths)),
-        "models": [model_row(model) for model in table.models],
-        "comparisons": list(map(_row, table.comparisons)),
+        "complete_and_paper": _rows(table.beside.agreement),
+        "length": _rows(table.beside.lengths),
+        "models": list(map(model_row, table.models)),
+        "comparisons": _rows(table.comparisons),
         "one_scale": scale_row(table),
-        "window": {
-            "since": _iso(table.window.since),
-            "until": _iso(table.window.until),
-        },
+        "window": {"since": _iso(window.since), "until": _iso(window.until)},
         "after_every_cutoff": fresh_row(table),
-        "drops": {
-            label: _row(drop, difference="drop", p="p_holm")
-            for label, drop in table.drops.items()
-        },
+        "drops": drops,
     }
 
 
@@ -169,10 +171,10 @@ def scale_row(table: ScoreTable) -> dict[str, Any]:
         suspects.append(about | _row(item.figures))
     return {
         "why": abilities.scale.why,
-        "abilities": list(map(_row, abilities.scale.abilities)),
-        "standings": list(map(_row, abilities.scale.standings)),
-        "weeks": list(map(_row, abilities.weeks)),
-        "hard": list(map(_row, abilities.hard)),
+        "abilities": _rows(abilities.scale.abilities),
+        "standings": _rows(abilities.scale.standings),
+        "weeks": _rows(abilities.weeks),
+        "hard": _rows(abilities.hard),
         "cases": len(abilities.cases),
         "silent": abilities.silent,
         "suspects": suspects,
@@ -203,7 +205,7 @@ def fresh_row(table: ScoreTable) -> dict[str, Any] | None:
         "unknown": list(fresh.unknown),
         "common_cases": fresh.common,
         "models": models,
-        "comparisons": list(map(_row, fresh.comparisons)),
+        "comparisons": _rows(fresh.comparisons),
     }
 
 
@@ -211,10 +213,9 @@ def errata_row(table: ScoreTable) -> dict[str, Any] | None:
     """What was done about errata and what they concern of each model's run; None when nobody looked."""
     if table.errata is None:
         return None
-    runs = [
-        {"model": label, **run.row()}
-        for label, run in zip(table.labels, table.errata.runs, strict=True)
-    ]
+    runs = []
+    for label, run in zip(table.labels, table.errata.runs, strict=True):
+        runs.append({"model": label, **run.row()})
     return {"mode": table.errata.mode.value, "runs": runs}
 
 
@@ -261,7 +262,7 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
             row |= dict.fromkeys(_FIGURES)
             row |= {"n": axis.n, "mean": axis.rate}
             rows.append(row | {"ci_low": axis.low, "ci_high": axis.high})
-    return rows if kind is None else [row for row in rows if row["slice"] == kind]
+    return [row for row in rows if kind in (None, row["slice"])]
 
 
 def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
@@ -273,37 +274,34 @@ def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
     writer = csv.writer(out, lineterminator="\n")
     names = ["model", "metric", "cases", "grader", "slice", "value", *_FIGURES]
     writer.writerow([*names, "overridden"])
-    overridden = " ".join(
-        dict.fromkeys(override.allow for override in table.overridden)
-    )
+    overrides = dict.fromkeys(override.allow for override in table.overridden)
     for row in score_rows(table, kind):
-        writer.writerow([*map(_plain, row.values()), overridden])
+        cells = []
+        for value in row.values():
+            is_text = isinstance(value, str)
+            formula = is_text and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+            cells.append(f"'{value}" if formula else value)
+        writer.writerow([*cells, " ".join(overrides)])
     return out.getvalue()
 
 
-def _plain(value: object) -> object:
-    """A value as a cell; a text so that no spreadsheet takes it for a formula."""
-    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{value}"
-    return "" if value is None else value
+def _bytes(text: str) -> bytes:
+    """A text as a file; a lone surrogate, which UTF-8 cannot hold, as its escape."""
+    return text.encode("utf-8", "backslashreplace")
 
 
 WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
-    "tsv": lambda table, kind: (
-        month_table(table).tsv().encode("utf-8", "backslashreplace")
-    ),
+    "tsv": lambda table, kind: _bytes(month_table(table).tsv()),
     "json": lambda table, kind: json_bytes(scores_json(table)),
-    "csv": lambda table, kind: scores_csv(table, kind).encode(
-        "utf-8", "backslashreplace"
-    ),
+    "csv": lambda table, kind: _bytes(scores_csv(table, kind)),
 }
 """Format → the bytes of a table in it, of one kind of slice where the format has rows."""
 
 
 def json_bytes(value: Any) -> bytes:
     """A value as an indented JSON file."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-    return text.encode("utf-8", "backslashreplace")
+    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    return _bytes(f"{text}\n")
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -315,37 +313,36 @@ def write_whole(path: Path, data: bytes) -> None:
 
 def contamination_json(table: ContaminationTable) -> dict[str, Any]:
     """`contamination.json`: every estimate of every model (docs/contamination.md names each)."""
-    return {
-        "format": "medlive-contamination",
-        "format_version": 1,
-        "metric": table.metric.value,
-        "bootstrap": {"draws": table.draws, "seed": table.seed, "level": 0.95},
+    arms = []
+    for arm in table.arms:
+        row = {
+            "model": arm.model,
+            "raw": arm.raw,
+            "rewritten": arm.rewritten,
+            "drop_of_difference": _row(arm.drop, difference="drop"),
+        }
+        arms.append(row)
+    return _head("contamination", table) | {
         "permutations": table.permutations,
         "registry": Path(table.registry).name,
-        "warnings": list(table.warnings),
-        "overridden": [objection._asdict() for objection in table.overridden],
         "pooled_effect_of_having_seen": _row_or_none(table.pooled),
-        "models": [_contamination_row(model) for model in table.models],
-        "raw_against_rewritten": [
-            {
-                "model": a.model,
-                "raw": a.raw,
-                "rewritten": a.rewritten,
-                "drop_of_difference": _row(a.drop, difference="drop"),
-            }
-            for a in table.arms
-        ],
+        "models": list(map(_contamination_row, table.models)),
+        "raw_against_rewritten": arms,
     }
 
 
 def _contamination_row(model: ModelContamination) -> dict[str, Any]:
     against_full_set = None
     if (paper := model.paper) is not None:
-        against_full_set = {
-            **_row(paper),
-            "full": _row(paper.full),
-            "post": _row(paper.post),
-        }
+        against_full_set = _row(paper)
+        against_full_set |= {"full": _row(paper.full), "post": _row(paper.post)}
+    adjusted = []
+    for mix in model.mixes:
+        row = {"by": mix.by, **_row(mix.adjusted, difference="drop")}
+        row["strata"] = []
+        for name, (before, after) in zip(mix.strata, mix.adjusted.strata, strict=True):
+            row["strata"].append({"stratum": name, "n_pre": before, "n_post": after})
+        adjusted.append(row)
     return {
         "model": model.label,
         "cutoff": cutoff_row(model.cutoff),
@@ -357,8 +354,8 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
         "post_against_full_set_as_in_the_paper": against_full_set,
         "difference_in_differences": _row_or_none(model.did),
         "held_against": list(model.did_against),
-        "placebo": None if model.placebo is None else _placebo_row(model.placebo),
-        "adjusted": list(map(_mix_row, model.mixes)),
+        "placebo": _placebo_row(model.placebo) if model.placebo else None,
+        "adjusted": adjusted,
         "notes": list(model.notes),
     }
 
@@ -376,14 +373,6 @@ def _placebo_row(placebo: PlaceboTable) -> dict[str, Any]:
         "at_least_as_large": placebo.at_least,
         "drops": drops,
     }
-
-
-def _mix_row(mix: Mix) -> dict[str, Any]:
-    row = {"by": mix.by, **_row(mix.adjusted, difference="drop")}
-    strata = []
-    for name, (before, after) in zip(mix.strata, mix.adjusted.strata, strict=True):
-        strata.append({"stratum": name, "n_pre": before, "n_post": after})
-    return row | {"strata": strata}
 
 
 def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:

@@ -3,8 +3,8 @@
 Source: docs/scale.md, "Hard cases". The file `hard.json` lies beside the snapshots and is part of the site.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,6 @@ from pydantic import TypeAdapter, ValidationError
 
 from medlive.errors import BadInput, UsageError
 from medlive.integrity.digest import canonical_json
-from medlive.statistics.items import LEAST_MODELS
 
 HARD: Final = "hard.json"
 
@@ -31,14 +30,9 @@ class HardWeek:
         return self.by_others.get(model, self.cases)
 
 
-HardWeeks = Mapping[str, Mapping[str, HardWeek]]
+HardWeeks = dict[str, dict[str, HardWeek]]
 """Title of a scale → week → its hard cases."""
-_FILE: Final = TypeAdapter(dict[str, dict[str, HardWeek]])
-
-
-def may_choose(models: Iterable[str]) -> bool:
-    """Whether enough models answered a week: `LEAST_MODELS` beside the one that is left out."""
-    return len(set(models)) > LEAST_MODELS
+_FILE: Final = TypeAdapter(HardWeeks)
 
 
 def load_hard(path: Path) -> HardWeeks:
@@ -56,10 +50,7 @@ def load_hard(path: Path) -> HardWeeks:
 
 def hard_bytes(weeks: HardWeeks) -> bytes:
     """The file of these weeks; the same weeks make the same bytes."""
-    rows = {}
-    for title, own in weeks.items():
-        rows[title] = {week: asdict(chosen) for week, chosen in own.items()}
-    return canonical_json(rows).encode("utf-8")
+    return canonical_json(_FILE.dump_python(weeks, mode="json")).encode("utf-8")
 
 
 def fix_hard(path: Path, data: bytes) -> None:

@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from threading import Lock
 from typing import Final
 
@@ -34,44 +34,33 @@ class LiveSite:
             given_out: Version → digest of the snapshots that are shown.
             checked: Items whose verdicts are kept back while people check them blind.
         """
-        bundles = self.inputs.bundles
-        read = [self._public_errata, self.inputs.snapshots / ERRATA]
-        read += [self.inputs.hard_file, *sorted(bundles.glob("*") if bundles else ())]
-        state = checked, dict(given_out), [_stamp(path) for path in read]
+        folder = self.inputs.snapshots
+        public_errata = folder / PUBLIC_ERRATA
+        read = [public_errata, folder / ERRATA, self.inputs.hard_file]
+        if self.inputs.bundles is not None:
+            read += sorted(self.inputs.bundles.glob("*"))
+        stamps = {}
+        for path in read:
+            with suppress(OSError):
+                status = path.stat()
+                stamps[path.name] = status.st_size, status.st_mtime_ns
+        state = checked, dict(given_out), stamps
         with self._lock:
-            if state != self._state:
-                self._files = self._make(frozenset(given_out), checked)
-                self._state = state
+            if state == self._state:
+                return self._files
+            self._state = state
+            # The public errata name no hidden snapshot.
+            use_all = self.inputs.allow_not_publishable or not public_errata.is_file()
+            inputs = replace(
+                self.inputs,
+                errata=None if use_all else public_errata,
+                checked=checked,
+                versions=frozenset(given_out),
+            )
+            try:
+                content = read_content(inputs)
+                self._files = site_files(content, links=_LINKS, downloads="/")
+            except MedliveError as exc:
+                _log.error("the public site cannot be made: %s", exc.message)
+                self._files = None
             return self._files
-
-    @property
-    def _public_errata(self) -> Path:
-        """Errata that name no hidden snapshot."""
-        return self.inputs.snapshots / PUBLIC_ERRATA
-
-    def _make(
-        self, versions: frozenset[str], checked: frozenset[str]
-    ) -> Mapping[str, bytes] | None:
-        errata = self._public_errata
-        hidden_too = self.inputs.allow_not_publishable or not errata.is_file()
-        inputs = replace(
-            self.inputs,
-            errata=None if hidden_too else errata,
-            checked=checked,
-            versions=versions,
-        )
-        try:
-            content = read_content(inputs)
-        except MedliveError as exc:
-            _log.error("the public site cannot be made: %s", exc.message)
-            return None
-        files = site_files(content, links=_LINKS, downloads="/")
-        return {file.name: file.data for file in files}
-
-
-def _stamp(path: Path) -> tuple[str, int, int]:
-    try:
-        status = path.stat()
-    except OSError:
-        return path.name, 0, 0
-    return path.name, status.st_size, status.st_mtime_ns

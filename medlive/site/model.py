@@ -2,15 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import Final
 
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.metrics import CaseScore
-from medlive.evaluation.scoring.score import (
-    ModelScore,
-    ScoreTable,
-)
+from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
 from medlive.site.hard import HardWeeks
 from medlive.snapshot.describe.feed import Release
@@ -83,6 +79,8 @@ class BoardEntry:
     slug: str
     title: str
     """What tells this board from the others."""
+    conditions: str
+    """Grader, template and snippets: boards that share them and the metric are put on one scale."""
     table: ScoreTable
     models: tuple[ModelEntry, ...]
     """The best first."""
@@ -92,14 +90,13 @@ class BoardEntry:
     @property
     def entered(self) -> list[ModelEntry]:
         """The models in the order in which their bundles were given."""
-        return sorted(
-            self.models, key=lambda model: self.table.labels.index(model.name)
-        )
+        by_name = {model.name: model for model in self.models}
+        return [by_name[label] for label in self.table.labels]
 
     @property
     def not_publishable(self) -> tuple[str, ...]:
         """Reasons; empty where it may be published."""
-        return tuple(map(attrgetter("why"), self.table.overridden))
+        return tuple(objection.why for objection in self.table.overridden)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

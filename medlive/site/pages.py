@@ -2,16 +2,12 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib.resources import files
-from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
-
 from medlive import __version__
-from medlive.evaluation.scoring.estimates import AxisErrors, ScoreEstimate
 from medlive.integrity.digest import canonical_json
 from medlive.site.data import FILTERS, board_json, verdict_bytes
 from medlive.site.hard import HARD, hard_bytes
@@ -19,7 +15,7 @@ from medlive.site.model import BoardEntry, Content, ModelEntry
 from medlive.site.scale import SharedScale, hard_weeks, shared_scales
 from medlive.snapshot.describe.feed import Place, feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
-from medlive.statistics.scale import Ability
+from medlive.text.html import Page, environment
 
 SECTIONS: Final = (
     ("index.html", "Start", "A living benchmark of clinical questions"),
@@ -34,40 +30,44 @@ SECTIONS: Final = (
 """Name, text of the link, heading."""
 CASES_A_PAGE: Final = 100
 """Cases in one page of the list: what a slow line brings in one view."""
-_SLICES: Final = {
-    "cutoff": "Past its cutoff",
-    "month": "By month of posting",
-    "first release": "By first release",
-    "axis": "By axis",
-    "theme": "By theme",
-    "specialty": "By specialty",
-    "language": "By language",
-    "difficulty": "By difficulty",
-}
-"""Kind of slice → its heading on a model's page, in that order."""
-_STEPS: Final = (
-    ("Thread", "as posted"),
-    ("Screener", "facts, advice"),
-    ("Validator", "enough? sound?"),
-    ("Controller", "nothing invented"),
-    ("Rubric", "proved"),
-    ("Snapshot", "frozen weekly"),
-)
+
+Results = Sequence[tuple[BoardEntry, Sequence[tuple[ModelEntry, Sequence[str]]]]]
+"""Board → model → how it did on each criterion of a case; nothing where it did not answer."""
 
 
-class SiteFile(NamedTuple):
-    """A file of the site."""
+@dataclass(frozen=True, kw_only=True)
+class SitePage(Page):
+    """The context of every template: what surrounds a page, what the site shows, and what the page is about."""
 
-    name: str
-    data: bytes
+    name: str = ""
+    template: str = ""  # type: ignore[misc]
+    title: str = ""
+    section: str = ""
+    """The page that the navigation marks."""
+    content: Content
+    scales: Sequence[SharedScale]
+    links: Sequence[tuple[str, str]]
+    downloads: str | None
+    board: BoardEntry | None = None
+    model: ModelEntry | None = None
+    case: SnapshotCase | None = None
+    results: Results = ()
+    cases: Sequence[SnapshotCase] = ()
+    """Of one page of the list."""
+    number: int = 1
+    """Of that page."""
+    lists: Sequence[str] = ()
+    """The addresses of all pages of the list."""
 
+    def ability(self, board: BoardEntry, model: ModelEntry) -> float | None:
+        """What a model of a board would score on all cases of all weeks."""
+        (shared,) = (scale for scale in self.scales if board.slug in scale.boards)
+        return shared.abilities[model.name].value
 
-class Mark(NamedTuple):
-    """How a model did on a criterion."""
-
-    kind: str
-    sign: str
-    label: str
+    def render(self) -> bytes:
+        """The page."""
+        root = "../" * self.name.count("/")
+        return self.fill(TEMPLATES, root=root, ability=self.ability).encode("utf-8")
 
 
 def site_files(
@@ -75,155 +75,112 @@ def site_files(
     *,
     links: Sequence[tuple[str, str]] = (),
     downloads: str | None = None,
-) -> Iterator[SiteFile]:
-    """Every file of the site; the same content makes the same bytes.
+) -> dict[str, bytes]:
+    """Every file of the site by name; the same content makes the same bytes.
 
     Args:
         content: What it shows.
         links: Further entries of the navigation: address and text.
         downloads: The address that ends where the folders of snapshots begin; None: their files are not linked.
     """
-    scales = shared_scales(content.boards, content.hard)
-    site = _Site(content, scales, links, downloads)
+    made = {}
     for path in sorted(files("medlive.site").joinpath("static").iterdir(), key=str):
-        yield SiteFile(f"assets/{path.name}", path.read_bytes())
+        made[f"assets/{path.name}"] = path.read_bytes()
     for board in content.boards:
-        abilities = site.abilities(board)
-        yield SiteFile(f"data/{board.slug}.json", board_json(board, abilities))
-        yield SiteFile(f"data/{board.slug}.bin", verdict_bytes(board))
-    weeks = hard_weeks(scales, content.hard)
-    yield SiteFile(f"data/{HARD}", hard_bytes(weeks))
+        made[f"data/{board.slug}.json"] = board_json(board)
+        made[f"data/{board.slug}.bin"] = verdict_bytes(board)
+    scales = shared_scales(content.boards, content.hard)
+    made[f"data/{HARD}"] = hard_bytes(hard_weeks(scales, content.hard))
     cases = list_order(content)
-    yield SiteFile("data/cases.json", _case_list(cases))
-    yield SiteFile("data/texts.json", _case_texts(cases))
+    made["data/cases.json"], made["data/texts.json"] = _case_files(cases)
     releases = [week.release for week in content.weeks if week.release is not None]
-    yield SiteFile("feed.xml", feed_xml(releases, Place(downloads), content.errata))
-    yield from site.pages()
+    made["feed.xml"] = feed_xml(releases, Place(downloads), content.errata)
+
+    base = SitePage(content=content, scales=scales, links=links, downloads=downloads)
+    pages = []
+    for name, _, title in SECTIONS:
+        if name != "cases.html":
+            page = replace(base, name=name, template=name, title=title, section=name)
+            pages.append(page)
+    starts = range(0, max(1, len(cases)), CASES_A_PAGE)
+    lists = ["cases.html"]
+    lists += [f"lists/cases-{n}.html" for n in range(2, len(starts) + 1)]
+    for number, (name, start) in enumerate(zip(lists, starts, strict=True), start=1):
+        page = replace(
+            base,
+            name=name,
+            template="cases.html",
+            title="Cases" if number == 1 else f"Cases, page {number}",
+            section="cases.html",
+            cases=cases[start : start + CASES_A_PAGE],
+            number=number,
+            lists=lists,
+        )
+        pages.append(page)
+    for board in content.boards:
+        for model in board.models:
+            page = replace(
+                base,
+                name=f"models/{board.slug}-{model.slug}.html",
+                template="model.html",
+                title=model.name,
+                section="leaderboard.html",
+                board=board,
+                model=model,
+            )
+            pages.append(page)
+    results = _results(content)
+    for case in content.cases.values():
+        page = replace(
+            base,
+            name=case_page(case),
+            template="case.html",
+            title=case.case_id,
+            section="cases.html",
+            case=case,
+            results=results[case.case_id],
+        )
+        pages.append(page)
+    for page in pages:
+        made[page.name] = page.render()
+    return made
 
 
-class _Site:
-    """Renders the pages of one content."""
-
-    def __init__(
-        self,
-        content: Content,
-        scales: Sequence[SharedScale],
-        links: Sequence[tuple[str, str]],
-        downloads: str | None,
-    ) -> None:
-        self.content = content
-        self.scales = scales
-        self.links = links
-        self.downloads = downloads
-
-    def abilities(self, board: BoardEntry) -> dict[str, Ability]:
-        """What each model of a board would score on all cases of all weeks."""
-        (shared,) = (scale for scale in self.scales if board.slug in scale.boards)
-        return {model.name: shared.ability(model.name) for model in board.models}
-
-    def pages(self) -> Iterator[SiteFile]:
-        """Every page."""
-        abilities = {board.slug: self.abilities(board) for board in self.content.boards}
-        for name, _, title in SECTIONS:
-            if name != "cases.html":
-                yield self._page(
-                    name, name, title, scales=self.scales, abilities=abilities
-                )
-        yield from self._lists()
-        for board in self.content.boards:
+def _results(content: Content) -> dict[str, Results]:
+    """How the models of each board did on each case that it holds."""
+    results: dict[str, list[Any]] = {case_id: [] for case_id in content.cases}
+    for board in content.boards:
+        for scored in board.cases:
+            case = content.cases.get(scored.case_id)
+            if case is None or not scored.criteria:
+                continue
+            asked = {c.id: c.criterion for c in scored.criteria}
+            rows = []
             for model in board.models:
-                yield self._page(
-                    f"models/{board.slug}-{model.slug}.html",
-                    "model.html",
-                    model.name,
-                    section="leaderboard.html",
-                    board=board,
-                    model=model,
-                )
-        asked = {}
-        for board in self.content.boards:
-            for scored in board.cases:
-                criteria = {c.id: c.criterion for c in scored.criteria}
-                asked[board.slug, scored.case_id] = criteria
-        for case in self.content.cases.values():
-            results = []
-            for board in self.content.boards:
-                if own := asked.get((board.slug, case.case_id)):
-                    results.append((board, _rows(board, case, own)))
-            yield self._page(
-                case_page(case),
-                "case.html",
-                case.case_id,
-                section="cases.html",
-                case=case,
-                results=results,
-            )
-
-    def _lists(self) -> Iterator[SiteFile]:
-        """The cases in pages of `CASES_A_PAGE`, which need no script."""
-        cases = list_order(self.content)
-        starts = range(0, max(1, len(cases)), CASES_A_PAGE)
-        names = ["cases.html"]
-        for number in range(2, len(starts) + 1):
-            names.append(f"lists/cases-{number}.html")
-        for number, start in enumerate(starts, start=1):
-            yield self._page(
-                names[number - 1],
-                "cases.html",
-                "Cases" if number == 1 else f"Cases, page {number}",
-                section="cases.html",
-                cases=cases[start : start + CASES_A_PAGE],
-                start=start,
-                number=number,
-                names=names,
-            )
-
-    def _page(self, name: str, template: str, title: str, **values: object) -> SiteFile:
-        shown = {
-            "content": self.content,
-            "downloads": self.downloads,
-            "links": self.links,
-            "root": "../" * name.count("/"),
-            "section": name,
-            "title": title,
-        }
-        text = TEMPLATES.get_template(template).render(shown | values)
-        return SiteFile(name, text.encode("utf-8"))
-
-
-def _rows(
-    board: BoardEntry, case: SnapshotCase, asked: Mapping[str, str]
-) -> list[tuple[ModelEntry, list[Mark]]]:
-    """How each model did on the case's criteria; no mark where it did not answer.
-
-    `asked` are the criteria of the board's run: id → text.
-    """
-    rows = []
-    for model in board.models:
-        marks = []
-        if case.case_id in model.answered:
-            met = model.verdicts.get(case.case_id, {})
-            marks = [_mark(c, asked, met) for c in case.criteria]
-        rows.append((model, marks))
-    return rows
+                marks = []
+                if case.case_id in model.answered:
+                    met = model.verdicts.get(case.case_id, {})
+                    marks = [_mark(c, asked, met) for c in case.criteria]
+                rows.append((model, marks))
+            results[case.case_id].append((board, rows))
+    return dict(results)
 
 
 def _mark(
     criterion: SnapshotCriterion,
     asked: Mapping[str, str],
     met: Mapping[str, bool | None],
-) -> Mark:
+) -> str:
+    """How a model did on a criterion; `asked` are those of the board's run: id → text."""
     if asked.get(criterion.criterion_id) != criterion.criterion:
         # Of another revision than that of the board's snapshot.
-        return Mark("unmet", "·", "not part of this run")
+        return "not part of this run"
     verdict = met.get(criterion.criterion_id)
     if verdict is None:
-        return Mark("", "?", "ungraded")
+        return "ungraded"
     if not verdict:
-        return Mark("unmet", "–", "not met")
-    if criterion.points < 0:
-        return Mark("error", "✗", "unwanted criterion met")
-    return Mark("met", "✓", "met")
+        return "not met"
+    return "unwanted criterion met" if criterion.points < 0 else "met"
 
 
 def case_page(case: SnapshotCase) -> str:
@@ -235,88 +192,34 @@ def case_page(case: SnapshotCase) -> str:
     return f"cases/x-{digest[:32]}.html"
 
 
-def _choices(cases: Mapping[str, SnapshotCase]) -> list[tuple[str, list[str]]]:
-    choices = []
-    for kind in FILTERS:
-        values = set(map(attrgetter(kind), cases.values()))
-        choices.append((kind, sorted(values)))
-    return choices
-
-
 def list_order(content: Content) -> list[SnapshotCase]:
     """The cases as they are listed: the latest posted first."""
-    cases = sorted(content.cases.values(), key=attrgetter("case_id"))
-    return sorted(cases, key=attrgetter("posted_at"), reverse=True)
+    cases = sorted(content.cases.values(), key=lambda case: case.case_id)
+    return sorted(cases, key=lambda case: case.posted_at, reverse=True)
 
 
-def _case_list(cases: Sequence[SnapshotCase]) -> bytes:
-    """What the browser filters and shows of each case."""
+def _case_files(cases: Sequence[SnapshotCase]) -> Iterator[bytes]:
+    """What the browser filters and shows of each case, and the texts that it fetches to search for words."""
     entries = []
+    texts = []
     for case in cases:
         entry = {kind: getattr(case, kind) for kind in FILTERS}
         entry |= {"id": case.case_id, "page": case_page(case), "query": case.query}
         entries.append(entry | {"posted": str(case.posted_at)})
-    return canonical_json(entries).encode("utf-8")
+        criteria = [criterion.criterion for criterion in case.criteria]
+        texts.append(" ".join([case.narrative, case.advice, *criteria]))
+    for rows in (entries, texts):
+        yield canonical_json(rows).encode("utf-8")
 
 
-def _case_texts(cases: Sequence[SnapshotCase]) -> bytes:
-    """The texts in which words are searched beside the question, fetched when the first word is typed."""
-    case_texts = []
-    for case in cases:
-        texts = [case.narrative, case.advice]
-        texts += map(attrgetter("criterion"), case.criteria)
-        case_texts.append(" ".join(texts))
-    return canonical_json(case_texts).encode("utf-8")
-
-
-def _percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:z.1f}"
-
-
-def _interval(figure: ScoreEstimate | AxisErrors) -> str:
-    """The interval; where there is none why, in two lines in a table, as leaderboard.js has it."""
-    if figure.low is None:
-        short, _, reason = figure.why.partition(": ")
-        return Markup("{}: <small>{}</small>").format(short, reason) if reason else "–"
-    return f"{_percent(figure.low)} to {_percent(figure.high)}"
-
-
-def _bar(figure: ScoreEstimate) -> Markup:
-    """A mean and its interval from 0 to 100 %, drawn."""
-    if figure.mean is None:
-        return Markup("")
-    line = '<line class="axis" x1="0" x2="200" y1="8" y2="8"></line>'
-    if figure.low is not None and figure.high is not None:
-        low, high = 200 * figure.low, 200 * figure.high
-        line += (
-            f'<line class="range" x1="{low:.1f}" x2="{high:.1f}" y1="8" y2="8"></line>'
-        )
-    # S704: nothing but numbers is written into it.
-    return Markup(
-        f'<svg class="bar" viewBox="0 0 200 16" aria-hidden="true">{line}'
-        f'<circle cx="{200 * figure.mean:.1f}" cy="8" r="4"></circle></svg>'
-    )
-
-
-TEMPLATES: Final = Environment(
-    loader=PackageLoader("medlive.site"),
-    autoescape=True,
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+TEMPLATES: Final = environment("medlive.site")
 TEMPLATES.globals |= {
-    "choices": _choices,
     "filters": FILTERS,
-    "headings": _SLICES,
+    "per_page": CASES_A_PAGE,
     "sections": SECTIONS,
-    "steps": _STEPS,
     "version": __version__,
 }
 TEMPLATES.filters |= {
-    "bar": _bar,
     "case_page": case_page,
-    "interval": _interval,
-    "percent": _percent,
     "urlencode": lambda text: quote(str(text), safe="/"),
 }

@@ -6,12 +6,12 @@ from statistics import fmean
 
 import numpy as np
 
-from medlive.evaluation.scoring.ability import AbilityTable, ModelWeek, abilities
+from medlive.evaluation.scoring.ability import AbilityTable, abilities
 from medlive.evaluation.scoring.metrics import CaseScore
-from medlive.site.hard import HardWeek, HardWeeks, may_choose
+from medlive.site.hard import HardWeek, HardWeeks
 from medlive.site.model import BoardEntry
-from medlive.statistics.bootstrap import Standing
-from medlive.statistics.items import hardest
+from medlive.statistics.bootstrap import Floats, Standing
+from medlive.statistics.items import LEAST_MODELS, hardest
 from medlive.statistics.scale import Ability
 
 
@@ -25,40 +25,28 @@ class SharedScale:
     table: AbilityTable
     scores: Mapping[str, Mapping[str, float]]
     """Model → case id → score."""
-    hard: Mapping[str, HardWeek]
+    hard: dict[str, HardWeek]
     """Week → its hard cases."""
 
-    def ability(self, model: str) -> Ability:
-        """What a model would score on all cases of all weeks."""
-        return next(a for a in self.table.scale.abilities if a.name == model)
-
-    def standing(self, model: str) -> Standing | None:
-        """A model's place; None off the scale."""
-        places = (place for place in self.table.scale.standings if place.name == model)
-        return next(places, None)
-
-    def hard_scores(self, model: str) -> list[float]:
-        """A model's scores on the hard cases of the weeks that it answered."""
-        own = self.scores[model]
-        asked = (case for week in self.hard.values() for case in week.of(model))
-        return [own[case] for case in asked if case in own]
-
-    def hard_mean(self, model: str) -> float | None:
-        """Their mean; None where it answered none."""
-        scores = self.hard_scores(model)
-        return fmean(scores) if scores else None
+    @property
+    def abilities(self) -> dict[str, Ability]:
+        """Model → what it would score on all cases of all weeks."""
+        return {ability.name: ability for ability in self.table.scale.abilities}
 
     @property
-    def axis(self) -> list[tuple[str, list[ModelWeek | None]]]:
-        """Each model with what it did in each week; None where it has no score."""
-        rows = []
-        for ability in self.table.scale.abilities:
-            own = []
-            for week in self.table.weeks:
-                places = {place.model: place for place in week.models}
-                own.append(places.get(ability.name))
-            rows.append((ability.name, own))
-        return rows
+    def standings(self) -> dict[str, Standing]:
+        """Model → its place; without those off the scale."""
+        return {standing.name: standing for standing in self.table.scale.standings}
+
+    def hard_mean(self, model: str) -> float | None:
+        """A model's mean on the hard cases of the weeks that it answered; None where it answered none."""
+        own_scores = self.scores[model]
+        hard_scores = []
+        for week in self.hard.values():
+            for case in week.of(model):
+                if case in own_scores:
+                    hard_scores.append(own_scores[case])
+        return fmean(hard_scores) if hard_scores else None
 
 
 def shared_scales(
@@ -70,81 +58,87 @@ def shared_scales(
         boards: The newest snapshot first.
         fixed: The hard cases of weeks for which they were chosen before; those of further weeks are chosen now.
     """
-    alike: dict[tuple[str, ...], list[BoardEntry]] = {}
+    by_title: dict[str, list[BoardEntry]] = {}
     for board in boards:
-        alike.setdefault(_terms(board), []).append(board)
+        title = f"{board.table.metric.value} · {board.conditions}"
+        by_title.setdefault(title, []).append(board)
     scales = []
-    for terms, group in alike.items():
-        title = " · ".join(filter(None, terms))
-        scales.append(_shared(title, group, (fixed or {}).get(title, {})))
+    for title, group in by_title.items():
+        scored = _scored(group)
+        names = sorted(scored)
+        table = abilities(names, [list(scored[name].values()) for name in names])
+        scores: dict[str, dict[str, float]] = {name: {} for name in names}
+        for name in names:
+            for case_id, case in scored[name].items():
+                if case.score is not None:
+                    scores[name][case_id] = case.score
+        shared = SharedScale(
+            title=title,
+            boards=tuple(board.slug for board in group),
+            table=table,
+            scores=scores,
+            hard=choose_hard(table, scores) | (fixed or {}).get(title, {}),
+        )
+        scales.append(shared)
     return scales
 
 
-def hard_weeks(scales: Iterable[SharedScale], fixed: HardWeeks) -> HardWeeks:
-    """What is fixed from now on: what was, and the weeks that were chosen now."""
-    return {**fixed, **{shared.title: shared.hard for shared in scales if shared.hard}}
-
-
-def _terms(board: BoardEntry) -> tuple[str, ...]:
-    run = board.models[0].score.run
-    grader, info = run.grader, run.run.info
-    by = "nobody" if grader is None else f"{grader.model} ({grader.mode} mode)"
-    snippets = ""
-    if info.evidence is not None:
-        snippets = f"{info.evidence.top_k} snippets a question"
-    return board.table.metric.value, f"graded by {by}", info.template.name, snippets
-
-
-def _shared(
-    title: str, boards: Sequence[BoardEntry], fixed: Mapping[str, HardWeek]
-) -> SharedScale:
+def _scored(boards: Sequence[BoardEntry]) -> dict[str, dict[str, CaseScore]]:
+    """Model → case id → score. A case that several snapshots hold counts once, as the newest has it."""
     scored: dict[str, dict[str, CaseScore]] = {}
     for board in boards:
         for model in board.models:
             own = scored.setdefault(model.name, {})
-            # A case that several snapshots hold counts once, as the newest has it.
             for case in model.score.cases:
                 own.setdefault(case.case.case_id, case)
-    names = sorted(scored)
-    table = abilities(names, [list(scored[name].values()) for name in names])
-    scores = {}
-    for name in names:
-        own_scores = {}
-        for case_id, case in scored[name].items():
-            if case.score is not None:
-                own_scores[case_id] = case.score
-        scores[name] = own_scores
-    return SharedScale(
-        title=title,
-        boards=tuple(board.slug for board in boards),
-        table=table,
-        scores=scores,
-        hard={**_chosen(table, scores), **fixed},
-    )
+    return scored
 
 
-def _chosen(
+def hard_weeks(scales: Iterable[SharedScale], fixed: HardWeeks) -> HardWeeks:
+    """What is fixed from now on: what was, and the weeks that were chosen now."""
+    weeks = dict(fixed)
+    for shared in scales:
+        if shared.hard:
+            weeks[shared.title] = shared.hard
+    return weeks
+
+
+def choose_hard(
     table: AbilityTable, scores: Mapping[str, Mapping[str, float]]
 ) -> dict[str, HardWeek]:
-    """The hard cases of each week that enough models answered."""
-    on_scale = {a.name: a.value for a in table.scale.abilities if a.value is not None}
+    """The hard cases of each week that enough models answered: `LEAST_MODELS` beside the one that is left out."""
+    on_scale = {}
+    for ability in table.scale.abilities:
+        if ability.value is not None:
+            on_scale[ability.name] = ability.value
     weeks: dict[str, list[str]] = {}
     for item in table.cases:
         if week := item.case.first_release:
             weeks.setdefault(week, []).append(item.case.case_id)
     chosen = {}
     for week, cases in weeks.items():
-        models = [
-            name for name in on_scale if not scores[name].keys().isdisjoint(cases)
-        ]
-        if not may_choose(models):
-            continue
-        values = [[scores[name].get(case, np.nan) for name in models] for case in cases]
-        own, levels = np.array(values), np.array([on_scale[name] for name in models])
-        by_others = {}
-        for column, name in enumerate(models):
-            others = np.delete(own, column, axis=1), np.delete(levels, column)
-            by_others[name] = tuple(cases[place] for place in hardest(*others))
-        everybody = tuple(cases[place] for place in hardest(own, levels))
-        chosen[week] = HardWeek(everybody, by_others)
+        models = [name for name in on_scale if scores[name].keys() & set(cases)]
+        if len(models) > LEAST_MODELS:
+            levels = np.array([on_scale[name] for name in models])
+            chosen[week] = _choose(cases, models, levels, scores)
     return chosen
+
+
+def _choose(
+    cases: Sequence[str],
+    models: Sequence[str],
+    levels: Floats,
+    scores: Mapping[str, Mapping[str, float]],
+) -> HardWeek:
+    """The hard ones of a week's cases by the scores of models of these abilities."""
+    rows = []
+    for case in cases:
+        rows.append([scores[name].get(case, np.nan) for name in models])
+    values = np.array(rows)
+    by_others = {}
+    for column, name in enumerate(models):
+        others = np.delete(values, column, axis=1)
+        places = hardest(others, np.delete(levels, column))
+        by_others[name] = tuple(cases[place] for place in places)
+    everybody = tuple(cases[place] for place in hardest(values, levels))
+    return HardWeek(everybody, by_others)

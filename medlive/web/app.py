@@ -1,17 +1,16 @@
 """The application: the rooms that are served, security headers, errors as pages or JSON."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from http import HTTPStatus
-from ipaddress import IPv4Network, IPv6Network
 from typing import Final
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.datastructures import URL, Headers, MutableHeaders
-from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
@@ -27,10 +26,10 @@ from medlive.web.accounts.room import ACCOUNTS
 from medlive.web.acts.room import ACTS
 from medlive.web.audit.room import AUDIT
 from medlive.web.downloads.room import DOWNLOADS
-from medlive.web.pages import ErrorPage, render
+from medlive.web.pages import NoticePage, render
 from medlive.web.requests import RequestChecks
 from medlive.web.review.room import REVIEW
-from medlive.web.site import Room, Site, site_of
+from medlive.web.site import READ, Room, Site, SiteOf
 
 ROOMS: Final = (DOWNLOADS, AUDIT, REVIEW, ACTS, ACCOUNTS)
 """Every room; one is added by a line here."""
@@ -56,7 +55,17 @@ _TEXTS: Final = {
     500: "Something went wrong here. The fault was logged.",
     503: "The database cannot be reached. Try again in a moment.",
 }
+_ERRORS: Final = (
+    HTTPException,
+    RequestValidationError,
+    UsageError,
+    UnusableValue,
+    DatabaseUnavailable,
+    DatabaseForbidden,
+    Exception,
+)
 _log: Final = logging.getLogger(__name__)
+router: Final = APIRouter(include_in_schema=False)
 
 
 def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
@@ -72,45 +81,30 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     )
     app.state.site = site
     app.state.sections = tuple(section for room in rooms for section in room.sections)
-    app.include_router(static_files.router)
-    app.include_router(documents.router)
-    app.add_api_route(
-        "/healthz", _live, methods=["GET", "HEAD"], include_in_schema=False
-    )
-    app.add_api_route(
-        "/readyz", _ready, methods=["GET", "HEAD"], include_in_schema=False
-    )
+    for own in (static_files.router, documents.router, router):
+        app.include_router(own)
     for room in rooms:
         app.include_router(room.router)
     if not any(room.public for room in rooms) and app.state.sections:
-        app.add_api_route("/", _go_to_first_section, include_in_schema=False)
+        app.add_api_route("/", go_to_first_section, include_in_schema=False)
     if not all(room.public for room in rooms):
         app.user_middleware.append(session_cookie(site))
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=FORM_BYTES)
     app.add_middleware(RequestChecks, settings=site.settings.web)
     app.add_middleware(_SecurityHeaders)
-    if proxies := site.settings.web.trusted_proxies:
-        app.add_middleware(
-            ProxyHeadersMiddleware,
-            trusted_hosts=[form for network in proxies for form in _forms(network)],
-        )
-    app.add_exception_handler(StarletteHTTPException, _on_http_error)
-    app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(UsageError, _on_usage_error)
-    app.add_exception_handler(UnusableValue, _on_unusable)
-    app.add_exception_handler(DatabaseUnavailable, _on_database_unavailable)
-    app.add_exception_handler(DatabaseForbidden, _on_usage_error)
-    app.add_exception_handler(Exception, _on_fault)
+    trusted = []
+    for network in site.settings.web.trusted_proxies:
+        # As a header or a connection may write it: one of IPv4 also as it is mapped into IPv6.
+        plain = read_address(str(network.network_address))
+        trusted.append(str(network))
+        if plain.version == 4:
+            length = max(network.prefixlen - network.max_prefixlen + 32, 0)
+            trusted += [f"{plain}/{length}", f"::ffff:{plain}/{length + 96}"]
+    if trusted:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=trusted)
+    for kind in _ERRORS:
+        app.add_exception_handler(kind, _on_error)
     return app
-
-
-def _forms(network: IPv4Network | IPv6Network) -> set[str]:
-    """A network as a header or a connection may write it: one of IPv4 also as it is mapped into IPv6."""
-    plain = read_address(str(network.network_address))
-    if plain.version == 6:
-        return {str(network)}
-    length = network.prefixlen - network.max_prefixlen + 32
-    return {f"{plain}/{max(length, 0)}", f"::ffff:{plain}/{max(length, 0) + 96}"}
 
 
 class _SecurityHeaders:
@@ -134,68 +128,57 @@ class _SecurityHeaders:
         await self.app(scope, receive, send_with_headers)
 
 
-def _error(
-    request: Request, status: int, detail: str | None, headers: Mapping[str, str] | None
-) -> Response:
-    """An error as JSON for the API and as a page for people; `detail` replaces the usual sentence."""
+async def _on_error(request: Request, error: Exception) -> Response:
+    """An error as JSON for the API and as a page for people."""
+    path = request.url.path
+    for_programs = path.startswith("/api/")
+    status, text, headers = 500, "", None
+    match error:
+        case HTTPException():
+            status, headers = error.status_code, error.headers
+            if status < 400:
+                return Response(status_code=status, headers=headers)
+            if error.detail != HTTPStatus(status).phrase:
+                text = error.detail
+        case RequestValidationError():
+            if for_programs:
+                return await request_validation_exception_handler(request, error)
+            status = 422
+        case UsageError() | DatabaseForbidden():
+            status = 422
+            text = ": ".join(filter(None, (error.message, error.hint)))
+        case UnusableValue():
+            status = 422
+            reason = getattr(error, "orig", error)
+            _log.warning("%s %s: %s", request.method, path, reason)
+        case DatabaseUnavailable():
+            status, headers = 503, {"Retry-After": "10"}
+        case _:
+            _log.error("%s %s failed", request.method, path, exc_info=error)
     title = HTTPStatus(status).phrase
-    text = detail if detail not in (None, title) else _TEXTS.get(status, title)
-    response: Response
-    if request.url.path.startswith("/api/") or request.url.path == "/readyz":
-        response = JSONResponse({"detail": text}, status)
-    else:
-        response = render(request, ErrorPage(status, title, str(text)), status)
+    text = text or _TEXTS.get(status, title)
+    if for_programs or path == "/readyz":
+        return JSONResponse({"detail": text}, status, headers)
+    page = NoticePage(title, f"{text} (Status {status}.)", is_error=True)
+    response = render(request, page, status)
     response.headers.update(headers or {})
     return response
 
 
-async def _on_http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, StarletteHTTPException)
-    if error.status_code < 400:
-        return Response(status_code=error.status_code, headers=error.headers)
-    return _error(request, error.status_code, error.detail, error.headers)
-
-
-async def _on_invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    if request.url.path.startswith("/api/"):
-        return await request_validation_exception_handler(request, error)
-    return _error(request, 422, None, None)
-
-
-async def _on_usage_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, UsageError | DatabaseForbidden)
-    return _error(
-        request, 422, ": ".join(filter(None, (error.message, error.hint))), None
-    )
-
-
-async def _on_unusable(request: Request, error: Exception) -> Response:
-    _log.warning(
-        "%s %s: %s", request.method, request.url.path, getattr(error, "orig", error)
-    )
-    return _error(request, 422, None, None)
-
-
-async def _on_database_unavailable(request: Request, error: Exception) -> Response:
-    return _error(request, 503, None, {"Retry-After": "10"})
-
-
-async def _on_fault(request: Request, error: Exception) -> Response:
-    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return _error(request, 500, None, None)
-
-
-async def _live(request: Request) -> Response:
+@router.api_route("/healthz", methods=READ)
+async def live() -> dict[str, str]:
     """The process answers; a database that is away is no reason to restart it."""
-    return JSONResponse({"status": "ok", "version": __version__})
+    return {"status": "ok", "version": __version__}
 
 
-async def _ready(request: Request) -> Response:
-    async with site_of(request).database.begin() as session:
+@router.api_route("/readyz", methods=READ)
+async def ready(site: SiteOf) -> dict[str, str]:
+    """The database answers too."""
+    async with site.database.begin() as session:
         await ping(session)
-    return JSONResponse({"status": "ok", "database": "ok", "version": __version__})
+    return {"status": "ok", "database": "ok", "version": __version__}
 
 
-async def _go_to_first_section(request: Request) -> Response:
+async def go_to_first_section(request: Request) -> Response:
+    """To where a site without public rooms begins."""
     return RedirectResponse(request.app.state.sections[0].href, 303)

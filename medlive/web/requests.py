@@ -33,36 +33,37 @@ class RequestChecks:
     def __init__(self, app: ASGIApp, settings: WebSection) -> None:
         """Keep the application and the names of `[web]`."""
         self.app = app
-        self.hosts = _LOOPBACK | {_name(host) for host in _configured(settings)} - {""}
+        self.hosts = _LOOPBACK | set(map(_name, _configured(settings))) - {""}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer 414, 421 or 431, or hand the request on."""
-        if scope["type"] == "http" and (refusal := self._refusal(scope)) is not None:
-            await refusal(scope, receive, send)
-            return
-        await self.app(scope, receive, send)
+        status, text = 0, ""
+        if scope["type"] == "http":
+            headers = sum(len(name) + len(value) for name, value in scope["headers"])
+            if len(scope["query_string"]) > QUERY_BYTES:
+                status = 414
+                text = (
+                    f"What follows ? in an address has at most {QUERY_BYTES:,} bytes.\n"
+                )
+            elif headers > HEADER_BYTES:
+                status = 431
+                text = (
+                    f"The headers of a request have at most {HEADER_BYTES:,} bytes.\n"
+                )
+            elif not self._is_ours(scope):
+                status = 421
+                text = "This server has no site of that name. Whoever runs it can add the name to [web] hosts.\n"
+        app = PlainTextResponse(text, status) if status else self.app
+        await app(scope, receive, send)
 
-    def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        if len(scope["query_string"]) > QUERY_BYTES:
-            return PlainTextResponse(
-                f"What follows ? in an address has at most {QUERY_BYTES:,} bytes.\n",
-                414,
-            )
-        if (
-            sum(len(name) + len(value) for name, value in scope["headers"])
-            > HEADER_BYTES
-        ):
-            return PlainTextResponse(
-                f"The headers of a request have at most {HEADER_BYTES:,} bytes.\n", 431
-            )
+    def _is_ours(self, scope: Scope) -> bool:
         if scope["path"] in _FOR_MONITORS:
-            return None
+            return True
+        (server, _) = scope.get("server") or ("", None)
+        bound = {server, getattr(scope["app"].state, "listens_on", "")} - {""}
         hosts = Headers(scope=scope).getlist("host")
-        name = _name(hosts[0]) if len(hosts) == 1 else ""
-        if name not in self.hosts | _bound_to(scope):
-            text = "This server has no site of that name. Whoever runs it can add the name to [web] hosts.\n"
-            return PlainTextResponse(text, 421)
-        return None
+        known = self.hosts | {_bracketed(name.lower()) for name in bound}
+        return len(hosts) == 1 and _name(hosts[0]) in known
 
 
 def site_address(request: Request) -> str:
@@ -82,18 +83,8 @@ def site_address(request: Request) -> str:
 
 def _configured(settings: WebSection) -> frozenset[str]:
     """The hosts of `[web]` as Host headers write them, with their ports where they have one."""
-    return frozenset(
-        host.lower() for host in (urlsplit(settings.base_url).netloc, *settings.hosts)
-    )
-
-
-def _bound_to(scope: Scope) -> frozenset[str]:
-    server, address = scope.get("server"), getattr(scope["app"].state, "listens_on", "")
-    return frozenset(
-        _bracketed(name.lower())
-        for name in (server[0] if server else "", address)
-        if name
-    )
+    hosts = (urlsplit(settings.base_url).netloc, *settings.hosts)
+    return frozenset(map(str.lower, hosts))
 
 
 def _name(host: str) -> str:

@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import Annotated, Final, Protocol
 
 from fastapi import APIRouter, Depends, Form, Request
 
@@ -12,7 +12,6 @@ from medlive.config import Settings
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.grader.rated import GraderSheet
-from medlive.web.exports import Exports
 
 
 class Evaluation(Protocol):
@@ -43,7 +42,6 @@ class Site:
     evaluation: Evaluation | None = None  # None: no public site, no grader checks
     key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     """Signs cookies; without one, those of this process are unknown to every other."""
-    exports: Exports = field(default_factory=Exports, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,5 +69,6 @@ def site_of(request: Request) -> Site:
     return site
 
 
+READ: Final = ["GET", "HEAD"]
 SiteOf = Annotated[Site, Depends(site_of)]
 Text = Annotated[str, Form()]

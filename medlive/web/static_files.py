@@ -8,6 +8,7 @@ from fastapi import APIRouter, HTTPException, Response
 
 from medlive.integrity.digest import digest_bytes
 from medlive.publishing.target import IMMUTABLE, media_type
+from medlive.web.site import READ
 
 router: Final = APIRouter(include_in_schema=False)
 
@@ -28,15 +29,15 @@ def _served() -> dict[str, tuple[str, bytes]]:
 @cache
 def static_url(name: str) -> str:
     """Return the address of a file of `static/`. Raises KeyError if it does not exist."""
-    return (
-        "/static/" + {plain: served for served, (plain, _) in _served().items()}[name]
-    )
+    names = {plain: served for served, (plain, _) in _served().items()}
+    return f"/static/{names[name]}"
 
 
-@router.api_route("/static/{name}", methods=["GET", "HEAD"])
+@router.api_route("/static/{name}", methods=READ)
 async def static_file(name: str) -> Response:
     """A file of `static/`, by its name with digest."""
     if name not in _served():
         raise HTTPException(404)
+    plain, data = _served()[name]
     headers = {"Cache-Control": IMMUTABLE}
-    return Response(_served()[name][1], media_type=media_type(name), headers=headers)
+    return Response(data, media_type=media_type(plain), headers=headers)

@@ -27,7 +27,7 @@ def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
     )
-    passwords._of_nobody.cache_clear()
+    passwords.hash_of_nobody.cache_clear()
 
 
 @pytest.fixture(scope="session")

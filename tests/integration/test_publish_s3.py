@@ -19,7 +19,7 @@ from medlive.errors import (
 )
 from medlive.integrity.folder import SUMS
 from medlive.publishing.publish import PreparedRelease, Published, publish
-from medlive.publishing.target import IMMUTABLE, RemoteState, Taken
+from medlive.publishing.target import IMMUTABLE
 from medlive.publishing.targets.s3 import S3Target, parse_address
 from medlive.snapshot.describe.feed import Place
 from tests.support.bucket import Gate, Request, bucket_server
@@ -174,13 +174,13 @@ def test_two_publishers_cannot_overwrite_each_other(
                 )
 
         gate.before = intrude
-        with pytest.raises(Taken):
+        with pytest.raises(CheckFailed):
             target.add(item)
         assert (
             client.get_object(Bucket=bucket, Key=f"data/{ROOT}/{key}")["Body"].read()
             == b"x"
         )
-        assert target.compare(item) is RemoteState.OTHER
+        assert target.has(item) is False
 
 
 def test_throttling_and_failures_of_the_store_are_waited_out(

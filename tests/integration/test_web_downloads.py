@@ -346,7 +346,6 @@ async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:
         "/snapshots",
         "/latest.json",
         "/feed.xml",
-        "/diff",
         "/api/v1/snapshots",
         "/leaderboard.html",
     )
@@ -425,9 +424,6 @@ async def test_what_was_taken_down_is_no_longer_given_out(
         if gone:
             with pytest.raises(BadInput, match="withdrawn"):
                 await fetch_snapshot(str(http.base_url), OLD, tmp_path / "fetched")
-        assert (
-            await http.get("/diff", params={"old": OLD, "new": NEW})
-        ).status_code == (410 if gone else 200)
         assert case_id in (await http.get("/errata")).text
         assert "It is wrong &lt; so." in (await http.get("/errata")).text
         listed = [
@@ -519,29 +515,6 @@ async def test_downloads_are_counted_by_file_and_day_alone(served: Served) -> No
         "data/cases.jsonl": 2
     }
     assert [row["count"] for row in (await get("/api/v1/downloads")).json()] == [1, 2]
-
-
-async def test_what_changed_between_two_snapshots(served: Served) -> None:
-    page = (await served.http.get("/diff", params={"old": MIDDLE, "new": NEW})).text
-    for words in (
-        "the advice was incomplete",
-        "Rest, and see a doctor if it lasts.",
-        "the patient asked for it",
-    ):
-        assert words in page
-    found = (
-        await served.http.get("/api/v1/diff", params={"old": MIDDLE, "new": NEW})
-    ).json()
-    assert found["counts"] == {"added": 3, "revised": 1, "withdrawn": 1}
-    [advice] = next(c["fields"] for c in found["cases"] if c["kind"] == "revised")
-    assert advice == {
-        "name": "advice",
-        "old": "Rest first.",
-        "new": "Rest, and see a doctor if it lasts.",
-    }
-    assert (
-        await served.http.get("/diff", params={"old": MIDDLE, "new": DRAFT})
-    ).status_code == 404
 
 
 async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -> None:
@@ -644,7 +617,7 @@ async def test_the_api_is_as_its_openapi_document_says(
         check=False,
     )
     assert done.returncode == 0, done.stdout
-    assert "5 selected / 5 total" in done.stdout
+    assert "4 selected / 4 total" in done.stdout
 
 
 async def test_nothing_can_be_changed(served: Served) -> None:

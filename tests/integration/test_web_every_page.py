@@ -79,7 +79,6 @@ NOT_PAGES = {
         "/medlive-{version}/{name:path}",
         "/sign-in/provider",
         "/sign-in/provider/back",
-        "/leaderboard",
         "/audit/{table}.csv",
         "/review/studies/{name}/ratings.csv",
     )
@@ -354,14 +353,12 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
         own = [
             str(a.attributes["href"]) for a in listed.css("tbody td:first-child > a")
         ]
-        diff = f"/diff?old={OLD}&new={NEW}"
         pages = {
             "/": ("/",),
             **{f"/{name}.html": (f"/{name}.html",) for name in SITE_PAGES},
             "/snapshots": ("/snapshots",),
             "/errata": ("/errata",),
             "/api": ("/api",),
-            "/diff": (diff, "/diff"),
             "/medlive-{version}/": (f"/medlive-{NEW}/",),
             "/sign-in": ("/sign-in",),
             "/invitation/{token}": (f"/invitation/{token}",),
@@ -394,7 +391,6 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
             ),
         }
         full = (
-            diff,
             "/errata",
             f"/medlive-{NEW}/",
             "/audit",

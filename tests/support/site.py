@@ -13,9 +13,11 @@ from medlive.evaluation.scoring.graded import (
     GradedRun,
     load_graded,
 )
+from medlive.evaluation.scoring.refusals import Allow
+from medlive.evaluation.scoring.score import score_runs
 from medlive.llm.registry import EMPTY, Registry
 from medlive.site.model import BoardEntry, Content
-from medlive.site.pages import SiteFile, site_files
+from medlive.site.pages import site_files
 from medlive.site.read import board_of
 from tests.support.runs import made_cases, made_run
 
@@ -51,12 +53,13 @@ def made_graded(root: Path, models: int = 4, cases: int = 150) -> list[GradedRun
 
 def made_board(runs: list[GradedRun], registry: Registry = EMPTY) -> BoardEntry:
     """A board of made runs."""
-    return board_of(runs, registry, slug="board-1")
+    table = score_runs(runs, registry=registry, allow=(Allow.NOT_PUBLISHABLE,))
+    return board_of(table, slug="board-1")
 
 
-def files_of(board: BoardEntry) -> list[SiteFile]:
+def files_of(board: BoardEntry) -> dict[str, bytes]:
     """The files of a site that shows this board alone."""
-    return list(site_files(Content(boards=[board])))
+    return site_files(Content(boards=[board]))
 
 
 class _Quiet(SimpleHTTPRequestHandler):

@@ -183,9 +183,9 @@ def all_(
 
         table = scored([run], Scoring(metric=metric, allow=allow), errata)
         result["scores"] = json.loads(WRITERS["json"](table, None))
-        written = write_report(table, out / "report", registry=open_registry(None))
-        result["report"] = written.page
-        shown = [*describe_scores(table), str(written.page)]
+        page = write_report(table, out / "report", registry=open_registry(None))
+        result["report"] = page
+        shown = [*describe_scores(table), str(page)]
         return Result(table, shown, table.warnings, find_unscored(table))
 
     try:

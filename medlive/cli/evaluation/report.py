@@ -41,7 +41,7 @@ def report(
     table = scored(runs, how, errata)
     judges = {m.run.grader.judge for m in table.models if m.run.grader}
     metas = tuple(read_meta(path, judges) for path in meta or ())
-    written = write_report(
+    page = write_report(
         table,
         out,
         registry=open_registry(how.models),
@@ -49,8 +49,7 @@ def report(
         portfolio=find_portfolio(protocols, [m.label for m in table.models]),
         case_pages=case_pages,
     )
-    echo(written.page)
-    say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")
+    echo(page)
 
 
 def find_portfolio(path: Path | None, models: list[str]) -> "Portfolio | None":

@@ -19,6 +19,7 @@ from medlive.evaluation.scoring.score import (
     score_runs,
 )
 from medlive.integrity.checks import Trust
+from medlive.llm.registry import EMPTY, Registry
 
 MOST_UNSCORED: Final = 0.05
 """The highest share of cases without a score: leaving out bad cases would raise a mean."""
@@ -76,6 +77,7 @@ def rank_bundles(
     metric: Metric | None = None,
     draws: int = 1000,
     seed: int = 0,
+    registry: Registry = EMPTY,
     errata: ErrataMode = ErrataMode.WARN,
     most_unscored: float = MOST_UNSCORED,
     allow: Collection[Allow] = (),
@@ -110,7 +112,14 @@ def rank_bundles(
         for entry in together:
             folder = replace(entry.run.run, path=entry.report.path)
             runs.append(replace(entry.run, run=without(folder, left_out)))
-        table = score_runs(runs, metric=metric, draws=draws, seed=seed, allow=allow)
+        table = score_runs(
+            runs,
+            metric=metric,
+            draws=draws,
+            seed=seed,
+            registry=registry,
+            allow=allow,
+        )
         ranking = Ranking(
             conditions=conditions,
             table=table,

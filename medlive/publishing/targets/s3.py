@@ -3,22 +3,22 @@
 A file is sent whole: the largest of a snapshot of LiveMedBench's size has 7 MB.
 """
 
-import base64
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import CheckFailed, MissingExtra, ServiceUnavailable, UsageError
 from medlive.guard.trust import authorities_file, has_own_authority
-from medlive.publishing.target import Item, RemoteState, Taken
+from medlive.publishing.target import Item
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
 
 _ATTEMPTS: Final = 5
 _KEYS: Final = "give keys as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile as AWS_PROFILE"
+_AGAIN: Final = "publish again later: files that came are not sent twice"
 _REFUSED: Final = frozenset(
     {
         "AccessDenied",
@@ -28,8 +28,10 @@ _REFUSED: Final = frozenset(
         "SignatureDoesNotMatch",
         "ExpiredToken",
         "401",
+        "InvalidToken",
+        "RequestTimeTooSkewed",
+        "AuthorizationHeaderMalformed",
     }
-    | {"InvalidToken", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed"}
 )
 _RACE: Final = frozenset(
     {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
@@ -77,22 +79,15 @@ class S3Target:
 
     def names(self, folder: str) -> frozenset[str]:
         """Return the names below a folder."""
-        names = set()
-        for page in self._pages(folder):
-            for entry in page.get("Contents", []):
-                names.add(entry["Key"].removeprefix(self._prefix))
+        names = self._list("Contents", "Key", folder)
         return frozenset(names)
 
     def folders(self) -> frozenset[str]:
         """Return the folders right below the prefix."""
-        names = set()
-        for page in self._pages("", Delimiter="/"):
-            for entry in page.get("CommonPrefixes", []):
-                name = entry["Prefix"].removeprefix(self._prefix)
-                names.add(name.rstrip("/"))
-        return frozenset(names)
+        names = self._list("CommonPrefixes", "Prefix", "", Delimiter="/")
+        return frozenset(name.rstrip("/") for name in names)
 
-    def compare(self, item: Item) -> RemoteState:
+    def has(self, item: Item) -> bool | None:
         """Compare by the server's own SHA-256 where it has one of the bytes, else by reading them back."""
         with self._errors():
             try:
@@ -101,17 +96,16 @@ class S3Target:
                 )
             except self._client.exceptions.ClientError as exc:
                 if _code(exc) in _MISSING:
-                    return RemoteState.ABSENT
+                    return None
                 raise
         if head["ContentLength"] != item.size:
-            return RemoteState.OTHER
+            return False
         stated = head.get("ChecksumSHA256", "")
         # A checksum of parts, by another program, is not one of the bytes; some stores keep none.
         if not stated or "-" in stated or head.get("ChecksumType") == "COMPOSITE":
-            stated = base64.b64encode(
-                hashlib.sha256(self.read(item.name) or b"").digest()
-            ).decode("ascii")
-        return RemoteState.SAME if stated == item.base64 else RemoteState.OTHER
+            data = self.read(item.name) or b""
+            return hashlib.sha256(data).hexdigest() == item.sha256
+        return bool(stated == item.base64)
 
     def add(self, item: Item) -> None:
         """Send the item unless an object exists."""
@@ -121,13 +115,14 @@ class S3Target:
             except self._client.exceptions.ClientError as exc:
                 if _code(exc) not in _RACE:
                     raise
-                proven = False  # another publisher was first, or the answer to our own first request was lost
-        state = RemoteState.SAME if proven else self.compare(item)
-        if state is RemoteState.OTHER:
-            raise Taken(f"{item.name} exists in {self.where} with other bytes")
-        if state is RemoteState.ABSENT:
+                # Another publisher was first, or the answer to our own first request was lost.
+                proven = False
+        is_same = proven or self.has(item)
+        if is_same is None:
             text = f"{self.where} accepts {item.name} and does not keep it"
             raise ServiceUnavailable(text, hint="publish again later")
+        if not is_same:
+            raise CheckFailed(f"{item.name} exists in {self.where} with other bytes")
 
     def replace(self, item: Item) -> None:
         """Send the item over what exists."""
@@ -161,14 +156,16 @@ class S3Target:
         )
         return bool(done.get("ChecksumSHA256") == item.base64)
 
-    def _pages(self, folder: str, **arguments: str) -> list[Mapping[str, Any]]:
+    def _list(
+        self, kind: str, field: str, folder: str, **arguments: str
+    ) -> Iterator[str]:
+        """The names of what a listing has of this kind."""
         with self._errors():
             paginator = self._client.get_paginator("list_objects_v2")
-            return list(
-                paginator.paginate(
-                    Bucket=self._bucket, Prefix=self._prefix + folder, **arguments
-                )
-            )
+            place = {"Bucket": self._bucket, "Prefix": self._prefix + folder}
+            for page in paginator.paginate(**place, **arguments):
+                for entry in page.get(kind, []):
+                    yield entry[field].removeprefix(self._prefix)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -182,30 +179,30 @@ class S3Target:
             boto.PartialCredentialsError,
             boto.ProfileNotFound,
         ) as exc:
-            raise ServiceUnavailable(
-                f"there are no credentials for {self.where}", hint=_KEYS
-            ) from exc
-        except (boto.ConnectionError, boto.HTTPClientError) as exc:
-            where = self._endpoint or "the store"
-            raise ServiceUnavailable(
-                f"{where} cannot be reached for {self.where}: {type(exc).__name__}",
-                hint="check --endpoint-url and the network; publish again: files that came are not sent twice",
-            ) from exc
+            text = f"there are no credentials for {self.where}"
+            raise ServiceUnavailable(text, hint=_KEYS) from exc
         except boto.ClientError as exc:
             raise self._explain(exc) from exc
         except OSError as exc:
-            raise CheckFailed(
-                f"{exc.filename or 'a file'} cannot be read: {exc.strerror or exc}"
-            ) from exc
+            what = exc.filename or "a file"
+            text = f"{what} cannot be read: {exc.strerror or exc}"
+            raise CheckFailed(text) from exc
         except boto.BotoCoreError as exc:
-            raise ServiceUnavailable(f"{self.where} cannot be used: {exc}") from exc
+            # The message of a lost connection may hold more than its kind.
+            is_lost = isinstance(exc, boto.ConnectionError | boto.HTTPClientError)
+            why = type(exc).__name__ if is_lost else exc
+            where = self._endpoint or "the store"
+            text = f"{where} cannot be reached for {self.where}: {why}"
+            hint = f"check --endpoint-url and the network; {_AGAIN}"
+            raise ServiceUnavailable(text, hint=hint) from exc
 
     def _explain(self, exc: Any) -> ServiceUnavailable:
+        """What to do about an answer of the store."""
         code = _code(exc)
         operation = exc.operation_name
         status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         text = f"{self.where} answers {operation} with {code}"
-        hint = f"HTTP {status}"
+        hint = f"HTTP {status}; {_AGAIN}"
         if code == "NoSuchBucket" or (code == "404" and operation == "HeadBucket"):
             text = f"there is no bucket {self._bucket}"
             hint = "check --at, --endpoint-url and AWS_REGION"
@@ -217,8 +214,6 @@ class S3Target:
         elif code == "NotImplemented":
             text = f"the store of {self.where} cannot do {operation} as it is needed"
             hint = "conditional writes keep two publishers apart: use a store that has them"
-        elif status >= 500 or status == 429:
-            hint += "; publish again later: files that came are not sent twice"
         return ServiceUnavailable(text, hint=hint)
 
 
@@ -228,9 +223,8 @@ def _client(endpoint_url: str | None, attempts: int) -> "BaseClient":
         from botocore.config import Config
         from botocore.exceptions import BotoCoreError
     except ImportError as exc:
-        raise MissingExtra(
-            "publishing to S3 needs boto3", hint="pip install 'medlive[publish]'"
-        ) from exc
+        hint = "pip install 'medlive[publish]'"
+        raise MissingExtra("publishing to S3 needs boto3", hint=hint) from exc
     authorities = None  # its own list, or AWS_CA_BUNDLE
     if has_own_authority() and not os.environ.get("AWS_CA_BUNDLE"):
         authorities = str(authorities_file())

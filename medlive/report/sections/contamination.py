@@ -4,9 +4,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from markupsafe import Markup
-
-from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.integrity.log import some
 from medlive.plot import drops
 from medlive.report.html import Section, missing, picture, soft, upper_first
@@ -32,30 +29,20 @@ def contamination(report: Report) -> Section:
     found = report.contamination
     if found is None:
         return Section("contamination", _TITLE, [missing(_LACKING)])
-    notes = _notes(found) + (Markup() if found.arms else soft(_NO_ARMS))
-    parts = [
-        _figure(report, found),
-        report.render("contamination.html", found=found),
-        notes,
-    ]
-    return Section("contamination", _TITLE, parts)
-
-
-def _figure(report: Report, contaminated: ContaminationTable) -> Markup:
-    known = [model.drop for model in contaminated.models if model.drop is not None]
+    known = [model.drop for model in found.models if model.drop is not None]
     if all(drop.difference is None for drop in known):
-        return missing(_NO_DROP)
-    title = report.marked("Drop past the cutoff")
-    return soft(_CAPTION) + picture(title, partial(drops, contaminated), len(known))
-
-
-def _notes(contaminated: ContaminationTable) -> Markup:
+        figure = missing(_NO_DROP)
+    else:
+        title = report.marked("Drop past the cutoff")
+        figure = soft(_CAPTION) + picture(title, partial(drops, found), len(known))
     by_note: dict[str, list[str]] = {}
-    for model in contaminated.models:
+    for model in found.models:
         for note in model.notes:
             by_note.setdefault(note, []).append(model.label)
-    notes = [
-        f"{upper_first(note)}: {some(labels)}." for note, labels in by_note.items()
-    ]
-    notes += [f"Cutoffs are from {Path(contaminated.registry).name}."]
-    return Markup().join(map(soft, notes))
+    parts = [figure, report.render("contamination.html", found=found)]
+    for note, labels in by_note.items():
+        parts.append(soft(f"{upper_first(note)}: {some(labels)}."))
+    parts.append(soft(f"Cutoffs are from {Path(found.registry).name}."))
+    if not found.arms:
+        parts.append(soft(_NO_ARMS))
+    return Section("contamination", _TITLE, parts)

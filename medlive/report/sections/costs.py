@@ -51,15 +51,6 @@ def spent(usages: Iterable[Mapping[str, Any]]) -> CallCosts:
     )
 
 
-def _answers(model: ModelScore) -> CallCosts:
-    cases = {score.case.case_id for score in model.cases}
-    return spent(
-        answer.usage
-        for case_id, answer in model.run.answers.items()
-        if case_id in cases
-    )
-
-
 def _verdicts(model: ModelScore) -> CallCosts | None:
     """What grading took, a verdict from the shared cache nothing; None: nothing is on record."""
     if (grader := model.run.grader) is None:
@@ -80,12 +71,17 @@ def _verdicts(model: ModelScore) -> CallCosts | None:
 def costs(report: Report) -> Section:
     """The section."""
     rows = []
-    any_calls = False
+    any_calls = 0
     for model in report.models:
-        answers, verdicts = _answers(model), _verdicts(model)
-        rows.append((model.label, answers, verdicts))
-        any_calls = any_calls or bool(answers.calls or (verdicts and verdicts.calls))
-    if not any_calls:
-        return Section("costs", "Cost and tokens", [missing(_NONE)])
-    table = report.render("costs.html", rows=rows)
-    return Section("costs", "Cost and tokens", [soft(_CAPTION), table])
+        answers = model.run.answers
+        cases = {score.case.case_id for score in model.cases}
+        spent_on_answers = spent(
+            answers[name].usage for name in answers if name in cases
+        )
+        verdicts = _verdicts(model)
+        rows.append((model.label, spent_on_answers, verdicts))
+        any_calls += spent_on_answers.calls + (verdicts.calls if verdicts else 0)
+    parts = [missing(_NONE)]
+    if any_calls:
+        parts = [soft(_CAPTION), report.render("costs.html", rows=rows)]
+    return Section("costs", "Cost and tokens", parts)

@@ -13,30 +13,18 @@ _NONE: Final = "No criterion is graded: nothing is known of what is met."
 
 
 @dataclass(slots=True)
-class Count:
-    """How many of the graded were met."""
-
-    met: int = 0
-    graded: int = 0
-
-    def add(self, met: bool) -> None:
-        """Count a verdict."""
-        self.met += met
-        self.graded += 1
-
-    @property
-    def share(self) -> float:
-        """met / graded."""
-        return self.met / self.graded
-
-
-@dataclass(frozen=True, slots=True)
 class CriterionCount:
     """A criterion and how many of the models that were graded on it met it."""
 
     case: EvaluationCase
     criterion: EvaluationCriterion
-    count: Count
+    met: int = 0
+    graded: int = 0
+
+    @property
+    def share(self) -> float:
+        """met / graded."""
+        return self.met / self.graded
 
 
 def met_by_criterion(report: Report) -> list[CriterionCount]:
@@ -48,36 +36,28 @@ def met_by_criterion(report: Report) -> list[CriterionCount]:
                 met = score.met.get(criterion.id)
                 if met is not None:
                     key = (score.case.case_id, criterion.id)
-                    fresh = CriterionCount(score.case, criterion, Count())
-                    rated.setdefault(key, fresh).count.add(met)
+                    fresh = CriterionCount(score.case, criterion)
+                    count = rated.setdefault(key, fresh)
+                    count.met += met
+                    count.graded += 1
     return list(rated.values())
 
 
 def criteria(report: Report) -> Section:
-    """The section."""
+    """The section: the positive criteria of the lowest share, and the negative ones of the highest that any met."""
     rated = met_by_criterion(report)
     if not rated:
         return Section("criteria", "Criteria", [missing(_NONE)])
+    # Of equals, those of the most points.
+    rated.sort(key=lambda row: (-abs(row.criterion.points), row.case.case_id))
+    positive = [row for row in rated if row.criterion.points > 0]
+    harms = [row for row in rated if row.criterion.points < 0 and row.met]
+    positive.sort(key=lambda row: row.share)
+    harms.sort(key=lambda row: -row.share)
     lists = report.render(
         "criteria.html",
-        least=_least_met(rated),
-        harms=_most_met(rated),
+        least=positive[:MOST_LISTED],
+        harms=harms[:MOST_LISTED],
         rated=rated,
     )
     return Section("criteria", "Criteria", [lists, report.render("axes.html")])
-
-
-def _least_met(rated: list[CriterionCount]) -> list[CriterionCount]:
-    """The positive criteria of the lowest share, of equals those of the most points."""
-    positive = [r for r in rated if r.criterion.points > 0]
-    return sorted(
-        positive, key=lambda r: (r.count.share, -r.criterion.points, r.case.case_id)
-    )[:MOST_LISTED]
-
-
-def _most_met(rated: list[CriterionCount]) -> list[CriterionCount]:
-    """The negative criteria that any model met, of the highest share, of equals those of the worst points."""
-    negative = [r for r in rated if r.criterion.points < 0 and r.count.met]
-    return sorted(
-        negative, key=lambda r: (-r.count.share, r.criterion.points, r.case.case_id)
-    )[:MOST_LISTED]

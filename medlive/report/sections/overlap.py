@@ -7,22 +7,17 @@ from markupsafe import Markup
 
 from medlive.evaluation.scoring.overlap import Profiles, WorstCases
 from medlive.report.html import Section, f, missing, soft
-from medlive.report.model import Report, in_parts
+from medlive.report.model import ONE_RUN, Report, in_parts
 
 _TITLE = "How alike the models are"
 
 
 def overlap(report: Report) -> Section:
     """The section."""
-    overlaps = report.overlaps
-    if overlaps is None:
-        text = "One run alone is compared with nothing: give the run folders of two models or more."
-        return Section("overlap", _TITLE, [missing(text)])
-    parts = [
-        _worst(report, overlaps.worst),
-        _profile(report, overlaps.themes),
-        _profile(report, overlaps.specialties),
-    ]
+    if report.worst is None:
+        return Section("overlap", _TITLE, [missing(ONE_RUN)])
+    parts = [_worst(report, report.worst)]
+    parts += [_profile(report, profiles) for profiles in report.profiles]
     return Section("overlap", _TITLE, parts)
 
 

@@ -6,7 +6,7 @@ from typing import Final
 from medlive.integrity.log import some
 from medlive.plot import scores
 from medlive.report.html import Section, missing, picture, soft
-from medlive.report.model import Report, judged, unpublishable
+from medlive.report.model import ONE_RUN, Report, judged, unpublishable
 from medlive.report.tables import beside_rows
 from medlive.statistics.bootstrap import Comparison
 
@@ -18,7 +18,6 @@ _NO_SCORE: Final = (
     "No model has a score: none of the cases is wholly graded. What is missing says why; medlive eval grade RUN "
     "grades what has an answer."
 )
-_ONE_RUN: Final = "One run alone is compared with nothing: give the run folders of two models or more."
 _CAPTION: Final = (
     "Mean score in per cent with its 95 % interval. Complete: over all criteria; paper: over those of the physician's "
     "advice; core: over those of 7 points and more, either way. Harm: the share of answers in which two judges "
@@ -39,9 +38,7 @@ def ranking(report: Report) -> Section:
         "cases": [report.case_name(model) for model in report.models],
         "grader": [judged(model) for model in report.models],
     }
-    differing = {
-        name: values for name, values in further.items() if len(set(values)) > 1
-    }
+    differing = {name: own for name, own in further.items() if len(set(own)) > 1}
     lacking = [model.label for model in report.models if model.cutoff is None]
     notes = [missing(_NO_CUTOFF.format(some(lacking)))] if lacking else []
     fresh = report.render("fresh.html")
@@ -60,15 +57,15 @@ def pairs(report: Report) -> Section:
     """The section: every pair on the cases that both are scored on."""
     found = ordered_pairs(report)
     if not found:
-        return Section("pairs", "Pairs", [missing(_ONE_RUN)])
+        return Section("pairs", "Pairs", [missing(ONE_RUN)])
     return Section("pairs", "Pairs", [report.render("pairs.html", found=found)])
 
 
 def ordered_pairs(report: Report) -> list[Comparison]:
     """Every pair, the model that the table ranks higher first, in the order of the ranking."""
     rank = {model.label: place for place, model in enumerate(report.models)}
-    turned = [
-        c if rank[c.first] < rank[c.second] else c.turned()
-        for c in report.table.comparisons
-    ]
-    return sorted(turned, key=lambda c: (rank[c.first], rank[c.second]))
+    pairs = []
+    for pair in report.table.comparisons:
+        is_in_order = rank[pair.first] < rank[pair.second]
+        pairs.append(pair if is_in_order else pair.turned())
+    return sorted(pairs, key=lambda pair: (rank[pair.first], rank[pair.second]))

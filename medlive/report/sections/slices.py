@@ -42,10 +42,9 @@ def months(report: Report) -> Section:
     """The section: scores over time."""
     section = _section(report, "month", "months", "Over time")
     if by_value(report, "month"):
-        draw = partial(slices, report.table, "month")
-        section.parts.insert(
-            0, picture(report.marked("Score by month of posting"), draw)
-        )
+        title = report.marked("Score by month of posting")
+        drawn = picture(title, partial(slices, report.table, "month"))
+        section.parts.insert(0, drawn)
     return section
 
 
@@ -61,18 +60,18 @@ def themes(report: Report) -> Section:
 
 def others(report: Report) -> list[Section]:
     """The sections of the slices that have none of their own."""
-    parts = []
+    sections = []
     for kind in (*SLICES, AXIS):
         if kind not in _LACKING and by_value(report, kind):
             name = f"by-{kind.replace(' ', '-')}"
-            parts.append(_section(report, kind, name, f"By {kind}"))
-    return parts
+            sections.append(_section(report, kind, name, f"By {kind}"))
+    return sections
 
 
 def _section(report: Report, kind: str, name: str, title: str) -> Section:
     values = by_value(report, kind)
-    if not values:
-        return Section(name, title, [missing(_LACKING[kind])])
-    shaded = kind in ("specialty", "theme")
-    table = report.render("slices.html", kind=kind, values=values, shaded=shaded)
-    return Section(name, title, [table])
+    part = missing(_LACKING.get(kind, ""))
+    if values:
+        shaded = kind in ("specialty", "theme")
+        part = report.render("slices.html", kind=kind, values=values, shaded=shaded)
+    return Section(name, title, [part])

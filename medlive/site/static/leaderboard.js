@@ -9,6 +9,9 @@ const field = (name) => form.elements.namedItem(name);
 const status = document.querySelector("#status");
 const body = document.querySelector("#ranking tbody");
 let board = null;
+let lines = [];
+// Board → its table, as the page has it; those that are not shown first are in the part for readers without scripts.
+const tables = new Map();
 let days = [];
 let hidden = new Set();
 // Whether an end of the window was chosen: a case without a date is in no chosen window.
@@ -130,30 +133,41 @@ function share(rate) {
   return rate.low === null ? [percent(rate.mean)] : [`${percent(rate.mean)} (${percent(rate.low)} to ${percent(rate.high)})`];
 }
 
+/** What the cells with `data-figure` hold; the others stay as the page has them. */
+const FIGURES = {
+  mean: ({ row }) => [percent(row.mean)],
+  interval: ({ row }) => interval(row),
+  bar: ({ row }) => [bar(row)],
+  n: ({ row }) => [String(row.n)],
+  group: ({ standing }) => [standing ? String(standing.group) : "–"],
+  ranks: ({ standing }) => [standing ? `${standing.best} to ${standing.worst}` : "–"],
+  cutoff: ({ model, seen }) => [model.cutoff ? `${model.cutoff}${seen ? " ⚠" : ""}` : "unknown"],
+  beside: ({ row }) => [percent(row.beside)],
+  ...Object.fromEntries(HARM.map((rate) => [rate, ({ row }) => share(row[rate])])),
+};
+
+/** The rows of a board as the page has them, by model, each with a box to show or hide it. */
+function readRows(table) {
+  const lines = new Map([...table.querySelectorAll("tbody tr")].map((line) => [line.dataset.model, line]));
+  return board.models.map((model, place) => {
+    const box = element("input", { type: "checkbox", "aria-label": `Show ${model.name}`, value: place });
+    const line = document.importNode(lines.get(model.name), true);
+    line.prepend(element("td", { class: "pick" }, box));
+    return line;
+  });
+}
+
 function tableRow(row, standing, choice) {
+  const line = lines[row.place];
   const model = board.models[row.place];
-  const box = element("input", { type: "checkbox", "aria-label": `Show ${model.name}`, value: row.place });
-  box.checked = !hidden.has(row.place);
-  const mayHaveSeen = model.cutoff && (!choice.since || choice.since <= model.cutoff);
-  const cutoff = model.cutoff ? `${model.cutoff}${mayHaveSeen ? " ⚠" : ""}` : "unknown";
-  const ranks = standing ? `${standing.best} to ${standing.worst}` : "–";
-  const cells = [
-    element("td", { class: "pick" }, box),
-    element("th", { scope: "row" }, element("a", { href: model.page }, model.name)),
-    element("td", { class: "n" }, percent(row.mean)),
-    element("td", { class: "n" }, ...interval(row)),
-    element("td", { class: "drawn" }, bar(row)),
-    element("td", { class: "n" }, String(row.n)),
-    element("td", { class: "n" }, percent(model.ability)),
-    element("td", { class: "n" }, standing ? String(standing.group) : "–"),
-    element("td", { class: "n" }, ranks),
-    element("td", { class: mayHaveSeen ? "seen" : "" }, cutoff),
-    element("td", { class: "n" }, percent(row.beside)),
-    ...HARM.map((rate) => element("td", { class: "n" }, ...share(row[rate]))),
-  ];
-  const line = element("tr", { "data-model": model.name }, ...cells);
-  if (row.n < 30) line.className = "few";
-  if (hidden.has(row.place)) line.classList.add("hidden-model");
+  const seen = model.cutoff && (!choice.since || choice.since <= model.cutoff);
+  for (const cell of line.querySelectorAll("[data-figure]")) {
+    cell.replaceChildren(...FIGURES[cell.dataset.figure]({ row, standing, model, seen }));
+  }
+  line.querySelector("[data-figure=cutoff]").className = seen ? "seen" : "";
+  line.querySelector("input").checked = !hidden.has(row.place);
+  line.className = row.n < 30 ? "few" : "";
+  line.classList.toggle("hidden-model", hidden.has(row.place));
   return line;
 }
 
@@ -208,7 +222,7 @@ async function update() {
   const draw = (standings) => {
     const focused = body.contains(document.activeElement) ? document.activeElement : null;
     body.replaceChildren(...rows.map((row) => tableRow(row, standings.get(row.place), choice)));
-    if (focused) [...body.querySelectorAll("a, input")].find((one) => one.isEqualNode(focused))?.focus();
+    focused?.focus();
   };
   draw(new Map());
   document.querySelector("#ranking").setAttribute("aria-busy", "true");
@@ -249,6 +263,7 @@ async function open() {
   const loaded = await loadBoard(address);
   if (address !== field("board").value) return;
   board = loaded;
+  lines = readRows(tables.get(address));
   days = [...new Set(board.cases.days.filter(Boolean))].sort();
   fillSelects();
   readAddress();
@@ -262,6 +277,11 @@ function keepOrder(moved) {
 }
 
 async function start() {
+  const parser = new DOMParser();
+  tables.set(field("board").options[0].value, document.querySelector("#ranking").cloneNode(true));
+  for (const other of document.querySelectorAll("noscript[data-board]")) {
+    tables.set(other.dataset.board, parser.parseFromString(other.textContent, "text/html").querySelector("table"));
+  }
   const wanted = new URLSearchParams(location.search).get("board");
   if ([...field("board").options].some((option) => option.value === wanted)) field("board").value = wanted;
   form.addEventListener("submit", (event) => event.preventDefault());

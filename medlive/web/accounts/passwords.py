@@ -1,7 +1,7 @@
 """Passwords as argon2id hashes, with the parameters that argon2-cffi recommends (RFC 9106, 64 MiB)."""
 
 import unicodedata
-from functools import cache
+from functools import cache, partial
 from typing import Final
 
 from anyio import CapacityLimiter, to_thread
@@ -47,11 +47,12 @@ _TRIED: Final = (
     "medlive",
 )
 """Words that begin every list of guesses, the longer before those that they hold."""
-_ROWS: Final = (
+_KEYS: Final = (
     "01234567890123456789",
     "abcdefghijklmnopqrstuvwxyz",
     "qwertyuiopasdfghjklzxcvbnm",
 )
+"""Rows in which keys and letters stand; read backwards too."""
 _HASHER: Final = PasswordHasher()
 _AT_ONCE: Final = CapacityLimiter(2)  # Each takes 64 MiB
 
@@ -73,31 +74,19 @@ def fault_of(password: str, again: str, name: str) -> str | None:
     plain = _normalised(password).casefold()
     if len(set(plain)) < _LEAST_DISTINCT or plain in (plain * 2)[1:-1]:
         return "This password repeats itself. Several different words make a good one."
-    if len(_own_part(plain, name)) < _LEAST_OWN:
+    for word in (_normalised(name).casefold(), *_TRIED):
+        if len(word) > 2:
+            plain = plain.replace(word, "")
+    # What is left, but for what stands side by side in a row, three or more.
+    rows = [*_KEYS, *(keys[::-1] for keys in _KEYS)]
+    own = ""
+    for start, letter in enumerate(plain):
+        near = {plain[k : k + 3] for k in range(max(start - 2, 0), start + 1)}
+        if not any(len(part) == 3 and part in row for part in near for row in rows):
+            own += letter
+    if len(own) < _LEAST_OWN:
         return "This password is among the first that are guessed. Several different words make a good one."
     return None
-
-
-def _own_part(plain: str, name: str) -> str:
-    """What is left of a password without the account's name, words that everybody tries, and rows of keys."""
-    for word in (_normalised(name).casefold(), *_TRIED):
-        plain = plain.replace(word, "") if len(word) > 2 else plain
-    for row in _ROWS:
-        for keys in (row, row[::-1]):
-            plain = _without_runs(plain, keys)
-    return plain
-
-
-def _without_runs(plain: str, row: str) -> str:
-    """The text without what stands side by side in a row of keys, three or more of them."""
-    kept, start = "", 0
-    while start < len(plain):
-        end = start + 1
-        while end < len(plain) and plain[start : end + 1] in row:
-            end += 1
-        kept += plain[start:end] if end - start < 3 else ""
-        start = end
-    return kept
 
 
 async def hash_password(password: str) -> str:
@@ -109,9 +98,16 @@ async def hash_password(password: str) -> str:
 
 async def verify(stored: str | None, password: str) -> bool:
     """Whether the password is the one of the hash; without a hash as much work is done, and the answer is no."""
-    return await to_thread.run_sync(
-        _verify, stored, _normalised(password[: PASSWORD_CHARS + 1]), limiter=_AT_ONCE
-    )
+    typed = _normalised(password[: PASSWORD_CHARS + 1])
+    kept = stored
+    if kept is None:
+        kept = await to_thread.run_sync(hash_of_nobody)
+    try:
+        check = partial(_HASHER.verify, kept, typed)
+        await to_thread.run_sync(check, limiter=_AT_ONCE)
+    except (VerificationError, InvalidHashError):
+        return False
+    return stored is not None
 
 
 def is_outdated(stored: str) -> bool:
@@ -119,16 +115,9 @@ def is_outdated(stored: str) -> bool:
     return _HASHER.check_needs_rehash(stored)
 
 
-def _verify(stored: str | None, password: str) -> bool:
-    nobody = _of_nobody()
-    try:
-        return _HASHER.verify(stored or nobody, password) and stored is not None
-    except (VerificationError, InvalidHashError):
-        return False
-
-
 @cache
-def _of_nobody() -> str:
+def hash_of_nobody() -> str:
+    """A hash to try passwords on where there is no account."""
     return _HASHER.hash("")
 
 

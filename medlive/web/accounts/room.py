@@ -14,9 +14,10 @@ from fastapi.responses import RedirectResponse, Response
 from medlive.db import accounts
 from medlive.db.accounts import Account
 from medlive.guard.trust import read_address
+from medlive.text.html import Page
 from medlive.web.accounts import passwords
 from medlive.web.accounts.access import SIGN_IN, TOKEN, Viewer, check_form
-from medlive.web.pages import Page, local_path, render
+from medlive.web.pages import local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 router: Final = APIRouter(include_in_schema=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from medlive.config import Settings
@@ -20,6 +21,13 @@ LABELS: Final[Mapping[Act, str]] = {
     Act.DISPUTE: "Dispute",
     Act.REINSTATE: "Undo the withdrawal",
 }
+_ON_CASES: Final[Mapping[str, tuple[Act, ...]]] = {
+    CaseStatus.HELD: (Act.APPROVE, Act.REJECT),
+    CaseStatus.READY: (Act.REJECT,),
+    CaseStatus.REJECTED: (Act.APPROVE,),
+    CaseStatus.WITHDRAWN: (Act.REINSTATE,),
+}
+"""Status of a case → the acts that need a reason and nothing else."""
 TEMPLATES.globals |= {"act_labels": LABELS}
 
 
@@ -29,14 +37,12 @@ class Actions:
 
     subject: str  # case/ID or thread/SOURCE/ID: the end of the form's address
     plain: tuple[Act, ...]  # Those that need a reason and nothing else
-    criteria: tuple[
-        str, ...
-    ] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
+    criteria: tuple[str, ...] = ()
+    """Of a case that may be disputed, redacted or withdrawn, or whose criteria may."""
     revision: int | None = None  # Of a case as it is shown
     waits: tuple[str, ...] = ()  # Who overruled a veto, which takes a further person
-    veto: bool = (
-        False  # Whether the rejection is a veto that the second check confirmed
-    )
+    veto: bool = False
+    """Whether the rejection is a veto that the second check confirmed."""
     back: str = ""  # Where an act leads to; "": the subject's own page
     unproved_since: int | None = None  # Of a case: the revision; None: it is proved
     held_unproved: bool = False  # Whether a freeze leaves such a case out
@@ -54,25 +60,20 @@ def case_actions(
     *,
     unproved_since: int | None,
     settings: Settings,
+    back: str = "",
 ) -> Actions | None:
     """The acts on a case; None for who may not act."""
     from medlive.service.wiring import proof_roles
 
-    by_status: Mapping[str, tuple[Act, ...]] = {
-        CaseStatus.HELD: (Act.APPROVE, Act.REJECT),
-        CaseStatus.READY: (Act.REJECT,),
-        CaseStatus.REJECTED: (Act.APPROVE,),
-        CaseStatus.WITHDRAWN: (Act.REINSTATE,),
-    }
     if not account.may(Role.ADMIN):
         return None
     used = status != CaseStatus.WITHDRAWN
-    plain = by_status[CaseStatus(status)]
     return Actions(
-        f"case/{case_id}",
-        plain,
-        criteria if used else (),
+        subject=f"case/{case_id}",
+        plain=_ON_CASES[status],
+        criteria=criteria if used else (),
         revision=revision,
+        back=back,
         unproved_since=unproved_since if used else None,
         held_unproved=settings.release.unproved == "hold",
         provable=bool(proof_roles(settings)),
@@ -86,18 +87,17 @@ def thread_actions(
     source: str,
     thread_id: str,
     outcome: str,
-    back: str,
     *,
     waits: tuple[str, ...] = (),
     veto: bool = False,
+    back: str = "",
 ) -> Actions | None:
-    """The acts on a thread of this outcome (`rejected`, `parked`, …), after which `back` is shown."""
+    """The acts on a thread of this outcome (`rejected`, `parked`, …); None for who may not act."""
     if not account.may(Role.ADMIN):
         return None
-    own = {"rejected": (Act.OVERRULE,), "parked": (Act.OVERRULE,)}
     return Actions(
-        f"thread/{source}/{thread_id}",
-        own.get(outcome, ()),
+        subject=f"thread/{source}/{thread_id}",
+        plain=(Act.OVERRULE,) if outcome in ("rejected", "parked") else (),
         waits=waits,
         veto=veto,
         back=back,
@@ -106,82 +106,76 @@ def thread_actions(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A form that asks for an act."""
+async def perform(
+    site: Site,
+    by: str,
+    kind: str,
+    act: str,
+    subject: str,
+    reason: str,
+    *,
+    criterion: str = "",
+    words: str = "",
+    revision: int | None = None,
+) -> None:
+    """Do what a form asks.
 
-    site: Site
-    by: str
-    subject: str  # What follows `case/`, `thread/`, `source/`, `step/` or `dispute/`
-    reason: str
-    criterion: str | None = None
-    words: str = ""
-    revision: int | None = None  # Of the case that the page showed
+    Args:
+        site: The site.
+        by: The account.
+        kind: What the act is on: case, thread, source, step or dispute.
+        act: Its name.
+        subject: The id of what it is on; of a thread `SOURCE/ID`.
+        reason: Why.
+        criterion: Of a case, the criterion; empty for the whole.
+        words: What is redacted.
+        revision: Of the case, as the page showed it.
 
-    @property
-    def thread(self) -> tuple[str, str]:
-        """Source and id of a thread. Raises UsageError."""
-        source, slash, thread_id = self.subject.partition("/")
-        if not slash:
-            raise UsageError(f"unknown thread {self.subject}")
-        return source, thread_id
-
-
-async def perform(kind: str, act: str, asked: Asked) -> None:
-    """Do what is asked. Raises UsageError for an act that there is not, and whatever the act raises."""
+    Raises:
+        UsageError: If there is no such act or subject; and whatever the act raises.
+    """
     from medlive.service.curation import editing, review
     from medlive.service.harvest import takedown
-    from medlive.service.harvest.harvest import lift_source_quarantine as lift
+    from medlive.service.harvest.harvest import lift_source_quarantine
     from medlive.service.release import withdraw
     from medlive.service.schedule.rerun import clear_step
 
-    database, settings, subject = (
-        asked.site.database,
-        asked.site.settings,
-        asked.subject,
-    )
-    why: dict[str, Any] = {"reason": asked.reason, "by": asked.by}
-    part, seen = (
-        why | {"criterion_id": asked.criterion or None},
-        why | {"of": asked.revision},
-    )
-
+    database, settings = site.database, site.settings
+    people = settings.curation.veto_people
+    why: dict[str, Any] = {"reason": reason, "by": by}
+    part = why | {"criterion_id": criterion or None}
+    seen = why | {"of": revision}
+    source, slash, thread_id = subject.partition("/")
+    if kind == "thread" and not slash:
+        raise UsageError(f"unknown thread {subject}")
+    number = int(subject) if subject.isdecimal() and len(subject) < 10 else None
+    if kind == "dispute" and number is None:
+        raise UsageError(f"unknown dispute {subject[:40]!r}")
+    case = database, subject
+    thread = database, source, thread_id
+    of_site = database, settings, subject
     acts: Mapping[tuple[str, str], Callable[[], Awaitable[object]]] = {
-        ("case", Act.APPROVE): lambda: review.decide_case(
-            database, subject, ReviewAction.APPROVE, **seen
+        ("case", Act.APPROVE): partial(
+            review.decide_case, *case, ReviewAction.APPROVE, **seen
         ),
-        ("case", Act.REJECT): lambda: review.decide_case(
-            database, subject, ReviewAction.REJECT, **seen
+        ("case", Act.REJECT): partial(
+            review.decide_case, *case, ReviewAction.REJECT, **seen
         ),
-        ("case", Act.DISPUTE): lambda: review.dispute_case(database, subject, **part),
-        ("case", Act.REDACT): lambda: editing.redact_case(
-            database, subject, asked.words, **why
+        ("case", Act.DISPUTE): partial(review.dispute_case, *case, **part),
+        ("case", Act.REDACT): partial(editing.redact_case, *case, words, **why),
+        ("case", Act.REINSTATE): partial(withdraw.reinstate, *of_site, **part),
+        ("thread", Act.OVERRULE): partial(
+            review.overrule_rejection, *thread, people=people, **why
         ),
-        ("case", Act.REINSTATE): lambda: withdraw.reinstate(
-            database, settings, subject, **part
+        ("thread", Act.LIFT_TAKEDOWN): partial(takedown.allow_return, *thread, **why),
+        ("source", Act.LIFT_QUARANTINE): partial(
+            lift_source_quarantine, *case, compare_anew=False, **why
         ),
-        ("thread", Act.OVERRULE): lambda: review.overrule_rejection(
-            database, *asked.thread, people=settings.curation.veto_people, **why
-        ),
-        ("thread", Act.LIFT_TAKEDOWN): lambda: takedown.allow_return(
-            database, *asked.thread, **why
-        ),
-        ("source", Act.LIFT_QUARANTINE): lambda: lift(
-            database, subject, compare_anew=False, **why
-        ),
-        ("step", Act.CLEAR_STEP): lambda: clear_step(
-            database, settings, subject, **why
-        ),
-        ("dispute", Act.RESOLVE): lambda: review.resolve_dispute(
-            database, _number(subject), asked.reason, by=asked.by
+        ("step", Act.CLEAR_STEP): partial(clear_step, *of_site, **why),
+        ("dispute", Act.RESOLVE): partial(
+            review.resolve_dispute, database, number or 0, reason, by=by
         ),
     }
     if (does := acts.get((kind, act))) is None:
         raise UsageError(f"unknown act {act[:40]!r}")
     await does()
-
-
-def _number(text: str) -> int:
-    if not text.isdecimal() or len(text) > 9:
-        raise UsageError(f"unknown dispute {text[:40]!r}")
-    return int(text)

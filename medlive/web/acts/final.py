@@ -1,7 +1,7 @@
 """Acts that cannot be undone: each has a page of its own, which says what happens and asks for the subject's id."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,15 +10,15 @@ from fastapi.responses import RedirectResponse, Response
 
 from medlive.db.audit.details import list_memberships
 from medlive.db.curation.cases import case_of_thread, find_case, latest_case
-from medlive.db.session import Session
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.takedowns import find_takedown, frozen_with
 from medlive.db.threads.threads import find_thread, revisions_of
 from medlive.errors import DatabaseForbidden, MedliveError, UsageError
 from medlive.rubric.model import Criterion
 from medlive.snapshot.errata import WithdrawalKind
+from medlive.text.html import Page
 from medlive.web.accounts.access import Admin
-from medlive.web.pages import Page, render
+from medlive.web.pages import render
 from medlive.web.site import Site, SiteOf, Text
 
 router: Final = APIRouter()
@@ -37,7 +37,7 @@ class FinalPage(Page):
     name: str  # What has to be typed
     button: str
     back: str
-    effects: tuple[str, ...]
+    effects: Sequence[str]
     public: bool  # Whether the reason is published
     done: str | None = None  # That it was done before, and when
     query: str = ""  # The question of the case
@@ -154,14 +154,31 @@ async def _takedown_page(
     name = f"{source}/{thread_id}"
     async with site.database.begin() as session:
         takedown = await find_takedown(session, source, thread_id)
-        revisions = await revisions_of(session, source, thread_id)
-        effects = await _takedown_effects(session, source, thread_id, len(revisions))
+        revisions = len(await revisions_of(session, source, thread_id))
+        thread_pk = await find_thread(session, source, thread_id)
+        case = None if thread_pk is None else await case_of_thread(session, thread_pk)
+        frozen = await frozen_with(session, source, thread_id)
     if takedown is None and not revisions:
         raise HTTPException(404, f"There is no thread {name}.")
     done = None
     if takedown is not None:
         day = f"{takedown.taken_down_at:%Y-%m-%d %H:%M} UTC"
         done = f"It was taken down on {day}. Doing it again finishes what was cut off."
+    effects = [
+        f"Erased: {revisions} {'revision' if revisions == 1 else 'revisions'} of the thread with every decision, "
+        "the engines' replies and its raw pages.",
+        "Harvests and imports refuse it from now on. A takedown that is lifted restores nothing.",
+    ]
+    if frozen:
+        versions = ", ".join(version for version, _ in frozen)
+        text = (
+            f"Withdrawn: its case {frozen[0][1]}, which {versions} holds. The frozen snapshots keep it; an erratum "
+            "that says “taken down” is published, and stays."
+        )
+        effects.insert(1, text)
+    elif case is not None:
+        text = f"Erased: its case {case[0].id}, {case[0].status.value} now."
+        effects.insert(1, text)
     page = FinalPage(
         title=f"Take down the thread {name}",
         name=name,
@@ -174,30 +191,6 @@ async def _takedown_page(
         error=error,
     )
     return render(request, page, 422 if error else 200)
-
-
-async def _takedown_effects(
-    session: Session, source: str, thread_id: str, revisions: int
-) -> tuple[str, ...]:
-    effects = [
-        f"Erased: {revisions} {'revision' if revisions == 1 else 'revisions'} of the thread with every decision, "
-        "the engines' replies and its raw pages."
-    ]
-    thread_pk = await find_thread(session, source, thread_id)
-    case = None if thread_pk is None else await case_of_thread(session, thread_pk)
-    frozen = await frozen_with(session, source, thread_id)
-    if frozen:
-        versions = ", ".join(version for version, _ in frozen)
-        effects.append(
-            f"Withdrawn: its case {frozen[0][1]}, which {versions} holds. The frozen snapshots keep it; an erratum "
-            "that says “taken down” is published, and stays."
-        )
-    elif case is not None:
-        effects.append(f"Erased: its case {case[0].id}, {case[0].status.value} now.")
-    effects.append(
-        "Harvests and imports refuse it from now on. A takedown that is lifted restores nothing."
-    )
-    return tuple(effects)
 
 
 async def _withdrawal_page(
@@ -213,9 +206,9 @@ async def _withdrawal_page(
         except UsageError as unknown:
             raise HTTPException(404, sentence(unknown)) from unknown
         case = await latest_case(session, case_id)
-        if case is None:
-            raise HTTPException(404)
         members = await list_memberships(session, case_id)
+    if case is None:
+        raise HTTPException(404)
     frozen = [m.version for m in members if m.frozen_at is not None]
     holds = "No frozen snapshot holds it yet."
     if frozen:
@@ -223,15 +216,13 @@ async def _withdrawal_page(
             f"{', '.join(frozen)} {'holds' if len(frozen) == 1 else 'hold'} it and stay as they are: an erratum with "
             "your reason is published beside them, and stays even if the withdrawal is undone."
         )
+    later = "The case leaves every later snapshot, or goes on without the criterion that is chosen."
     page = FinalPage(
         title=f"Withdraw the case {case_id}",
         name=case_id,
         button="Withdraw for good",
         back=f"/acts/case/{case_id}",
-        effects=(
-            holds,
-            "The case leaves every later snapshot, or goes on without the criterion that is chosen.",
-        ),
+        effects=(holds, later),
         public=True,
         done="It is withdrawn." if row.status is CaseStatus.WITHDRAWN else None,
         query=case.text.query,

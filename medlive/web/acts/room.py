@@ -1,5 +1,6 @@
 """The routes of acts: a case's own page with the form to edit it, one address for every act, the log."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
@@ -27,11 +28,12 @@ from medlive.rubric.model import (
     Register,
     Theme,
 )
+from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Viewer
 from medlive.web.acts import final
-from medlive.web.acts.actions import Actions, Asked, case_actions, perform
+from medlive.web.acts.actions import Actions, case_actions, perform
 from medlive.web.acts.final import sentence
-from medlive.web.pages import TEMPLATES, Page, local_path, render
+from medlive.web.pages import TEMPLATES, NoticePage, local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 if TYPE_CHECKING:
@@ -57,6 +59,8 @@ _CRITERION: Final = (
     "source",
 )
 """The fields of a criterion in the form to edit a case."""
+_ROW: Final = re.compile(rf"c([0-9]{{1,3}})-({'|'.join(_CRITERION)})")
+"""The name of a field of a criterion."""
 _KINDS: Final[Mapping[str, tuple[str, ...]]] = {
     "theme": tuple(Theme),
     "specialty": (UNKNOWN_SPECIALTY, *SPECIALTIES),
@@ -84,32 +88,12 @@ class CasePage(Page):
     language: str
     # The fields of the form, as the case has them or as they were sent
     values: Mapping[str, object]
-    criteria: tuple[Mapping[str, object], ...]
+    criteria: Sequence[Mapping[str, object]]
     actions: Actions
-    entries: tuple[AuditLogRow, ...]
+    entries: Sequence[AuditLogRow]
     reason: str = ""
     error: str | None = None
     stale: "StaleEdit | None" = None  # What somebody else changed meanwhile
-
-
-@dataclass(frozen=True)
-class RefusedPage(Page):
-    """Why an act changed nothing, and what was done before."""
-
-    template = "acts/refused.html"
-    message: str
-    back: str
-    entries: tuple[AuditLogRow, ...]
-
-
-@dataclass(frozen=True)
-class QueuedPage(Page):
-    """That the proof of a rubric waits for whoever curates."""
-
-    template = "acts/queued.html"
-    case_id: str
-    revision: int
-    back: str
 
 
 @dataclass(frozen=True)
@@ -117,7 +101,7 @@ class LogPage(Page):
     """What people did, the latest first."""
 
     template = "acts/log.html"
-    entries: tuple[AuditLogRow, ...]
+    entries: Sequence[AuditLogRow]
     # Before which number the next page begins; None: this is the last one
     older: int | None
     newest: bool  # Whether it is the first page
@@ -130,14 +114,8 @@ async def show_log(
     """A page of the audit log."""
     async with site.database.begin() as session:
         entries = await list_entries(session, before=before, limit=101)
-    return render(
-        request,
-        LogPage(
-            tuple(entries[:100]),
-            entries[99].number if len(entries) > 100 else None,
-            before is None,
-        ),
-    )
+    older = entries[99].number if len(entries) > 100 else None
+    return render(request, LogPage(entries[:100], older, before is None))
 
 
 @router.get("/case/{case_id}")
@@ -156,21 +134,24 @@ async def edit(
     from medlive.service.curation.editing import CaseEdit, edit_case
 
     form = {name: str(value) for name, value in (await request.form()).items()}
-    criteria = _criteria_of(form)
+    rows: dict[int, dict[str, str]] = {}
+    for name, value in form.items():
+        if match := _ROW.fullmatch(name):
+            rows.setdefault(int(match[1]), dict.fromkeys(_CRITERION, ""))
+            rows[int(match[1])][match[2]] = value
+    criteria = [rows[number] for number in sorted(rows)]
     changes = {name: form.get(name, "") for name in (*_TEXTS, *_KINDS)}
+    reason = form.get("reason", "")
     try:
-        kept = tuple(
-            {
-                **c,
-                "id": c["id"] or None,
-                "fact": c["fact"] or None,
-                "advice_id": c["advice_id"] or None,
-            }
-            for c in criteria
-            if c["criterion"].strip()
-        )
+        kept = []
+        for row in criteria:
+            if row["criterion"].strip():
+                unset = {
+                    name: row[name] or None for name in ("id", "fact", "advice_id")
+                }
+                kept.append({**row, **unset})
         wanted = CaseEdit.model_validate(changes | {"criteria": kept})
-        reason, revision = form.get("reason", ""), _number(form.get("revision", ""))
+        revision = _number(form.get("revision", ""))
         if revision is None:
             raise UsageError("the form does not say which revision was edited")
         await edit_case(
@@ -178,14 +159,7 @@ async def edit(
         )
     except (ValidationError, MedliveError) as error:
         return await _case_page(
-            request,
-            site,
-            account,
-            case_id,
-            changes,
-            criteria,
-            form.get("reason", ""),
-            error,
+            request, site, account, case_id, changes, criteria, reason, error
         )
     return RedirectResponse(f"/acts/case/{case_id}", 303)
 
@@ -201,8 +175,13 @@ async def prove(
     try:
         revision, _ = await queue_proof(site.database, site.settings, case_id)
     except MedliveError as error:
-        return render(request, RefusedPage(sentence(error), back, ()), 422)
-    return render(request, QueuedPage(case_id, revision, back))
+        return render(request, _refusal(error, back), 422)
+    text = (
+        f"Revision {revision} of {case_id} is proved by the next `medlive curate`, or by a worker at once. "
+        "If it passes, the case has a further revision, the same but for its figures."
+    )
+    links = [("Back to the case", back)]
+    return render(request, NoticePage("The proof is queued", text, links))
 
 
 @router.post("/{kind}/{subject:path}")
@@ -221,37 +200,43 @@ async def act(
 ) -> Response:
     """Do one of `actions.perform`; what cannot be done is said with its reason."""
     back = local_path(back or f"/acts/case/{subject}")
-    reason, seen = reason.strip(), _number(revision)
+    reason = reason.strip()
     try:
         if not reason:
             raise UsageError("an act needs a reason")
-        asked = Asked(
+        await perform(
             site,
             account.name,
+            kind,
+            act,
             subject,
             reason,
-            criterion,
-            words,
-            seen,
+            criterion=criterion,
+            words=words,
+            revision=_number(revision),
         )
-        await perform(kind, act, asked)
     except MedliveError as error:
         async with site.database.begin() as session:
             log = await list_entries(session, subject=f"{kind}:{subject}", limit=5)
-        whole = not words and not criterion
-        if not (whole and _is_repeated(log, act, account, reason)):
-            page = RefusedPage(sentence(error), back, tuple(log))
-            return render(request, page, 422)
+        last = [(entry.action, entry.by, entry.reason) for entry in log[:1]]
+        # The latest entry is this very act: the form was sent twice.
+        again = last == [(act, account.name, reason)] and not words and not criterion
+        if not again:
+            return render(request, _refusal(error, back, log), 422)
     return RedirectResponse(back, 303)
 
 
-def _is_repeated(
-    log: Sequence[AuditLogRow], act: str, account: Account, reason: str
-) -> bool:
-    """Whether the latest entry is this very act: the form was sent twice."""
-    if not log:
-        return False
-    return (log[0].action, log[0].by, log[0].reason) == (act, account.name, reason)
+def _refusal(
+    error: MedliveError, back: str, log: Sequence[AuditLogRow] = ()
+) -> NoticePage:
+    """Why an act changed nothing, and what was done before."""
+    return NoticePage(
+        title="Nothing was changed",
+        text=sentence(error),
+        links=[("Back to where you were", back)],
+        is_error=True,
+        entries=log,
+    )
 
 
 async def _case_page(
@@ -260,7 +245,7 @@ async def _case_page(
     account: Account,
     case_id: str,
     values: Mapping[str, object] | None = None,
-    criteria: tuple[Mapping[str, object], ...] = (),
+    criteria: Sequence[Mapping[str, object]] = (),
     reason: str = "",
     error: Exception | None = None,
 ) -> Response:
@@ -281,23 +266,34 @@ async def _case_page(
         case_id,
         row.status.value,
         case.revision,
-        tuple(c.id for c in case.rubric.criteria),
+        tuple(criterion.id for criterion in case.rubric.criteria),
         unproved_since=unproved,
         settings=site.settings,
     )
     assert actions is not None  # The route is for admins
+    if not values:
+        values = {name: getattr(case.text, name) for name in _TEXTS}
+        values |= {name: getattr(case.rubric, name) for name in _KINDS}
+    message = None
+    if isinstance(error, ValidationError):
+        faults = []
+        for fault in error.errors():
+            faults.append(f"{' '.join(map(str, fault['loc']))}: {fault['msg']}")
+        message = "; ".join(faults)
+    elif isinstance(error, MedliveError):
+        message = sentence(error)
     page = CasePage(
-        case_id,
-        row.status.value,
-        row.status_reason,
-        case.revision,
-        case.language,
-        values or _values_of(case),
-        criteria or _rows_of(case),
-        actions,
-        tuple(log),
+        case_id=case_id,
+        status=row.status.value,
+        status_reason=row.status_reason,
+        revision=case.revision,
+        language=case.language,
+        values=values,
+        criteria=criteria or _rows_of(case),
+        actions=actions,
+        entries=log,
         reason=reason,
-        error=None if error is None else _sentence(error),
+        error=message,
         stale=error if isinstance(error, StaleEdit) else None,
     )
     return render(request, page, 200 if error is None else 422)
@@ -307,50 +303,12 @@ def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
-def _values_of(case: StoredCase) -> Mapping[str, object]:
-    return {name: getattr(case.text, name) for name in _TEXTS} | {
-        n: getattr(case.rubric, n) for n in _KINDS
-    }
-
-
-def _rows_of(case: StoredCase) -> tuple[Mapping[str, object], ...]:
+def _rows_of(case: StoredCase) -> Sequence[Mapping[str, object]]:
     """The rubric's rows as the form shows them, and empty ones for further criteria."""
-    rows = []
+    rows: list[dict[str, object]] = []
     for criterion in case.rubric.criteria:
         rows.append({name: getattr(criterion, name) or "" for name in _CRITERION})
     advice_id = rows[0]["advice_id"] if rows else ""
     new: dict[str, object] = dict.fromkeys(_CRITERION, "")
     new |= {"points": 5, "advice_id": advice_id, "origin": Origin.ADVICE}
-    return (*rows, *[new] * NEW_ROWS)
-
-
-def _criteria_of(form: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:
-    """The rubric's rows as they were sent, in their order."""
-    numbers = sorted(
-        {int(name[1:].partition("-")[0]) for name in form if _is_row(name)}
-    )
-    return tuple(
-        {name: form.get(f"c{number}-{name}", "") for name in _CRITERION}
-        for number in numbers
-    )
-
-
-def _is_row(name: str) -> bool:
-    number, dash, _ = name.removeprefix("c").partition("-")
-    return (
-        name.startswith("c")
-        and bool(dash)
-        and number.isascii()
-        and number.isdigit()
-        and len(number) < 4
-    )
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, ValidationError):
-        return "; ".join(
-            f"{' '.join(map(str, fault['loc']))}: {fault['msg']}"
-            for fault in error.errors()
-        )
-    assert isinstance(error, MedliveError)
-    return sentence(error)
+    return [*rows, *[new] * NEW_ROWS]

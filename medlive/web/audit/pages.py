@@ -11,12 +11,12 @@ from medlive.db.audit.spending import Spent
 from medlive.db.curation.funnel import FunnelRow
 from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.people import AuditLogRow
+from medlive.text.html import Page
 from medlive.web.acts.actions import Actions
 from medlive.web.audit.marking import Change, Marked
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import Table
 from medlive.web.audit.window import Stretch
-from medlive.web.pages import Page
 
 if TYPE_CHECKING:
     from medlive.db.curation.parking import ParkedThread

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -16,6 +16,15 @@ from medlive.errors import UsageError
 from medlive.guard.bounds import SEARCH_CHARS
 
 TABLE: Final = "table"
+
+
+class Order(TypedDict):
+    """A sort, and its direction."""
+
+    sort: str
+    descending: bool
+
+
 _TIMES: Final = ("since", "until")
 
 
@@ -51,6 +60,11 @@ class State:
     def listing(self) -> Listing[Any]:
         """The table."""
         return LISTINGS[self.table]
+
+    @property
+    def order(self) -> Order:
+        """The sort as the listing's functions take it."""
+        return {"sort": self.sort, "descending": not self.ascending}
 
     @property
     def sorted_by(self) -> str:

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote_plus
@@ -161,8 +160,9 @@ def _subject(
             criteria,
             unproved_since=case["unproved_since"],
             settings=site_of(request).settings,
+            back=place,
         )
-        return _Subject(f"case:{case_id}", actions and replace(actions, back=place))
+        return _Subject(f"case:{case_id}", actions)
     source, thread_id = thread["source"], thread["thread_id"]
     curation = record["curation"]
     actions = thread_actions(
@@ -170,7 +170,7 @@ def _subject(
         source,
         thread_id,
         _outcome(record),
-        place,
+        back=place,
         waits=_waiting(record),
         veto=curation is not None and curation["reason"] == Reason.CONTRADICTED,
     )
@@ -231,8 +231,7 @@ async def _neighbours(
             session,
             state.listing,
             state.where,
-            sort=state.sort,
-            descending=not state.ascending,
+            **state.order,
             size=1,
             before=state.at if place == "before" else None,
             after=state.at if place == "after" else None,

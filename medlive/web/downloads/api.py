@@ -1,26 +1,25 @@
 """The JSON API of the downloads; FastAPI describes it at /api/openapi.json."""
 
-from dataclasses import asdict
 from datetime import date, datetime, timedelta
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Path, Query
 from pydantic import BaseModel, BeforeValidator
 
 from medlive.clock import now
 from medlive.db.release.downloads import DownloadCount, list_downloads, total_downloads
-from medlive.snapshot.diff import ChangeKind, CriterionEdit, FieldEdit
 from medlive.snapshot.errata import Erratum
 from medlive.snapshot.manifest import Counts
-from medlive.web.downloads.catalog import ShownSnapshot, load_public_errata, totals_of
-from medlive.web.downloads.find import TheCatalog, find_diff, find_shown
+from medlive.web.downloads.catalog import (
+    ShownSnapshot,
+    TheCatalog,
+    load_public_errata,
+    totals_of,
+)
 from medlive.web.site import SiteOf
 
 _MISSING: Final[dict[int | str, dict[str, object]]] = {
     404: {"description": "The site shows no such snapshot."}
-}
-_GONE: Final[dict[int | str, dict[str, object]]] = {
-    410: {"description": "A snapshot is no longer given out."}
 }
 _AWAY: Final[dict[int | str, dict[str, object]]] = {
     503: {"description": "The database cannot be reached."}
@@ -28,7 +27,6 @@ _AWAY: Final[dict[int | str, dict[str, object]]] = {
 router: Final = APIRouter(prefix="/api/v1", responses=_AWAY)
 
 _VERSION: Final = r"^[0-9]{4}\.W[0-9]{2}$"
-Version = Annotated[str, Path(pattern=_VERSION, examples=["2026.W47"])]
 VersionOrLatest = Annotated[
     str, Path(pattern=rf"^latest$|{_VERSION}", examples=["latest", "2026.W47"])
 ]
@@ -43,7 +41,6 @@ def _day(text: str) -> date:
 
 
 Day = Annotated[date, BeforeValidator(_day)]
-VersionQuery = Annotated[str, Query(pattern=_VERSION, examples=["2026.W47"])]
 
 
 class SnapshotSummary(BaseModel):
@@ -79,31 +76,7 @@ class SnapshotDetail(SnapshotSummary):
     files: tuple[SnapshotFile, ...]
 
 
-class CaseChange(BaseModel):
-    """A case that differs between two snapshots."""
-
-    kind: ChangeKind
-    case_id: str
-    from_revision: int | None
-    to_revision: int | None
-    reason: str | None
-    fields: tuple[FieldEdit, ...]
-    criteria: tuple[CriterionEdit, ...]
-
-
-class Difference(BaseModel):
-    """What changed from one snapshot to another."""
-
-    old: str
-    new: str
-    counts: dict[str, int]  # Kind → cases
-    touched: dict[str, int]  # Changed field, or `criteria <edit>` → revised cases
-    settings: tuple[FieldEdit, ...]
-    cases: tuple[CaseChange, ...]  # The first 100 of each kind
-    reasons_from: str  # Where the reasons were read, or why there are none
-
-
-def _summary(shown: ShownSnapshot) -> dict[str, object]:
+def _summary(shown: ShownSnapshot) -> dict[str, Any]:
     release = shown.release
     manifest = release.manifest
     return {
@@ -123,9 +96,7 @@ def _summary(shown: ShownSnapshot) -> dict[str, object]:
 @router.get("/snapshots")
 async def list_snapshots(catalog: TheCatalog) -> list[SnapshotSummary]:
     """Every snapshot, newest first."""
-    return [
-        SnapshotSummary.model_validate(_summary(shown)) for shown in catalog.snapshots
-    ]
+    return [SnapshotSummary(**_summary(shown)) for shown in catalog.snapshots]
 
 
 @router.get("/snapshots/{version}", responses=_MISSING)
@@ -133,46 +104,24 @@ async def get_snapshot(
     version: VersionOrLatest, site: SiteOf, catalog: TheCatalog
 ) -> SnapshotDetail:
     """A snapshot with its counts and files; "latest" is the newest that is given out whole."""
-    shown = catalog.latest if version == "latest" else find_shown(catalog, version)
+    shown = catalog.latest if version == "latest" else catalog.find(version)
     if shown is None:
         raise HTTPException(404)
     async with site.database.begin() as session:
         downloads = totals_of(await total_downloads(session), shown.version)
-    files = [
-        {
-            "name": name,
-            "size": entry.size,
-            "sha256": entry.sha256,
-            "rows": entry.rows,
-            "url": f"/{shown.release.folder}/{name}",
-            "downloads": downloads.get(name, 0),
-        }
-        for name, entry in shown.release.files.items()
-    ]
+    files = []
+    for name, entry in shown.release.files.items():
+        file = SnapshotFile(
+            name=name,
+            size=entry.size,
+            sha256=entry.sha256,
+            rows=entry.rows,
+            url=f"/{shown.release.folder}/{name}",
+            downloads=downloads.get(name, 0),
+        )
+        files.append(file)
     counts = shown.release.manifest.counts
-    return SnapshotDetail.model_validate(
-        _summary(shown) | {"counts": counts, "files": files}
-    )
-
-
-@router.get("/diff", responses=_MISSING | _GONE)
-async def get_diff(
-    catalog: TheCatalog, old: VersionQuery, new: VersionQuery
-) -> Difference:
-    """What changed from one snapshot to another."""
-    difference = await find_diff(catalog, old, new)
-    return Difference(
-        old=old,
-        new=new,
-        counts={kind.value: count for kind, count in difference.counts.items()},
-        touched=dict(difference.touched),
-        settings=difference.settings,
-        cases=tuple(
-            CaseChange(**asdict(c), reason=difference.reasons.get(c.case_id))
-            for c in difference.listed
-        ),
-        reasons_from=difference.reasons_from,
-    )
+    return SnapshotDetail(**_summary(shown), counts=counts, files=tuple(files))
 
 
 @router.get("/errata")
@@ -194,4 +143,5 @@ async def get_downloads(
     first = since or now().date() - timedelta(days=89)
     async with site.database.begin() as session:
         rows = await list_downloads(session, first)
-    return [row for row in rows if catalog.find(row.version) is not None]
+    versions = {shown.version for shown in catalog.snapshots}
+    return [row for row in rows if row.version in versions]

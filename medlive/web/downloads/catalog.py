@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
+
+from fastapi import Depends, HTTPException
 
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.release.withdrawals import must_not_be_given_out
@@ -19,7 +21,7 @@ from medlive.publishing.target import FolderTarget
 from medlive.snapshot.describe.feed import Release
 from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA, Errata, load_errata
 from medlive.snapshot.identity import folder_name
-from medlive.web.site import Site
+from medlive.web.site import Site, SiteOf
 
 _log: Final = logging.getLogger(__name__)
 _WITH_ROWS: Final = ("data/", "livemedbench.json")
@@ -51,11 +53,12 @@ class Catalog:
 
     snapshots: tuple[ShownSnapshot, ...]
 
-    def find(self, version: str) -> ShownSnapshot | None:
-        """Return a snapshot; None if the site does not show it."""
-        return next(
-            (shown for shown in self.snapshots if shown.version == version), None
-        )
+    def find(self, version: str) -> ShownSnapshot:
+        """Return a snapshot. Raises HTTPException 404 if the site does not show it."""
+        for shown in self.snapshots:
+            if shown.version == version:
+                return shown
+        raise HTTPException(404)
 
     @property
     def latest(self) -> ShownSnapshot | None:
@@ -73,22 +76,22 @@ class Catalog:
         return [shown.release for shown in self.given_out]
 
 
-async def load_catalog(site: Site) -> Catalog:
+async def load_catalog(site: SiteOf) -> Catalog:
     """Load what the site shows. Raises DatabaseUnavailable."""
     async with site.database.begin() as session:
         infos = await list_snapshots(session)
         withdrawn = await must_not_be_given_out(session)
-    frozen = [
-        i
-        for i in infos
-        if i.state is SnapshotState.FROZEN and (i.publishable or site.preview)
-    ]
-    return await asyncio.to_thread(_shown_snapshots, site.snapshots, frozen, withdrawn)
+    frozen = []
+    for info in infos:
+        if info.state is SnapshotState.FROZEN and (info.publishable or site.preview):
+            frozen.append(info)
+    return await asyncio.to_thread(_read_catalog, site.snapshots, frozen, withdrawn)
 
 
-def _shown_snapshots(
+def _read_catalog(
     root: Path, infos: list[SnapshotRow], withdrawn: frozenset[str]
 ) -> Catalog:
+    """Those of the snapshots whose folders hold what was frozen."""
     snapshots = []
     for info in infos:
         folder = root / folder_name(info.version)
@@ -101,9 +104,8 @@ def _shown_snapshots(
         except (CheckFailed, UsageError) as exc:
             _warn_once(info.version, exc.message)
             continue
-        snapshots.append(
-            ShownSnapshot(info, release, folder, info.version in withdrawn)
-        )
+        is_withdrawn = info.version in withdrawn
+        snapshots.append(ShownSnapshot(info, release, folder, is_withdrawn))
     return Catalog(tuple(snapshots))
 
 
@@ -115,6 +117,9 @@ def _release(root: Path, version: str, sums: bytes) -> Release:
 @lru_cache(maxsize=512)
 def _warn_once(version: str, why: str) -> None:
     _log.warning("snapshot %s is not shown: %s", version, why)
+
+
+TheCatalog = Annotated[Catalog, Depends(load_catalog)]
 
 
 def errata_name(site: Site) -> str:
@@ -129,21 +134,15 @@ def errata_name(site: Site) -> str:
 async def load_public_errata(site: Site, catalog: Catalog) -> Errata:
     """The errata of the snapshots that the site shows; none where the file is missing or damaged."""
     versions = {shown.version for shown in catalog.snapshots}
+    path = site.snapshots / errata_name(site)
     try:
-        errata = await asyncio.to_thread(
-            load_errata, site.snapshots / errata_name(site)
-        )
+        errata = await asyncio.to_thread(load_errata, path)
     except BadInput:
         return Errata()
-    return Errata(
-        entries=tuple(
-            entry for entry in errata.entries if versions.intersection(entry.snapshots)
-        )
-    )
+    shown = [own for own in errata.entries if versions.intersection(own.snapshots)]
+    return Errata(entries=tuple(shown))
 
 
 def totals_of(totals: Mapping[tuple[str, str], int], version: str) -> dict[str, int]:
     """File → downloads, of one snapshot."""
-    return {
-        file: count for (counted, file), count in totals.items() if counted == version
-    }
+    return {file: n for (counted, file), n in totals.items() if counted == version}

@@ -81,51 +81,41 @@ async def send_file(
         if (status := _precondition(request, f'"{digest}"')) is not None:
             return Response(status_code=status, headers=headers)
         closed.pop_all()  # the answer closes it
-    start = _keep_one_range(request)
-    task = (
-        BackgroundTask(count)
-        if count is not None and request.method == "GET" and start == 0
-        else None
-    )
+    start = _first_byte(request)
+    counted = request.method == "GET" and start == 0
+    task = BackgroundTask(count) if count is not None and counted else None
     headers["Content-Security-Policy"] = policy
     return _File(handle, headers=headers, media_type=media_type(name), background=task)
 
 
-def _precondition(request: Request, etag: str) -> int | None:
-    """412 or 304 where If-Match or If-None-Match asks for it; the first compares strongly, the second weakly."""
-    wanted, known = (
-        request.headers.getlist(name) for name in ("if-match", "if-none-match")
-    )
-    if wanted and not {"*", etag}.intersection(_tags(wanted)):
-        return 412
-    if known and {"*", etag}.intersection(
-        tag.removeprefix("W/") for tag in _tags(known)
-    ):
-        return 304
-    return None
-
-
-def _tags(values: list[str]) -> list[str]:
-    return [tag.strip() for value in values for tag in value.split(",")]
-
-
-def _keep_one_range(request: Request) -> int | None:
-    """Drop a Range header that is not one valid range of bytes; return the first byte, None if it is unknown.
+def _first_byte(request: Request) -> int | None:
+    """Where the answer begins, None if it is unknown; a Range header that is not one valid range is dropped.
 
     HEAD has no ranges (RFC 9110 §14.2).
     """
-    if (text := request.headers.get("range")) is None:
-        return 0
-    match = _RANGE.fullmatch(text.strip()) if request.method == "GET" else None
+    text = request.headers.get("range", "").strip()
+    match = _RANGE.fullmatch(text) if request.method == "GET" else None
     first, last = match.groups() if match else ("", "")
-    if first and (not last or int(first) <= int(last)):
+    if first and int(first) <= int(last or first):
         return int(first)
     if last and not first:
         return None
-    request.scope["headers"] = [
-        pair for pair in request.scope["headers"] if pair[0] != b"range"
-    ]
+    kept = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
+    request.scope["headers"] = kept
     return 0
+
+
+def _precondition(request: Request, etag: str) -> int | None:
+    """412 or 304 where If-Match or If-None-Match asks for it; the first compares strongly, the second weakly."""
+    for name, status in (("if-match", 412), ("if-none-match", 304)):
+        tags = ",".join(request.headers.getlist(name)).split(",")
+        known = {tag.strip() for tag in tags}
+        if status == 304:
+            known = {tag.removeprefix("W/") for tag in known}
+        is_met = not known.isdisjoint({"*", etag})
+        if known != {""} and is_met is (status == 304):
+            return status
+    return None
 
 
 _DIGESTS: Final[dict[tuple[int, ...], str]] = {}

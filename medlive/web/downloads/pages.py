@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from medlive.db.tables.release import EvaluationRunRow
-from medlive.snapshot.diff import SnapshotDiff
 from medlive.snapshot.errata import Erratum
+from medlive.text.html import Page
 from medlive.web.downloads.catalog import ShownSnapshot
-from medlive.web.pages import Page
 
 
 @dataclass(frozen=True)
@@ -40,18 +39,6 @@ class SnapshotPage(Page):
     # While people check a grader's verdicts on its cases without seeing them
     report_withheld: bool
     card: Markup
-
-
-@dataclass(frozen=True)
-class DiffPage(Page):
-    """What changed between two snapshots; `diff` is None while none were chosen."""
-
-    template = "downloads/diff.html"
-    versions: Sequence[str]
-    old: str
-    new: str
-    diff: SnapshotDiff | None
-    most: int  # Listed of each kind
 
 
 @dataclass(frozen=True)

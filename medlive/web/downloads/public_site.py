@@ -2,27 +2,21 @@
 
 import asyncio
 import gzip
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from medlive.db.studies import blind_items
 from medlive.publishing.target import MUTABLE, media_type
-from medlive.web.downloads.catalog import Catalog
-from medlive.web.downloads.find import TheCatalog
-from medlive.web.site import Site, SiteOf
+from medlive.web.downloads.catalog import TheCatalog
+from medlive.web.site import READ, SiteOf
 
-_READ: Final = ["GET", "HEAD"]
 router: Final = APIRouter(include_in_schema=False)
 
 
-@lru_cache(maxsize=64)
-def _compress(data: bytes) -> bytes:
-    return gzip.compress(data, mtime=0)
-
-
-async def _send(request: Request, site: Site, catalog: Catalog, name: str) -> Response:
+async def show(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
+    """A file of the site; its front at the root."""
     files = None
     if site.evaluation is not None:
         async with site.database.begin() as session:
@@ -31,8 +25,8 @@ async def _send(request: Request, site: Site, catalog: Catalog, name: str) -> Re
         files = await asyncio.to_thread(site.evaluation.pages, given_out, checked)
     if files is None:
         raise HTTPException(503, "The public site cannot be made; the log says why.")
-    data = files.get(name)
-    if data is None:
+    name = request.url.path.removeprefix("/") or "index.html"
+    if (data := files.get(name)) is None:
         raise HTTPException(404)
     headers = {"Cache-Control": MUTABLE, "Vary": "Accept-Encoding"}
     if "gzip" in request.headers.get("Accept-Encoding", ""):
@@ -41,16 +35,8 @@ async def _send(request: Request, site: Site, catalog: Catalog, name: str) -> Re
     return Response(data, media_type=media_type(name), headers=headers)
 
 
-@router.api_route("/", methods=_READ)
-async def front(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
-    """What the benchmark is."""
-    return await _send(request, site, catalog, "index.html")
-
-
-async def _page(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
-    return await _send(request, site, catalog, request.url.path.removeprefix("/"))
-
-
-router.add_api_route("/{name}.html", _page, methods=_READ)
+_compress: Final = lru_cache(maxsize=64)(partial(gzip.compress, mtime=0))
+for _path in ("", "{name}.html"):
+    router.add_api_route(f"/{_path}", show, methods=READ)
 for _folder in ("assets", "cases", "data", "lists", "models"):
-    router.add_api_route(f"/{_folder}/{{name}}", _page, methods=_READ)
+    router.add_api_route(f"/{_folder}/{{name}}", show, methods=READ)

@@ -2,8 +2,8 @@
 
 import asyncio
 import hashlib
+from contextlib import suppress
 from datetime import timedelta
-from functools import partial
 from typing import Final
 from urllib.parse import quote
 
@@ -15,7 +15,6 @@ from medlive.db.release.downloads import count_download, list_downloads, total_d
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import blind_versions
 from medlive.errors import DatabaseUnavailable
-from medlive.guard.bounds import CHANGES_SHOWN
 from medlive.instance.paths import report_path
 from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.signing import PublicKey
@@ -27,23 +26,21 @@ from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.web.downloads import api, public_site
 from medlive.web.downloads.card import card_html
 from medlive.web.downloads.catalog import (
-    ShownSnapshot,
+    TheCatalog,
     errata_name,
     load_public_errata,
     totals_of,
 )
 from medlive.web.downloads.files import DAMAGED, send_file
-from medlive.web.downloads.find import TheCatalog, find_diff, find_shown
 from medlive.web.downloads.pages import (
     ApiPage,
-    DiffPage,
     ErrataPage,
     IndexPage,
     SnapshotPage,
 )
 from medlive.web.pages import render
 from medlive.web.requests import site_address
-from medlive.web.site import Room, Section, Site, SiteOf
+from medlive.web.site import READ, Room, Section, SiteOf
 
 _REPORT_POLICY: Final = (
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
@@ -56,29 +53,30 @@ _WITHHELD: Final = (
 )
 _CARD: Final = "README.md"
 router: Final = APIRouter(include_in_schema=False)
-_READ: Final = ["GET", "HEAD"]
 
 
-@router.api_route("/snapshots", methods=_READ)
+@router.api_route("/snapshots", methods=READ)
 async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
     today = now().date()
     async with site.database.begin() as session:
         total = sum((await total_downloads(session)).values())
-        week = sum(
-            row.count
-            for row in await list_downloads(session, today - timedelta(days=6))
-        )
+        recent = await list_downloads(session, today - timedelta(days=6))
     latest = catalog.latest
     key = latest is not None and latest.release.manifest.signing is not None
-    return render(
-        request,
-        IndexPage(catalog.snapshots, latest, site_address(request), key, total, week),
+    page = IndexPage(
+        snapshots=catalog.snapshots,
+        latest=latest,
+        address=site_address(request),
+        key=key,
+        downloads=total,
+        downloads_week=sum(row.count for row in recent),
     )
+    return render(request, page)
 
 
-@router.api_route("/latest", methods=_READ)
-@router.api_route("/latest/{name:path}", methods=_READ)
+@router.api_route("/latest", methods=READ)
+@router.api_route("/latest/{name:path}", methods=READ)
 async def latest(catalog: TheCatalog, name: str = "") -> Response:
     """The same file of the newest snapshot."""
     if (shown := catalog.latest) is None:
@@ -90,9 +88,9 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
     )
 
 
-@router.api_route(f"/{LATEST}", methods=_READ)
-@router.api_route(f"/{FEED}", methods=_READ)
-@router.api_route(f"/{PUBLIC_KEY}", methods=_READ)
+@router.api_route(f"/{LATEST}", methods=READ)
+@router.api_route(f"/{FEED}", methods=READ)
+@router.api_route(f"/{PUBLIC_KEY}", methods=READ)
 async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
     name, releases = request.url.path.removeprefix("/"), catalog.releases
@@ -112,38 +110,22 @@ async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Resp
     )
 
 
-@router.api_route(f"/{ERRATA}", methods=_READ)
-@router.api_route(f"/{ERRATA_SIGNATURE}", methods=_READ)
+@router.api_route(f"/{ERRATA}", methods=READ)
+@router.api_route(f"/{ERRATA_SIGNATURE}", methods=READ)
 async def errata_file(request: Request, site: SiteOf) -> Response:
     """The errata of what is given out, or their signature, as they lie beside the snapshots."""
     name = request.url.path.removeprefix("/").replace(ERRATA, errata_name(site))
     return await send_file(request, site.snapshots, name, cache_control=MUTABLE)
 
 
-@router.api_route("/errata", methods=_READ)
+@router.api_route("/errata", methods=READ)
 async def errata(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """What was withdrawn after it was frozen, newest first."""
     published = await load_public_errata(site, catalog)
     return render(request, ErrataPage(published.entries[::-1]))
 
 
-@router.api_route("/diff", methods=_READ)
-async def diff(
-    request: Request, catalog: TheCatalog, old: str = "", new: str = ""
-) -> Response:
-    """What changed between two snapshots."""
-    difference = await find_diff(catalog, old, new) if old and new else None
-    versions = [shown.version for shown in catalog.given_out]
-    return render(request, DiffPage(versions, old, new, difference, CHANGES_SHOWN))
-
-
-@router.api_route("/leaderboard", methods=_READ)
-async def leaderboard() -> Response:
-    """The public site's, which was at this address."""
-    return RedirectResponse("/leaderboard.html", 308)
-
-
-@router.api_route("/report/{version}/{name:path}", methods=_READ)
+@router.api_route("/report/{version}/{name:path}", methods=READ)
 async def report_file(
     request: Request, version: str, name: str, site: SiteOf, catalog: TheCatalog
 ) -> Response:
@@ -151,7 +133,7 @@ async def report_file(
 
     None is shown while people check a grader's verdicts on its cases without seeing them.
     """
-    shown = find_shown(catalog, version)
+    shown = catalog.find(version)
     if shown.withdrawn:  # its pages show the cases
         raise HTTPException(410)
     async with site.database.begin() as session:
@@ -163,94 +145,78 @@ async def report_file(
     )
 
 
-@router.api_route("/medlive-{version}", methods=_READ)
+@router.api_route("/medlive-{version}", methods=READ)
 async def without_slash(version: str, catalog: TheCatalog) -> Response:
     """The card's relative links need the slash."""
-    return RedirectResponse(f"/{find_shown(catalog, version).release.folder}/", 308)
+    return RedirectResponse(f"/{catalog.find(version).release.folder}/", 308)
 
 
-@router.api_route("/medlive-{version}/", methods=_READ)
+@router.api_route("/medlive-{version}/", methods=READ)
 async def snapshot(
     request: Request, version: str, site: SiteOf, catalog: TheCatalog
 ) -> Response:
     """One snapshot."""
-    shown = find_shown(catalog, version)
+    shown = catalog.find(version)
     async with site.database.begin() as session:
         totals = await total_downloads(session)
-        evaluations = [
-            e
-            for e in await list_evaluations(session)
-            if e.snapshot_version == shown.version
-        ]
+        evaluations = []
+        for evaluation in await list_evaluations(session):
+            if evaluation.snapshot_version == shown.version:
+                evaluations.append(evaluation)
         withheld = shown.version in await blind_versions(session)
-    parent = shown.release.manifest.parent
     report = report_path(site.settings, shown.version) / "index.html"
     reported = not shown.withdrawn and report.is_file()
-    card = await asyncio.to_thread(_read_card, shown)
+    try:
+        card = await asyncio.to_thread(read_small, shown.folder / _CARD)
+    except (OSError, TooLong):
+        card = b""
+    if hashlib.sha256(card).hexdigest() != shown.release.files[_CARD].sha256:
+        raise HTTPException(503, DAMAGED)
+    parent = shown.release.manifest.parent
     page = SnapshotPage(
         shown=shown,
         address=site_address(request),
-        parent=parent
-        if parent is not None
-        and (parent_release := catalog.find(parent))
-        and not parent_release.withdrawn
-        else None,
+        parent=parent if parent in {s.version for s in catalog.given_out} else None,
         downloads=totals_of(totals, shown.version),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
         has_report=reported and not withheld,
         report_withheld=reported and withheld,
-        card=card_html(card),
+        card=card_html(card.decode("utf-8")),
     )
     return render(request, page)
 
 
-def _read_card(shown: ShownSnapshot) -> str:
-    """Return the snapshot's card. Raises HTTPException 503 unless it is the one that was frozen."""
-    try:
-        data = read_small(shown.folder / _CARD)
-    except (OSError, TooLong):
-        data = b""
-    if hashlib.sha256(data).hexdigest() != shown.release.files[_CARD].sha256:
-        raise HTTPException(503, DAMAGED)
-    return data.decode("utf-8")
-
-
-@router.api_route("/medlive-{version}/{name:path}", methods=_READ)
+@router.api_route("/medlive-{version}/{name:path}", methods=READ)
 async def snapshot_file(
     request: Request, version: str, name: str, site: SiteOf, catalog: TheCatalog
 ) -> Response:
     """A file of a snapshot, with the digest that was frozen."""
-    shown = find_shown(catalog, version)
+    shown = catalog.find(version)
     if (entry := shown.release.files.get(name)) is None:
         raise HTTPException(404)
     if shown.withdrawn and shown.holds_rows(name):
         raise HTTPException(410)
-    # Figures are shown by pages.
-    count = (
-        None
-        if name.startswith("figures/")
-        else partial(_count, site, shown.version, name)
-    )
+
+    async def count() -> None:
+        with suppress(DatabaseUnavailable):  # The reader has the file all the same
+            async with site.database.begin() as session:
+                await count_download(session, version, name, now().date())
+
     return await send_file(
-        request, shown.folder, name, expected=entry.sha256, count=count
+        request,
+        shown.folder,
+        name,
+        expected=entry.sha256,
+        count=None if name.startswith("figures/") else count,  # Pages show those
     )
 
 
-async def _count(site: Site, version: str, name: str) -> None:
-    try:
-        async with site.database.begin() as session:
-            await count_download(session, version, name, now().date())
-    except DatabaseUnavailable:  # the reader has the file all the same
-        return
-
-
-@router.api_route("/api", methods=_READ)
+@router.api_route("/api", methods=READ)
 async def api_page(request: Request) -> Response:
     """The routes of the JSON API."""
-    return render(
-        request, ApiPage(request.app.openapi()["paths"], site_address(request))
-    )
+    paths = request.app.openapi()["paths"]
+    return render(request, ApiPage(paths, site_address(request)))
 
 
 _router: Final = APIRouter()
@@ -262,7 +228,6 @@ DOWNLOADS: Final = Room(
     _router,
     (
         Section("Snapshots", "/snapshots"),
-        Section("Differences", "/diff"),
         Section("Errata", "/errata"),
         Section("Leaderboard", "/leaderboard.html"),
         Section("API", "/api"),

@@ -27,8 +27,9 @@ from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.tables.release import DisputeRow, EvaluationRunRow
 from medlive.errors import MedliveError, UsageError
 from medlive.guard.bounds import HELD_SHOWN
+from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Reviewer
-from medlive.web.pages import TEMPLATES, Page, local_path, render
+from medlive.web.pages import TEMPLATES, NoticePage, local_path, render
 from medlive.web.site import Room, Section, Site, SiteOf, Text
 
 if TYPE_CHECKING:
@@ -93,15 +94,6 @@ class RatePage(Page):
     total: int
     before: int | None  # Positions of the neighbours in the rater's order
     after: int | None
-
-
-@dataclass(frozen=True)
-class DonePage(Page):
-    """A rater has rated everything."""
-
-    template = "review/done.html"
-    study: Study
-    first: int | None  # The position of the first item
 
 
 @dataclass(frozen=True)
@@ -234,9 +226,12 @@ async def show_item(
             if (i.item not in own if item is None else i.position == item)
         )
         if (chosen := next(wanted, None)) is None:
-            return render(
-                request, DonePage(study, items[0].position if items else None)
-            )
+            links = [("To the desk", "/review")]
+            if items and not study.closed_at:
+                first = f"/review/studies/{name}?item={items[0].position}"
+                links.insert(0, ("Look at your ratings again", first))
+            text = "You rated everything. Thank you."
+            return render(request, NoticePage(study.name, text, links))
         cases = await studies.read_revisions(
             session, [(chosen.case_id, chosen.revision)]
         )

@@ -325,7 +325,7 @@ def test_the_report_shows_both_scores_and_where_a_criterion_comes_from(
     runs: list[GradedRun], tmp_path: Path
 ) -> None:
     table = score_runs(runs[:2], metric=Metric.PAPER, draws=30)
-    out = write_report(table, tmp_path / "out").page.parent
+    out = write_report(table, tmp_path / "out").parent
     page = (out / "index.html").read_text("utf-8")
     assert ">complete, %</th>" in page
     assert ">core, %</th>" in page

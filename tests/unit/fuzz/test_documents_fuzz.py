@@ -33,7 +33,7 @@ from medlive.integrity.signing import (
     generate,
     sign,
 )
-from medlive.publishing.download import _Latest, _manifest, _parse_sums
+from medlive.publishing.download import _Latest, parse_manifest, parse_sums
 from medlive.snapshot.errata import parse_errata, trusted_comment
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import verify_snapshot
@@ -238,9 +238,9 @@ def test_lists_of_digests_and_manifests_are_read_or_refused(
         for name in ("manifest.json", "cases.parquet")
     )
     for read, strategy in (
-        (_parse_sums, damaged(sums)),
+        (parse_sums, damaged(sums)),
         (
-            lambda content: _manifest(content, "2026.W47"),
+            lambda content: parse_manifest(content, "2026.W47"),
             altered(LATEST).map(as_json) | st.binary(max_size=40),
         ),
         (
@@ -249,7 +249,7 @@ def test_lists_of_digests_and_manifests_are_read_or_refused(
         ),
     ):
         with contextlib.suppress(
-            MedliveError, ValueError if read is not _parse_sums else MedliveError
+            MedliveError, ValueError if read is not parse_sums else MedliveError
         ):
             read(data.draw(strategy))
 

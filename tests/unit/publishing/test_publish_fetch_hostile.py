@@ -13,7 +13,7 @@ from medlive.integrity.folder import SUMS
 from medlive.integrity.signing import PublicKey, SecretKey, generate
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish
-from medlive.publishing.reading import Network, Pace, _Refused, _target
+from medlive.publishing.reading import Network, Pace, Refused, redirect_target
 from medlive.publishing.target import FolderTarget
 from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, load_errata
@@ -274,11 +274,11 @@ async def test_a_name_that_changes_its_address_after_the_first_answer_is_refused
 
 
 async def test_a_redirect_from_https_to_http_is_refused() -> None:
-    assert _target(URL("http://a.test/x"), "https://b.test/y") == URL(
+    assert redirect_target(URL("http://a.test/x"), "https://b.test/y") == URL(
         "https://b.test/y"
     )
-    with pytest.raises(_Refused, match="https to http"):
-        _target(URL("https://a.test/x"), "http://a.test/x")
+    with pytest.raises(Refused, match="https to http"):
+        redirect_target(URL("https://a.test/x"), "http://a.test/x")
 
 
 async def test_a_server_that_drips_is_given_up(server: Web, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from medlive.publishing.publish import (
     prepare_release,
     publish,
 )
-from medlive.publishing.target import FolderTarget, Item, Taken
+from medlive.publishing.target import FolderTarget, Item
 from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import (
     Errata,
@@ -494,7 +494,7 @@ def test_a_file_with_other_bytes_is_never_replaced(
     send(target, made["2026.W43"])
     item = made["2026.W43"].items()[0]
     (target.root / item.name).write_bytes(b"another's")
-    with target.session(write=True), pytest.raises(Taken):
+    with target.session(write=True), pytest.raises(CheckFailed):
         target.add(item)
     assert (target.root / item.name).read_bytes() == b"another's"
 

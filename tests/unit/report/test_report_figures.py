@@ -38,7 +38,7 @@ def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> 
     pages = []
     for name in ("one", "two"):
         out = write_report(table, tmp_path / name, registry=registry, case_pages=False)
-        pages.append(out.page.read_text("utf-8"))
+        pages.append(out.read_text("utf-8"))
     assert pages[0] == pages[1]
     images = re.findall(
         r'<img src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]+)">', pages[0]

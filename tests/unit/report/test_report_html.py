@@ -1,13 +1,11 @@
-"""What pages are made of: parts of tables, probabilities, names of files, JSON."""
+"""What pages are made of: parts of tables, probabilitiesand names of files."""
 
-import json
 import re
-from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.report.html import file_name, format_p, json_text
+from medlive.report.html import file_name, format_p
 from medlive.report.model import in_parts
 
 
@@ -41,17 +39,3 @@ def test_every_case_has_a_file_of_its_own_that_any_system_can_name(
     names = [file_name(case_id).lower() for case_id in ids]
     assert len(set(names)) == len(ids)
     assert all(re.fullmatch(r"[a-z0-9_-]{10,60}\.html", name) for name in names)
-
-
-@settings(max_examples=60)
-@given(
-    st.recursive(
-        st.text() | st.floats(allow_nan=False),
-        lambda inner: st.lists(inner, max_size=4),
-        max_leaves=9,
-    )
-)
-def test_json_in_a_page_comes_back_as_it_was_and_ends_no_element(value: Any) -> None:
-    text = json_text(json.dumps(value, ensure_ascii=False))
-    assert "<" not in text
-    assert json.loads(text.encode("utf-8", "backslashreplace")) == value

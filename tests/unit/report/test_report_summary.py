@@ -175,9 +175,7 @@ def test_met_shares_are_those_of_the_grades_log(tmp_path: Path) -> None:
         for criterion in case.criteria
         if criterion.id in model.run.grades.get(case.case_id, {})
     ]
-    rated = {
-        (r.case.case_id, r.criterion.id): r.count for r in met_by_criterion(report)
-    }
+    rated = {(r.case.case_id, r.criterion.id): r for r in met_by_criterion(report)}
     one = next(key for key, count in rated.items() if count.met == 1)
     mine = [
         met
@@ -189,9 +187,7 @@ def test_met_shares_are_those_of_the_grades_log(tmp_path: Path) -> None:
     listed = html.split("Positive criteria least often met")[-1].split("</table>")[0]
     shares = [int(k) / int(n) for k, n in re.findall(r">(\d+) of (\d+)<", listed)]
     assert len(shares) == 10
-    positive = [
-        r.count.share for r in met_by_criterion(report) if r.criterion.points > 0
-    ]
+    positive = [r.share for r in met_by_criterion(report) if r.criterion.points > 0]
     assert shares == sorted(positive)[:10]
 
 

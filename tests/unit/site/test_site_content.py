@@ -1,14 +1,14 @@
 """The site of real snapshots and bundles: what it shows, what it leaves out and why, and that it says so."""
 
-import json
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
+from jinja2 import meta
 
 from medlive.__main__ import run
 from medlive.errors import BadInput, CheckFailed, UsageError
@@ -19,7 +19,7 @@ from medlive.evaluation.scoring.refusals import Allow
 from medlive.site.build import write_site
 from medlive.site.hard import fix_hard, hard_bytes, load_hard
 from medlive.site.model import Content
-from medlive.site.pages import site_files
+from medlive.site.pages import TEMPLATES, SitePage, site_files
 from medlive.site.read import Inputs, read_content
 from medlive.site.scale import hard_weeks, shared_scales
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind
@@ -64,10 +64,19 @@ def inputs(published: Path, tmp_path: Path) -> Inputs:
 
 def built(content: Content) -> dict[str, str]:
     return {
-        file.name: file.data.decode("utf-8")
-        for file in site_files(content)
-        if not file.name.endswith(".bin")
+        name: data.decode("utf-8")
+        for name, data in site_files(content).items()
+        if not name.endswith(".bin")
     }
+
+
+def test_every_template_uses_the_fields_of_the_page_alone() -> None:
+    known = {field.name for field in fields(SitePage)} | {"root", "ability"}
+    for name in TEMPLATES.list_templates(filter_func=lambda name: "/" not in name):
+        assert TEMPLATES.loader is not None
+        tree = TEMPLATES.parse(TEMPLATES.loader.get_source(TEMPLATES, name)[0])
+        used = meta.find_undeclared_variables(tree) - TEMPLATES.globals.keys()
+        assert used <= known, name
 
 
 def test_any_web_server_may_read_the_files(inputs: Inputs, tmp_path: Path) -> None:
@@ -134,7 +143,7 @@ def test_models_and_cases_are_shown_and_nothing_of_theirs_is_markup(
 
 
 def test_the_same_inputs_make_the_same_bytes(inputs: Inputs) -> None:
-    first, second = (list(site_files(read_content(inputs))) for _ in range(2))
+    first, second = (site_files(read_content(inputs)) for _ in range(2))
     assert first == second
 
 
@@ -278,10 +287,9 @@ def test_a_case_of_two_boards_counts_once_on_the_scale(tmp_path: Path) -> None:
     pages = built(Content(boards=[board]))
     page = pages["scale.html"]
     assert [name for name in means if name in page] == list(means)
-    told = json.loads(pages["data/board-1.json"])["models"]
-    assert {model["name"]: model["ability"] for model in told} == {
-        row.name: row.value for row in rows
-    }
+    for row in rows:
+        line = pages["leaderboard.html"].split(f'<tr data-model="{row.name}"')[1]
+        assert f'<td class="n">{100 * row.value:.1f}</td>' in line.split("</tr>")[0]
 
 
 def test_boards_of_other_graders_are_never_on_one_scale(tmp_path: Path) -> None:
@@ -331,13 +339,10 @@ def test_files_of_snapshots_are_linked_where_they_are_published(
     assert f"medlive-{VERSION}/" not in built(content)["downloads.html"]
     address = "https://data.example/medlive/"
     files = site_files(content, downloads=address)
-    pages = {
-        file.name: file.data.decode() for file in files if file.name[-4:] != ".bin"
-    }
     link = f'href="{address}medlive-{VERSION}/data/cases.jsonl"'
-    assert link in pages["downloads.html"]
-    assert f"--from {address}" in pages["downloads.html"]
-    assert f'href="{address}' in pages["feed.xml"]
+    assert link in files["downloads.html"].decode()
+    assert f"--from {address}" in files["downloads.html"].decode()
+    assert f'href="{address}' in files["feed.xml"].decode()
 
 
 def test_a_folder_of_other_things_is_not_replaced(tmp_path: Path) -> None:

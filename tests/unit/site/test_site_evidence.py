@@ -64,7 +64,7 @@ def page(tmp_path: Path, index: Path | None, digest: str) -> str:
     provenance = PROVENANCE.model_copy(update={"evidence": (used,)})
     release(tmp_path / "snapshots", VERSION, held, provenance=provenance)
     content = read_content(Inputs(snapshots=tmp_path / "snapshots", evidence=index))
-    files = {file.name: file.data for file in site_files(content)}
+    files = site_files(content)
     return files[f"cases/{CASE}.html"].decode("utf-8")
 
 
@@ -110,7 +110,7 @@ def test_verdicts_on_an_earlier_revision_are_no_verdicts_on_this_one(
     added = criterion(scored.case_id, 3, "Is added")
     revised = case(scored.case_id, revision=2, criteria=(same, reworded, added))
     content = Content(boards=[board], cases={scored.case_id: revised})
-    files = {file.name: file.data for file in site_files(content)}
+    files = site_files(content)
     text = files[f"cases/{scored.case_id}.html"].decode("utf-8")
     labels = re.findall('role="img" aria-label="([^"]+)"', text)
     verdict = board.models[0].verdicts[scored.case_id][first.id]

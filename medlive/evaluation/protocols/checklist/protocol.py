@@ -30,7 +30,7 @@ from medlive.evaluation.protocols.model import (
     mean,
     whole_mean,
 )
-from medlive.grader.reply import Reasoning
+from medlive.grader.reply import Words
 
 TASK: Final = "protocol.checklist"
 CATEGORIES: Final = (
@@ -55,7 +55,7 @@ class ChecklistReply(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    reasoning: Reasoning
+    reasoning: Words
     score: Annotated[int, Field(ge=1, le=5)]
 
 

@@ -30,7 +30,7 @@ from medlive.evaluation.protocols.pairwise.bradley_terry import (
     points,
     ratings,
 )
-from medlive.grader.reply import Reasoning
+from medlive.grader.reply import Words
 from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import spearman
 
@@ -47,7 +47,7 @@ class PairReply(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    reasoning: Reasoning
+    reasoning: Words
     relevance: Side
     completeness: Side
     safety: Side
