@@ -50,14 +50,12 @@ def guarded(text: str) -> str:
 
 def cells(row: Any) -> list[str]:
     """A row as cells of a CSV file, none of which a spreadsheet takes for a formula."""
-    return [guarded(_cell(getattr(row, field.name))) for field in fields(row)]
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, tuple):
-        return "\n".join(map(str, value))
-    return str(value)
+    shown = []
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if isinstance(value, datetime):
+            value = value.isoformat()
+        elif isinstance(value, tuple):
+            value = "\n".join(map(str, value))
+        shown.append(guarded("" if value is None else str(value)))
+    return shown

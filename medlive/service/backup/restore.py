@@ -31,8 +31,8 @@ from medlive.db.backups import (
 )
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade
-from medlive.db.schema.pending import count_others, empty_schema
-from medlive.db.schema.revisions import check_known, connect, read_revision
+from medlive.db.schema.pending import count_others, empty_schema, read_plan
+from medlive.db.schema.revisions import check_known
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.release import SnapshotRow, SnapshotState
 from medlive.errors import (
@@ -368,7 +368,8 @@ async def go_back(
     checked = await asyncio.to_thread(check_backup, folder, keys)
     about, url = checked.about, database_url(settings)
     check_known(about.schema_revision)
-    if await asyncio.to_thread(_revision, url) == about.schema_revision:
+    plan = await asyncio.to_thread(read_plan, url)
+    if plan.revision == about.schema_revision:
         raise UsageError(
             f"the database is at {about.schema_revision} as it is, nothing to go back from"
         )
@@ -398,8 +399,3 @@ async def go_back(
         "rows": sum(rows.values()),
         "taken_down": sorted(map("/".join, back)),
     }
-
-
-def _revision(url: str) -> str | None:
-    with connect(url) as connection:
-        return read_revision(connection)

@@ -3,8 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
@@ -385,7 +384,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             raw = replace(raw, posted_at=None)
         language = thread_language(raw)
         try:
-            async with asyncio.timeout(limit_s), _settling(pipeline):
+            async with asyncio.timeout(limit_s):
                 curation = await curate(
                     deidentified(raw, language),
                     language,
@@ -398,6 +397,11 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 completed = CompletedCase(curation, None)
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
                     completed = await complete_in(pipeline, curation, language, started)
+        except asyncio.CancelledError:
+            # What is under way is kept before another worker takes the thread up, and would ask it again.
+            settling = [own.settle() for own in pipeline.respondents.values()]
+            await asyncio.gather(*settling)
+            raise
         except TimeoutError:
             detail = f"not decided within {limit_s:g} s"
             failed = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
@@ -431,17 +435,6 @@ async def complete_in(
         grade=grade_probes if pipeline.proves else None,
         library=pipeline.library(started.date()),
     )
-
-
-@asynccontextmanager
-async def _settling(pipeline: Pipeline) -> AsyncIterator[None]:
-    try:
-        yield
-    except asyncio.CancelledError:
-        # What is under way is kept before another worker takes the thread up, and would ask it again.
-        settling = [own.settle() for own in pipeline.respondents.values()]
-        await asyncio.gather(*settling)
-        raise
 
 
 async def save_decision(

@@ -106,7 +106,7 @@ async def inspect_thread(
     origin = {
         "first_seen_at": row.first_seen_at.isoformat(),
         "last_seen_at": row.last_seen_at.isoformat(),
-        "gone_at": row.gone_at.isoformat() if row.gone_at else None,
+        "gone_at": row.gone_at and row.gone_at.isoformat(),
         "pages": [asdict(page) for page in pages],
         "identifiers": await count_identifiers(session, revision),
     }
@@ -116,12 +116,7 @@ async def inspect_thread(
     if decided is None and decision is not None:
         raise UsageError(f"{source}/{thread_id} has no decision {decision}")
     of_case = await _case_as_json(session, thread_pk)
-    shown = await _decided_as_json(session, decided)
-    if (proof := shown["proof"]) is not None:
-        # Of the case's rubric as it is; one that passed gave the revision its figures.
-        case = of_case["case"]
-        is_same = proof["criteria"] == of_case["criteria"] and not proof["passed"]
-        proof["applies"] = not case or case["unproved_since"] is None or is_same
+    shown = await _decided_as_json(session, decided, of_case)
     parked = await find_parked(session, revision)
     return {
         "thread": {"source": source, "thread_id": thread_id, **texts},
@@ -150,7 +145,7 @@ async def _texts_as_json(
 
 
 async def _decided_as_json(
-    session: Session, decided: CurationRow | None
+    session: Session, decided: CurationRow | None, of_case: dict[str, Any]
 ) -> dict[str, Any]:
     """A curation with its proof; nothing where none is shown."""
     if decided is None:
@@ -162,6 +157,10 @@ async def _decided_as_json(
         shown = asdict(proof) | {"criteria": list(map(_criterion, proof.criteria))}
         for probe, own in zip(shown["probes"], proof.probes, strict=True):
             probe["score"] = float(own.score(proof.criteria))
+        # Of the case's rubric as it is; one that passed gave the revision its figures.
+        case = of_case["case"]
+        is_same = shown["criteria"] == of_case["criteria"] and not proof.passed
+        shown["applies"] = not case or case["unproved_since"] is None or is_same
     return {
         "curation": asdict(curation) if curation else None,
         "proof": shown,

@@ -392,9 +392,8 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
 
 async def _retention(database: Database, settings: Settings, week: str) -> Counts:
     counts: Counts = dict(await apply_retention(database, settings))
-    counts["answers"] = await PostgresAnswers(
-        database, days=settings.evidence.online_days
-    ).delete_old()
+    answers = PostgresAnswers(database, days=settings.evidence.online_days)
+    counts["answers"] = await answers.delete_old()
     if counts["damaged"]:
         counts["problem"] = f"{counts['damaged']} files are damaged"
     elif counts["busy"]:

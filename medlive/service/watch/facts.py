@@ -17,7 +17,7 @@ from medlive.db.curation.circuits import list_circuits
 from medlive.db.harvest.harvests import SourceInfo, list_sources
 from medlive.db.release.snapshots import latest_frozen, load_fixed
 from medlive.db.runs import History, is_scheduler_active, load_history
-from medlive.db.session import Database, Session, read_clock
+from medlive.db.session import Database, read_clock
 from medlive.db.tables.watch import ObservationRow, OutboxRow
 from medlive.db.tables.work import WorkerRow
 from medlive.db.waits import find_lost
@@ -99,7 +99,11 @@ async def read_facts(
     due_at = clock() if clock else moment
     steps = await read_states(database, settings, due_at)
     async with database.begin() as session:
-        decisions = await health.latest_decisions(session)
+        decisions, partial = await health.latest_decisions(session), None
+        if (newest := await latest_frozen(session)) is not None:
+            fixed = await load_fixed(session, newest.version)
+            if fixed is not None and fixed.partial is not None:
+                partial = f"{newest.version} is partial: {fixed.partial.in_short}"
         circuits = await list_circuits(session)
         return Facts(
             settings=settings,
@@ -123,17 +127,9 @@ async def read_facts(
             missing_rights=await health.missing_rights(session),
             observations=await watch.observations(session),
             clock_problem=clock_off,
-            partial=await _newest_partial(session),
+            partial=partial,
             local=read_local(settings, directory),
         )
-
-
-async def _newest_partial(session: Session) -> str | None:
-    newest = await latest_frozen(session)
-    fixed = None if newest is None else await load_fixed(session, newest.version)
-    if newest is None or fixed is None or fixed.partial is None:
-        return None
-    return f"{newest.version} is partial: {fixed.partial.in_short}"
 
 
 def clock_problem(database: datetime) -> str | None:

@@ -1,7 +1,7 @@
 """The status report, and a week as a whole: funnel, failures, cost, sources, steps, what was held and shipped."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -207,7 +207,16 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         standing = await week_standing(
             session, week, failure_share=settings.schedule.failure_share
         )
-        costs = await _costs_of_steps(session, steps)
+        # Only threads are asked about: the queueing cost what was replied from its begin to the freeze's.
+        costs: dict[str, float | None] = {}
+        queue, freeze = steps.get(command_of(QUEUE)), steps.get(command_of(FREEZE))
+        if queue is not None:
+            ended = now()
+            if freeze is not None:
+                end = queue.finished_at or queue.started_at
+                ended = max(freeze.started_at, end)
+            spent = await _spent(session, queue.started_at, ended)
+            costs[command_of(QUEUE)] = spent.cost_usd if spent else 0.0
     return {
         "week": week,
         "harvests": [{"name": n} | run_as_json(run) for n, run in harvests.items()],
@@ -227,20 +236,6 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         | {"headroom": headroom_of(Counter(proofs.ordinary)).model_dump()},
         "snapshot": snapshot,
     }
-
-
-async def _costs_of_steps(
-    session: Session, runs: Mapping[str, Run]
-) -> dict[str, float | None]:
-    """Step's command → US dollars; None where a reply has no price. Only threads are asked about."""
-    queue, freeze = runs.get(command_of(QUEUE)), runs.get(command_of(FREEZE))
-    if queue is None:
-        return {}
-    until = now()
-    if freeze is not None:
-        until = max(freeze.started_at, queue.finished_at or queue.started_at)
-    total = await _spent(session, queue.started_at, until)
-    return {command_of(QUEUE): total.cost_usd if total else 0.0}
 
 
 async def _spent(session: Session, since: datetime, until: datetime) -> Spent | None:

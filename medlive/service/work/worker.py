@@ -8,9 +8,8 @@ import logging
 import os
 import socket
 import time
-from asyncio import Event, sleep
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing, suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -21,7 +20,7 @@ from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.runs import recorded_run
-from medlive.db.session import Database, check_room
+from medlive.db.session import check_room
 from medlive.db.tables.work import WorkerState
 from medlive.db.workers import add_worker, remove_worker, report_worker
 from medlive.errors import (
@@ -41,7 +40,6 @@ from medlive.service.waiting import Liveness
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import (
     Pipeline,
-    build_pipeline,
     check_local_evidence,
     open_pipeline,
 )
@@ -56,6 +54,13 @@ from medlive.service.work.jobs import (
 )
 from medlive.service.work.readiness import NEVER, Readiness
 from medlive.service.work.taken import Jobs, queue_errors
+
+SWEEP_S: Final = 60.0
+"""How often threads are looked for that wait for nothing."""
+MISSING_S: Final = 30.0
+"""How often an evidence index or a key is looked for that was missing or damaged."""
+
+_log = logging.getLogger(__name__)
 
 
 async def run_worker(
@@ -116,8 +121,7 @@ async def run_worker(
             stack.enter_context(queue_errors(database))
             app = await stack.enter_async_context(open_app(database).open_async())
             jobs = Jobs(app, database, works, readiness)
-            find_missing = partial(_find_missing, settings, database)
-            monitor = Monitor(app, queues, jobs, pipeline, find_missing, stop)
+            monitor = Monitor(app, queues, jobs, pipeline, settings, stop)
             health.find_obstacle = readiness.describe
             stack.callback(setattr, health, "find_obstacle", lambda: None)
             ready()
@@ -136,21 +140,6 @@ async def run_worker(
     return total
 
 
-async def _find_missing(settings: Settings, database: Database) -> None:
-    """Open what curates, and close it. Raises EvidenceUnavailable and ConfigError."""
-    await asyncio.to_thread(check_local_evidence, settings)
-    async with aclosing(build_pipeline(settings, database)):
-        pass
-
-
-SWEEP_S: Final = 60.0
-"""How often threads are looked for that wait for nothing."""
-MISSING_S: Final = 30.0
-"""How often an evidence index or a key is looked for that was missing or damaged."""
-
-_log = logging.getLogger(__name__)
-
-
 @dataclass
 class Monitor:
     """Looks after one worker."""
@@ -160,9 +149,8 @@ class Monitor:
     jobs: Jobs
     # What curates; None where the queue is not served, or something is missing for it
     pipeline: Pipeline | None
-    # Opens what curates; raises EvidenceUnavailable and ConfigError
-    find_missing: Callable[[], Awaitable[None]]
-    stop: Event  # Set when the worker is to end
+    settings: Settings
+    stop: asyncio.Event  # Set when the worker is to end
     number: int | None = None
     """The worker's; None: it is not reported as yet."""
     searched_at: float = field(default_factory=time.monotonic)
@@ -184,7 +172,7 @@ class Monitor:
                         what = "this worker cannot be reported"
                         _log.warning("%s: %s (%s)", what, error.message, error.hint)
                     self.is_forbidden = True
-                await sleep(HEARTBEAT_S)
+                await asyncio.sleep(HEARTBEAT_S)
         finally:
             with suppress(DatabaseUnavailable, DatabaseForbidden):
                 if self.number is not None:
@@ -237,5 +225,6 @@ class Monitor:
                     return
                 self.searched_at = time.monotonic()
                 with suppress(EvidenceUnavailable, ConfigError):
-                    await self.find_missing()
-                    self.jobs.stop()  # it begins anew
+                    await asyncio.to_thread(check_local_evidence, self.settings)
+                    async with open_pipeline(self.settings, self.jobs.database):
+                        self.jobs.stop()  # it begins anew
