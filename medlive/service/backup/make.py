@@ -28,8 +28,7 @@ from medlive.db.backups import (
 from medlive.db.harvest.archives import list_archives
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade as migrate
-from medlive.db.schema.pending import Plan, read_plan
-from medlive.db.schema.revisions import head
+from medlive.db.schema.revisions import Plan, head, read_plan
 from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotState
 from medlive.errors import (
@@ -40,7 +39,8 @@ from medlive.errors import (
     describe,
 )
 from medlive.instance.paths import archive_path, snapshots_path
-from medlive.integrity.folder import sync, writing_to
+from medlive.integrity.folder import sync
+from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FILE, PRIVATE_FOLDER, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
 from medlive.service.backup.contents import (
@@ -126,7 +126,7 @@ async def _write(
             archives=archives,
             snapshots=frozen,
         )
-        with writing_to(draft):
+        with writing(draft):
             if files:
                 copy = (settings, draft, about, erased)
                 await asyncio.to_thread(_copy_files, *copy)
@@ -169,7 +169,7 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
     if plan.migrations and plan.revision is not None and copy:
         name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
         out = settings.home / "upgrades" / name
-        with writing_to(out):
+        with writing(out):
             out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         await copy_database(settings, plan.revision, out)
     await asyncio.to_thread(migrate, url)
@@ -263,7 +263,7 @@ def _begin(out: Path) -> Path:
     if os.path.lexists(out):
         raise UsageError(f"{out} exists", hint="name a new folder")
     parent = out.absolute().parent
-    with writing_to(out):
+    with writing(out):
         parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=parent))
         (draft / DUMP).touch(PRIVATE_FILE)

@@ -31,8 +31,6 @@ from medlive.db.backups import (
 )
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade
-from medlive.db.schema.pending import count_others, empty_schema, read_plan
-from medlive.db.schema.revisions import check_known
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.release import SnapshotRow, SnapshotState
 from medlive.errors import (
@@ -44,7 +42,7 @@ from medlive.errors import (
     first_fault,
 )
 from medlive.instance.paths import archive_path, snapshots_path
-from medlive.integrity.folder import writing_to
+from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
 from medlive.service.backup.contents import (
@@ -129,7 +127,7 @@ async def private_dump(
 
     Raises BadInput if the dump is not what was checked.
     """
-    with writing_to(settings.home):
+    with writing(settings.home):
         settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
         place = Path(private)
@@ -159,7 +157,7 @@ async def restore_backup(
         DatabaseUnavailable: without the database.
     """
     checked = check_backup(folder, keys)
-    places = _empty_places(settings)
+    places = _empty_places(settings, checked)
     url = database_url(settings)
     async with aclosing(Database.connect(url)) as database, database.begin() as session:
         if await count_rows(session):
@@ -174,7 +172,7 @@ async def restore_backup(
         top, _, below = name.partition("/")
         if below:
             place = places[top]
-            with writing_to(place):
+            with writing(place):
                 place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             _copy(folder, name, place, below, checked)
     upgrade(url)
@@ -193,13 +191,18 @@ async def restore_backup(
     return about | {"taken_down": again, "skipped": skipped}
 
 
-def _empty_places(settings: Settings) -> dict[str, Path]:
-    """Return a backup's folder → where its files go. Raises UsageError when there are files already."""
+def _empty_places(settings: Settings, checked: Checked) -> dict[str, Path]:
+    """Return a backup's folder → where its files go. Raises UsageError when there are files already.
+
+    A copy of the database alone, as an upgrade makes it, belongs to the files that are there.
+    """
     places = {
         "archive": archive_path(settings),
         "snapshots": snapshots_path(settings),
         "keys": settings.home,
     }
+    if not any("/" in name for name in checked.digests):
+        return places
     used: list[Path] = []
     for place in (places["archive"], places["snapshots"]):
         if place.is_dir() and any(place.iterdir()):
@@ -220,7 +223,7 @@ def _copy(
     folder: Path, name: str, place: Path, new_name: str, checked: Checked
 ) -> None:
     """Copy a file of the backup. Raises BadInput if it is not what was checked."""
-    with writing_to(place):
+    with writing(place):
         copied = copy_file(folder, name, place, new_name)
     if copied != checked.digests[name]:
         raise BadInput(
@@ -342,60 +345,3 @@ def _compare(
         raise CheckFailed(
             f"{folder} does not come back as it was written: {wrong[0]}{more}"
         )
-
-
-async def go_back(
-    settings: Settings, folder: Path, keys: Sequence[PublicKey]
-) -> dict[str, Any]:
-    """Put the database back to what a copy holds; what was written since is gone.
-
-    Args:
-        settings: The settings.
-        folder: The copy, as an upgrade left it.
-        keys: The keys of which one must have signed it.
-
-    Returns:
-        "revision" and "medlive", the version that made the copy; "rows"; "taken_down", the threads (SOURCE/ID)
-        that were taken down since the copy and are there again.
-
-    Raises:
-        CheckFailed: if none of these keys signed it.
-        BadInput: if it is damaged.
-        UsageError: while others are connected, and for a database that was not upgraded.
-        ServiceUnavailable: if pg_restore fails; the database is empty then, and this can be run again.
-        DatabaseUnavailable: without the database.
-    """
-    checked = await asyncio.to_thread(check_backup, folder, keys)
-    about, url = checked.about, database_url(settings)
-    check_known(about.schema_revision)
-    plan = await asyncio.to_thread(read_plan, url)
-    if plan.revision == about.schema_revision:
-        raise UsageError(
-            f"the database is at {about.schema_revision} as it is, nothing to go back from"
-        )
-    async with aclosing(Database.connect(url)) as database:
-        async with database.begin() as session:
-            if others := await count_others(session):
-                raise UsageError(
-                    f"{others} others are connected to the database",
-                    hint="stop the scheduler, the workers and the web first",
-                )
-            version = await server_version(session)
-            # An earlier try may have left it empty.
-            is_empty = not await count_rows(session)
-            erased = {} if is_empty else await list_takedowns(session)
-        async with private_dump(settings, folder, checked) as dump:
-            async with database.begin() as session:
-                await empty_schema(session)
-            await run_program(settings, "pg_restore", version, *WHOLE, dump)
-        async with database.begin() as session:
-            rows = await count_rows(session)
-            back = erased.keys() - (await list_takedowns(session)).keys()
-    if rows != about.rows:
-        raise CheckFailed("what came back is not what the copy says")
-    return {
-        "revision": about.schema_revision,
-        "medlive": about.medlive,
-        "rows": sum(rows.values()),
-        "taken_down": sorted(map("/".join, back)),
-    }

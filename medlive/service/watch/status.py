@@ -10,15 +10,16 @@ from medlive.clock import now
 from medlive.config import Settings
 from medlive.db import watch as db_watch
 from medlive.db.audit.health import failed_threads
-from medlive.db.audit.spending import Spent, mean_thread_cost, spending
+from medlive.db.audit.spending import mean_thread_cost, spending
 from medlive.db.audit.standing import count_stages
 from medlive.db.curation.by_paper import outcomes_by_paper
 from medlive.db.curation.funnel import STAGES, funnel
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.proofs import proofs_made
-from medlive.db.curation.replies import Answers, count_answers
+from medlive.db.curation.replies import count_answers
 from medlive.db.iso_weeks import week_bounds
 from medlive.db.jobs import Queue, count_open
+from medlive.db.mapping import Record
 from medlive.db.release.snapshots import (
     find_snapshot,
     load_fixed,
@@ -112,7 +113,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
         harvests = facts.history.harvests.get(source.name)
         counts = {} if harvests is None else harvests.latest.counts
         sources.append(
-            {**asdict(source), "not_modified_share": not_modified_share(counts)}
+            {**source._asdict(), "not_modified_share": not_modified_share(counts)}
         )
     return {
         "sources": sources,
@@ -152,8 +153,8 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
             "funnel": [row.cells for row in rows],
             "kept": sum(r.count for r in rows if r.outcome == "kept"),
             "answers": list(map(answers_as_json, answers)),
-            "parked": asdict(parked),
-            "failures": [asdict(failure) for failure in failures],
+            "parked": vars(parked),
+            "failures": list(map(vars, failures)),
             "retriever": retriever,
         }
         | health
@@ -161,13 +162,12 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
     )
 
 
-def answers_as_json(answers: Answers) -> dict[str, Any]:
+def answers_as_json(answers: Record) -> dict[str, Any]:
     """The outcomes of a stage's calls, as counts and as shares; None without calls."""
-    ends = ("repairs", "invalid", "refused", "truncated")
-    return {
-        **asdict(answers),
-        **{f"{end}_share": answers.share(getattr(answers, end)) for end in ends},
-    }
+    values = dict(vars(answers))
+    for end in ("repairs", "invalid", "refused", "truncated"):
+        values[f"{end}_share"] = values[end] / answers.calls if answers.calls else None
+    return values
 
 
 def step_as_json(state: StepState) -> dict[str, Any]:
@@ -230,15 +230,15 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
             {"stage": stage, "outcome": outcome, "reason": reason, "count": n}
             for stage, outcome, reason, n in counts
         ],
-        "cost": total and asdict(total) | {"cost_usd": total.cost_usd},
-        "by_paper": [row._asdict() for row in by_paper],
-        "proofs": asdict(proofs)
-        | {"headroom": headroom_of(Counter(proofs.ordinary)).model_dump()},
+        "cost": total and vars(total),
+        "by_paper": list(map(vars, by_paper)),
+        "proofs": proofs
+        | {"headroom": headroom_of(Counter(proofs["ordinary"])).model_dump()},
         "snapshot": snapshot,
     }
 
 
-async def _spent(session: Session, since: datetime, until: datetime) -> Spent | None:
+async def _spent(session: Session, since: datetime, until: datetime) -> Record | None:
     """What all replies of a time cost; None without any."""
     rows = {row.by: row for row in await spending(session, since, until)}
     return rows.get("all")

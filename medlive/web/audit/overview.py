@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from medlive.clock import iso_week, now
 from medlive.db.accounts import Account
-from medlive.db.audit.spending import Spent, spending
+from medlive.db.audit.spending import spending
 from medlive.db.audit.standing import count_by_source, count_by_week
 from medlive.db.curation.funnel import funnel
 from medlive.db.iso_weeks import week_bounds
+from medlive.db.mapping import Record
 from medlive.db.session import Session
 from medlive.db.tables.accounts import Role
 from medlive.service.watch.status import read_health
@@ -55,9 +56,9 @@ def _by_first(rows: Iterable[Any]) -> Mapping[str, Mapping[str, int]]:
     return counts
 
 
-async def _spent(session: Session) -> dict[str, list[Spent]]:
+async def _spent(session: Session) -> dict[str, list[Record]]:
     """What this week and the last one cost, in all and by source."""
-    by_week: dict[str, list[Spent]] = {}
+    by_week: dict[str, list[Record]] = {}
     for back in (0, 1):
         week = iso_week(now() - timedelta(weeks=back))
         by_week[week] = []

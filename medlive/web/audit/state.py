@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -57,7 +57,7 @@ class State:
         return cls(table, where, sort, query.get("order") == "asc", **places)
 
     @property
-    def listing(self) -> Listing[Any]:
+    def listing(self) -> Listing:
         """The table."""
         return LISTINGS[self.table]
 

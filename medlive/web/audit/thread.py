@@ -13,13 +13,13 @@ from medlive.curation.model import Reason
 from medlive.db.accounts import Account
 from medlive.db.audit.details import (
     CaseRevision,
-    Membership,
     find_replies,
     list_memberships,
     list_revisions,
 )
 from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
+from medlive.db.mapping import Record
 from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
 from medlive.rubric.model import Criterion, Origin
@@ -193,7 +193,7 @@ class _History(NamedTuple):
     """What became of a case."""
 
     steps: list[RevisionStep]
-    memberships: Sequence[Membership]
+    memberships: Sequence[Record]
     withheld: bool
 
 
@@ -270,15 +270,14 @@ def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
 def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:
     """What each revision changed in the one before, the newest first."""
     steps: list[RevisionStep] = []
-    for old, new in pairwise(revisions):
+    for (old, had), (new, has) in pairwise(revisions):
         fields = {}
         for name in _FIELDS:
-            before, after = str(getattr(old.row, name)), str(getattr(new.row, name))
+            before, after = str(getattr(old, name)), str(getattr(new, name))
             if before != after:
                 fields[name] = compare(before, after)
-        criteria = _changed_criteria(old, new)
-        made = new.row
-        steps.insert(0, RevisionStep(made.revision, made.created_at, fields, criteria))
+        criteria = _changed_criteria(had, has)
+        steps.insert(0, RevisionStep(new.revision, new.created_at, fields, criteria))
     return steps
 
 
@@ -288,10 +287,10 @@ def _criterion_text(c: Criterion) -> str:
 
 
 def _changed_criteria(
-    old: CaseRevision, new: CaseRevision
+    old: Sequence[Criterion], new: Sequence[Criterion]
 ) -> dict[str, Sequence[Change]]:
-    before = {c.id: _criterion_text(c) for c in old.criteria}
-    after = {c.id: _criterion_text(c) for c in new.criteria}
+    before = {c.id: _criterion_text(c) for c in old}
+    after = {c.id: _criterion_text(c) for c in new}
     changed: dict[str, Sequence[Change]] = {}
     for name in before | after:
         texts = before.get(name, ""), after.get(name, "")

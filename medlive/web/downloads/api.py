@@ -1,21 +1,14 @@
 """The JSON API of the downloads; FastAPI describes it at /api/openapi.json."""
 
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Path, Query
-from pydantic import BaseModel, BeforeValidator
+from pydantic import BaseModel
 
-from medlive.clock import now
-from medlive.db.release.downloads import DownloadCount, list_downloads, total_downloads
 from medlive.snapshot.errata import Erratum
 from medlive.snapshot.manifest import Counts
-from medlive.web.downloads.catalog import (
-    ShownSnapshot,
-    TheCatalog,
-    load_public_errata,
-    totals_of,
-)
+from medlive.web.downloads.catalog import ShownSnapshot, TheCatalog, load_public_errata
 from medlive.web.site import SiteOf
 
 _MISSING: Final[dict[int | str, dict[str, object]]] = {
@@ -30,17 +23,6 @@ _VERSION: Final = r"^[0-9]{4}\.W[0-9]{2}$"
 VersionOrLatest = Annotated[
     str, Path(pattern=rf"^latest$|{_VERSION}", examples=["latest", "2026.W47"])
 ]
-
-
-def _day(text: str) -> date:
-    """A day as YYYY-MM-DD alone; by itself pydantic takes numbers as times too."""
-    day = date.fromisoformat(text)
-    if day.isoformat() != text:
-        raise ValueError("expected a day such as 2026-11-22")
-    return day
-
-
-Day = Annotated[date, BeforeValidator(_day)]
 
 
 class SnapshotSummary(BaseModel):
@@ -66,7 +48,6 @@ class SnapshotFile(BaseModel):
     sha256: str
     rows: int | None
     url: str
-    downloads: int
 
 
 class SnapshotDetail(SnapshotSummary):
@@ -100,15 +81,11 @@ async def list_snapshots(catalog: TheCatalog) -> list[SnapshotSummary]:
 
 
 @router.get("/snapshots/{version}", responses=_MISSING)
-async def get_snapshot(
-    version: VersionOrLatest, site: SiteOf, catalog: TheCatalog
-) -> SnapshotDetail:
+async def get_snapshot(version: VersionOrLatest, catalog: TheCatalog) -> SnapshotDetail:
     """A snapshot with its counts and files; "latest" is the newest that is given out whole."""
     shown = catalog.latest if version == "latest" else catalog.find(version)
     if shown is None:
         raise HTTPException(404)
-    async with site.database.begin() as session:
-        downloads = totals_of(await total_downloads(session), shown.version)
     files = []
     for name, entry in shown.release.files.items():
         file = SnapshotFile(
@@ -117,7 +94,6 @@ async def get_snapshot(
             sha256=entry.sha256,
             rows=entry.rows,
             url=f"/{shown.release.folder}/{name}",
-            downloads=downloads.get(name, 0),
         )
         files.append(file)
     counts = shown.release.manifest.counts
@@ -133,15 +109,3 @@ async def list_errata(
     """What was withdrawn after it was frozen, of one snapshot or of all."""
     errata = await load_public_errata(site, catalog)
     return list(errata.entries if version is None else errata.affecting(version))
-
-
-@router.get("/downloads")
-async def get_downloads(
-    site: SiteOf, catalog: TheCatalog, since: Day | None = None
-) -> list[DownloadCount]:
-    """How many downloads of each file were begun on each day since a day, by default 89 days ago."""
-    first = since or now().date() - timedelta(days=89)
-    async with site.database.begin() as session:
-        rows = await list_downloads(session, first)
-    versions = {shown.version for shown in catalog.snapshots}
-    return [row for row in rows if row.version in versions]

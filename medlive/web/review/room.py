@@ -4,7 +4,6 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter, HTTPException, Request
@@ -13,13 +12,12 @@ from fastapi.responses import RedirectResponse, Response
 from medlive.db import studies
 from medlive.db.accounts import Account
 from medlive.db.curation.reviews import (
-    HeldCase,
-    WaitingOverrule,
     list_disputes,
     list_held,
     list_waiting_overrules,
 )
-from medlive.db.harvest.harvests import SourceInfo, list_sources
+from medlive.db.harvest.harvests import list_sources
+from medlive.db.mapping import Record
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
@@ -65,13 +63,11 @@ class DeskPage(Page):
 
     template = "review/index.html"
     shown: tuple[Study, ...]
-    held: tuple[HeldCase, ...]  # Those that wait longest
+    held: tuple[Record, ...]  # Those that wait longest
     more_held: bool  # Whether there are others
     disputes: tuple[DisputeRow, ...]
-    overruled: tuple[
-        WaitingOverrule, ...
-    ]  # Vetoes that a second person has to overrule
-    quarantined: tuple[SourceInfo, ...]
+    overruled: tuple[Record, ...]  # Vetoes that a second person has to overrule
+    quarantined: tuple[Record, ...]
     user: Account
     is_admin: bool
     runs: tuple[
@@ -162,8 +158,8 @@ async def begin(
     from medlive.service.studies import start_study
 
     try:
-        what, values = StudyKind(kind), (Stratum(stratum), int(seed))
-        size = int(sample)
+        what, drawn_by = StudyKind(kind), Stratum(stratum)
+        size, number = int(sample), int(seed)
     except ValueError as error:
         raise HTTPException(422, f"The form holds what it cannot: {error}.") from error
     cases, answers = (
@@ -172,17 +168,15 @@ async def begin(
         else (version.strip() or None, None)
     )
     study = Study(
-        name.strip(),
-        what,
-        cases,
-        answers,
-        None,
-        *values,
-        tuple(raters.replace(",", " ").split()),
-        adjudicator.strip() or None,
-        account.name,
-        datetime.now(UTC),
-        None,
+        name=name.strip(),
+        kind=what,
+        version=cases,
+        run=answers,
+        stratum=drawn_by,
+        seed=number,
+        raters=raters.replace(",", " ").split(),
+        adjudicator=adjudicator.strip() or None,
+        created_by=account.name,
     )
     try:
         await start_study(
