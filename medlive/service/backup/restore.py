@@ -1,11 +1,7 @@
-"""Restoring a backup, checked before anything of it is run: into an empty instance, on trial, or as the way back.
+"""Restoring a backup, checked before anything of it is run: into an empty instance, or on trial.
 
 A backup whose digests are right may still not come back: the dump was cut short before it was signed, a program of
 PostgreSQL is missing, the server is older. Only a restore shows it, into a scratch database.
-
-No migration has a way back of its own: what one turned into other rows could not be had back exactly, and a path
-that nobody takes is wrong when it is needed. An upgrade leaves a signed copy of the database as it was; of the
-database alone, for an upgrade changes no file.
 """
 
 import asyncio
