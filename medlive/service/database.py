@@ -52,7 +52,15 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
         ConfigError: where its schema is not this version's.
         DatabaseUnavailable: without the database.
     """
-    _close_home(settings)
+    home = settings.home
+    closed, left = (
+        ", ".join(path.name for path in paths) for paths in close_home(home)
+    )
+    if closed:
+        _log.warning("other users could read these in %s; no longer: %s", home, closed)
+    if left:
+        why = "other users can read these in %s: %s; run chmod go= on them"
+        _log.warning(why, home, left)
     url = database_url(settings)
     prepare(url)
     database = Database.connect(url)
@@ -138,22 +146,6 @@ async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
 
     with suppress(DatabaseUnavailable):
         await outlast(settings, watch, stop)
-
-
-def _close_home(settings: Settings) -> None:
-    closed, left = close_home(settings.home)
-    if closed:
-        names = ", ".join(path.name for path in closed)
-        _log.warning(
-            "other users could read these in %s; no longer: %s", settings.home, names
-        )
-    if left:
-        names = ", ".join(path.name for path in left)
-        _log.warning(
-            "other users can read these in %s: %s; run chmod go= on them",
-            settings.home,
-            names,
-        )
 
 
 def handle_key(settings: Settings) -> bytes:

@@ -274,11 +274,6 @@ def proof_roles(settings: Settings) -> dict[str, RoleSettings]:
     return {"prober": prober, "grader": grader}
 
 
-def prober_role(settings: Settings) -> RoleSettings:
-    """Who writes answers of known quality, whether or not rubrics are proved before they are released."""
-    return proof_roles(settings).get("prober", settings.roles.prober)
-
-
 def _is_rules(role: RoleSettings) -> bool:
     """Whether the rules engine answers for a role, in this process or at an endpoint."""
     return role.engine == "rules" or endpoint_engine(role.model or "") == "rules"

@@ -207,26 +207,17 @@ async def save_case(
     withdrawn = await withdrawn_criteria(session, case.id)
     kept = without_criteria(content.rubric, withdrawn)
     if len(kept.criteria) < len(content.rubric.criteria):
-        unchanged = await _hold_if_thin(session, case.id, too_thin(kept))
-        if unchanged is not None:
-            return unchanged
+        thin = too_thin(kept)
+        latest = await latest_case(session, case.id) if thin else None
+        if latest is not None:
+            reason = f"without its withdrawn criteria the rubric has {thin}"
+            await set_status(session, case.id, CaseStatus.HELD, reason)
+            return SavedCase(case.id, latest.revision, "unchanged")
     content = replace(content, rubric=kept)
     saved = await add_revision(session, case.id, content)
     if saved.status != "new":
         await _respect_people(session, case, saved, held)
     return saved
-
-
-async def _hold_if_thin(
-    session: Session, case_id: str, thin: str | None
-) -> SavedCase | None:
-    """Hold a case of whose rubric too little is left; None where enough is, or nothing was saved before."""
-    latest = None if thin is None else await latest_case(session, case_id)
-    if latest is None:
-        return None
-    reason = f"without its withdrawn criteria the rubric has {thin}"
-    await set_status(session, case_id, CaseStatus.HELD, reason)
-    return SavedCase(case_id, latest.revision, "unchanged")
 
 
 async def _respect_people(
