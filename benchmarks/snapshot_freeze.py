@@ -43,7 +43,7 @@ class Measured:
 
 def freeze_week(home: Path) -> int:
     """Freeze what is ready; how many cases are shown."""
-    from medlive.config import Settings
+    from medlive.config import ReleaseSection, Settings
     from medlive.db import embedded
     from medlive.db.session import Database
     from medlive.integrity.signing import SecretKey, generate
@@ -53,9 +53,8 @@ def freeze_week(home: Path) -> int:
         url = embedded.start(home)
         database = Database.connect(url)
         key = SecretKey.parse(generate()[0])
-        done = await freeze(
-            database, Settings(home=home), WEEK, key=key, hold_out=HELD_OUT
-        )
+        settings = Settings(home=home, release=ReleaseSection(hold_out=HELD_OUT))
+        done = await freeze(database, settings, WEEK, key=key)
         await database.aclose()
         return done.cases
 

@@ -32,8 +32,7 @@ from medlive.service.database import open_database
 from medlive.service.harvest.harvest import lift_source_quarantine
 from medlive.service.harvest.takedown import take_down
 from medlive.service.release.withdraw import withdraw
-from medlive.service.watch.status import read_problems
-from medlive.service.watch.week import read_week
+from medlive.service.watch.status import read_problems, read_week
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.verify.run import verify_snapshot

@@ -124,14 +124,14 @@ def _remarks(done: CurationRun) -> Iterator[str]:
     counts, spent = done.counts, done.spent
     outcomes = [f"{n} {outcome}" for outcome, n in counts.outcomes.items()]
     yield (
-        f"this run: {done.passed} passed the filters, {done.rejected} did not; "
+        f"this run: {done.queued['passed']} passed the filters, {done.queued['rejected']} did not; "
         f"{', '.join(outcomes) or 'nothing to curate'}"
     )
     if counts.replayed:
         yield f"{counted(counts.replayed, 'reply was', 'replies were')} replayed"
     if failed := counts.outcomes.get("failed"):
         yield f"{counted(failed, 'thread')} failed for want of a usable reply; the next medlive curate tries again"
-    if expired := done.parked_too_long:
+    if expired := done.queued["parked_too_long"]:
         yield f"{counted(expired, 'thread was', 'threads were')} parked for too long: rejected"
     if read := done.rescanned["cases"]:
         cases = counted(read, "ready case was", "ready cases were")

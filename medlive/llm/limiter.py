@@ -6,7 +6,6 @@ the cut; from then on it grows by one a round trip.
 """
 
 import asyncio
-import math
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
@@ -44,18 +43,13 @@ class Limiter:
         self._endpoint = endpoint
         self._most = self._lowest = most
         self._limit = float(min(START, most))
-        self._share: float = math.inf
-        """What this process may use of the maximum; less than all where others use the endpoint too."""
         self._cut_at = -1.0
         """When the limit was last cut; -1 if it never was."""
         self.json_modes: dict[str, JsonMode] = {}
         """By model, how JSON is asked for where a stricter way was refused."""
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._moved_at = time.monotonic()
-        """When a call last began or ended."""
         self._paused_until = 0.0
-        self._closed: Exception | None = None
         self._ended: Counter[Ended] = Counter()
 
     @property
@@ -63,42 +57,20 @@ class Limiter:
         """Calls that were answered so far."""
         return self._ended[Ended.ANSWERED]
 
-    @property
-    def idle_s(self) -> float:
-        """Seconds since a call last began or ended."""
-        return time.monotonic() - self._moved_at
-
-    @property
-    def _allowed(self) -> int:
-        return int(min(self._limit, self._share))
-
     def allow(self, most: int) -> None:
         """Raise the maximum for another role that shares this endpoint."""
         if most > self._most:
             self._most = self._lowest = most
 
-    def allot(self, share: int) -> None:
-        """Have at most so many calls under way; 0 begins none."""
-        self._share = share
-        self._wake()
-
     def pause(self, seconds: float) -> None:
         """Begin no call before so many seconds are over, as a Retry-After asks for."""
         self._paused_until = max(self._paused_until, time.monotonic() + seconds)
-
-    def close(self, error: Exception) -> None:
-        """Begin no more calls: who waits, and whoever comes, gets this error."""
-        self._closed = error
-        for turn in self._waiting:
-            if not turn.done():
-                turn.set_exception(error)
-        self._waiting.clear()
 
     def state(self) -> EndpointState:
         """What has been learnt, for status and logs."""
         return EndpointState(
             endpoint=self._endpoint,
-            limit=self._allowed,
+            limit=int(self._limit),
             most=self._most,
             under_way=self._under_way,
             waiting=sum(not turn.done() for turn in self._waiting),
@@ -109,12 +81,7 @@ class Limiter:
         )
 
     async def enter(self) -> float:
-        """Wait for a turn; return when it began, for `leave`, which must follow.
-
-        Raises what `close` was given.
-        """
-        if self._closed is not None:
-            raise self._closed
+        """Wait for a turn; return when it began, for `leave`, which must follow."""
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         self._wake()
@@ -124,7 +91,7 @@ class Limiter:
                 await asyncio.sleep(pause)
         except asyncio.CancelledError:
             # The turn may have come when its caller left.
-            if not turn.cancelled() and turn.exception() is None:
+            if not turn.cancelled():
                 self._release()
             raise
         return time.monotonic()
@@ -143,17 +110,15 @@ class Limiter:
 
     def _release(self) -> None:
         self._under_way -= 1
-        self._moved_at = time.monotonic()
         self._wake()
 
     def _wake(self) -> None:
         while self._waiting and (
-            self._waiting[0].done() or self._under_way < self._allowed
+            self._waiting[0].done() or self._under_way < int(self._limit)
         ):
             turn = self._waiting.popleft()
             if not turn.done():
                 self._under_way += 1
-                self._moved_at = time.monotonic()
                 turn.set_result(None)
 
 

@@ -2,10 +2,13 @@
 
 import asyncio
 import logging
+import os
 import secrets
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final, TypeVar
 
 from medlive.config import Settings
@@ -19,8 +22,8 @@ from medlive.errors import (
     DatabaseUnavailable,
 )
 from medlive.home import close_home
-from medlive.service.key_files import create_key_file
-from medlive.service.liveness import Liveness
+from medlive.integrity.paths import PRIVATE_FOLDER
+from medlive.service.waiting import Liveness
 
 T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
@@ -28,8 +31,6 @@ RETRY_S: Final = 3.0
 """How often a lost database is looked for."""
 MOST_RETRY_S: Final = 60.0
 """The longest wait of work that is kept from going on again and again."""
-CALM_S: Final = 300.0
-"""Who has worked for so long meets a new trouble, and logs it."""
 WATCH_S: Final = 10.0
 """How often the web looks whether it still has the database; requests find out by themselves."""
 
@@ -51,7 +52,15 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
         ConfigError: where its schema is not this version's.
         DatabaseUnavailable: without the database.
     """
-    _close_home(settings)
+    home = settings.home
+    closed, left = (
+        ", ".join(path.name for path in paths) for paths in close_home(home)
+    )
+    if closed:
+        _log.warning("other users could read these in %s; no longer: %s", home, closed)
+    if left:
+        why = "other users can read these in %s: %s; run chmod go= on them"
+        _log.warning(why, home, left)
     url = database_url(settings)
     prepare(url)
     database = Database.connect(url)
@@ -80,7 +89,7 @@ async def outlast(
         DatabaseForbidden: when `stop` is set while a right is missing.
     """
     health = health or Liveness()
-    wait_s, message = RETRY_S, ""
+    wait_s, message = RETRY_S / 2, ""
 
     async def rest(seconds: float) -> None:
         with suppress(TimeoutError):
@@ -91,17 +100,15 @@ async def outlast(
         try:
             return await work()
         except (DatabaseUnavailable, DatabaseForbidden) as error:
-            lasted_s = time.monotonic() - began
-            if lasted_s > CALM_S:
-                wait_s, message = RETRY_S, ""
-            if error.message != message:  # else the same trouble goes on
+            wait_s = min(2 * wait_s, MOST_RETRY_S)
+            if time.monotonic() - began > MOST_RETRY_S:
+                wait_s, message = RETRY_S, ""  # a new trouble
+            if error.message != message:
                 _log.warning(
                     "%s; going on when the database can be used", error.message
                 )
             message = health.waiting = error.message
-            if lasted_s < wait_s:
-                await rest(wait_s)
-                wait_s = min(2 * wait_s, MOST_RETRY_S)
+            await rest(wait_s)
             while not stop.is_set() and not await _is_usable(settings, error):
                 await rest(RETRY_S)
             if stop.is_set():
@@ -141,22 +148,6 @@ async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
         await outlast(settings, watch, stop)
 
 
-def _close_home(settings: Settings) -> None:
-    closed, left = close_home(settings.home)
-    if closed:
-        names = ", ".join(path.name for path in closed)
-        _log.warning(
-            "other users could read these in %s; no longer: %s", settings.home, names
-        )
-    if left:
-        names = ", ".join(path.name for path in left)
-        _log.warning(
-            "other users can read these in %s: %s; run chmod go= on them",
-            settings.home,
-            names,
-        )
-
-
 def handle_key(settings: Settings) -> bytes:
     """This instance's key for hashing authors' handles. Raises ConfigError for a file that is too short."""
     return instance_key(settings, "handle.key", "every handle is another")
@@ -184,3 +175,21 @@ def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
             hint=f"restore it from a backup: with a new key {if_lost}",
         )
     return key
+
+
+def create_key_file(path: Path, text: str) -> bool:
+    """Write a new file for its owner alone; return False where there is one already, which stays.
+
+    It is linked when it is complete, so that neither a kill nor a second process sees half a key.
+    """
+    path.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+        with suppress(FileExistsError):
+            os.link(draft, path)
+            return True
+        return False
+    finally:
+        os.unlink(draft)

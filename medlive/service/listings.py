@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
 from types import SimpleNamespace
-from typing import Any, Final
+from typing import Final
 
 from medlive.db.audit.listing import Listing
 from medlive.deidentify.detect import redact
@@ -47,14 +47,11 @@ def guarded(text: str) -> str:
 
 def cells(row: SimpleNamespace) -> list[str]:
     """A row as cells of a CSV file, none of which a spreadsheet takes for a formula."""
-    return [guarded(_cell(value)) for value in vars(row).values()]
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if isinstance(value, list):
-        return "\n".join(map(str, value))
-    return str(value)
+    shown = []
+    for value in vars(row).values():
+        if isinstance(value, datetime):
+            value = value.isoformat()
+        elif isinstance(value, list):
+            value = "\n".join(map(str, value))
+        shown.append(guarded("" if value is None else str(value)))
+    return shown

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from medlive.db.curation.replies import find_prompt, find_request
@@ -28,50 +29,26 @@ async def show_prompt(
     ambiguous one.
     """
     digest = name if name.startswith("sha256:") else f"sha256:{name}"
-    prompt = (
-        _present_prompt(name, (*_PACKAGES, *packages))
-        or await _stored_request(session, digest)
-        or await _stored_prompt(session, digest)
-    )
-    if prompt is None:
-        raise UsageError(
-            f"{name[:100]!r} names no task, and no one stored prompt or request",
-            hint="name a task such as validator.query, or more of the digest",
-        )
-    return prompt
-
-
-def _present_prompt(task: str, packages: Sequence[str]) -> dict[str, Any] | None:
-    if not _TASK.fullmatch(task):
-        return None
-    for package in packages:
-        try:
-            prompt = load_prompt(package, task)
-        except FileNotFoundError:
-            continue
-        return {"task": task, "digest": prompt.digest, "text": prompt.text}
-    return None
-
-
-async def _stored_request(session: Session, digest: str) -> dict[str, Any] | None:
-    stored = await find_request(session, digest)
-    if stored is None:
-        return None
-    request, row = stored
-    return {
-        "task": row.task,
-        "digest": row.request_digest,
-        "messages": render(request),
-        "reply": {
+    for package in (*_PACKAGES, *packages) if _TASK.fullmatch(name) else ():
+        with suppress(FileNotFoundError):
+            prompt = load_prompt(package, name)
+            return {"task": name, "digest": prompt.digest, "text": prompt.text}
+    if (stored := await find_request(session, digest)) is not None:
+        request, row = stored
+        reply = {
             "text": row.text,
             "finish": row.finish.value,
             "model": row.reply_model,
-        },
-    }
-
-
-async def _stored_prompt(session: Session, digest: str) -> dict[str, Any] | None:
-    row = await find_prompt(session, digest)
-    if row is None:
-        return None
-    return {"task": row.task, "digest": row.digest, "text": row.text}
+        }
+        return {
+            "task": row.task,
+            "digest": row.request_digest,
+            "messages": render(request),
+            "reply": reply,
+        }
+    if (found := await find_prompt(session, digest)) is not None:
+        return {"task": found.task, "digest": found.digest, "text": found.text}
+    raise UsageError(
+        f"{name[:100]!r} names no task, and no one stored prompt or request",
+        hint="name a task such as validator.query, or more of the digest",
+    )

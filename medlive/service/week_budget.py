@@ -51,14 +51,14 @@ async def check_week(database: Database, budget: BudgetSection) -> None:
     if budget.week_usd is None and not budget.stage_week_usd:
         return
     async with database.begin() as session:
-        week = await read_week(session, budget)
+        week = await read_spending(session, budget)
     for limit in week_limits(week):
         if limit.is_spent:
             spent = f"{limit.name} for {week['week']} is spent ({limit.usd:.2f})"
             raise WeekSpent(spent, week_bounds(week["week"])[1])
 
 
-async def read_week(
+async def read_spending(
     session: Session,
     budget: BudgetSection,
     *,
@@ -100,7 +100,7 @@ async def read_week(
 
 
 def week_limits(week: dict[str, Any]) -> Iterator[WeekLimit]:
-    """The limits of `read_week`, that of all stages first."""
+    """The limits of `read_spending`, that of all stages first."""
     if week["budget_usd"] is not None:
         yield WeekLimit("", week["known_usd"], week["budget_usd"])
     for stage, limit in week["stage_budget_usd"].items():

@@ -1,8 +1,14 @@
-"""Wires the service: filters, literature services and the pipeline, with the engines that `opening` opens."""
+"""What the settings make of a curation: its filters, and a pipeline of models, prompts, evidence and thresholds.
+
+`open_pipeline` is where to begin: for each role it opens the model that `proof_roles` or the settings name (engines are
+built in `instance.opening`), behind a store of replies and the run's budget; the evidence is the local index, with the
+literature services of `open_online` before it. Other modules of the service get all of it from here, so that only this
+one (with `opening` and the demo) knows which engine, index or service there is.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING
@@ -85,176 +91,6 @@ PROOF_PROMPTS = {
 """The prompts of proofs, which decide where rubrics are proved."""
 
 
-def find_dependent_judges(settings: Settings) -> list[str]:
-    """The roles that judge output of their own model, one sentence each."""
-    judges = []
-    for judge, writers in JUDGED_ROLES.items():
-        own: RoleSettings = getattr(settings.roles, judge)
-        same = [w for w in writers if getattr(settings.roles, w).model == own.model]
-        if own.engine == "openai" and same:
-            judges.append(
-                f"{judge} judges what {', '.join(same)} wrote, and both are {own.model}:"
-                " a model is lenient with itself"
-            )
-    if roles := proof_roles(settings):
-        models = {settings.roles.rubric.model, *(own.model for own in roles.values())}
-        if len(models) == 1 and (model := models.pop()) is not None:
-            judges.append(
-                f"rubrics are written, tried and graded by one model, {model}: a proof by who"
-                " wrote the rubric finds less; set [roles.prober] to another model"
-            )
-    return judges
-
-
-def proof_roles(settings: Settings) -> dict[str, RoleSettings]:
-    """Who writes and grades the answers that rubrics are proved by; empty where none are proved.
-
-    A role that is not set is taken by another: the prober by the first role whose model is not the writer's, the
-    grader by the reader. The rules engine's rubrics are not proved, since it makes no clinical judgement.
-    """
-    roles = settings.roles
-    if not settings.rubric.prove or _is_rules(roles.rubric):
-        return {}
-    others = (roles.reader, roles.grader, roles.validator, roles.controller)
-    models = [role for role in others if not _is_rules(role)]
-    different = [role for role in models if role.model != roles.rubric.model]
-    prober, grader = roles.prober, roles.grader
-    if _is_rules(prober):
-        prober = next(iter(different), roles.rubric)
-    if _is_rules(grader):
-        grader = roles.rubric if _is_rules(roles.reader) else roles.reader
-    return {"prober": prober, "grader": grader}
-
-
-def prober_role(settings: Settings) -> RoleSettings:
-    """Who writes answers of known quality, whether or not rubrics are proved before they are released."""
-    return proof_roles(settings).get("prober", settings.roles.prober)
-
-
-def _is_rules(role: RoleSettings) -> bool:
-    """Whether the rules engine answers for a role, in this process or at an endpoint."""
-    return role.engine == "rules" or endpoint_engine(role.model or "") == "rules"
-
-
-@asynccontextmanager
-async def serve_rules(
-    settings: Settings,
-    *,
-    host: str = "127.0.0.1",
-    port: int = 0,
-    latency_ms: float = 0.0,
-    warn: Callable[[str], None] = lambda _: None,
-) -> AsyncIterator[str]:
-    """Serve the rules engine and the sample models until the block ends; yields the base URL.
-
-    `sample-evidence` searches the evidence index; `warn` is called if there is none.
-    """
-    from medlive.llm.rules.server import serve
-
-    retriever = None
-    with suppress(IndexMissing):
-        if index_path(settings).exists():
-            retriever = await asyncio.to_thread(open_retriever, settings)
-    if retriever is None:
-        warn(
-            f"no evidence index at {index_path(settings)}: sample-evidence answers like sample-generic"
-        )
-
-    async def search(question: str) -> list[str]:
-        from medlive.evidence.passage import Query
-
-        assert retriever is not None
-        (hits,) = await retriever.search([Query(question)], k=5)
-        return [hit.passage.text for hit in hits]
-
-    retriever_search = search if retriever else None
-    async with serve(
-        RulesEngine,
-        host=host,
-        port=port,
-        latency_ms=latency_ms,
-        search=retriever_search,
-    ) as url:
-        yield url
-
-
-def literature_circuits(
-    settings: Settings, store: CircuitStore | None = None
-) -> dict[str, Circuit]:
-    """Return the circuit of each literature service that is configured; without a store each is its own."""
-    circuits: dict[str, Circuit] = {}
-    for name in settings.evidence.online:
-        circuits[name] = Circuit(circuit_key("literature", "", name), name, store)
-    return circuits
-
-
-def check_local_evidence(settings: Settings) -> None:
-    """Open the local index, if a service does not stand in for a missing one. Raises EvidenceUnavailable."""
-    try:
-        open_retriever(settings)
-    except IndexMissing:
-        if not settings.evidence.online:
-            raise
-
-
-def open_online(
-    settings: Settings,
-    database: "Database",
-    circuits: Mapping[str, Circuit] | None = None,
-    *,
-    use_stored: bool = True,
-) -> "OnlineRetriever | None":
-    """Open the literature services of the settings over the local index, if there is one.
-
-    Args:
-        settings: Name the services.
-        database: Keeps their answers, and their turns over all workers.
-        circuits: Service → its circuit; None for circuits of this retriever alone.
-        use_stored: Whether answers that are stored are used.
-
-    Returns:
-        The retriever; None where no service is configured.
-
-    Raises:
-        ConfigError: if NCBI's key is named and not set.
-        EvidenceUnavailable: if there is a local index that cannot be used.
-    """
-    from medlive.db.curation.literature import PostgresAnswers
-    from medlive.deidentify.detect import find_identifiers
-    from medlive.evidence.client import Client
-    from medlive.evidence.online.europepmc import EuropePMC
-    from medlive.evidence.online.pubmed import PubMed
-    from medlive.evidence.online.retriever import OnlineRetriever
-
-    section = settings.evidence
-    if not section.online:
-        return None
-    contact = section.online_email or ""
-    client = Client(contact, named=True)
-    store = PostgresAnswers(database, days=section.online_days if use_stored else 0)
-    gates = literature_circuits(settings) if circuits is None else circuits
-    services: list[Literature] = []
-    for name in section.online:
-        address = section.online_addresses.get(name)
-        at = {} if address is None else {"address": address}
-        if name == "pubmed":
-            key = read_key(section.online_key_env) if section.online_key_env else ""
-            service: Literature = PubMed(
-                client, store, gates[name], contact=contact, api_key=key, **at
-            )
-        else:
-            service = EuropePMC(client, store, gates[name], contact=contact, **at)
-        services.append(service)
-    local = None
-    with suppress(IndexMissing):
-        local = open_retriever(settings)
-
-    def may_leave(phrase: str) -> bool:
-        return not any(find_identifiers(phrase, language) for language in ("en", "zh"))
-
-    return OnlineRetriever(services, local, may_leave=may_leave, close=client.aclose)
-
-
 @dataclass(frozen=True, slots=True)
 class Pipeline:
     """Everything that affects a thread's curation, identified by one digest."""
@@ -319,6 +155,20 @@ class Pipeline:
                 group.create_task(self.online.aclose())
 
 
+@asynccontextmanager
+async def open_pipeline(
+    settings: Settings,
+    database: "Database",
+    *,
+    exhaustive: bool = False,
+    record: Recording | None = None,
+) -> AsyncIterator[Pipeline]:
+    """Build the pipeline for the block, as `build_pipeline` does."""
+    pipeline = build_pipeline(settings, database, exhaustive=exhaustive, record=record)
+    async with aclosing(pipeline):
+        yield pipeline
+
+
 def build_pipeline(
     settings: Settings,
     database: "Database",
@@ -346,9 +196,8 @@ def build_pipeline(
     check_priced(settings.budget.max_usd or settings.budget.week_usd, prices)
     opened = PostgresCircuits(database)
     store, limiters = PostgresReplyStore(database), Limiters(opened)
-    budget = Budget(
-        **settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
-    )
+    limits = settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"})
+    budget = Budget(**limits)
     respondents = {}
     for role, own in used.items():
         engine = build_engine(own, settings.prices, limiters)
@@ -405,6 +254,130 @@ def _prompt_digests(prompts: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return digests
 
 
+def proof_roles(settings: Settings) -> dict[str, RoleSettings]:
+    """Who writes and grades the answers that rubrics are proved by; empty where none are proved.
+
+    A role that is not set is taken by another: the prober by the first role whose model is not the writer's, the
+    grader by the reader. The rules engine's rubrics are not proved, since it makes no clinical judgement.
+    """
+    roles = settings.roles
+    if not settings.rubric.prove or _is_rules(roles.rubric):
+        return {}
+    others = (roles.reader, roles.grader, roles.validator, roles.controller)
+    models = [role for role in others if not _is_rules(role)]
+    different = [role for role in models if role.model != roles.rubric.model]
+    prober, grader = roles.prober, roles.grader
+    if _is_rules(prober):
+        prober = next(iter(different), roles.rubric)
+    if _is_rules(grader):
+        grader = roles.rubric if _is_rules(roles.reader) else roles.reader
+    return {"prober": prober, "grader": grader}
+
+
+def _is_rules(role: RoleSettings) -> bool:
+    """Whether the rules engine answers for a role, in this process or at an endpoint."""
+    return role.engine == "rules" or endpoint_engine(role.model or "") == "rules"
+
+
+def find_dependent_judges(settings: Settings) -> list[str]:
+    """The roles that judge output of their own model, one sentence each."""
+    judges = []
+    roles_of = dict(settings.roles)
+    for judge, writers in JUDGED_ROLES.items():
+        own = roles_of[judge]
+        same = [writer for writer in writers if roles_of[writer].model == own.model]
+        if own.engine == "openai" and same:
+            judges.append(
+                f"{judge} judges what {', '.join(same)} wrote, and both are {own.model}:"
+                " a model is lenient with itself"
+            )
+    if roles := proof_roles(settings):
+        models = {settings.roles.rubric.model, *(own.model for own in roles.values())}
+        if len(models) == 1 and (model := models.pop()) is not None:
+            judges.append(
+                f"rubrics are written, tried and graded by one model, {model}: a proof by who"
+                " wrote the rubric finds less; set [roles.prober] to another model"
+            )
+    return judges
+
+
+def open_online(
+    settings: Settings,
+    database: "Database",
+    circuits: Mapping[str, Circuit] | None = None,
+    *,
+    use_stored: bool = True,
+) -> "OnlineRetriever | None":
+    """Open the literature services of the settings over the local index, if there is one.
+
+    Args:
+        settings: Name the services.
+        database: Keeps their answers, and their turns over all workers.
+        circuits: Service → its circuit; None for circuits of this retriever alone.
+        use_stored: Whether answers that are stored are used.
+
+    Returns:
+        The retriever; None where no service is configured.
+
+    Raises:
+        ConfigError: if NCBI's key is named and not set.
+        EvidenceUnavailable: if there is a local index that cannot be used.
+    """
+    from medlive.db.curation.literature import PostgresAnswers
+    from medlive.deidentify.detect import find_identifiers
+    from medlive.evidence.client import Client
+    from medlive.evidence.online.europepmc import EuropePMC
+    from medlive.evidence.online.pubmed import PubMed
+    from medlive.evidence.online.retriever import OnlineRetriever
+
+    section = settings.evidence
+    if not section.online:
+        return None
+    contact = section.online_email or ""
+    client = Client(contact, named=True)
+    store = PostgresAnswers(database, days=section.online_days if use_stored else 0)
+    gates = literature_circuits(settings) if circuits is None else circuits
+    services: list[Literature] = []
+    for name in section.online:
+        address = section.online_addresses.get(name)
+        at = {} if address is None else {"address": address}
+        if name == "pubmed":
+            key = read_key(section.online_key_env) if section.online_key_env else ""
+            service: Literature = PubMed(
+                client, store, gates[name], contact=contact, api_key=key, **at
+            )
+        else:
+            service = EuropePMC(client, store, gates[name], contact=contact, **at)
+        services.append(service)
+    local = None
+    with suppress(IndexMissing):
+        local = open_retriever(settings)
+
+    def may_leave(phrase: str) -> bool:
+        return not any(find_identifiers(phrase, language) for language in ("en", "zh"))
+
+    return OnlineRetriever(services, local, may_leave=may_leave, close=client.aclose)
+
+
+def literature_circuits(
+    settings: Settings, store: CircuitStore | None = None
+) -> dict[str, Circuit]:
+    """Return the circuit of each literature service that is configured; without a store each is its own."""
+    circuits: dict[str, Circuit] = {}
+    for name in settings.evidence.online:
+        circuits[name] = Circuit(circuit_key("literature", "", name), name, store)
+    return circuits
+
+
+def check_local_evidence(settings: Settings) -> None:
+    """Open the local index, if a service does not stand in for a missing one. Raises EvidenceUnavailable."""
+    try:
+        open_retriever(settings)
+    except IndexMissing:
+        if not settings.evidence.online:
+            raise
+
+
 def build_filters(settings: Settings) -> "FilterChain":
     """The filter chain with its code book. Raises ConfigError for a setting it does not know."""
     from medlive.filters.chain import FilterChain
@@ -413,3 +386,41 @@ def build_filters(settings: Settings) -> "FilterChain":
 
     filters = validate_section(FilterSettings, "filters", settings.filters)
     return FilterChain(filters, load_codebook(settings.codebooks.paths))
+
+
+@asynccontextmanager
+async def serve_rules(
+    settings: Settings,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    latency_ms: float = 0.0,
+    warn: Callable[[str], None] = lambda _: None,
+) -> AsyncIterator[str]:
+    """Serve the rules engine and the sample models until the block ends; yields the base URL.
+
+    `sample-evidence` searches the evidence index; `warn` is called if there is none.
+    """
+    from medlive.llm.rules.server import serve
+
+    retriever = None
+    with suppress(IndexMissing):
+        if index_path(settings).exists():
+            retriever = await asyncio.to_thread(open_retriever, settings)
+    if retriever is None:
+        warn(
+            f"no evidence index at {index_path(settings)}: sample-evidence answers like sample-generic"
+        )
+
+    async def search(question: str) -> list[str]:
+        from medlive.evidence.passage import Query
+
+        assert retriever is not None
+        (hits,) = await retriever.search([Query(question)], k=5)
+        return [hit.passage.text for hit in hits]
+
+    found = search if retriever else None
+    async with serve(
+        RulesEngine, host=host, port=port, latency_ms=latency_ms, search=found
+    ) as url:
+        yield url

@@ -40,7 +40,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(circuit, "FAILING_S", 0.0)
     monkeypatch.setattr(circuit, "FRESH_S", 0.1)
     monkeypatch.setattr(jobs, "HEARTBEAT_S", 0.1)
-    monkeypatch.setattr("medlive.service.work.monitor.HEARTBEAT_S", 0.1)
+    monkeypatch.setattr("medlive.service.work.worker.HEARTBEAT_S", 0.1)
     monkeypatch.setattr(readiness, "FIRST_WAIT_S", 0.2)
     monkeypatch.setattr(taken, "RETRY_AFTER_S", {"endpoint_unavailable": (0,) * 9})
 

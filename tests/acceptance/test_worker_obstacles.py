@@ -19,7 +19,7 @@ from medlive.llm.rules.engine import RulesEngine
 from medlive.service import database
 from medlive.service.curation.curate import CurationCounts
 from medlive.service.database import outlast
-from medlive.service.liveness import Liveness
+from medlive.service.waiting import Liveness
 from medlive.service.work import jobs, readiness
 from medlive.service.work.worker import run_worker
 from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
@@ -40,8 +40,8 @@ NewInstance = Callable[..., Instance]
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried again soon."""
     monkeypatch.setattr(jobs, "HEARTBEAT_S", 0.1)
-    monkeypatch.setattr("medlive.service.work.monitor.HEARTBEAT_S", 0.1, raising=False)
-    monkeypatch.setattr("medlive.service.work.monitor.MISSING_S", 0.1)
+    monkeypatch.setattr("medlive.service.work.worker.HEARTBEAT_S", 0.1, raising=False)
+    monkeypatch.setattr("medlive.service.work.worker.MISSING_S", 0.1)
     monkeypatch.setattr(readiness, "FIRST_WAIT_S", 0.2)
     monkeypatch.setattr(readiness, "MOST_WAIT_S", 0.2)
 
@@ -258,11 +258,11 @@ async def test_a_key_that_is_missing_is_waited_for(
     health = Liveness()
     async with working(instance, health=health):
         await waits(instance, "does not contain a key")
-        assert "does not contain a key" in health.answer()[1]["reason"]
+        assert "does not contain a key" in health.answer()["reason"]
         assert instance.one(WAITING) == THREADS
         key.write_bytes(whole)
         await reaches(instance, PENDING, 0)
-        assert health.answer() == (200, {"status": "ok"})
+        assert health.answer() == {"status": "ok"}
     assert len(state_lines(caplog)) == 2
 
 
@@ -289,7 +289,7 @@ async def test_a_database_without_tables_is_waited_for(
 
     working = asyncio.create_task(outlast(settings, work, stop, health))
     await until(lambda: health.waiting)
-    assert health.answer()[1]["reason"] == "the database has no tables"
+    assert health.answer()["reason"] == "the database has no tables"
     missing = False
     assert await working == "done"
     said = [r.getMessage() for r in caplog.records if "no tables" in r.getMessage()]

@@ -32,14 +32,14 @@ from medlive.db import workers as reported
 from medlive.service import database
 from medlive.service.schedule import scheduler, steps
 from medlive.service.watch import watcher
-from medlive.service.work import jobs, monitor, readiness, taken
+from medlive.service.work import jobs, readiness, taken, worker
 
 # As configured, a dead worker is known after 15 s. Fresh ones on a busy machine may be taken for dead, too.
 WAKE_S, HEARTBEAT_S, STALLED_AFTER_S, RETRY_S = 0.1, 0.5, 4.0, 0.3
 _HURRIED = (
     (jobs, "HEARTBEAT_S", HEARTBEAT_S),
-    (monitor, "HEARTBEAT_S", HEARTBEAT_S),
-    (monitor, "SWEEP_S", 10.0),
+    (worker, "HEARTBEAT_S", HEARTBEAT_S),
+    (worker, "SWEEP_S", 10.0),
     (jobs, "STALLED_AFTER_S", STALLED_AFTER_S),
     (reported, "STALLED_AFTER_S", STALLED_AFTER_S),
     (database, "RETRY_S", RETRY_S),

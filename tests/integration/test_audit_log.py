@@ -174,7 +174,6 @@ async def test_entries_that_were_cut_off_are_missed_by_the_snapshot_s_manifest(
     def work() -> None:
         shown = anchored.here("audit", "verify", "--json").json
         assert (shown["entries"], shown["anchors"], shown["faults"]) == (6, 2, [])
-        assert anchored.here("snapshot", "rebuild", "2026.W45").status == 0
         with psycopg.connect(plain(database_url), autocommit=True) as owner:
             for trigger in ("audit_log_immutable", "audit_log_not_truncated"):
                 owner.execute(f"ALTER TABLE audit_log DISABLE TRIGGER {trigger}")

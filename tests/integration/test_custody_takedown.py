@@ -28,9 +28,12 @@ from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.service.backup.contents import DUMP
 from medlive.service.backup.make import make_backup
-from medlive.service.case_threads import threads_of_cases
 from medlive.service.curation.curate import run_curation
-from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
+from medlive.service.curation.inspect import (
+    ThreadTakenDown,
+    inspect_thread,
+    threads_of_cases,
+)
 from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import harvest_source, import_file
 from medlive.service.harvest.raw_files import apply_retention

@@ -125,8 +125,8 @@ async def test_a_verdict_of_the_filters_is_overruled(database: Database) -> None
             ),
             values,
         )
-    done = await overrule_rejection(database, "test", "1", "A cough is clinical.")
-    assert (done.row.curation_id, done.row.overruled) == (None, "no_codebook_term")
+    entry, _ = await overrule_rejection(database, "test", "1", "A cough is clinical.")
+    assert (entry.curation_id, entry.overruled) == (None, "no_codebook_term")
     async with database.begin() as session:
         [row] = await funnel(session)
     assert (row.stage, row.outcome) == ("screener", "pending")

@@ -22,10 +22,10 @@ from medlive.errors import CheckFailed, ServiceUnavailable
 from medlive.guard.redaction import hide_secrets
 from medlive.instance.paths import snapshots_path
 from medlive.service.release.freeze import PartialWord, freeze
-from medlive.service.release.weekly import announce_week
+from medlive.service.release.publish import announce_week
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.watch.notify import deliver, places, send
-from medlive.service.watch.week import read_week
+from medlive.service.watch.status import read_week
 from tests.support.receivers import serve_mail, serve_webhook
 from tests.support.release import fill
 from tests.support.web import served, whole_site

@@ -29,11 +29,17 @@ from medlive.service.backup.contents import (
     digest_of,
     format_sums,
     plain_files,
+    public_keys,
+    seal,
+    secret_key,
 )
 from medlive.service.backup.make import back_up_week, make_backup
-from medlive.service.backup.restore import check_backup, restore_backup
-from medlive.service.backup.seal import public_keys, seal, secret_key
-from medlive.service.backup.trial import TrialImpossible, try_backup
+from medlive.service.backup.restore import (
+    TrialImpossible,
+    check_backup,
+    restore_backup,
+    try_backup,
+)
 from medlive.service.database import handle_key, open_database
 from tests.support.server import PRISTINE, named, own_database, plain
 

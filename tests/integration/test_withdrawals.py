@@ -22,8 +22,8 @@ from medlive.instance.paths import snapshots_path
 from medlive.integrity.digest import digest_text
 from medlive.integrity.signing import PublicKey, generate
 from medlive.rubric.model import Axis, Criterion, Origin, Rubric, Theme
+from medlive.service.curation.complete import save_case
 from medlive.service.curation.review import dispute_case, resolve_dispute
-from medlive.service.curation.saving import save_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.release.withdraw import (
     check_public_reason,

@@ -45,7 +45,7 @@ from medlive.integrity.digest import digest_text
 from medlive.llm.ask import CallOutcome
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
 from medlive.rubric.model import Axis, Criterion, Rubric, Theme
-from medlive.service.curation.saving import save_case
+from medlive.service.curation.complete import save_case
 from medlive.threads.model import Message, Role, Thread
 
 KEY = b"an instance's key"

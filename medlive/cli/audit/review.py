@@ -30,6 +30,7 @@ from medlive.config import Settings
 from medlive.curation.model import Curation, Reason
 from medlive.db.curation.reviews import list_disputes, list_held
 from medlive.db.session import Database
+from medlive.db.tables.decisions import OverruleRow
 from medlive.db.tables.release import DisputeRow, ReviewAction
 from medlive.errors import UsageError, first_fault
 from medlive.integrity.folder import TooLong
@@ -43,8 +44,8 @@ from medlive.service.curation.editing import (
     redact_case,
 )
 from medlive.service.curation.inspect import inspect_case
-from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import queue_proof
+from medlive.service.wiring import open_pipeline
 
 app = Commands()
 
@@ -142,8 +143,7 @@ def edit(
 
     The file has any of narrative, query, advice, theme, specialty, difficulty, dialogue_register, no_negative, and
     criteria: the whole rubric. A criterion that is left out is retired, one without an id is new. Its revision says
-    what was edited: where somebody edited the case since, nothing is saved, exit status 1, and what differs three
-    ways is written beside the file.
+    what was edited: where somebody edited the case since, nothing is saved, exit status 1.
 
     Args:
         file: JSON with what changes, and the revision. Without it the case is printed as such a file.
@@ -194,19 +194,19 @@ def overrule(
     published with the case.
     """
 
-    async def work(database: Database, settings: Settings) -> review.Overruled:
+    async def work(database: Database, settings: Settings) -> tuple[OverruleRow, bool]:
         people = settings.curation.veto_people
         return await review.overrule_rejection(
             database, *split_name(thread), reason, by=by, people=people
         )
 
-    done = with_instance(work)
+    row, agreed = with_instance(work)
     state = "still rejected"
     what_next = "a second person has to agree, by the same command"
-    if done.agreed:
+    if agreed:
         state = "no longer rejected"
         what_next = "the next `medlive curate` continues it"
-    echo(f"{thread} is {state} for {done.row.overruled}: {what_next}")
+    echo(f"{thread} is {state} for {row.overruled}: {what_next}")
 
 
 @app.command()
@@ -255,10 +255,10 @@ def drop_element(
 def prove(case_id: CaseArgument) -> None:
     """Prove the rubric of a case again, as after an edit; the next `medlive curate` or a worker does it."""
 
-    queued = with_instance(queue_proof, case_id)
-    state = "waits already" if queued.already else "is queued"
+    revision, already = with_instance(queue_proof, case_id)
+    state = "waits already" if already else "is queued"
     echo(
-        f"the proof of revision {queued.revision} of {case_id} {state}: "
+        f"the proof of revision {revision} of {case_id} {state}: "
         "the next `medlive curate` or a worker does it"
     )
 

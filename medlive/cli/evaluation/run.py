@@ -148,7 +148,7 @@ class Asking(Calls):
         selected = select(cases, Selection(**part.given(), limit=self.limit))
         if not self.raw:
             return selected
-        from medlive.service.case_threads import threads_of_cases
+        from medlive.service.curation.inspect import threads_of_cases
 
         if self.arm not in (None, RAW):
             raise UsageError(f"--raw is the arm {RAW}, and --arm says {self.arm}")

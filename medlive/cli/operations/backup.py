@@ -8,10 +8,9 @@ from typer import Option
 from medlive.cli.options import read_settings
 from medlive.cli.output import Result, wait_for
 from medlive.errors import UsageError
+from medlive.service.backup.contents import public_keys
 from medlive.service.backup.make import make_backup
-from medlive.service.backup.restore import check_backup, restore_backup
-from medlive.service.backup.seal import public_keys
-from medlive.service.backup.trial import try_backup
+from medlive.service.backup.restore import check_backup, restore_backup, try_backup
 
 
 def backup(

@@ -16,7 +16,7 @@ from medlive.db.schema.revisions import Plan, read_plan
 from medlive.db.schema.roles import grant
 from medlive.errors import CheckFailed, SchemaUnsuitable, UsageError
 from medlive.instance.loading import mask_url
-from medlive.service.backup.upgrade import plan_upgrade, upgrade_database
+from medlive.service.backup.make import plan_upgrade, upgrade_database
 from medlive.service.database import database_url
 
 app = Commands()

@@ -29,8 +29,7 @@ from medlive.db.waits import (
     list_failed_jobs,
 )
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.service.work.jobs import open_app
-from medlive.service.work.lost_threads import queue_lost
+from medlive.service.work.jobs import open_app, queue_lost
 from medlive.service.work.taken import queue_errors
 
 T = TypeVar("T")

@@ -81,11 +81,11 @@ def scheduler(
         once: Do what is due now, and exit.
     """
     from medlive.service.database import outlast
-    from medlive.service.liveness import Liveness, answer_probes
     from medlive.service.schedule.scheduler import (
         StepResult,
         run_scheduler,
     )
+    from medlive.service.waiting import Liveness, answer_probes
     from medlive.service.watch.status import read_steps
 
     settings = read_settings()
@@ -133,7 +133,7 @@ def worker(
     """
     from medlive.db.jobs import Queue
     from medlive.service.database import outlast
-    from medlive.service.liveness import Liveness, answer_probes
+    from medlive.service.waiting import Liveness, answer_probes
     from medlive.service.work.worker import run_worker
 
     settings = read_settings()

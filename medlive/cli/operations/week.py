@@ -19,7 +19,7 @@ from medlive.cli.output import (
 from medlive.db.iso_weeks import parse_week
 from medlive.errors import CheckFailed
 from medlive.service.schedule.rerun import clear_step, run_again
-from medlive.service.watch.week import read_week, run_as_json
+from medlive.service.watch.status import read_week, run_as_json
 from medlive.snapshot.manifest import Headroom
 
 app = Commands(help="One week on one page, and its steps run again.")

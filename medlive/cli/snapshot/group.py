@@ -6,7 +6,6 @@ from medlive.cli.options import load_group
 
 COMMANDS = {
     "freeze": "release:freeze",
-    "rebuild": "release:rebuild",
     "list": "reading:list_",
     "show": "reading:show",
     "verify": "reading:verify",

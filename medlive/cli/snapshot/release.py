@@ -1,15 +1,13 @@
-"""`medlive snapshot freeze`, `rebuild`, `publish`, `withdraw`, `reinstate`: what a maintainer does."""
+"""`medlive snapshot freeze`, `publish`, `withdraw`, `reinstate`: what a maintainer does."""
 
 import os
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from typer import Argument, Option
 
-from medlive import __version__
 from medlive.cli.options import (
     ByOption,
     DryRunOption,
@@ -31,7 +29,7 @@ from medlive.cli.output import (
     with_instance,
 )
 from medlive.clock import iso_week, now
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import UsageError
 from medlive.snapshot.model import WithdrawalKind
 
 if TYPE_CHECKING:
@@ -64,7 +62,6 @@ _MOST_REASONS = 50
 
 def freeze(
     week: Annotated[str | None, Option(metavar="YYYY.WNN")] = None,
-    hold_out: Annotated[float | None, Option(metavar="SHARE")] = None,
     again: Annotated[bool, Option("--anew")] = False,
     partial: bool = False,
     by: ByOption = None,
@@ -80,7 +77,6 @@ def freeze(
 
     Args:
         week: The ISO week; default: the present one.
-        hold_out: Hold out this share of new cases.
         again: Drop an unfinished freeze of the week.
         partial: Freeze the week though threads queued for it wait; the snapshot says so.
         key_file: Key [MEDLIVE_SIGNING_KEY…].
@@ -107,7 +103,6 @@ def freeze(
             freeze_week,
             week,
             key=key,
-            hold_out=hold_out,
             anew=again,
             partial=word,
             notify=say,
@@ -174,48 +169,6 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
     yield from first_of(hits, _MOST_REASONS)
 
 
-def rebuild(
-    version: Annotated[str, Argument(metavar="VERSION")],
-    out: Path | None = None,
-) -> Result:
-    """Build a frozen snapshot again from its rows and compare it byte by byte; exit status 1 when it differs.
-
-    Args:
-        version: The version of a snapshot frozen here.
-        out: Keep the built folder there.
-    """
-    from medlive.service.release.rebuild import IDENTITY
-    from medlive.service.release.rebuild import rebuild as rebuild_version
-
-    done = with_instance(rebuild_version, version, out)
-    value = asdict(done) | {"identical": done.identical}
-    value["is_there"] = value.pop("folder_exists")
-    value["parquet_writers"] = value.pop("writers")
-    notes = []
-    if done.writers is not None:
-        notes.append(
-            f"parquet was written by {done.writers[0]} and is written by {done.writers[1]} here: JSON decides"
-        )
-    if done.out is not None:
-        notes.append(f"built in {done.out}")
-    if done.identical:
-        return Result(value, [f"{done.version}: identical, {done.got}"], notes)
-    if not done.folder_exists:
-        hint = f"medlive snapshot freeze --week {version} builds it"
-        failure = CheckFailed(f"{done.folder} does not exist", hint=hint)
-    elif not done.differing:
-        failure = CheckFailed(
-            f"the frozen rows now make {done.got}, {done.expected} was frozen"
-        )
-    else:
-        hint = f"the rows are unchanged: medlive {__version__} words its files otherwise than the one that froze it"
-        what = f"{len(done.differing)} files of {done.folder} are not what the frozen rows make"
-        failure = CheckFailed(
-            what, hint=None if set(done.differing) & set(IDENTITY) else hint
-        )
-    return Result(value, done.differing, notes, failure)
-
-
 def publish(
     snapshot: Annotated[str | None, Argument(metavar="VERSION_OR_PATH")] = None,
     to: Literal["folder", "s3", "huggingface"] | None = None,
@@ -236,10 +189,10 @@ def publish(
         public_key: Refuse what this minisign key has not signed.
     """
     from medlive.integrity.signing import public_key_of
-    from medlive.service.release.publish import find_snapshot, publish_snapshot
+    from medlive.service.release.publish import find_folder, publish_snapshot
 
     settings = read_settings()
-    folder = find_snapshot(settings, snapshot)
+    folder = find_folder(settings, snapshot)
     key = public_key_of(public_key)
     options = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
     changed = {name: value for name, value in options.items() if value}

@@ -27,7 +27,8 @@ from medlive.db.backups import (
 )
 from medlive.db.harvest.archives import list_archives
 from medlive.db.release.snapshots import list_snapshots
-from medlive.db.schema.revisions import head
+from medlive.db.schema.migrate import upgrade as migrate
+from medlive.db.schema.revisions import Plan, head, read_plan
 from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotState
 from medlive.errors import (
@@ -40,23 +41,27 @@ from medlive.errors import (
 from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import sync
 from medlive.integrity.log import writing
-from medlive.integrity.paths import PRIVATE_FILE, path_below
+from medlive.integrity.paths import PRIVATE_FILE, PRIVATE_FOLDER, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
 from medlive.service.backup.contents import (
     ABOUT,
+    BARE,
     DUMP,
     SUMS,
     TAKEDOWNS,
     About,
     Takedown,
+    check_seal,
     copy_file,
     digest_of,
     format_sums,
+    key_path,
     plain_files,
+    run_program,
+    seal,
+    secret_key,
 )
-from medlive.service.backup.programs import BARE, run_program
-from medlive.service.backup.seal import check_seal, key_path, seal, secret_key
-from medlive.service.backup.trial import TrialImpossible, try_backup
+from medlive.service.backup.restore import TrialImpossible, try_backup
 from medlive.service.database import database_url, open_database
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import VERSION
@@ -129,6 +134,51 @@ async def _write(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return about
+
+
+def plan_upgrade(settings: Settings) -> Plan:
+    """What an upgrade would do; nothing is changed.
+
+    Raises:
+        DatabaseUnavailable: without the database.
+        ConfigError: where it is newer than this program.
+    """
+    return read_plan(database_url(settings))
+
+
+async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
+    """Bring the schema to this version, after a copy of a database that is in use.
+
+    Args:
+        settings: The settings.
+        copy: Whether to make the copy.
+
+    Returns:
+        "was" and "head", the revisions before (None: the database was empty) and after; "migrations", how many
+        were made; "copy", its folder or None.
+
+    Raises:
+        ConfigError: where the database is newer than this program.
+        DatabaseUnavailable: without the database, or while another process holds a lock.
+        DiskFull: where the copy has no room; nothing was upgraded.
+        ServiceUnavailable: where pg_dump fails; nothing was upgraded.
+    """
+    url = database_url(settings)
+    plan = await asyncio.to_thread(read_plan, url)
+    out = None
+    if plan.migrations and plan.revision is not None and copy:
+        name = f"{plan.revision}-{now():%Y%m%dT%H%M%SZ}"
+        out = settings.home / "upgrades" / name
+        with writing(out):
+            out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        await copy_database(settings, plan.revision, out)
+    await asyncio.to_thread(migrate, url)
+    return {
+        "was": plan.revision,
+        "head": plan.head,
+        "migrations": len(plan.migrations),
+        "copy": out,
+    }
 
 
 async def back_up_week(

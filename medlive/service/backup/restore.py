@@ -1,42 +1,68 @@
-"""Restoring a backup into an empty instance: it is checked before anything of it is run."""
+"""Restoring a backup, checked before anything of it is run: into an empty instance, or on trial.
+
+A backup whose digests are right may still not come back: the dump was cut short before it was signed, a program of
+PostgreSQL is missing, the server is older. Only a restore shows it, into a scratch database.
+"""
 
 import asyncio
 import os
+import shutil
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from medlive.config import Settings
-from medlive.db.backups import count_rows, list_takedowns, server_version
+from medlive.db.audit.health import data_directory
+from medlive.db.backups import (
+    count_rows,
+    database_size,
+    list_takedowns,
+    may_create_databases,
+    scratch_database,
+    server_version,
+)
+from medlive.db.release.snapshots import list_snapshots
 from medlive.db.schema.migrate import upgrade
-from medlive.db.session import Database
-from medlive.errors import BadInput, MedliveError, UsageError, describe, first_fault
+from medlive.db.session import Database, advisory_lock
+from medlive.db.tables.release import SnapshotRow, SnapshotState
+from medlive.errors import (
+    BadInput,
+    CheckFailed,
+    MedliveError,
+    UsageError,
+    describe,
+    first_fault,
+)
 from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
 from medlive.service.backup.contents import (
     ABOUT,
+    BARE,
     DUMP,
+    KEY,
     SIGNATURE,
     SUMS,
     TAKEDOWNS,
+    WHOLE,
     About,
     Takedown,
+    check_seal,
     copy_file,
     digest_of,
     parse_sums,
     plain_files,
     read_whole,
+    run_program,
 )
-from medlive.service.backup.programs import WHOLE, run_program
-from medlive.service.backup.seal import KEY, check_seal
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
+from medlive.snapshot.identity import folder_name
 
 
 class Checked(NamedTuple):
@@ -216,3 +242,102 @@ def _other_takedowns(
                 yield Takedown.model_validate_json(line)
         except (MedliveError, ValidationError) as exc:
             skipped.append(f"takedowns of {place}: {describe(exc)}")
+
+
+_ROOM: Final = 2
+"""A restore takes so many times the database's size: its tables and indexes, and the log of writing them."""
+_BY_HAND: Final = "or `medlive restore FOLDER --check --scratch` on another machine and [backup] check = false"
+
+
+class TrialImpossible(UsageError):
+    """A backup cannot be restored into a scratch database of this server."""
+
+
+async def try_backup(
+    settings: Settings, folder: Path, keys: Sequence[PublicKey] | None
+) -> Checked:
+    """Check a backup's files, restore its dump into a scratch database, compare, and drop the database.
+
+    Args:
+        settings: The settings of the instance; the scratch database is made beside its own, which stays as it is.
+        folder: The backup.
+        keys: The keys of which one must have signed it; None to ask for no signature.
+
+    Raises:
+        CheckFailed: if none of these keys signed it, or what came back is not what it says.
+        BadInput: if it is damaged.
+        TrialImpossible: if this user may not create databases, or there is no room for another.
+        ServiceUnavailable: if pg_restore fails.
+        DatabaseUnavailable: without the server.
+    """
+    checked = await asyncio.to_thread(check_backup, folder, keys)
+    async with (
+        aclosing(Database.connect(database_url(settings))) as database,
+        advisory_lock(database, "restore check") as is_alone,
+    ):
+        if not is_alone:
+            raise TrialImpossible(
+                "another backup is being tried", hint="wait for its end"
+            )
+        async with database.begin() as session:
+            if not await may_create_databases(session):
+                user = database.engine.url.username or "the database's user"
+                raise TrialImpossible(
+                    f"{user} may not create the scratch database",
+                    hint=f"ALTER ROLE {user} CREATEDB; {_BY_HAND}",
+                )
+            place = await data_directory(session)
+            needed = _ROOM * await database_size(session)
+            version = await server_version(session)
+        # On another machine it is not seen.
+        if place is not None and await asyncio.to_thread(os.path.isdir, place):
+            free = shutil.disk_usage(place).free - settings.watch.disk_free_gb * 1e9
+            if free < needed:
+                raise TrialImpossible(
+                    f"{max(free, 0) / 1e9:.1f} GB are free for the scratch database,"
+                    f" which may take {needed / 1e9:.1f}",
+                    hint=f"make room at {place}; {_BY_HAND}",
+                )
+        async with (
+            scratch_database(database) as url,
+            private_dump(settings, folder, checked) as dump,
+        ):
+            scratch = settings.model_copy(update={"database_url": SecretStr(url)})
+            options = ("--exit-on-error", *BARE)
+            await run_program(scratch, "pg_restore", version, *options, dump)
+            async with (
+                aclosing(Database.connect(url)) as restored,
+                restored.begin() as session,
+            ):
+                rows = await count_rows(session)
+                snapshots = await list_snapshots(session)
+    _compare(folder, checked, rows, snapshots)
+    return checked
+
+
+def _compare(
+    folder: Path,
+    checked: Checked,
+    rows: Mapping[str, int],
+    snapshots: Sequence[SnapshotRow],
+) -> None:
+    """Compare what came back with what the backup says, and with its snapshots' files. Raises CheckFailed."""
+    wrong, expected = list[str](), checked.about.rows
+    for table in sorted(expected.keys() | rows.keys()):
+        if rows.get(table) != expected.get(table):
+            counted = f"expected {expected.get(table)} rows, got {rows.get(table)}"
+            wrong.append(f"table {table}: {counted}")
+    for snapshot in snapshots:
+        sums = f"snapshots/{folder_name(snapshot.version)}/{SUMS}"
+        digest = checked.digests.get(sums)
+        is_there = snapshot.state is SnapshotState.FROZEN and digest is not None
+        if is_there and snapshot.sums_digest != f"sha256:{digest}":
+            wrong.append(f"snapshot {snapshot.version}: its row names other files")
+    for name in checked.about.archives:
+        if f"archive/{name}" not in checked.digests:
+            wrong.append(f"raw pages {name}: missing")
+    if wrong:
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise CheckFailed(
+            f"{folder} does not come back as it was written: {wrong[0]}{more}"
+        )

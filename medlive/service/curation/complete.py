@@ -1,7 +1,8 @@
-"""From a curation to a case that can be released: rubric and proof, then identifiers, then the kind of case."""
+"""From a curation to a case that can be released: rubric and proof, identifiers, the kind of case; then saved."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from datetime import UTC
 from typing import NamedTuple
 
 from medlive.curation.agent import Agent, AgentFailure
@@ -9,6 +10,24 @@ from medlive.curation.holds import with_holds
 from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
 from medlive.curation.second_reader import redact_texts
 from medlive.curation.validator import Library
+from medlive.db.curation.cases import (
+    CaseContent,
+    SavedCase,
+    add_revision,
+    apply_review,
+    find_review,
+    latest_case,
+    lock_thread_case,
+    set_status,
+)
+from medlive.db.mapping import Record
+from medlive.db.release.withdrawals import (
+    too_thin,
+    withdrawn_criteria,
+    without_criteria,
+)
+from medlive.db.session import Session
+from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
 from medlive.rubric.make import make_rubric
@@ -116,27 +135,25 @@ async def redact_case(text: CaseText, rubric: Rubric, reader: Agent) -> Redacted
     )
 
 
-def _lasting(rubric: Rubric) -> Iterator[Conflict]:
-    """The contradictions of which both sides are still there."""
-    texts = {criterion.criterion for criterion in rubric.criteria}
-    for conflict in rubric.conflicts:
-        is_other_kept = bool(conflict.advice_id) or conflict.other in texts
-        if conflict.criterion in texts and is_other_kept:
-            yield conflict
+def _lasts(conflict: Conflict, rubric: Rubric) -> bool:
+    """Whether both sides of a contradiction are still there."""
+    texts = [criterion.criterion for criterion in rubric.criteria]
+    is_other_kept = bool(conflict.advice_id) or conflict.other in texts
+    return conflict.criterion in texts and is_other_kept
 
 
 def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
     """Why a case waits: what is wrong with its rubric, and names that code could not replace (`remaining`)."""
-    conflicts = list(_lasting(made.rubric))
-    if conflicts:
-        details, criteria = [], []
-        for conflict in conflicts:
+    details, criteria = list[str](), list[str]()
+    for conflict in made.rubric.conflicts:
+        if _lasts(conflict, made.rubric):
             source = conflict.advice_id or "criterion"
             details.append(
                 f"criterion “{conflict.criterion}” against {source} “{conflict.other}”:"
                 f" {conflict.detail}"
             )
             criteria += [conflict.advice_id] if conflict.advice_id else []
+    if details:
         detail = "; ".join(details)[:_DETAIL]
         yield Hold(Reason.ADVICE_CONTRADICTED, detail, tuple(criteria))
     if made.faults:
@@ -154,3 +171,70 @@ def _holds_of(made: MadeRubric, remaining: Sequence[str]) -> Iterator[Hold]:
         yield Hold(Reason.RUBRIC_UNPROVEN, detail[:_DETAIL])
     if remaining:
         yield Hold(Reason.IDENTIFIER, "; ".join(remaining)[:_DETAIL])
+
+
+_VERDICTS = (ReviewAction.APPROVE, ReviewAction.REJECT)
+_EDITED = "curated anew since a person edited it"
+
+
+async def save_case(
+    session: Session,
+    content: CaseContent,
+    *,
+    thread_pk: int,
+    key: bytes,
+    held: str | None = None,
+) -> SavedCase:
+    """Save the case that a thread made, as a new revision unless its content is the latest one's.
+
+    A person's decision about the very same content stands, and a case that a person rejected waits again when its
+    content changes. A withdrawn case stays withdrawn, and criteria that were withdrawn from it are left out of the
+    rubric; when too few are left, the case is held with its latest revision as it was. What a person has edited is
+    held when it is replaced.
+
+    Args:
+        session: The transaction in which the decision about the thread is stored.
+        content: What the case says.
+        thread_pk: The thread's row.
+        key: The instance's own, for the case's id.
+        held: Why the case waits for a person; None makes it ready.
+    """
+    content = replace(content, posted_at=content.posted_at.astimezone(UTC))
+    status = CaseStatus.READY if held is None else CaseStatus.HELD
+    case = await lock_thread_case(session, thread_pk, key, status, held)
+    if (case.status, case.status_reason) != (status, held):
+        await set_status(session, case.id, status, held)
+    withdrawn = await withdrawn_criteria(session, case.id)
+    kept = without_criteria(content.rubric, withdrawn)
+    if len(kept.criteria) < len(content.rubric.criteria):
+        thin = too_thin(kept)
+        latest = await latest_case(session, case.id) if thin else None
+        if latest is not None:
+            reason = f"without its withdrawn criteria the rubric has {thin}"
+            await set_status(session, case.id, CaseStatus.HELD, reason)
+            return SavedCase(case.id, latest.revision, "unchanged")
+    content = replace(content, rubric=kept)
+    saved = await add_revision(session, case.id, content)
+    if saved.status != "new":
+        await _respect_people(session, case, saved, held)
+    return saved
+
+
+async def _respect_people(
+    session: Session, case: Record, saved: SavedCase, held: str | None
+) -> None:
+    """Let what people decided about the case stand, or ask them again where its content changed."""
+    case_id = case.id
+    review = await find_review(session, case_id, saved.revision, _VERDICTS)
+    if review is not None:
+        await apply_review(session, case_id, review.action, review.reason)
+        return
+    if case.status is CaseStatus.REJECTED and held is None:
+        reason = f"{case.status_reason}; its content has changed since"
+        await set_status(session, case_id, CaseStatus.HELD, reason)
+        return
+    if saved.status != "revised":
+        return
+    edits = (ReviewAction.EDIT,)
+    if await find_review(session, case_id, saved.revision - 1, edits) is not None:
+        await set_status(session, case_id, CaseStatus.HELD, held or _EDITED)

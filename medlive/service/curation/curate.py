@@ -3,12 +3,11 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import procrastinate
 
@@ -45,15 +44,18 @@ from medlive.integrity.digest import digest_json
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.limiter import EndpointState
 from medlive.logs import bound
-from medlive.service.curation.complete import CompletedCase, complete_case, redact_case
+from medlive.service.curation.complete import (
+    CompletedCase,
+    complete_case,
+    redact_case,
+    save_case,
+)
 from medlive.service.curation.parking import reject_expired
-from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again
-from medlive.service.curation.saving import save_case
 from medlive.service.database import open_database
-from medlive.service.release.freeze import check_ready
+from medlive.service.release.freeze import check_cases
 from medlive.service.week_budget import WeekSpent
-from medlive.service.wiring import Pipeline, Recording, build_filters
+from medlive.service.wiring import Pipeline, Recording, build_filters, open_pipeline
 from medlive.service.work.jobs import CURATE as CURATE_JOB
 from medlive.service.work.jobs import (
     PROVE,
@@ -64,6 +66,9 @@ from medlive.service.work.jobs import (
 from medlive.service.work.readiness import find_obstacle
 from medlive.service.work.taken import RetryLater
 from medlive.threads.prepare import deidentified, normalised, thread_language
+
+if TYPE_CHECKING:
+    from medlive.filters.chain import FilterChain
 
 _log = logging.getLogger(__name__)
 
@@ -100,11 +105,8 @@ class CurationCounts:
         """Keep an error: an internal one by its thread, a state of the surroundings as what stops the run."""
         obstacle = find_obstacle(error)
         if isinstance(obstacle, ConfigError):
-            self.misconfigured = (
-                f"{obstacle.message} ({obstacle.hint})"
-                if obstacle.hint
-                else obstacle.message
-            )
+            hint = f" ({obstacle.hint})" if obstacle.hint else ""
+            self.misconfigured = f"{obstacle.message}{hint}"
         elif isinstance(obstacle, ServiceUnavailable):
             self.stopped = obstacle.message
         elif obstacle is None and not isinstance(
@@ -135,9 +137,7 @@ class CurationCounts:
 class CurationRun:
     """What a run of the filters and the agents did, and where all threads stand after it."""
 
-    passed: int  # Threads that passed the filters
-    rejected: int
-    parked_too_long: int
+    queued: Mapping[str, int]  # Of `fill_queue`
     counts: CurationCounts
     rescanned: Mapping[str, int]  # Of earlier cases: see `rescan_cases`
     spent: Mapping[str, Any]  # Of `Budget.as_json`
@@ -147,9 +147,7 @@ class CurationRun:
     def as_counts(self) -> dict[str, Any]:
         """What is stored with the run."""
         return {
-            "passed": self.passed,
-            "rejected": self.rejected,
-            "parked_too_long": self.parked_too_long,
+            **self.queued,
             **self.counts.as_json(),
             "rescanned": dict(self.rescanned),
             "spent": self.spent,
@@ -181,10 +179,6 @@ async def run_curation(
     those that are parked for too long. `record` collects the agents' replies. Returns the run's counts and costs,
     the state of its endpoints, and the funnel over all threads.
     """
-    from medlive.service.curation.filtering import (
-        filter_pending,
-    )  # imports NumPy, which a worker does without
-
     chain = build_filters(settings)
     attempts = None if retry_failed else settings.curation.max_attempts
     async with (
@@ -196,35 +190,23 @@ async def run_curation(
         inputs = {"pipeline": pipeline.digest, "filters": chain.digest}
         async with recorded_run(database, CURATE, inputs) as run:
             async with open_app(database).open_async() as app:
-                passed, rejected = await filter_pending(
-                    database,
-                    app,
-                    chain,
-                    limit=limit,
-                    tick=on_filtered,
-                )
-                expired = 0
-                if parked:
-                    weeks = settings.evidence.park_weeks
-                    expired = await reject_expired(database, weeks)
-                await queue_again(
+                queued = await fill_queue(
                     app,
                     pipeline,
-                    chain.digest,
+                    chain,
                     max_attempts=attempts,
+                    limit=limit,
                     anew=again,
                     parked=parked,
+                    tick=on_filtered,
                 )
                 done = await curate_queued(
                     app, pipeline, tick=on_curated, on_wait=on_wait
                 )
-            rescanned = await rescan_cases(pipeline)
             curated = CurationRun(
-                passed=passed,
-                rejected=rejected,
-                parked_too_long=expired,
+                queued=queued,
                 counts=done,
-                rescanned=rescanned,
+                rescanned=await rescan_cases(pipeline),
                 spent=pipeline.budget.as_json(),
                 endpoints=[e.state() for e in pipeline.endpoints.by_place.values()],
             )
@@ -233,8 +215,51 @@ async def run_curation(
         async with database.begin() as session:
             rows = await funnel(session)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
-        await check_ready(database)
+        await check_cases(database)
     return replace(curated, funnel=rows)
+
+
+async def fill_queue(
+    app: procrastinate.App,
+    pipeline: Pipeline,
+    chain: "FilterChain",
+    *,
+    max_attempts: int | None,
+    limit: int | None = None,
+    anew: bool = False,
+    parked: bool = False,
+    week: str | None = None,
+    tick: Tick = lambda _: None,
+) -> dict[str, int]:
+    """Filter new threads, at most `limit`, and queue what passed with what is to be tried again; the counts.
+
+    "passed" and "rejected" by the filters; "parked_too_long" and rejected for it; "queued_again" as in
+    `queue_again`, which the other arguments are for.
+    """
+    from medlive.service.curation.filtering import filter_pending  # imports NumPy
+
+    database, expired = pipeline.database, 0
+    passed, rejected = await filter_pending(
+        database, app, chain, limit=limit, week=week, tick=tick
+    )
+    if parked:
+        weeks = pipeline.settings.evidence.park_weeks
+        expired = await reject_expired(database, weeks)
+    again = await queue_again(
+        app,
+        pipeline,
+        chain.digest,
+        max_attempts=max_attempts,
+        anew=anew,
+        parked=parked,
+        week=week,
+    )
+    return {
+        "passed": passed,
+        "rejected": rejected,
+        "parked_too_long": expired,
+        "queued_again": again,
+    }
 
 
 async def queue_again(
@@ -337,10 +362,8 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     """Curate one revision and store the decision and its case; None if it was decided before."""
 
     async def is_decided(session: Session) -> bool:
-        return await curations.latest_outcome(session, revision, digest) not in (
-            None,
-            Outcome.FAILED,
-        )
+        outcome = await curations.latest_outcome(session, revision, digest)
+        return outcome not in (None, Outcome.FAILED)
 
     async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
@@ -361,7 +384,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             raw = replace(raw, posted_at=None)
         language = thread_language(raw)
         try:
-            async with asyncio.timeout(limit_s), _settling(pipeline):
+            async with asyncio.timeout(limit_s):
                 curation = await curate(
                     deidentified(raw, language),
                     language,
@@ -374,6 +397,11 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 completed = CompletedCase(curation, None)
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
                     completed = await complete_in(pipeline, curation, language, started)
+        except asyncio.CancelledError:
+            # What is under way is kept before another worker takes the thread up, and would ask it again.
+            settling = [own.settle() for own in pipeline.respondents.values()]
+            await asyncio.gather(*settling)
+            raise
         except TimeoutError:
             detail = f"not decided within {limit_s:g} s"
             failed = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
@@ -407,17 +435,6 @@ async def complete_in(
         grade=grade_probes if pipeline.proves else None,
         library=pipeline.library(started.date()),
     )
-
-
-@asynccontextmanager
-async def _settling(pipeline: Pipeline) -> AsyncIterator[None]:
-    try:
-        yield
-    except asyncio.CancelledError:
-        # What is under way is kept before another worker takes the thread up, and would ask it again.
-        settling = [own.settle() for own in pipeline.respondents.values()]
-        await asyncio.gather(*settling)
-        raise
 
 
 async def save_decision(

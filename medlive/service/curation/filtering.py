@@ -105,7 +105,12 @@ async def _judge(
 ) -> list[int]:
     """Judge threads and save the results and bands; the revisions that passed."""
     threads, own = await _load_sketches(session, batch)
-    index = await _earlier_index(session, chain, own)
+    index = DuplicateIndex(chain.settings.duplicate_similarity)
+    own_bands = [sketch.bands for sketch in own]
+    earlier = await bands.find_candidates(session, chain.digest, own_bands)
+    _, earlier_sketches = await _load_sketches(session, earlier)
+    for candidate, sketch in zip(earlier, earlier_sketches, strict=True):
+        index.add(str(candidate.thread_pk), sketch)
     results, accepted, queue = [], [], []
     for waiting, thread, sketch in zip(batch, threads, own, strict=True):
         key = str(waiting.thread_pk)
@@ -149,17 +154,3 @@ async def _load_sketches(
     loaded = await load_threads(session, [r.revision_pk for r in revisions])
     threads = [normalised(loaded[r.revision_pk]) for r in revisions]
     return threads, sketches([patient_text(t) for t in threads])
-
-
-async def _earlier_index(
-    session: Session, chain: FilterChain, new_sketches: Sequence[Sketch]
-) -> DuplicateIndex:
-    """Index the accepted threads that these sketches may duplicate."""
-    index = DuplicateIndex(chain.settings.duplicate_similarity)
-    candidates = await bands.find_candidates(
-        session, chain.digest, [sketch.bands for sketch in new_sketches]
-    )
-    _, sketches_of = await _load_sketches(session, candidates)
-    for candidate, sketch in zip(candidates, sketches_of, strict=True):
-        index.add(str(candidate.thread_pk), sketch)
-    return index

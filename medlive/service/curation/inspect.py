@@ -1,9 +1,11 @@
 """Every decision about a thread, with its evidence."""
 
 import asyncio
+from collections.abc import Iterable
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import Any
 
+from medlive.config import Settings
 from medlive.db.curation.cases import (
     case_of_thread,
     criteria_of,
@@ -16,6 +18,7 @@ from medlive.db.curation.proofs import load_proof, unproved_since
 from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
 from medlive.db.mapping import as_dict
+from medlive.db.release.snapshots import thread_revisions_of
 from medlive.db.session import Session
 from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow, ThreadRow
@@ -24,13 +27,14 @@ from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import (
     count_identifiers,
     load_thread,
+    load_threads,
     revisions_of,
     thread_of_case,
 )
 from medlive.deidentify.detect import redact
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import Criterion
-from medlive.rubric.proof import Proof
+from medlive.service.database import open_database
 from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
 from medlive.threads.prepare import (
@@ -96,13 +100,13 @@ async def inspect_thread(
             hint="`medlive thread list` shows the threads",
         )
     revision = revisions[-1]
-    content = await _read_content(session, revision, window)
-    row = await session.get_one(ThreadRow, content.thread_pk)
+    thread_pk, texts = await _texts_as_json(session, revision, window)
+    row = await session.get_one(ThreadRow, thread_pk)
     pages = await kept_pages(session, source, thread_id)
     origin = {
         "first_seen_at": row.first_seen_at.isoformat(),
         "last_seen_at": row.last_seen_at.isoformat(),
-        "gone_at": row.gone_at.isoformat() if row.gone_at else None,
+        "gone_at": row.gone_at and row.gone_at.isoformat(),
         "pages": [page._asdict() | {"place": asdict(page.place)} for page in pages],
         "identifiers": await count_identifiers(session, revision),
     }
@@ -111,13 +115,11 @@ async def inspect_thread(
     decided = next((d for d in decisions if decision in (None, d.id)), None)
     if decided is None and decision is not None:
         raise UsageError(f"{source}/{thread_id} has no decision {decision}")
-    of_case = await _case_as_json(session, content.thread_pk)
-    shown = await _decided_as_json(session, decided)
-    if shown["proof"] is not None:
-        shown["proof"]["applies"] = _applies(shown["proof"], of_case)
+    of_case = await _case_as_json(session, thread_pk)
+    shown = await _decided_as_json(session, decided, of_case)
     parked = await find_parked(session, revision)
     return {
-        "thread": {"source": source, "thread_id": thread_id, **content.as_json},
+        "thread": {"source": source, "thread_id": thread_id, **texts},
         "origin": origin,
         "filters": await filter_verdicts_of(session, revision),
         "overruled": overruled,
@@ -129,44 +131,41 @@ async def inspect_thread(
     }
 
 
-class _Content(NamedTuple):
-    """A thread's texts without identifiers, and the thread's row."""
-
-    thread_pk: int
-    as_json: dict[str, Any]
-
-
-async def _read_content(
+async def _texts_as_json(
     session: Session, revision: int, window: Window | None
-) -> _Content:
-    """The texts of a thread's revision: the part that a window shows, or all."""
-    if window is None:
-        stored = await load_thread(session, revision)
-        return _Content(stored.thread_pk, _thread_as_json(stored.thread))
-    excerpt = await load_excerpt(session, revision, window)
-    shown = await asyncio.to_thread(_excerpt_as_json, excerpt)
-    return _Content(excerpt.thread_pk, shown)
+) -> tuple[int, dict[str, Any]]:
+    """The thread's row, and its texts without identifiers: the part that a window shows, or all."""
+    if window is not None:
+        excerpt = await load_excerpt(session, revision, window)
+        return excerpt.thread_pk, await asyncio.to_thread(_excerpt_as_json, excerpt)
+    stored = await load_thread(session, revision)
+    raw = normalised(stored.thread)
+    shown = deidentified(raw, thread_language(raw))
+    return stored.thread_pk, {"url": shown.url, **shown.content()}
 
 
 async def _decided_as_json(
-    session: Session, decided: CurationRow | None
+    session: Session, decided: CurationRow | None, of_case: dict[str, Any]
 ) -> dict[str, Any]:
     """A curation with its proof; nothing where none is shown."""
     if decided is None:
         return {"curation": None, "proof": None, "decided": None}
     curation = await load_curation(session, decided.id)
-    proof = await load_proof(session, decided.id)
+    proof, shown = await load_proof(session, decided.id), None
+    if proof is not None:
+        # Each answer with its score, and by criterion which answers meet it
+        shown = asdict(proof) | {"criteria": list(map(_criterion, proof.criteria))}
+        for probe, own in zip(shown["probes"], proof.probes, strict=True):
+            probe["score"] = float(own.score(proof.criteria))
+        # Of the case's rubric as it is; one that passed gave the revision its figures.
+        case = of_case["case"]
+        is_same = shown["criteria"] == of_case["criteria"] and not proof.passed
+        shown["applies"] = not case or case["unproved_since"] is None or is_same
     return {
         "curation": asdict(curation) if curation else None,
-        "proof": proof and _proof_as_json(proof),
+        "proof": shown,
         "decided": _decision(decided),
     }
-
-
-def _thread_as_json(thread: Thread) -> dict[str, Any]:
-    raw = normalised(thread)
-    shown = deidentified(raw, thread_language(raw))
-    return {"url": shown.url, **shown.content()}
 
 
 def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
@@ -184,25 +183,8 @@ def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
     return {"url": excerpt.thread.url, **content, "total": excerpt.total}
 
 
-def _proof_as_json(proof: Proof) -> dict[str, Any]:
-    """A rubric's proof; each answer with its score, and by criterion which answers meet it."""
-    value = asdict(proof)
-    value["criteria"] = list(map(_criterion, proof.criteria))
-    for shown, probe in zip(value["probes"], proof.probes, strict=True):
-        shown["score"] = float(probe.score(proof.criteria))
-    return value
-
-
 def _criterion(criterion: Criterion) -> dict[str, Any]:
     return asdict(criterion) | {"tier": criterion.tier.value}
-
-
-def _applies(proof: dict[str, Any], of_case: dict[str, Any]) -> bool:
-    """Whether a proof is of the case's rubric as it is; one that passed gave the revision its figures."""
-    case = of_case["case"]
-    if case is None or case["unproved_since"] is None:
-        return True
-    return not proof["passed"] and proof["criteria"] == of_case["criteria"]
 
 
 def _decision(row: CurationRow) -> dict[str, Any]:
@@ -256,3 +238,21 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
         ],
         "reviews": [as_dict(r) for r in await reviews_of(session, case.case_id)],
     }
+
+
+async def threads_of_cases(
+    settings: Settings, version: str, case_ids: Iterable[str]
+) -> dict[str, Thread]:
+    """Case id → its thread, normalised and de-identified as the agents saw it; without those that are not here.
+
+    Raises DatabaseUnavailable.
+    """
+    async with open_database(settings) as database, database.begin() as session:
+        revisions = await thread_revisions_of(session, version, case_ids)
+        stored = await load_threads(session, sorted(set(revisions.values())))
+    threads = {}
+    for case_id, revision in revisions.items():
+        if revision in stored:
+            plain = normalised(stored[revision])
+            threads[case_id] = deidentified(plain, thread_language(plain))
+    return threads

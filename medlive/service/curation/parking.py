@@ -1,9 +1,9 @@
 """Threads parked for want of evidence: rejected in the end, and what the library lacks for them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -19,11 +19,11 @@ from medlive.db.curation.parking import (
     list_unanswered,
 )
 from medlive.db.mapping import Record
-from medlive.db.session import Database, Session
+from medlive.db.session import Database
 from medlive.integrity.digest import digest_json
 
 if TYPE_CHECKING:
-    from medlive.filters.codebooks import Codebook, TermHit
+    from medlive.filters.codebooks import Codebook
 
 _DRUGS: Final = ("ICD-11:XM", "ICD-10:Z79")
 """Codes of medicaments, and of their long-term use."""
@@ -34,11 +34,8 @@ _PHRASES_SHOWN: Final = 5
 OTHER: Final = "other"
 
 
-class Subject(NamedTuple):
-    """What a search phrase is about."""
-
-    kind: str  # disease, drug or procedure; other: a phrase without a known term
-    name: str
+Subject = tuple[str, str]
+"""What a search phrase is about: disease, drug or procedure (other: a phrase without a known term); its name."""
 
 
 @dataclass(slots=True)
@@ -77,28 +74,24 @@ async def reject_expired(database: Database, weeks: int) -> int:
         parked = await list_parked(session)
     rejected = 0
     for thread in parked:
-        if thread.since <= before:
-            async with database.begin() as session:
-                rejected += await _reject(session, thread, weeks)
+        if thread.since > before:
+            continue
+        async with database.begin() as session:
+            await lock_revision(session, thread.revision_id)
+            latest = await find_parked(session, thread.revision_id)
+            if latest is None or latest.curation_id != thread.curation_id:
+                continue  # decided again meanwhile
+            moment = now()
+            await save_curation(
+                session,
+                thread.revision_id,
+                digest_json(["parked", thread.curation_id, weeks]),
+                reject_parked(await load_curation(session, thread.curation_id), weeks),
+                started_at=moment,
+                finished_at=moment,
+            )
+            rejected += 1
     return rejected
-
-
-async def _reject(session: Session, thread: Record, weeks: int) -> bool:
-    """Reject a thread; whether it is still parked by the same decision."""
-    await lock_revision(session, thread.revision_id)
-    latest = await find_parked(session, thread.revision_id)
-    if latest is None or latest.curation_id != thread.curation_id:
-        return False
-    moment = now()
-    await save_curation(
-        session,
-        thread.revision_id,
-        digest_json(["parked", thread.curation_id, weeks]),
-        reject_parked(await load_curation(session, thread.curation_id), weeks),
-        started_at=moment,
-        finished_at=moment,
-    )
-    return True
 
 
 async def find_gaps(database: Database, settings: Settings) -> list[Gap]:
@@ -118,7 +111,7 @@ def group_gaps(claims: Iterable[Record], codebook: "Codebook") -> list[Gap]:
             if phrase == claim.claim:
                 continue  # The claim in its own words, which are no search phrase
             for subject in subjects_of(phrase, codebook):
-                gap = gaps.setdefault(subject, Gap(subject.kind, subject.name))
+                gap = gaps.setdefault(subject, Gap(*subject))
                 gap.add(claim, phrase)
     return sorted(
         gaps.values(),
@@ -128,26 +121,18 @@ def group_gaps(claims: Iterable[Record], codebook: "Codebook") -> list[Gap]:
 
 def subjects_of(phrase: str, codebook: "Codebook") -> list[Subject]:
     """Return the diseases, drugs and procedures of a search phrase; the phrase itself where it names none."""
-    subjects = []
-    for match in _longest(codebook.matches(phrase)):
-        kind = _kind_of(match.code)
-        if kind is not None:
-            subjects.append(Subject(kind, match.term))
-    return subjects or [Subject(OTHER, phrase.casefold())]
-
-
-def _longest(matches: Iterable["TermHit"]) -> Iterator["TermHit"]:
-    """The longest matches that do not overlap."""
+    subjects: list[Subject] = []
     taken: list[tuple[int, int]] = []
+    matches = codebook.matches(phrase)
     for match in sorted(matches, key=lambda m: (m.start - m.end, m.start)):
-        if all(match.end <= start or end <= match.start for start, end in taken):
-            taken.append((match.start, match.end))
-            yield match
-
-
-def _kind_of(code: str) -> str | None:
-    if code.startswith(_DRUGS):
-        return "drug"
-    if code.startswith(_PROCEDURES):
-        return "procedure"
-    return None if code.startswith(_FUNCTIONS) else "disease"
+        # The longest that do not overlap
+        if any(match.start < end and start < match.end for start, end in taken):
+            continue
+        taken.append((match.start, match.end))
+        if match.code.startswith(_DRUGS):
+            subjects.append(("drug", match.term))
+        elif match.code.startswith(_PROCEDURES):
+            subjects.append(("procedure", match.term))
+        elif not match.code.startswith(_FUNCTIONS):
+            subjects.append(("disease", match.term))
+    return subjects or [(OTHER, phrase.casefold())]

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from dataclasses import replace
-from typing import NamedTuple
 
 from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
@@ -22,17 +21,10 @@ from medlive.service.work.jobs import defer_proof, open_app
 _log = logging.getLogger(__name__)
 
 
-class QueuedProof(NamedTuple):
-    """A proof that waits for whoever curates."""
-
-    revision: int
-    already: bool  # Whether it waited before
-
-
 async def queue_proof(
     database: Database, settings: Settings, case_id: str
-) -> QueuedProof:
-    """Have a case's latest revision proved in the background.
+) -> tuple[int, bool]:
+    """Have a case's latest revision proved in the background; its number, and whether it waited already.
 
     Raises UsageError for an unknown case or where nobody proves rubrics, CheckFailed for a proved revision.
     """
@@ -49,7 +41,7 @@ async def queue_proof(
                 f"revision {case.revision} of case {case_id} is proved already"
             )
         queued = await defer_proof(app, session, case_id, case.revision)
-    return QueuedProof(case.revision, not queued)
+    return case.revision, not queued
 
 
 async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> None:
@@ -78,14 +70,9 @@ async def prove_again(pipeline: Pipeline, case_id: str, revision: int) -> None:
             _log.info("%s was edited while it was proved", case_id)
             return
         if proof.passed:
-            figures = proof.figures
-            rubric = replace(
-                case.rubric,
-                ceiling=figures.ceiling,
-                floor=figures.floor,
-                separation=figures.separation,
-                ordinary=figures.ordinary,
-            )
+            names = ("ceiling", "floor", "separation", "ordinary")
+            figures = {name: getattr(proof.figures, name) for name in names}
+            rubric = replace(case.rubric, **figures)
             saved = await add_revision(session, case_id, replace(case, rubric=rubric))
             revision = saved.revision
         await save_proof(session, case.curation_id, proof, revision=revision)

@@ -1,7 +1,5 @@
 """What people decide: approve or reject a case, drop an element, overrule a rejection, dispute, resolve."""
 
-from typing import NamedTuple
-
 from medlive.clock import now
 from medlive.curation.chain import curate_without_element
 from medlive.curation.model import Curation, Outcome, Reason
@@ -168,13 +166,6 @@ async def drop_element(
     return curation
 
 
-class Overruled(NamedTuple):
-    """A rejection that somebody overruled."""
-
-    row: OverruleRow
-    agreed: bool  # Whether as many people did as it takes, and the thread goes on
-
-
 async def overrule_rejection(
     database: Database,
     source: str,
@@ -183,8 +174,10 @@ async def overrule_rejection(
     *,
     by: str | None = None,
     people: int = 2,
-) -> Overruled:
+) -> tuple[OverruleRow, bool]:
     """Let a rejected or parked thread go on from there, and queue it; what follows may reject it again.
+
+    Returns the entry, and whether as many people agree as it takes.
 
     A contradiction that the second check confirmed takes `people`: until as many have overruled it nothing is
     queued. Their reasons are published with the case. Raises UsageError for an unknown thread, without a name where
@@ -194,7 +187,13 @@ async def overrule_rejection(
     reason, by = check_reason(reason), check_person_name(by)
     async with open_app(database).open_async() as app, database.begin() as session:
         name = f"{source}/{thread_id}"
-        revision = await _latest_revision(session, source, thread_id)
+        if not (revisions := await revisions_of(session, source, thread_id)):
+            raise UsageError(
+                f"unknown thread {name}",
+                hint="`medlive thread list` shows the threads",
+            )
+        revision = revisions[-1]
+        await lock_revision(session, revision)
         curation_id, rejected_for = await _find_rejection(session, revision, name, by)
         if rejected_for in _INDISPENSABLE:
             raise CheckFailed(
@@ -222,7 +221,7 @@ async def overrule_rejection(
         agreed = done in in_force(await overrules_of(session, revision))
         if agreed:
             await defer_revisions(app, session, [revision])
-    return Overruled(done, agreed)
+    return done, agreed
 
 
 async def _find_rejection(
@@ -252,17 +251,6 @@ async def _find_rejection(
     if any((o.curation_id, o.decided_by) == (number, by) for o in overrules):
         raise CheckFailed(f"{name} was overruled by {by}: a second person has to agree")
     return number, str(reason)
-
-
-async def _latest_revision(session: Session, source: str, thread_id: str) -> int:
-    """The number of a thread's latest revision, locked. Raises UsageError for an unknown thread."""
-    if not (revisions := await revisions_of(session, source, thread_id)):
-        raise UsageError(
-            f"unknown thread {source}/{thread_id}",
-            hint="`medlive thread list` shows the threads",
-        )
-    await lock_revision(session, revisions[-1])
-    return revisions[-1]
 
 
 async def dispute_case(

@@ -226,27 +226,24 @@ async def _finish(
         if not done.limited:
             done.drift = drift
             await harvests.save_measures(session, run.run_id, drift)
-        done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
-        if done.quarantined is not None:
-            await harvests.quarantine(session, done.source, done.quarantined)
+        why = _quarantine_reason(done, end, last, is_empty=reads_nothing(ends))
+        done.quarantined = why
+        if why is not None:
+            await harvests.quarantine(session, done.source, why)
         problem = done.failed or done.quarantined
         await harvests.finish_harvest(
-            session,
-            run,
-            {},
-            problem=problem,
-            partial=done.limited,
+            session, run, {}, problem=problem, partial=done.limited
         )
 
 
 def _quarantine_reason(
-    done: HarvestResult, end: HarvestEnd, last: HarvestProblem | None, is_empty: bool
+    done: HarvestResult, end: HarvestEnd, last: HarvestProblem | None, *, is_empty: bool
 ) -> str | None:
-    collapsed = "; ".join(figure.message for figure in done.drift if figure.collapsed)
+    fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
     if end is HarvestEnd.GIVEN_UP and last is not None and last.kind not in REFUSALS:
         return f"in {done.iso_week} its pages stopped fitting: {last.message}"
-    if collapsed and not done.failed:
-        return f"in {done.iso_week} its threads changed: {collapsed}"
+    if fallen and not done.failed:
+        return f"in {done.iso_week} its threads changed: {fallen}"
     if end is HarvestEnd.COMPLETE and is_empty:
         return f"in {done.iso_week} no thread fitted a layout"
     return None

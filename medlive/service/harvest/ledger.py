@@ -6,7 +6,6 @@ truncates.
 """
 
 import asyncio
-import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +44,6 @@ from medlive.sources.ledger import (
     SkipReason,
 )
 from medlive.sources.source import ListEntry, Page, ProblemKind
-from medlive.threads.model import Thread
 from medlive.threads.prepare import FoundIdentifier, thread_identifiers
 
 T = TypeVar("T")
@@ -71,9 +69,7 @@ class PostgresLedger:
 
     def __post_init__(self) -> None:
         """Begin without a file; the first page opens it."""
-        self._batcher: Batcher[tuple[HarvestEvent, ...]] = Batcher(
-            self._save_all, largest=64
-        )
+        self._batcher = Batcher[tuple[HarvestEvent, ...]](self._save_all, largest=64)
         self._writer: ArchiveWriter | None = None
         self._archive_id = 0
         self._first_fetch: dict[str, int] = {}
@@ -125,10 +121,11 @@ class PostgresLedger:
             )
         if kept:
             self._first_fetch[thread_id] = kept[0].fetch_id
-        return [
-            await asyncio.to_thread(read_page, self.folder / (k.path or ""), k.place)
-            for k in kept
-        ]
+        pages = []
+        for page in kept:
+            path = self.folder / (page.path or "")
+            pages.append(await asyncio.to_thread(read_page, path, page.place))
+        return pages
 
     async def aclose(self) -> None:
         """Wait until all events are saved, add requests that no event followed, and close the WARC file."""
@@ -143,25 +140,33 @@ class PostgresLedger:
 
     async def _prepare(self, event: HarvestEvent) -> HarvestEvent:
         """Find a thread's identifiers before its batch is saved; one that cannot be stored becomes a problem."""
-        if isinstance(event, HarvestedThread):
-            try:
-                check_storable(event.thread)
-                self._identifiers[event.entry.thread_id] = await asyncio.to_thread(
-                    _find_identifiers, event.thread
+        if not isinstance(event, HarvestedThread):
+            return event
+        entry, thread = event.entry, event.thread
+        try:
+            check_storable(thread)
+            texts = (thread.title, *(message.text for message in thread.messages))
+            if (longest := max(map(len, texts))) > MESSAGE_CHARS:
+                raise BadInput(
+                    f"a message has {longest} characters, more than the {MESSAGE_CHARS} that are read"
                 )
-            except Exception as error:
-                return HarvestProblem(
-                    event.entry.url,
-                    ProblemKind.FAULT,
-                    describe(error),
-                    event.entry.thread_id,
-                )
+            self._identifiers[entry.thread_id] = await asyncio.to_thread(
+                thread_identifiers, thread
+            )
+        except Exception as error:
+            kind = ProblemKind.FAULT
+            return HarvestProblem(entry.url, kind, describe(error), entry.thread_id)
         return event
 
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
-        groups = [await self._without_taken_down(group) for group in groups]
-        events = [event for group in groups for event in group]
-        pages = [page for group in groups for page in _storable_pages(group)]
+        events, pages = list[HarvestEvent](), list[FetchedPage]()
+        for group in groups:
+            own = await self._without_taken_down(group)
+            events += own
+            skipped = [skip for listed in _of(own, Listed) for skip in listed.skipped]
+            if not any(skip.reason is SkipReason.TAKEN_DOWN for skip in skipped):
+                # Else a list shows a thread that was taken down: storing it would restore what was erased.
+                pages += _of(own, FetchedPage)
         places = await self._archive(pages) if pages else []
         read, problems = _of(events, HarvestedThread), _of(events, HarvestProblem)
         robots, sent = self.fetcher.robots, self.fetcher.counts - self._saved_requests
@@ -182,27 +187,24 @@ class PostgresLedger:
         self._saved_requests += sent
         self._robots_saved = len(robots)
         self.counts += counts
-        self.tick(
-            sum(self.counts[s] for s in ("new", "revised", "unchanged", "not_modified"))
-        )
+        ends = ("new", "revised", "unchanged", "not_modified")
+        self.tick(sum(self.counts[end] for end in ends))
         self.problems += problems
-        for thread_id in (event.entry.thread_id for event in read):
-            self._first_fetch.pop(thread_id, None)
-            self._identifiers.pop(thread_id, None)
+        for event in read:
+            self._first_fetch.pop(event.entry.thread_id, None)
+            self._identifiers.pop(event.entry.thread_id, None)
 
     async def _without_taken_down(
         self, group: tuple[HarvestEvent, ...]
     ) -> tuple[HarvestEvent, ...]:
         """Reduce a group whose address redirects to a thread that was taken down to that fact."""
         for event in group:
-            if _is_redirected(event):
-                target, entry = event.thread.thread_id, event.entry
-                if await self._ask(taken_down_ids, self.source, [target]):
-                    return (
-                        HarvestSkipped(
-                            entry.url, entry.thread_id, SkipReason.TAKEN_DOWN
-                        ),
-                    )
+            if not _is_redirected(event):
+                continue
+            target, entry = event.thread.thread_id, event.entry
+            if await self._ask(taken_down_ids, self.source, [target]):
+                why = SkipReason.TAKEN_DOWN
+                return (HarvestSkipped(entry.url, entry.thread_id, why),)
         return group
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
@@ -220,11 +222,11 @@ class PostgresLedger:
 
     async def _begin_archive(self) -> ArchiveWriter:
         stem = f"{self.source}/{self.source}-{self.iso_week}-{self.run.run_id}.{self.run.start}"
+        path, number = f"{stem}.warc.gz", 1
         # A file of an earlier database in the same folder is left alone.
-        names = (
-            f"{stem}{f'-{n}' if n > 1 else ''}.warc.gz" for n in itertools.count(1)
-        )
-        path = next(name for name in names if not (self.folder / name).exists())
+        while (self.folder / path).exists():
+            number += 1
+            path = f"{stem}-{number}.warc.gz"
         software, place = f"medlive/{__version__}", self.folder / path
         self._writer = await asyncio.to_thread(
             ArchiveWriter, place, software=software, operator=self.operator
@@ -304,19 +306,17 @@ class PostgresLedger:
     ) -> None:
         counts.update(problem.kind.value for problem in _of(events, HarvestProblem))
         counts.update(skipped.reason.value for skipped in _of(events, HarvestSkipped))
-        settled = [
-            state for event in events if (state := _settled_state(event)) is not None
-        ]
+        settled, gone, seen = list[frontier.Settled](), list[str](), list[str]()
+        for event in events:
+            if (state := _settled_state(event)) is not None:
+                settled.append(state)
+                if state.state is FrontierState.GONE:
+                    gone.append(state.thread_id)
+                if state.state is FrontierState.NOT_MODIFIED:
+                    seen.append(state.thread_id)
         await frontier.settle(session, self.source, self.run.run_id, settled)
-        for ending, mark in (
-            (FrontierState.GONE, mark_gone),
-            (FrontierState.NOT_MODIFIED, mark_seen),
-        ):
-            await mark(
-                session,
-                self.source,
-                [entry.thread_id for entry in settled if entry.state is ending],
-            )
+        await mark_gone(session, self.source, gone)
+        await mark_seen(session, self.source, seen)
 
 
 def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
@@ -331,25 +331,6 @@ def _of(events: Sequence[HarvestEvent], kind: type[T]) -> list[T]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def _storable_pages(events: Sequence[HarvestEvent]) -> list[FetchedPage]:
-    """The pages of a group; none where a list shows a thread that was taken down, as storing it would restore what
-    was erased."""
-    skipped = [skip for listed in _of(events, Listed) for skip in listed.skipped]
-    is_erased = any(skip.reason is SkipReason.TAKEN_DOWN for skip in skipped)
-    return [] if is_erased else _of(events, FetchedPage)
-
-
-def _find_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
-    longest = max(
-        len(text) for text in (thread.title, *(m.text for m in thread.messages))
-    )
-    if longest > MESSAGE_CHARS:
-        raise BadInput(
-            f"a message has {longest} characters, more than the {MESSAGE_CHARS} that are read"
-        )
-    return thread_identifiers(thread)
-
-
 def _settled_state(event: HarvestEvent) -> frontier.Settled | None:
     """The state in which an event leaves its thread; None without a thread, or while the thread still waits."""
     if isinstance(event, HarvestedThread):
@@ -362,21 +343,17 @@ def _settled_state(event: HarvestEvent) -> frontier.Settled | None:
             posted_at=event.thread.posted_at,
             fields=thread_fields(event.thread),
         )
-    if isinstance(event, HarvestSkipped):
-        if event.reason is SkipReason.NOT_MODIFIED:
+    match event:
+        case HarvestSkipped(reason=SkipReason.NOT_MODIFIED):
             return frontier.Settled(event.thread_id, FrontierState.NOT_MODIFIED)
-        return frontier.Settled(
-            event.thread_id, FrontierState.SKIPPED, reason=event.reason.value
-        )
-    # The host is down, not the thread: it waits for the next start.
-    if (
-        isinstance(event, HarvestProblem)
-        and event.thread_id is not None
-        and event.kind is not ProblemKind.DOWN
-    ):
-        if event.kind is ProblemKind.GONE:
-            return frontier.Settled(event.thread_id, FrontierState.GONE)
-        return frontier.Settled(
-            event.thread_id, FrontierState.FAILED, reason=event.kind.value
-        )
+        case HarvestSkipped(reason=reason):
+            state = FrontierState.SKIPPED
+            return frontier.Settled(event.thread_id, state, reason=reason.value)
+        case HarvestProblem(thread_id=str(thread_id), kind=ProblemKind.GONE):
+            return frontier.Settled(thread_id, FrontierState.GONE)
+        case HarvestProblem(thread_id=str(thread_id), kind=kind):
+            # Where the host is down, not the thread, it waits for the next start.
+            if kind is not ProblemKind.DOWN:
+                state = FrontierState.FAILED
+                return frontier.Settled(thread_id, state, reason=kind.value)
     return None

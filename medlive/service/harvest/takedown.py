@@ -101,12 +101,7 @@ async def take_down(
         own = settings.sources.get(source, {})
         site = build_site(source, own) if source in known_sites() else None
         showing, damaged = await _find_showing_fetches(
-            database,
-            folder,
-            source,
-            thread_id,
-            site,
-            traces,
+            database, folder, source, thread_id, site, traces
         )
         done.damaged += damaged
         async with database.begin() as session:
@@ -121,7 +116,7 @@ async def take_down(
                 by=by,
             )
             done.frozen = await frozen_with(session, source, thread_id)
-            await record_takedown(session, (case_id for _, case_id in done.frozen))
+            await record_takedown(session, [case_id for _, case_id in done.frozen])
             if dry_run:
                 await session.rollback()
         done.counts = +done.counts
@@ -153,13 +148,7 @@ async def allow_return(
     """
     reason, by = check_reason(reason), check_person_name(by)
     async with database.begin() as session:
-        await lift_takedown(
-            session,
-            source,
-            thread_id,
-            reason,
-            by=by,
-        )
+        await lift_takedown(session, source, thread_id, reason, by=by)
 
 
 async def _find_showing_fetches(
@@ -179,10 +168,10 @@ async def _find_showing_fetches(
         for place, page in pages(folder / archive.path, archive.bytes):
             if (fetch := fetches.get(place)) is None:
                 continue
-            is_list = site is not None and fetch.kind is PageKind.LISTING
-            if (pattern and pattern.search(page.body)) or (
-                is_list and _page_lists(site, page, thread_id)
-            ):
+            shows = bool(pattern and pattern.search(page.body))
+            if site is not None and fetch.kind is PageKind.LISTING:
+                shows = shows or _page_lists(site, page, thread_id)
+            if shows:
                 fetch_ids.append(fetch.fetch_id)
         return fetch_ids
 
@@ -200,16 +189,14 @@ async def _find_showing_fetches(
     return fetch_ids, damaged
 
 
-def _page_lists(site: Site | None, page: Fetched, thread_id: str) -> bool:
+def _page_lists(site: Site, page: Fetched, thread_id: str) -> bool:
     """Whether a list page shows the thread; where no layout fits, whether its id occurs as a word."""
-    assert site is not None
     try:
         entries = parse_with(page.url, site.parse_listing, page).entries
         return any(entry.thread_id == thread_id for entry in entries)
     except MedliveError:
-        bounded = (
-            rb"(?<![0-9A-Za-z])" + re.escape(thread_id.encode()) + rb"(?![0-9A-Za-z])"
-        )
+        word = re.escape(thread_id.encode())
+        bounded = rb"(?<![0-9A-Za-z])" + word + rb"(?![0-9A-Za-z])"
         return re.search(bounded, page.body) is not None
 
 
@@ -226,8 +213,8 @@ def _pattern(traces: Traces) -> re.Pattern[bytes] | None:
         if len(address) >= 8:
             for word in _encodings({address, unquote(address)}):
                 words.add(re.escape(word) + rb"(?![0-9A-Za-z_-])")
-    titles = {title.strip() for title in traces.titles}
-    for title in titles:
+    for title in traces.titles:
+        title = title.strip()
         if len(title.encode("utf-8", "replace")) >= _MIN_TITLE_BYTES:
             words.update(map(re.escape, _encodings([title])))
     return re.compile(b"|".join(sorted(words, reverse=True))) if words else None

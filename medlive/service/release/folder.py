@@ -1,16 +1,22 @@
-"""A snapshot's folder: built from the stored rows, and whether it is complete."""
+"""A snapshot's folder: built from the stored rows, whether it is complete, and restored where it is not."""
 
+import asyncio
+import shutil
 from pathlib import Path
 from threading import Event
 
+from medlive.config import Settings
 from medlive.db.release import snapshots
 from medlive.db.release.rows import read_snapshots
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import SnapshotRow, SnapshotState
+from medlive.errors import CheckFailed
+from medlive.instance.paths import snapshots_path
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.snapshot.freeze import FrozenSnapshot, Sign, write_snapshot
-from medlive.snapshot.manifest import Ancestor, SnapshotMeta
+from medlive.snapshot.identity import folder_name
+from medlive.snapshot.manifest import Ancestor, Manifest, SnapshotMeta
 from medlive.snapshot.shape import Shape, shape_of
 
 
@@ -71,3 +77,41 @@ async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
             digest = info.sums_digest or ""
             ancestors.append(Ancestor(version=info.version, digest=digest))
     return tuple(ancestors)
+
+
+async def restore_folder(
+    database: Database, settings: Settings, info: SnapshotRow
+) -> None:
+    """Rebuild the missing or incomplete folder of a frozen snapshot in its place.
+
+    Raises CheckFailed, leaving the folder unchanged, when the rebuilt one differs from what was frozen.
+    """
+    async with database.begin() as session:
+        fixed = await snapshots.load_fixed(session, info.version)
+        manifest = await snapshots.load_manifest(session, info.version)
+    assert fixed is not None
+    assert manifest is not None
+    root, signature = snapshots_path(settings), info.signature
+    name = folder_name(info.version)
+    target, aside = root / name, root / f".{name}-again.partial"
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        built = await asyncio.to_thread(
+            build_folder,
+            database,
+            info,
+            fixed,
+            aside,
+            None if signature is None else lambda _data, _comment: signature,
+            shape=Manifest.model_validate(manifest).shape,
+        )
+        if built.digest != info.sums_digest:
+            raise CheckFailed(
+                f"{info.version} cannot be rebuilt: expected SHA256SUMS {info.sums_digest}, got {built.digest}",
+                hint="restore the folder from a backup",
+            )
+        if target.exists():
+            target.rename(aside / "not-whole")
+        built.path.rename(target)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)

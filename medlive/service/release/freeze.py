@@ -50,8 +50,12 @@ from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, sign
 from medlive.service.database import handle_key
-from medlive.service.release.folder import build_folder, is_complete, lineage_of
-from medlive.service.release.rebuild import restore_folder
+from medlive.service.release.folder import (
+    build_folder,
+    is_complete,
+    lineage_of,
+    restore_folder,
+)
 from medlive.service.release.withdraw import write_errata
 from medlive.snapshot.freeze import Sign
 from medlive.snapshot.gates import (
@@ -122,7 +126,6 @@ async def freeze(
     week: str | None = None,
     *,
     key: SecretKey | None = None,
-    hold_out: float | None = None,
     anew: bool = False,
     partial: PartialWord | None = None,
     notify: Notify = lambda _: None,
@@ -133,7 +136,6 @@ async def freeze(
     Args:
         week: ISO week such as 2026.W47; None for the current week.
         key: Signing key; None leaves the snapshot unsigned.
-        hold_out: Share of the cases never published before that is held out, in [0, 1); None for the settings'.
         anew: Discard the cases that an unfinished freeze of the week selected.
         partial: Why the week is frozen though threads queued for it are not decided; None: it is not.
 
@@ -144,21 +146,6 @@ async def freeze(
     version = week or iso_week(now())
     if week_end(version) is None:
         raise UsageError(f"expected an ISO week such as 2026.W47, not {version!r}")
-    share = settings.release.hold_out if hold_out is None else hold_out
-    if not 0 <= share < 1:
-        raise UsageError(
-            f"the held-out share must be at least 0 and less than 1, not {share}"
-        )
-    work = _Freeze(
-        database,
-        settings,
-        version,
-        key,
-        share,
-        partial,
-        notify,
-        tick,
-    )
     async with advisory_lock(database, _LOCK) as acquired:
         if not acquired:
             raise Locked(
@@ -172,264 +159,259 @@ async def freeze(
                 raise UsageError(
                     f"snapshot {version} is frozen", hint="freeze under another week"
                 )
-            return await work.result(
-                info, already=True, built_again=await work.restore(info)
+            folder = snapshots_path(settings) / folder_name(version)
+            is_whole = await asyncio.to_thread(is_complete, folder, info)
+            if not is_whole:
+                notify(
+                    f"{folder} is missing or incomplete: rebuilding it from the frozen rows"
+                )
+                await restore_folder(database, settings, info)
+            return await _result(
+                database, settings, info, already=True, built_again=not is_whole
             )
         if weeks_between(iso_week(now()), version) > _MAX_WEEKS_AHEAD:
             raise UsageError(
                 f"{version} is more than {_MAX_WEEKS_AHEAD} weeks ahead",
                 hint="no earlier week could be frozen after it",
             )
-        if anew or not await work.can_resume():
-            await work.select()
-        info = await work.build()
+        if anew or not await _can_resume(database, version, notify):
+            await _discard_unfinished(database, settings, version, key, notify)
+            digest = await asyncio.to_thread(gates_digest)
+            select = (database, settings, version, digest, key, partial)
+            await check_cases(database, digest, tick)
+            while not await _select(*select):
+                await check_cases(database, digest, tick)
+        info = await _build(database, settings, version, key)
         await write_errata(database, settings, key=key)
-        return await work.result(info)
+        return await _result(database, settings, info)
 
 
-@dataclass(frozen=True, slots=True)
-class _Freeze:
-    """The steps of freezing a week."""
-
-    database: Database
-    settings: Settings
-    version: str
-    key: SecretKey | None
-    share: float
-    partial: PartialWord | None
-    notify: Notify
-    tick: Tick
-
-    @property
-    def folder(self) -> Path:
-        return snapshots_path(self.settings) / folder_name(self.version)
-
-    async def restore(self, info: SnapshotRow) -> bool:
-        """Rebuild the folder of a frozen week if it is not complete; whether it was not."""
-        if await asyncio.to_thread(is_complete, self.folder, info):
+async def _can_resume(database: Database, version: str, notify: Notify) -> bool:
+    """Whether an unfinished freeze of the week has selected cases, and all are still there."""
+    async with database.begin() as session:
+        fixed = await snapshots.load_fixed(session, version)
+        if fixed is None:
             return False
-        self.notify(
-            f"{self.folder} is missing or incomplete: rebuilding it from the frozen rows"
+        existing = await snapshots.count_members(session, version)
+        has_withdrawn = await holds_withdrawn(session, version)
+    if existing != fixed.numbers or has_withdrawn:
+        notify(
+            f"cases selected for {version} were withdrawn since; selecting again without them"
         )
-        await restore_folder(self.database, self.settings, info)
-        return True
+        return False
+    notify(
+        f"resuming the unfinished freeze of {version} with its cases (--anew selects them again)"
+    )
+    return True
 
-    async def can_resume(self) -> bool:
-        """Whether an unfinished freeze of the week has selected cases, and all are still there."""
-        async with self.database.begin() as session:
-            fixed = await snapshots.load_fixed(session, self.version)
-            if fixed is None:
-                return False
-            existing = await snapshots.count_members(session, self.version)
-            has_withdrawn = await holds_withdrawn(session, self.version)
-        if existing != fixed.numbers or has_withdrawn:
-            self.notify(
-                f"cases selected for {self.version} were withdrawn since; selecting again without them"
-            )
+
+async def _discard_unfinished(
+    database: Database,
+    settings: Settings,
+    version: str,
+    key: SecretKey | None,
+    notify: Notify,
+) -> None:
+    """Remove the folders of unfinished freezes, before cases are selected."""
+    async with database.begin() as session:
+        begun = await snapshots.list_snapshots(session)
+        parent = await latest_frozen(session)
+    if key is None and parent is not None and parent.signature is not None:
+        notify(f"{parent.version} was signed, and {version} will not be: no key is set")
+    for info in begun:
+        if info.state is not SnapshotState.FROZEN:
+            await asyncio.to_thread(_remove_unfrozen, settings, info)
+
+
+async def _select(
+    database: Database,
+    settings: Settings,
+    version: str,
+    digest: str,
+    key: SecretKey | None,
+    word: PartialWord | None,
+) -> bool:
+    """Select the week's cases and store the snapshot's metadata, in one transaction.
+
+    False, with nothing stored, where cases came in that the gates have not read.
+    """
+    release = settings.release
+    async with database.begin() as session:
+        # A takedown runs before this transaction, or after it and then sees the members.
+        await no_takedown(session)
+        info = await snapshots.begin_snapshot(session, version)
+        standing = await week_standing(
+            session, version, failure_share=settings.schedule.failure_share
+        )
+        partial = _check_whole(standing, word)
+        await settle_week(session, standing)
+        if await judge(
+            session,
+            version,
+            info.parent,
+            digest,
+            publishable_only=release.publishable_only,
+            hold_unproved=release.unproved == "hold",
+        ):
+            await session.rollback()
             return False
-        self.notify(
-            f"resuming the unfinished freeze of {self.version} with its cases (--anew selects them again)"
+        await keep_kept_out(session, version)
+        await _hold_out(database, session, settings, version, info.parent)
+        reasons = await reasons_for(session, info.parent) if info.parent else {}
+        await keep_changes(session, version, reasons)
+        numbers = await snapshots.count_members(session, version)
+        if not numbers.cases:
+            hits = await snapshots.load_kept_out(session, version)
+            kept_out = {hit.case_id for hit in hits}
+            raise CheckFailed(
+                f"no case is ready for {version}: {len(kept_out)} were kept out, {numbers.held} are held out",
+                hint="medlive status shows where the threads are",
+            )
+        provenance = await snapshots.load_provenance(
+            session, version, code_version=__version__
         )
-        return True
+        refused = release_hits(
+            provenance,
+            numbers.cases,
+            release.minimum_cases,
+            by_language=await snapshots.count_languages(session, version),
+            minimum_by_language=dict(release.minimum_by_language.items()),
+        )
+        signing = None
+        if key is not None:
+            public = key.public
+            signing = Signing(key_id=public.id_text(), public_key=public.line())
+        entries, head = await read_head(session)
+        meta = snapshots.FixedMeta(
+            lineage=await lineage_of(session, version),
+            signing=signing,
+            provenance=provenance,
+            why_not=tuple(hit.detail for hit in refused),
+            numbers=numbers,
+            hold_out=release.hold_out,
+            gates_digest=digest,
+            audit_log=AuditLogHead(entries=entries, head=head),
+            partial=partial,
+            cost=await week_cost(session, version),
+            standing=standing.counts,
+        )
+        await snapshots.settle_snapshot(session, version, meta)
+        if partial is not None and word is not None and word.by_person:
+            figures = {"decided": partial.decided, "queued": partial.queued}
+            about = f"snapshot:{version}"
+            await record(
+                session, Act.FREEZE_PARTIAL, about, None, by=word.by, **figures
+            )
+    return True
 
-    async def select(self) -> None:
-        """Select the week's cases and store the snapshot's metadata, in one transaction."""
-        async with self.database.begin() as session:
-            begun = await snapshots.list_snapshots(session)
-            parent = await latest_frozen(session)
-        if self.key is None and parent is not None and parent.signature is not None:
-            self.notify(
-                f"{parent.version} was signed, and {self.version} will not be: no key is set"
-            )
-        for info in begun:
-            if info.state is not SnapshotState.FROZEN:
-                await asyncio.to_thread(_remove_unfrozen, self.settings, info)
-        digest = await asyncio.to_thread(gates_digest)
-        is_selected = False
-        while not is_selected:
-            await check_cases(self.database, digest, self.tick)
-            is_selected = await self._select_once(digest)
 
-    async def _select_once(self, digest: str) -> bool:
-        """Select the cases; False, with nothing stored, where cases came in that the gates have not read."""
-        release, version = self.settings.release, self.version
-        async with self.database.begin() as session:
-            # A takedown runs before this transaction, or after it and then sees the members.
-            await no_takedown(session)
-            info = await snapshots.begin_snapshot(session, version)
-            standing = await week_standing(
-                session, version, failure_share=self.settings.schedule.failure_share
-            )
-            partial = self._check_whole(standing)
-            await settle_week(session, standing)
-            if await judge(
-                session,
-                version,
-                info.parent,
-                digest,
-                publishable_only=release.publishable_only,
-                hold_unproved=release.unproved == "hold",
-            ):
-                await session.rollback()
-                return False
-            await keep_kept_out(session, version)
-            await self._hold_out(session, info.parent)
-            reasons = await reasons_for(session, info.parent) if info.parent else {}
-            await keep_changes(session, version, reasons)
-            numbers = await snapshots.count_members(session, version)
-            if not numbers.cases:
-                hits = await snapshots.load_kept_out(session, version)
-                kept_out = {hit.case_id for hit in hits}
-                raise CheckFailed(
-                    f"no case is ready for {version}: {len(kept_out)} were kept out, {numbers.held} are held out",
-                    hint="medlive status shows where the threads are",
-                )
-            provenance = await snapshots.load_provenance(
-                session, version, code_version=__version__
-            )
-            refused = release_hits(
-                provenance,
-                numbers.cases,
-                release.minimum_cases,
-                by_language=await snapshots.count_languages(session, version),
-                minimum_by_language=dict(release.minimum_by_language.items()),
-            )
-            public = self.key.public if self.key else None
-            entries, head = await read_head(session)
-            meta = snapshots.FixedMeta(
-                lineage=await lineage_of(session, version),
-                signing=Signing(key_id=public.id_text(), public_key=public.line())
-                if public
-                else None,
-                provenance=provenance,
-                why_not=tuple(hit.detail for hit in refused),
-                numbers=numbers,
-                hold_out=self.share,
-                gates_digest=digest,
-                audit_log=AuditLogHead(entries=entries, head=head),
-                partial=partial,
-                cost=await week_cost(session, version),
-                standing=standing.counts,
-            )
-            await snapshots.settle_snapshot(session, version, meta)
-            word = self.partial
-            if partial is not None and word is not None and word.by_person:
-                figures = {"decided": partial.decided, "queued": partial.queued}
-                about = f"snapshot:{version}"
-                await record(
-                    session,
-                    Act.FREEZE_PARTIAL,
-                    about,
-                    None,
-                    by=word.by,
-                    **figures,
-                )
-        return True
+def _check_whole(standing: WeekStanding, word: PartialWord | None) -> Partial | None:
+    """What a partial week says of itself; None for a whole one. Raises WeekIncomplete."""
+    if standing.whole:
+        return None
+    if word is None:
+        raise WeekIncomplete(
+            f"{standing.week} is not whole: {standing.in_short}",
+            hint="medlive week show shows what it waits for; --partial freezes it as it is",
+        )
+    return Partial(
+        decided=standing.decided + standing.held,
+        queued=standing.queued,
+        because=f"{standing.because}; {word.why}",
+    )
 
-    def _check_whole(self, standing: WeekStanding) -> Partial | None:
-        """What a partial week says of itself; None for a whole one. Raises WeekIncomplete."""
-        if standing.whole:
-            return None
-        if self.partial is None:
-            raise WeekIncomplete(
-                f"{standing.week} is not whole: {standing.in_short}",
-                hint="medlive week show shows what it waits for; --partial freezes it as it is",
+
+async def _hold_out(
+    database: Database,
+    session: Session,
+    settings: Settings,
+    version: str,
+    parent: str | None,
+) -> None:
+    """Add the members: hold out the share of the new cases, and publish held-out cases whose time has come."""
+    key, selected = handle_key(settings), []
+    share = settings.release.hold_out
+    for case in await never_shown(session) if share else []:
+        if is_held_out(case[0], share, key):
+            selected.append(case)
+    held_out = await asyncio.to_thread(_commit, database, selected)
+    due = []
+    for week in await snapshots.held_weeks(session, parent):
+        if weeks_between(week, version) >= settings.release.hold_out_weeks:
+            due.append(week)
+    await add_members(session, version, due=due, held_out=held_out)
+
+
+async def _build(
+    database: Database, settings: Settings, version: str, key: SecretKey | None
+) -> SnapshotRow:
+    """Build the folder of the selected cases, and freeze it."""
+    async with database.begin() as session:
+        info = await snapshots.find_snapshot(session, version)
+        fixed = await snapshots.load_fixed(session, version)
+    if info is None or fixed is None:
+        raise snapshots.MembersGone
+    signer: Sign | None = None
+    if fixed.signing is not None:
+        if key is None or key.public.line() != fixed.signing.public_key:
+            raise UsageError(
+                f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
+                hint="set MEDLIVE_SIGNING_KEY_FILE, or select the cases again with --anew",
             )
-        because = f"{standing.because}; {self.partial.why}"
-        return Partial(
-            decided=standing.decided + standing.held,
-            queued=standing.queued,
-            because=because,
+        signer = lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)  # noqa: E731
+    # A folder built but not frozen may come from another version of medlive.
+    await asyncio.to_thread(_remove_unfrozen, settings, info)
+    root = snapshots_path(settings)
+    built = await finish_in_thread(
+        lambda stop: build_folder(database, info, fixed, root, signer, stop)
+    )
+    manifest = built.manifest
+    async with database.begin() as session:
+        if await holds_withdrawn(session, version):
+            raise snapshots.MembersGone(
+                hint="run this command again: it selects the cases again"
+            )
+        return await snapshots.freeze_snapshot(
+            session,
+            version,
+            manifest=manifest.as_json(),
+            manifest_digest=digest_text(manifest.text()),
+            sums_digest=built.digest,
+            signature=built.signature,
+            path=str(built.path),
+            publishable=manifest.publishable,
+            why_not=manifest.why_not,
         )
 
-    async def _hold_out(self, session: Session, parent: str | None) -> None:
-        """Add the members: hold out the share of the new cases, and publish held-out cases whose time has come."""
-        new = await never_shown(session) if self.share else []
-        instance_key = handle_key(self.settings)
-        selected = [
-            case for case in new if is_held_out(case[0], self.share, instance_key)
-        ]
-        held_out = await asyncio.to_thread(_commit, self.database, selected)
-        due = []
-        for week in await snapshots.held_weeks(session, parent):
-            weeks = weeks_between(week, self.version)
-            if weeks >= self.settings.release.hold_out_weeks:
-                due.append(week)
-        await add_members(session, self.version, due=due, held_out=held_out)
 
-    async def build(self) -> SnapshotRow:
-        """Build the folder of the selected cases, and freeze it."""
-        version, key = self.version, self.key
-        async with self.database.begin() as session:
-            info = await snapshots.find_snapshot(session, version)
-            fixed = await snapshots.load_fixed(session, version)
-        if info is None or fixed is None:
-            raise snapshots.MembersGone
-        signer: Sign | None = None
-        if fixed.signing is not None:
-            if key is None or key.public.line() != fixed.signing.public_key:
-                raise UsageError(
-                    f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
-                    hint="set MEDLIVE_SIGNING_KEY_FILE, or select the cases again with --anew",
-                )
-            signer = lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)  # noqa: E731
-        # A folder built but not frozen may come from another version of medlive.
-        await asyncio.to_thread(_remove_unfrozen, self.settings, info)
-        root = snapshots_path(self.settings)
-        built = await finish_in_thread(
-            lambda stop: build_folder(
-                self.database,
-                info,
-                fixed,
-                root,
-                signer,
-                stop,
-            )
-        )
-        manifest = built.manifest
-        async with self.database.begin() as session:
-            if await holds_withdrawn(session, version):
-                raise snapshots.MembersGone(
-                    hint="run this command again: it selects the cases again"
-                )
-            return await snapshots.freeze_snapshot(
-                session,
-                version,
-                manifest=manifest.as_json(),
-                manifest_digest=digest_text(manifest.text()),
-                sums_digest=built.digest,
-                signature=built.signature,
-                path=str(built.path),
-                publishable=manifest.publishable,
-                why_not=manifest.why_not,
-            )
-
-    async def result(
-        self,
-        info: SnapshotRow,
-        *,
-        already: bool = False,
-        built_again: bool = False,
-    ) -> FreezeResult:
-        async with self.database.begin() as session:
-            fixed = await snapshots.load_fixed(session, self.version)
-            kept_out = await snapshots.load_kept_out(session, self.version)
-            waiting = await snapshots.count_waiting(session) if already else 0
-        assert fixed is not None
-        return FreezeResult(
-            version=self.version,
-            path=self.folder,
-            publishable=bool(info.publishable),
-            why_not=tuple(info.why_not or ()),
-            kept_out=tuple(kept_out),
-            key_id=fixed.signing.key_id if fixed.signing else None,
-            already=already,
-            built_again=built_again,
-            audit_log=fixed.audit_log,
-            partial=fixed.partial,
-            waiting=waiting,
-            **fixed.numbers.model_dump(),
-        )
+async def _result(
+    database: Database,
+    settings: Settings,
+    info: SnapshotRow,
+    *,
+    already: bool = False,
+    built_again: bool = False,
+) -> FreezeResult:
+    version = info.version
+    async with database.begin() as session:
+        fixed = await snapshots.load_fixed(session, version)
+        kept_out = await snapshots.load_kept_out(session, version)
+        waiting = await snapshots.count_waiting(session) if already else 0
+    assert fixed is not None
+    return FreezeResult(
+        version=version,
+        path=snapshots_path(settings) / folder_name(version),
+        publishable=bool(info.publishable),
+        why_not=tuple(info.why_not or ()),
+        kept_out=tuple(kept_out),
+        key_id=fixed.signing.key_id if fixed.signing else None,
+        already=already,
+        built_again=built_again,
+        audit_log=fixed.audit_log,
+        partial=fixed.partial,
+        waiting=waiting,
+        **fixed.numbers.model_dump(),
+    )
 
 
 def is_held_out(case_id: str, share: float, key: bytes) -> bool:
@@ -486,42 +468,33 @@ def _remove_unfrozen(settings: Settings, info: SnapshotRow) -> None:
     shutil.rmtree(gone)
 
 
-async def check_ready(database: Database) -> int:
-    """Check the candidates of the next release; the number newly checked."""
-    digest = await asyncio.to_thread(gates_digest)
-    return await check_cases(database, digest)
-
-
 async def check_cases(
-    database: Database, digest: str, tick: Tick = lambda _done, _total: None
+    database: Database,
+    digest: str | None = None,
+    tick: Tick = lambda _done, _total: None,
 ) -> int:
-    """Check the candidates of the next release that gates of this digest have not read; how many.
+    """Check the candidates of the next release that gates of this digest (None: today's) have not read; how many.
 
     Verdicts are stored page by page, so that a kill loses at most one.
     """
+    if digest is None:
+        digest = await asyncio.to_thread(gates_digest)
     async with database.begin() as session:
         latest = await latest_frozen(session)
         parent = latest.version if latest else None
         total = await count_unchecked(session, parent, digest)
-    if not total:
-        return 0
     done, after = 0, ""
-    while True:
+    while done < total:
         async with database.begin() as session:
-            page = await unchecked(
-                session,
-                parent,
-                digest,
-                after=after,
-                most=_PAGE,
-            )
+            page = await unchecked(session, parent, digest, after=after, most=_PAGE)
         if not page:
-            return done
+            break
         verdicts = await finish_in_thread(partial(_check_page, database, page))
         async with database.begin() as session:
             await save_verdicts(session, digest, verdicts)
         after, done = page[-1][0], done + len(verdicts)
         tick(done, total)
+    return done
 
 
 def _check_page(

@@ -47,22 +47,19 @@ from medlive.errors import (
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
 from medlive.service.backup.make import back_up_week
-from medlive.service.curation.curate import curate_queued, queue_again
-from medlive.service.curation.parking import reject_expired
-from medlive.service.curation.pipeline import open_pipeline
+from medlive.service.curation.curate import curate_queued, fill_queue
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
-from medlive.service.liveness import Liveness
 from medlive.service.release.freeze import PartialWord, WeekIncomplete, freeze
-from medlive.service.release.weekly import announce_week, publish_week, verify_week
+from medlive.service.release.publish import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState, StepStatus
+from medlive.service.waiting import Liveness
 from medlive.service.watch.watcher import keep_looking, look_safely
-from medlive.service.wiring import build_filters
-from medlive.service.work.jobs import STEP, open_app, run_step_job
-from medlive.service.work.lost_threads import queue_lost
+from medlive.service.wiring import build_filters, open_pipeline
+from medlive.service.work.jobs import STEP, open_app, queue_lost, run_step_job
 from medlive.service.work.tasks import end_tasks
 
 _log = logging.getLogger(__name__)
@@ -341,24 +338,15 @@ async def _harvest(
 
 async def _queue(database: Database, settings: Settings, week: str) -> Counts:
     """Filter new threads, queue them with earlier failures and parked threads, and curate unless workers do."""
-    from medlive.service.curation.filtering import filter_pending  # imports NumPy
-
     chain, attempts = build_filters(settings), settings.curation.max_attempts
     async with (
         open_pipeline(settings, database) as pipeline,
         open_app(database).open_async() as app,
     ):
-        passed, rejected = await filter_pending(database, app, chain, week=week)
-        counts: Counts = {"passed": passed, "rejected": rejected}
-        weeks = settings.evidence.park_weeks
-        counts["parked_too_long"] = await reject_expired(database, weeks)
-        counts["queued_again"] = await queue_again(
-            app,
-            pipeline,
-            chain.digest,
-            max_attempts=attempts,
-            parked=True,
-            week=week,
+        counts: Counts = dict(
+            await fill_queue(
+                app, pipeline, chain, max_attempts=attempts, parked=True, week=week
+            )
         )
         async with database.begin() as session:
             jobs = await count_open(session, Queue.CURATE)
@@ -404,9 +392,8 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
 
 async def _retention(database: Database, settings: Settings, week: str) -> Counts:
     counts: Counts = dict(await apply_retention(database, settings))
-    counts["answers"] = await PostgresAnswers(
-        database, days=settings.evidence.online_days
-    ).delete_old()
+    answers = PostgresAnswers(database, days=settings.evidence.online_days)
+    counts["answers"] = await answers.delete_old()
     if counts["damaged"]:
         counts["problem"] = f"{counts['damaged']} files are damaged"
     elif counts["busy"]:

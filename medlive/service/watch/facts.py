@@ -18,7 +18,7 @@ from medlive.db.harvest.harvests import list_sources
 from medlive.db.mapping import Record
 from medlive.db.release.snapshots import latest_frozen, load_fixed
 from medlive.db.runs import History, is_scheduler_active, load_history
-from medlive.db.session import Database, Session, read_clock
+from medlive.db.session import Database, read_clock
 from medlive.db.tables.watch import ObservationRow, OutboxRow
 from medlive.db.tables.work import WorkerRow
 from medlive.db.waits import find_lost
@@ -27,7 +27,7 @@ from medlive.errors import IndexMissing, MedliveError
 from medlive.instance.paths import archive_path, index_path
 from medlive.llm.circuit import Opening
 from medlive.service.schedule.steps import WEEK, StepState, read_states
-from medlive.service.week_budget import read_week
+from medlive.service.week_budget import read_spending
 
 SCHEDULER_HEARD = "scheduler"
 HEARTBEAT = "heartbeat"
@@ -67,7 +67,7 @@ class Facts:
     failed_threads: Sequence[Record]
     sources: Sequence[Record]
     circuits: Sequence[Opening]
-    week: Mapping[str, Any]  # Of `read_week`
+    week: Mapping[str, Any]  # Of `read_spending`
     undelivered: Sequence[OutboxRow]
     missing_rights: Sequence[Record]
     observations: Mapping[str, ObservationRow]
@@ -100,7 +100,11 @@ async def read_facts(
     due_at = clock() if clock else moment
     steps = await read_states(database, settings, due_at)
     async with database.begin() as session:
-        decisions = await health.latest_decisions(session)
+        decisions, partial = await health.latest_decisions(session), None
+        if (newest := await latest_frozen(session)) is not None:
+            fixed = await load_fixed(session, newest.version)
+            if fixed is not None and fixed.partial is not None:
+                partial = f"{newest.version} is partial: {fixed.partial.in_short}"
         circuits = await list_circuits(session)
         return Facts(
             settings=settings,
@@ -119,22 +123,14 @@ async def read_facts(
             failed_threads=await health.failed_threads(session),
             sources=await list_sources(session),
             circuits=[o for o in circuits if moment - o.retry_at < FORGOTTEN_AFTER],
-            week=await read_week(session, settings.budget),
+            week=await read_spending(session, settings.budget),
             undelivered=await watch.undelivered(session),
             missing_rights=await health.missing_rights(session),
             observations=await watch.observations(session),
             clock_problem=clock_off,
-            partial=await _newest_partial(session),
+            partial=partial,
             local=read_local(settings, directory),
         )
-
-
-async def _newest_partial(session: Session) -> str | None:
-    newest = await latest_frozen(session)
-    fixed = None if newest is None else await load_fixed(session, newest.version)
-    if newest is None or fixed is None or fixed.partial is None:
-        return None
-    return f"{newest.version} is partial: {fixed.partial.in_short}"
 
 
 def clock_problem(database: datetime) -> str | None:

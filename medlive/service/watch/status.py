@@ -1,29 +1,51 @@
-"""The status report: funnel, failures, what the week cost, sources and steps, read from the database."""
+"""The status report, and a week as a whole: funnel, failures, cost, sources, steps, what was held and shipped."""
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from medlive.clock import now
 from medlive.config import Settings
 from medlive.db import watch as db_watch
 from medlive.db.audit.health import failed_threads
-from medlive.db.audit.spending import mean_thread_cost
-from medlive.db.curation.funnel import funnel
+from medlive.db.audit.spending import mean_thread_cost, spending
+from medlive.db.audit.standing import count_stages
+from medlive.db.curation.by_paper import outcomes_by_paper
+from medlive.db.curation.funnel import STAGES, funnel
 from medlive.db.curation.parking import count_parked
+from medlive.db.curation.proofs import proofs_made
 from medlive.db.curation.replies import count_answers
+from medlive.db.iso_weeks import week_bounds
 from medlive.db.jobs import Queue, count_open
 from medlive.db.mapping import Record
-from medlive.db.session import Database
+from medlive.db.release.snapshots import (
+    find_snapshot,
+    load_fixed,
+    load_kept_out,
+    load_manifest,
+)
+from medlive.db.release.weeks import week_standing
+from medlive.db.runs import Run, runs_of_week
+from medlive.db.session import Database, Session
 from medlive.db.tables.watch import OpenProblemRow
 from medlive.db.waits import count_waiting
 from medlive.instance.paths import encoder_settings, index_path
+from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
-from medlive.service.schedule.steps import StepState, read_states
+from medlive.service.schedule.steps import (
+    FREEZE,
+    QUEUE,
+    StepState,
+    command_of,
+    read_states,
+    summarize_counts,
+)
 from medlive.service.watch import checks
 from medlive.service.watch.facts import Facts, read_facts
-from medlive.service.watch.week import run_as_json
-from medlive.service.week_budget import read_week
+from medlive.service.week_budget import read_spending
+from medlive.snapshot.manifest import headroom_of
 
 
 async def read_steps(database: Database, settings: Settings) -> list[dict[str, Any]]:
@@ -117,7 +139,7 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         queued = await count_waiting(session, Queue.CURATE)
         waiting = await count_open(session, Queue.CURATE)
         mean = await mean_thread_cost(session)
-        week = await read_week(
+        week = await read_spending(
             session, settings.budget, waiting=waiting, usd_a_thread=mean
         )
     section, index = settings.evidence, index_path(settings)
@@ -160,3 +182,111 @@ def step_as_json(state: StepState) -> dict[str, Any]:
         "overdue": state.overdue,
         "last": state.latest and run_as_json(state.latest),
     }
+
+
+async def read_week(settings: Settings, week: str) -> dict[str, Any]:
+    """Everything that `medlive week show` prints, as JSON values. Raises DatabaseUnavailable and UsageError.
+
+    "harvests" and "steps" have a row for the latest run of each; the cost of the queueing is that of all replies
+    from its begin to the freeze's. "standing" says how many of the threads queued for the week are settled;
+    "threads" counts those that changed in the week by where they stand now, from the filters on; "cost" is what the
+    replies stored in the week cost in all; "by_paper" counts the decisions begun in the week beside what the paper's
+    own rule would have made of them; "proofs" are those of the decisions begun in the week; "snapshot" is None
+    before the week is frozen.
+    """
+    since, until = week_bounds(week)
+    async with open_database(settings) as database, database.begin() as session:
+        harvests, steps = await runs_of_week(session, week)
+        counts = sorted(
+            await count_stages(session, week), key=lambda row: STAGES.index(row[0])
+        )
+        total = await _spent(session, since, until)
+        by_paper = await outcomes_by_paper(session, since, until)
+        proofs = await proofs_made(session, since, until)
+        snapshot = await _read_snapshot(session, week)
+        standing = await week_standing(
+            session, week, failure_share=settings.schedule.failure_share
+        )
+        # Only threads are asked about: the queueing cost what was replied from its begin to the freeze's.
+        costs: dict[str, float | None] = {}
+        queue, freeze = steps.get(command_of(QUEUE)), steps.get(command_of(FREEZE))
+        if queue is not None:
+            ended = now()
+            if freeze is not None:
+                end = queue.finished_at or queue.started_at
+                ended = max(freeze.started_at, end)
+            spent = await _spent(session, queue.started_at, ended)
+            costs[command_of(QUEUE)] = spent.cost_usd if spent else 0.0
+    return {
+        "week": week,
+        "harvests": [{"name": n} | run_as_json(run) for n, run in harvests.items()],
+        "steps": [
+            {"name": name, "cost_usd": costs.get(name)} | run_as_json(run)
+            for name, run in steps.items()
+        ],
+        "standing": asdict(standing)
+        | {"whole": standing.whole, "in_short": standing.in_short},
+        "threads": [
+            {"stage": stage, "outcome": outcome, "reason": reason, "count": n}
+            for stage, outcome, reason, n in counts
+        ],
+        "cost": total and vars(total),
+        "by_paper": list(map(vars, by_paper)),
+        "proofs": proofs
+        | {"headroom": headroom_of(Counter(proofs["ordinary"])).model_dump()},
+        "snapshot": snapshot,
+    }
+
+
+async def _spent(session: Session, since: datetime, until: datetime) -> Record | None:
+    """What all replies of a time cost; None without any."""
+    rows = {row.by: row for row in await spending(session, since, until)}
+    return rows.get("all")
+
+
+async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
+    info = await find_snapshot(session, week)
+    if info is None:
+        return None
+    fixed = await load_fixed(session, week)
+    kept_out = await load_kept_out(session, week)
+    manifest = await load_manifest(session, week) or {}
+    return {
+        "state": info.state.value,
+        "frozen_at": info.frozen_at,
+        "cases": info.cases,
+        "criteria": info.criteria,
+        "held_out": fixed.numbers.held if fixed else None,
+        "kept_out": dict(Counter(hit.gate for hit in kept_out)),
+        "proof": manifest.get("counts", {}).get("proof"),
+        "publishable": info.publishable,
+        "why_not": info.why_not,
+        "signed": info.signature is not None,
+    }
+
+
+def run_as_json(run: Run) -> dict[str, Any]:
+    """A run of a step, as JSON values; times in UTC. Nobody knows how long one took that was begun several times."""
+    span = None
+    if run.finished_at is not None and run.starts == 1:
+        span = run.finished_at - run.started_at
+    return {
+        "week": run.week,
+        "outcome": run.outcome.value,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "seconds": None if span is None else span.total_seconds(),
+        "took": None if span is None else format_duration(span),
+        "counts": dict(run.counts),
+        "in_short": summarize_counts(run.counts),
+        "log": list(run.log),
+    }
+
+
+def format_duration(span: timedelta) -> str:
+    """A duration for people, such as 3 h 20 min."""
+    minutes, seconds = divmod(max(0, round(span.total_seconds())), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

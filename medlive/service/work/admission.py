@@ -33,7 +33,7 @@ def check_job(task: str, queue: str, arguments: Mapping[str, object]) -> None:
 
 
 def _queue_of(task: str, arguments: Mapping[str, object]) -> Queue | None:
-    """The queue for such a job; None where it is not one of medlive's."""
+    """The queue in which such a job is deferred; None: it never is."""
     if {k: type(value) for k, value in arguments.items()} != _ARGUMENTS.get(task):
         return None
     match arguments:

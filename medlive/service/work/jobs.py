@@ -8,11 +8,12 @@ the database's clock.
 
 import asyncio
 import copy
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import procrastinate
 from procrastinate import exceptions
@@ -36,6 +37,7 @@ from medlive.db.session import (
     lock_connection,
     translate,
 )
+from medlive.db.waits import find_lost, forget_failures, take_turn
 from medlive.errors import DatabaseUnavailable
 from medlive.service.work.admission import CURATE as CURATE
 from medlive.service.work.admission import PROVE as PROVE
@@ -370,3 +372,21 @@ async def take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
             # Another process may have done it, and of one queueing lock no two jobs may wait.
             with suppress(exceptions.ConnectorException):
                 await app.job_manager.retry_job(job, retry_at=LONG_AGO)
+
+
+_log = logging.getLogger(__name__)
+_TURN: Final = 0x6D65646E
+""" "medn": the lock of whoever looks."""
+
+
+async def queue_lost(app: procrastinate.App, database: Database) -> int:
+    """Queue threads that wait for nothing, unless another process does it now; how many."""
+    async with database.begin() as session:
+        if not await take_turn(session, _TURN):
+            return 0
+        await forget_failures(session)
+        lost = await find_lost(session)
+        queued = await defer_revisions(app, session, lost)
+    if queued:
+        _log.warning("%d threads waited without a job, and are queued again", queued)
+    return queued

@@ -1,27 +1,66 @@
-"""A worker: a process that serves some of the queues until it is stopped."""
+"""A worker: a process that serves some of the queues until it is stopped.
+
+Beside its jobs it is reported, lost threads are found, and pauses end when they can.
+"""
 
 import asyncio
+import logging
+import os
+import socket
+import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
+import procrastinate
+
+from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.runs import recorded_run
-from medlive.db.session import Database
-from medlive.errors import ConfigError, EvidenceUnavailable
+from medlive.db.session import check_room
+from medlive.db.tables.work import WorkerState
+from medlive.db.workers import add_worker, remove_worker, report_worker
+from medlive.errors import (
+    CircuitOpen,
+    ConfigError,
+    DatabaseForbidden,
+    DatabaseFull,
+    DatabaseUnavailable,
+    EvidenceUnavailable,
+    MedliveError,
+)
 from medlive.service.curation.curate import CurationCounts, curation_work
-from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
-from medlive.service.liveness import Liveness
 from medlive.service.schedule.scheduler import step_work
-from medlive.service.wiring import build_pipeline, check_local_evidence
-from medlive.service.work.jobs import CURATE, PROVE, STEP, open_app, run_until_stopped
-from medlive.service.work.monitor import Monitor
+from medlive.service.waiting import Liveness
+from medlive.service.week_budget import WeekSpent
+from medlive.service.wiring import (
+    Pipeline,
+    check_local_evidence,
+    open_pipeline,
+)
+from medlive.service.work.jobs import (
+    CURATE,
+    HEARTBEAT_S,
+    PROVE,
+    STEP,
+    open_app,
+    queue_lost,
+    run_until_stopped,
+)
 from medlive.service.work.readiness import NEVER, Readiness
 from medlive.service.work.taken import Jobs, queue_errors
+
+SWEEP_S: Final = 60.0
+"""How often threads are looked for that wait for nothing."""
+MISSING_S: Final = 30.0
+"""How often an evidence index or a key is looked for that was missing or damaged."""
+
+_log = logging.getLogger(__name__)
 
 
 async def run_worker(
@@ -47,7 +86,7 @@ async def run_worker(
         grace_s: Seconds after `stop` in which jobs may end; then they wait for another worker. None: no limit.
         ready: Called when the worker has started.
         tick: Called with the number of threads decided so far.
-        health: Gets what finds out whether the worker still moves.
+        health: Gets what says why the worker waits.
 
     Raises:
         DatabaseUnavailable: also when the database is lost later.
@@ -82,12 +121,9 @@ async def run_worker(
             stack.enter_context(queue_errors(database))
             app = await stack.enter_async_context(open_app(database).open_async())
             jobs = Jobs(app, database, works, readiness)
-            find_missing = partial(_find_missing, settings, database)
-            monitor = Monitor(app, queues, jobs, pipeline, find_missing, stop)
-            health.find_problem = monitor.find_problem
+            monitor = Monitor(app, queues, jobs, pipeline, settings, stop)
             health.find_obstacle = readiness.describe
-            for probe in ("find_problem", "find_obstacle"):
-                stack.callback(setattr, health, probe, lambda: None)
+            stack.callback(setattr, health, "find_obstacle", lambda: None)
             ready()
             await run_until_stopped(
                 app,
@@ -104,8 +140,91 @@ async def run_worker(
     return total
 
 
-async def _find_missing(settings: Settings, database: Database) -> None:
-    """Open what curates, and close it. Raises EvidenceUnavailable and ConfigError."""
-    await asyncio.to_thread(check_local_evidence, settings)
-    async with aclosing(build_pipeline(settings, database)):
-        pass
+@dataclass
+class Monitor:
+    """Looks after one worker."""
+
+    app: procrastinate.App
+    queues: Sequence[Queue]
+    jobs: Jobs
+    # What curates; None where the queue is not served, or something is missing for it
+    pipeline: Pipeline | None
+    settings: Settings
+    stop: asyncio.Event  # Set when the worker is to end
+    number: int | None = None
+    """The worker's; None: it is not reported as yet."""
+    searched_at: float = field(default_factory=time.monotonic)
+    swept_at: float = float("-inf")
+    is_forbidden: bool = False
+
+    async def keep_looking(self) -> None:
+        """Look with every heartbeat, until cancelled. Raises DatabaseUnavailable."""
+        try:
+            while True:
+                try:
+                    await self.look()
+                except DatabaseFull as error:
+                    # Without room no jobs are taken either.
+                    for queue in self.queues:
+                        self.jobs.readiness.pause(queue, error)
+                except DatabaseForbidden as error:
+                    if not self.is_forbidden:
+                        what = "this worker cannot be reported"
+                        _log.warning("%s: %s (%s)", what, error.message, error.hint)
+                    self.is_forbidden = True
+                await asyncio.sleep(HEARTBEAT_S)
+        finally:
+            with suppress(DatabaseUnavailable, DatabaseForbidden):
+                if self.number is not None:
+                    async with self.jobs.database.begin() as session:
+                        await remove_worker(session, self.number)
+
+    async def look(self) -> None:
+        """Report the worker, end its pauses where they are over, and queue lost threads."""
+        readiness = self.jobs.readiness
+        for queue, pause in [*readiness.pauses.items()]:
+            await self._end_pause(queue, pause.obstacle)
+        reason = None if self.stop.is_set() else readiness.describe()
+        state = WorkerState.STOPPING if self.stop.is_set() else WorkerState.WORKING
+        async with self.jobs.database.begin() as session:
+            if self.number is None:
+                self.number = await add_worker(
+                    session, socket.gethostname(), os.getpid(), self.queues
+                )
+            await report_worker(
+                session,
+                self.number,
+                WorkerState.WAITING if reason else state,
+                reason,
+                sorted(readiness.pauses),
+            )
+        if time.monotonic() - self.swept_at >= SWEEP_S:
+            self.swept_at = time.monotonic()
+            await queue_lost(self.app, self.jobs.database)
+
+    async def _end_pause(self, queue: str, obstacle: MedliveError) -> None:
+        """End a pause where it is certain that the obstacle is gone; else a job that is let through finds out."""
+        readiness = self.jobs.readiness
+        match obstacle:
+            case DatabaseFull():
+                with suppress(DatabaseFull):
+                    await check_room(self.jobs.database)
+                    readiness.resume(queue)
+            case WeekSpent() if readiness.select([queue]):
+                readiness.resume(queue)
+            case CircuitOpen() if self.pipeline is not None:
+                openings = await self.pipeline.openings()
+                if not openings:
+                    readiness.resume(queue)
+                elif all(opening.is_due(now()) for opening in openings):
+                    readiness.hasten(queue)  # as after another process moved its time
+            case EvidenceUnavailable() | ConfigError():
+                is_config = isinstance(obstacle, ConfigError)
+                is_soon = time.monotonic() - self.searched_at < MISSING_S
+                if is_soon or (is_config and self.pipeline is not None):
+                    return
+                self.searched_at = time.monotonic()
+                with suppress(EvidenceUnavailable, ConfigError):
+                    await asyncio.to_thread(check_local_evidence, self.settings)
+                    async with open_pipeline(self.settings, self.jobs.database):
+                        self.jobs.stop()  # it begins anew

@@ -173,11 +173,11 @@ async def prove(
 
     back = f"/acts/case/{case_id}"
     try:
-        queued = await queue_proof(site.database, site.settings, case_id)
+        revision, _ = await queue_proof(site.database, site.settings, case_id)
     except MedliveError as error:
         return render(request, _refusal(error, back), 422)
     text = (
-        f"Revision {queued.revision} of {case_id} is proved by the next `medlive curate`, or by a worker at once. "
+        f"Revision {revision} of {case_id} is proved by the next `medlive curate`, or by a worker at once. "
         "If it passes, the case has a further revision, the same but for its figures."
     )
     links = [("Back to the case", back)]

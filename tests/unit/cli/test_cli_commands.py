@@ -234,9 +234,7 @@ def test_a_consumer_needs_no_extra(
 
 def test_a_run_of_curate_counts_its_calls_once() -> None:
     run = CurationRun(
-        passed=0,
-        rejected=0,
-        parked_too_long=0,
+        queued={"passed": 0, "rejected": 0, "parked_too_long": 0},
         counts=CurationCounts(),
         rescanned={"cases": 38, "redacted": 0, "failed": 1},
         spent={"calls": 39, "tokens": 45473, "usd": 0.5, "estimated_calls": 0},

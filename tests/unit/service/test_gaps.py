@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from medlive.filters.codebooks import Codebook, Term, load_codebook
-from medlive.service.curation.parking import Subject, group_gaps, subjects_of
+from medlive.service.curation.parking import group_gaps, subjects_of
 
 SHIPPED = load_codebook()
 
@@ -34,14 +34,14 @@ def claim(number: int, *queries: str, passage: str | None = "c:1:0") -> SimpleNa
 def test_a_phrase_is_about_the_terms_of_the_code_books(
     phrase: str, subjects: list[tuple[str, str]]
 ) -> None:
-    found = {Subject(*subject) for subject in subjects}
+    found = set(subjects)
     assert set(subjects_of(phrase, SHIPPED)) == found
 
 
 def test_the_longest_term_hides_those_inside_it() -> None:
     terms = [Term("ICD-10", "L71", name) for name in ("acne", "acne rosacea")]
     found = subjects_of("acne rosacea cream", Codebook(terms))
-    assert found == [Subject("disease", "acne rosacea")]
+    assert found == [("disease", "acne rosacea")]
 
 
 def test_subjects_are_ordered_by_threads_and_a_thread_counts_once() -> None:

@@ -2,20 +2,13 @@
 
 import asyncio
 import socket
-import time
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
-from typing import Any
 
 import httpx2
 import pytest
 
-from medlive.db.jobs import Queue
 from medlive.errors import ServiceUnavailable
-from medlive.service.liveness import Liveness, answer_probes
-from medlive.service.work.monitor import LATE_S, Monitor
-from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import Jobs
+from medlive.service.waiting import Liveness, answer_probes
 from tests.support.waiting import until
 
 
@@ -62,37 +55,13 @@ async def test_a_port_that_is_taken_is_said_so() -> None:
                 pass
 
 
-async def test_what_only_a_restart_helps_is_a_failure_and_what_is_waited_for_is_none() -> (
-    None
-):
+async def test_what_is_waited_for_is_no_failure() -> None:
     port, health = free_port(), Liveness()
-    problem: list[str | None] = [None]
-    health.find_problem = lambda: problem[0]
     async with (
         answer_probes(port, health),
         httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client,
     ):
         health.waiting = "no database"
         answer = await client.get("/healthz")
-        assert (answer.status_code, answer.json()) == (
-            200,
-            {"status": "waiting", "reason": "no database"},
-        )
-        problem[0] = "2 threads have not moved"
-        answer = await client.get("/healthz")
-        assert (answer.status_code, answer.json()) == (
-            503,
-            {"status": "failing", "reason": problem[0]},
-        )
-
-
-async def test_a_worker_that_does_not_report_is_found(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    app: Any = SimpleNamespace(connector=None)
-    jobs = Jobs(app, app, {}, Readiness())
-    monitor = Monitor(app, [Queue.CURATE], jobs, None, app, asyncio.Event())
-    assert monitor.find_problem() is None
-    passed = time.monotonic() + 2 * LATE_S
-    monkeypatch.setattr(time, "monotonic", lambda: passed)
-    assert "has not reported" in str(monitor.find_problem())
+        assert answer.status_code == 200
+        assert answer.json() == {"status": "waiting", "reason": "no database"}

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from medlive.service.watch.week import format_duration
+from medlive.service.watch.status import format_duration
 
 
 def test_durations_are_for_people() -> None:
