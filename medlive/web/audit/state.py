@@ -83,12 +83,10 @@ class State:
                 yield name, value
         for name in _TIMES:
             if (moment := getattr(self.where, name)) is not None:
-                yield (
-                    name,
-                    moment.date().isoformat()
-                    if _is_midnight(moment)
-                    else moment.isoformat(),
+                is_midnight = moment == moment.replace(
+                    hour=0, minute=0, second=0, microsecond=0
                 )
+                yield name, (moment.date() if is_midnight else moment).isoformat()
         if self.where.text:
             yield "text", self.where.text
         if self.sort:
@@ -98,31 +96,27 @@ class State:
 
     def query(self, **more: str | None) -> str:
         """The address's query, with more fields; empty for the whole table."""
-        return urlencode(
-            [
-                *self.pairs(),
-                *((name, value) for name, value in more.items() if value is not None),
-            ]
-        )
+        further = [(name, value) for name, value in more.items() if value is not None]
+        return urlencode([*self.pairs(), *further])
 
     def page(self, **more: str | None) -> str:
         """The address of the table page."""
-        query = self.query(**more)
-        return f"/audit/{self.table}" + (f"?{query}" if query else "")
+        return self._address(self.query(**more))
+
+    def _address(self, query: str) -> str:
+        return f"/audit/{self.table}?{query}".rstrip("?")
 
     def toggled(self, facet: str, values: Iterable[str]) -> dict[str, str]:
         """Value → address of the page with that value of a facet taken into the filter, or out of it."""
         others = urlencode([pair for pair in self.pairs() if pair[0] != facet])
-        chosen = {
-            value: urlencode({facet: value})
-            for value in self.where.facets.get(facet, ())
-        }
+        chosen = self.where.facets.get(facet, ())
+        encoded = {value: urlencode({facet: value}) for value in (*chosen, *values)}
         links = {}
         for value in values:
-            kept = [pair for option, pair in chosen.items() if option != value]
-            taken = [] if value in chosen else [urlencode({facet: value})]
-            query = "&".join(filter(None, [others, *kept, *taken]))
-            links[value] = f"/audit/{self.table}" + (f"?{query}" if query else "")
+            kept = [encoded[option] for option in chosen if option != value]
+            if value not in chosen:
+                kept.append(encoded[value])
+            links[value] = self._address("&".join(filter(None, [others, *kept])))
         return links
 
     def resorted(self, sort: str) -> str:
@@ -136,7 +130,3 @@ def _moment(text: str | None) -> datetime | None:
         return parse_moment(text).astimezone(UTC) if text else None
     except (ValueError, OverflowError):
         raise UsageError(f"{text!r:.50} is not a date such as 2026-11-22") from None
-
-
-def _is_midnight(moment: datetime) -> bool:
-    return moment.timetz().replace(tzinfo=None) == datetime.min.time()
