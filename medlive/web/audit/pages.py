@@ -69,13 +69,9 @@ class TablePage(Page):
     sorts: Mapping[str, str]  # Sort → address
 
 
-@dataclass(frozen=True)
-class Advice:
-    """An advice with what was found about it and asked for because of it."""
-
-    element: Mapping[str, object]
-    claim: Mapping[str, object] | None
-    criteria: Sequence[Mapping[str, object]]
+Record = Mapping[str, object]
+Advice = tuple[Record, Record | None, Sequence[Record]]
+"""An advice with what was found about it and the criteria asked for because of it."""
 
 
 @dataclass(frozen=True)

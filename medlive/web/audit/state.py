@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -16,15 +16,6 @@ from medlive.errors import UsageError
 from medlive.guard.bounds import SEARCH_CHARS
 
 TABLE: Final = "table"
-
-
-class Order(TypedDict):
-    """A sort, and its direction."""
-
-    sort: str
-    descending: bool
-
-
 _TIMES: Final = ("since", "until")
 
 
@@ -62,7 +53,7 @@ class State:
         return LISTINGS[self.table]
 
     @property
-    def order(self) -> Order:
+    def order(self) -> dict[str, Any]:
         """The sort as the listing's functions take it."""
         return {"sort": self.sort, "descending": not self.ascending}
 

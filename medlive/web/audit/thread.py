@@ -28,7 +28,6 @@ from medlive.service.listings import without_identifiers
 from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.marking import Change, compare, mark_thread
 from medlive.web.audit.pages import (
-    Advice,
     Link,
     RevisionStep,
     ThreadPage,
@@ -73,7 +72,7 @@ async def load_thread_page(
     advice = []
     for element in elements.get("advice", ()):
         name = element["id"]
-        advice.append(Advice(element, claims.get(name), criteria.pop(name, [])))
+        advice.append((element, claims.get(name), criteria.pop(name, [])))
     failed_checks = [check for check in curation["checks"] if not check["passed"]]
     here = request.url.replace(scheme="", netloc="")
     decision_links = {}
@@ -170,9 +169,14 @@ async def _neighbour(
     """The row beside the one that led here, in its list; None where there is none."""
     if state.at is None:
         return None
-    place = {side: state.at}
     page = await load_page(
-        session, state.listing, state.where, **state.order, size=1, **place
+        session,
+        state.listing,
+        state.where,
+        **state.order,
+        size=1,
+        before=state.at if side == "before" else None,
+        after=state.at if side == "after" else None,
     )
     links = row_links(state, without_identifiers(page.rows), page.keys)
     return links[0] if links else None
