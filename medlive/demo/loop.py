@@ -42,7 +42,6 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.instance.opening import build_engine, open_endpoint
 from medlive.instance.paths import index_path, report_path, runs_path
-from medlive.integrity.checks import StepState
 from medlive.integrity.digest import digest_json
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.recorded import Recording, save_recording
@@ -215,10 +214,8 @@ async def _verify(settings: Settings, done: DemoResult) -> None:
     report = await asyncio.to_thread(verify_snapshot, done.frozen.path)
     if not report.ok:
         raise CheckFailed(report.summary())
-    done.skipped_steps = tuple(
-        step.why for step in report.steps if step.state is StepState.SKIPPED
-    )
-    done.verified_steps = len(report.steps) - len(done.skipped_steps)
+    done.skipped_steps = report.skipped
+    done.verified_steps = len(report.steps) - len(report.skipped)
 
 
 async def _evaluate(settings: Settings, done: DemoResult) -> None:

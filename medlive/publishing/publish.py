@@ -45,9 +45,6 @@ PUBLIC_KEY: Final = "minisign.pub"
 _FOLDER: Final = re.compile(r"medlive-([0-9]{4}\.W[0-9]{2})")
 _LAST: Final = {"manifest.json": 1, SIGNATURE: 2, SUMS: 3}
 
-Progress = Callable[[int, int], None]
-"""(bytes done, bytes in all)."""
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedRelease:
@@ -172,7 +169,6 @@ def publish(
     place: Place,
     *,
     dry_run: bool = False,
-    progress: Progress = lambda done, total: None,
 ) -> Published:
     """Copy a snapshot to a target and update latest.json, feed, page and errata; same files are not sent again.
 
@@ -194,13 +190,11 @@ def publish(
         missing = _missing_items(prepared, target, done)
         _check_line(prepared, target, _releases(target, done))
         check_errata_kept(prepared, target.where, target.read)
-        total = sum(item.size for item in missing)
         for item in missing:
             if not dry_run:
                 target.add(item)
             done.sent.append(item.name)
             done.bytes_sent += item.size
-            progress(done.bytes_sent, total)
         if not dry_run:
             _update_pages(prepared, target, place, done)
     return done

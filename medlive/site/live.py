@@ -13,7 +13,7 @@ from medlive.site.read import Inputs, read_content
 from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA
 
 _log: Final = logging.getLogger(__name__)
-_LINKS: Final = (("/snapshots", "Snapshots"), ("/errata", "Errata"), ("/api", "API"))
+_LINKS: Final = (("/snapshots", "Snapshots"), ("/errata", "Errata"))
 
 
 @dataclass(slots=True)

@@ -21,7 +21,6 @@ from medlive.cli.output import (
     check_as_json,
     checks_table,
     fields_of,
-    progress,
     shortened,
     table_of,
     wait_for,
@@ -264,12 +263,7 @@ def fetch(
     from medlive.publishing.download import fetch_snapshot
 
     key = public_key_of(public_key)
-    with progress("bytes fetched") as tick:
-        done = wait_for(
-            fetch_snapshot(
-                source, version, out, key, progress=tick, allow_older=allow_older
-            )
-        )
+    done = wait_for(fetch_snapshot(source, version, out, key, allow_older=allow_older))
     verb = "was here already" if done.already else "fetched"
     text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
     skipped = "" if done.complete else ", but steps were skipped"

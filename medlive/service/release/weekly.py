@@ -40,7 +40,6 @@ async def publish_week(
         snapshot_folder(settings, week),
         None,
         dry_run=False,
-        progress=lambda _done, _total: None,
     )
     return {
         "where": done.where,

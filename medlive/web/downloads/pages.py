@@ -47,12 +47,3 @@ class ErrataPage(Page):
 
     template = "downloads/errata.html"
     errata: Sequence[Erratum]
-
-
-@dataclass(frozen=True)
-class ApiPage(Page):
-    """The routes of the JSON API, from its OpenAPI document."""
-
-    template = "downloads/api.html"
-    paths: Mapping[str, Mapping[str, object]]
-    address: str
