@@ -149,9 +149,7 @@ class Judge:
         )
         self.engine = ReplayEngine(build_engine(role), store, budget)
         self._confirm_veto = settings.curation.confirm_veto
-        self._limits = validator.EvidenceLimits(
-            passages=1, tokens=WHOLE if whole else WIDTH + FRAME
-        )
+        self._tokens = WHOLE if whole else WIDTH + FRAME
         self._at_once = asyncio.Semaphore(settings.curation.concurrency)
         prompts = []
         for task in ("validator.alignment", "validator.veto"):
@@ -192,12 +190,13 @@ class Judge:
         brief = validator.Brief(query, (), ())
         agent = Agent(self.engine, [], claim.language)
         async with self._at_once:
-            _, (verdict,) = await validator.judge_alignment(
+            (verdict,) = await validator.judge_alignment(
                 brief,
                 [stated],
                 [[Hit(passage, 1.0, 1)]],
                 agent,
-                limits=self._limits,
+                passages=1,
+                tokens=self._tokens,
                 confirm_veto=self._confirm_veto,
             )
         return self._recorded(claim.key, verdict)

@@ -41,7 +41,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.instance.paths import index_path
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
-from medlive.llm.fence import render
+from medlive.llm.prompts import render
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
 from medlive.service.curation.curate import CurationCounts, curate_queued

@@ -34,8 +34,14 @@ from pathlib import Path
 import faiss
 import numpy as np
 
-from medlive.evidence.dense import DenseIndex, build_dense, choose_kind, exact, recall
-from medlive.evidence.encoder import EncoderIdentity
+from medlive.evidence.dense import (
+    FLAT_UP_TO,
+    DenseIndex,
+    build_dense,
+    exact,
+    recall,
+)
+from medlive.evidence.encoders.model import EncoderIdentity
 from medlive.evidence.manifest import DenseKind, DensePart
 from medlive.evidence.vectors import Matrix, Ordinals, StoredVectors
 
@@ -135,7 +141,8 @@ def build(
     watcher.start()
     started = time.perf_counter()
     source = ArraySource(Path(place), count, dimension)
-    part = build_dense(source, Path(folder), kind=DenseKind(kind), k=K, queries=tune_on)
+    asked = None if kind == "flat" else tune_on
+    part = build_dense(source, Path(folder), k=K, queries=asked)
     seconds = time.perf_counter() - started
     ended.set()
     watcher.join()
@@ -154,7 +161,7 @@ def built(
     with ProcessPoolExecutor(
         1, mp_context=multiprocessing.get_context("spawn")
     ) as pool:
-        arguments = (str(place), count, dimension, kind.value, str(folder), tune_on)
+        arguments = (str(place), count, dimension, kind, str(folder), tune_on)
         part, seconds, peak = pool.submit(build, *arguments).result()
     size = (folder / "index.faiss").stat().st_size / 1e6
     return Built(DensePart.model_validate_json(part), seconds, peak, size)
@@ -179,8 +186,8 @@ def measured(
     """Print a line for each kind; its rate over flat's, its recall and its build."""
     source = ArraySource(place, count, dimension)
     expected = exact(source, queries, K)
-    flat_folder = work / DenseKind.FLAT.value
-    flat_built = built(place, count, dimension, DenseKind.FLAT, flat_folder)
+    flat_folder = work / "flat"
+    flat_built = built(place, count, dimension, "flat", flat_folder)
     flat = DenseIndex.open(flat_folder, flat_built.part)
     print(
         f"  {'kind':8} {'build s':>8} {'own peak MB':>11} {'disk MB':>8} {'recall@32':>9} {'noted':>6}"
@@ -190,10 +197,10 @@ def measured(
     recalls: dict[DenseKind, float] = {}
     builds: dict[DenseKind, Built] = {}
     for kind in kinds:
-        folder = work / kind.value
+        folder = work / kind
         made = (
             flat_built
-            if kind is DenseKind.FLAT
+            if kind == "flat"
             else built(place, count, dimension, kind, folder, tune_on)
         )
         index = DenseIndex.open(folder, made.part)
@@ -207,15 +214,15 @@ def measured(
         )
         ones = sorted(timed(index, queries[n : n + 1]) for n in range(31))
         parameters = made.part.parameters
-        tuned = {} if parameters is None else parameters.model_dump()
+        tuned = parameters or {}
         disk = made.index_mb
         print(
-            f"  {kind.value:8} {made.seconds:8.1f} {made.peak_mb:11.0f} {disk:8.0f} {recalls[kind]:9.4f}"
+            f"  {kind:8} {made.seconds:8.1f} {made.peak_mb:11.0f} {disk:8.0f} {recalls[kind]:9.4f}"
             f" {made.part.recall.value:6.4f} {best * 1e3:8.0f} {BATCH / best:8.0f} {ratios[kind]:7.1f}"
             f" {ones[15] * 1e3:7.1f}  {' '.join(f'{name}={value}' for name, value in tuned.items())}",
             flush=True,
         )
-        if kind is not DenseKind.FLAT:
+        if kind != "flat":
             shutil.rmtree(folder)
     shutil.rmtree(flat_folder)
     return ratios, recalls, builds
@@ -226,13 +233,13 @@ def synthetic(
 ) -> list[str]:
     """Print the figures of drawn vectors; what is not reached."""
     missed = []
-    chosen = choose_kind(size)
+    chosen: DenseKind = "flat" if size <= FLAT_UP_TO else "ivf_pq"
     for spread in spreads:
         place = work / "vectors"
         queries, tune_on = draw(place, size, spread)
         some = kinds if spread == TARGET_SPREAD else [chosen]
         print(
-            f"\n{size:,} × {DIMENSION}, spread {spread}, {size // PER_CLUSTER:,} clusters; chosen: {chosen.value}"
+            f"\n{size:,} × {DIMENSION}, spread {spread}, {size // PER_CLUSTER:,} clusters; chosen: {chosen}"
         )
         ratios, recalls, builds = measured(
             place, size, DIMENSION, some, queries, work, tune_on
@@ -241,14 +248,14 @@ def synthetic(
             continue
         if ratios[chosen] < TARGET_RATIO or recalls[chosen] < TARGET_RECALL:
             missed.append(
-                f"{chosen.value} at spread {spread}: {ratios[chosen]:.1f} × flat, {recalls[chosen]:.4f}"
+                f"{chosen} at spread {spread}: {ratios[chosen]:.1f} × flat, {recalls[chosen]:.4f}"
             )
         quarter = built(place, size // 4, DIMENSION, chosen, work / "quarter", tune_on)
         shutil.rmtree(work / "quarter")
         whole = builds[chosen]
         index_mb = [quarter.index_mb, whole.index_mb]
         print(
-            f"  memory of building {chosen.value}: own peak {quarter.peak_mb:.0f} MB for {size // 4:,} (index"
+            f"  memory of building {chosen}: own peak {quarter.peak_mb:.0f} MB for {size // 4:,} (index"
             f" {index_mb[0]:.0f} MB), {whole.peak_mb:.0f} MB for {size:,} (index {index_mb[1]:.0f} MB)"
         )
         if (
@@ -256,7 +263,7 @@ def synthetic(
             > 4 * (index_mb[1] - index_mb[0]) + ALLOWANCE_MB
         ):
             missed.append(
-                f"building {chosen.value}: own peak grows by more than four times the index"
+                f"building {chosen}: own peak grows by more than four times the index"
             )
     return missed
 
@@ -270,9 +277,9 @@ def main() -> None:
     )
     parser.add_argument(
         "--kinds",
-        type=DenseKind,
+        choices=("flat", "ivf_pq"),
         nargs="*",
-        default=list(DenseKind),
+        default=["flat", "ivf_pq"],
     )
     arguments = parser.parse_args()
     threads = faiss.omp_get_max_threads()

@@ -41,7 +41,7 @@ from medlive.evaluation.model import (
 from medlive.evaluation.runs.folder import GRADES
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.open_index import open_index
+from medlive.evidence.index import open_index
 from medlive.grader.judge import Mode
 from medlive.guard.serving import serve_app
 from medlive.integrity.digest import canonical_json, digest_json

@@ -28,7 +28,7 @@ from typing import Any, Final
 from scipy.stats import binomtest, pearsonr
 
 from medlive.config import RoleSettings
-from medlive.evaluation.grading.harm import HarmItem, ask_harm, read_results
+from medlive.evaluation.grading.harm import HarmItem, ask_judges, read_results
 from medlive.evidence.passage import Passage
 from medlive.harm.controls import same_statement
 from medlive.harm.model import (
@@ -336,8 +336,8 @@ async def read(args: argparse.Namespace) -> int:
     }
     (args.folder / JUDGES).write_text(json.dumps(judges, indent=2), encoding="utf-8")
     try:
-        asked = await ask_harm(
-            (row.item for row in rows),
+        stages = await ask_judges(
+            [row.item for row in rows],
             args.folder / LOG,
             reader,
             checker,
@@ -347,8 +347,9 @@ async def read(args: argparse.Namespace) -> int:
     finally:
         await reader.aclose()
         await checker.aclose()
-    print(f"{asked.calls} calls; {asked.readings.settled} of {len(rows)} readings")
-    for outcome in (asked.readings, asked.checks):
+    calls = sum(stage.calls for stage in stages)
+    print(f"{calls} calls; {stages[0].settled} of {len(rows)} readings")
+    for outcome in stages:
         if outcome is not None:
             for reason, n in outcome.reasons.items():
                 print(f"  {n} open: {reason}")
@@ -364,8 +365,7 @@ def score(args: argparse.Namespace) -> int:
         results = read_results(
             (row.item for row in rows),
             folder / LOG,
-            _identity(judges["reader"]),
-            _identity(judges["checker"]),
+            (_identity(judges["reader"]), _identity(judges["checker"])),
             allow_unpinned=True,
         )
         readings = {}

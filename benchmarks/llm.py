@@ -27,9 +27,10 @@ from openai import AsyncOpenAI
 from medlive.errors import EndpointUnavailable
 from medlive.grader.reply import GradeReply
 from medlive.llm.engine import Request
-from medlive.llm.limiter import Ended, EndpointState, Limiter
+from medlive.llm.limiter import EndpointState, Limiter
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.prompts import load_prompt
+from medlive.llm.wire import Ended
 
 REQUEST = Request(
     "grader.criterion",

@@ -23,12 +23,11 @@ from medlive.curation.chain import ROLES, CurationSettings, curate
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.open_index import open_index
+from medlive.evidence.index import open_index
 from medlive.evidence.passage import Retriever
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import Reply, Request
-from medlive.llm.fence import CLOSE, OPEN, fenced
-from medlive.llm.prompts import TASK_LINE
+from medlive.llm.prompts import CLOSE, OPEN, TASK_LINE, fenced
 from medlive.llm.rules.engine import RulesEngine
 from medlive.service.curation.complete import complete_case
 from medlive.threads.model import Message, Role, Thread

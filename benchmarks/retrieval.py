@@ -47,10 +47,10 @@ from medlive.evidence.build import build_index
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoder import Encoder, EncoderIdentity
+from medlive.evidence.encoders.model import Encoder, EncoderIdentity
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.evidence.index import open_index
 from medlive.evidence.manifest import IndexManifest
-from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Passage, Query
 from medlive.evidence.plan import DensePlan, IndexPlan, plan_index
 from medlive.evidence.retriever import IndexRetriever, RetrieverName
@@ -242,7 +242,7 @@ def with_encoder(
     report: Report, work: Path, name: str, model: EncoderModel
 ) -> dict[str, Search]:
     """The rows of `work` searched by one encoder alone, and fused with the words by the measured weight."""
-    settings = EncoderSettings(home=work, own={name: model}, environment={})
+    settings = EncoderSettings(home=work, own={name: model})
     folder = work / f"index-{name}"
     plan = plan_index(folder, [name], settings)
     started = time.perf_counter()

@@ -37,7 +37,7 @@ from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.excerpts.excerpt import excerpt, render
 from medlive.evidence.excerpts.selection import SEARCHED, WIDTH, select
-from medlive.evidence.open_index import open_index
+from medlive.evidence.index import open_index
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.evidence.retriever import RRF_K, IndexRetriever
 from medlive.text.tokens import UNITS, estimate_tokens

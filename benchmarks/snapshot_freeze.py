@@ -52,7 +52,7 @@ def freeze_week(home: Path) -> int:
     async def work() -> int:
         url = embedded.start(home)
         database = Database.connect(url)
-        key = SecretKey.parse(generate()[0], None)
+        key = SecretKey.parse(generate()[0])
         done = await freeze(
             database, Settings(home=home), WEEK, key=key, hold_out=HELD_OUT
         )

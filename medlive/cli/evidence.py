@@ -80,7 +80,7 @@ def build(
 @app.command("list")
 def list_() -> Result:
     """List the indexes under MEDLIVE_HOME."""
-    from medlive.evidence.open_index import list_indexes
+    from medlive.evidence.index import list_indexes
     from medlive.instance.paths import index_path
 
     value: list[dict[str, object]] = []
@@ -128,8 +128,8 @@ def search(
         hits = _search_online(phrases, k=k, day=day)
         return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
     from medlive.evidence.encoders.opening import open_reranker
+    from medlive.evidence.index import open_index
     from medlive.evidence.manifest import read_manifest
-    from medlive.evidence.open_index import open_index
     from medlive.evidence.passage import Query
 
     folder = index_folder(index)
@@ -196,7 +196,7 @@ def _hits_table(hits: "Sequence[Hit]") -> Grid:
 @app.command()
 def verify(index: IndexOption = None) -> None:
     """Compare every file of the index with its manifest; the exit status is 3 when one differs."""
-    from medlive.evidence.open_index import verify_index
+    from medlive.evidence.index import verify_index
 
     folder = index_folder(index)
     manifest = verify_index(folder)

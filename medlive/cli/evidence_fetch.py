@@ -9,15 +9,15 @@ from typer import Argument, Option
 
 from medlive.cli.evidence_index import IndexOption, Vectors, build_corpora, index_folder
 from medlive.cli.options import DryRunOption, one_of, read_settings
-from medlive.cli.output import Result, fields_of, progress, say, table_of
+from medlive.cli.output import Result, fields_of, progress, say, table_of, wait_for
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
+    from medlive.evidence.client import Client, FetchFailed
     from medlive.evidence.corpora.model import Corpus
-    from medlive.evidence.fetch.client import Client
-    from medlive.evidence.fetch.fetching import Outcome
+    from medlive.evidence.fetch.fetching import Outcome, Plan
     from medlive.evidence.fetch.ledger import Ledger
-    from medlive.evidence.fetch.model import FetchFailed, Selection, Source
+    from medlive.evidence.fetch.model import Selection, Source
 
 _RATE = 5_000_000
 """Bytes a second that --dry-run reckons with."""
@@ -59,12 +59,11 @@ class _Task:
     contact: str | None
 
     def client(self) -> "Client":
-        from medlive.evidence.fetch.client import Client
-        from medlive.evidence.fetch.model import FetchSettings
+        from medlive.evidence.client import Client
 
         source = self.source
-        settings = FetchSettings(contact=self.contact)
-        return Client(settings, source.hosts, source.pause_s, named=source.mirrored)
+        named = source.mirrored
+        return Client(self.contact, source.hosts, source.pause_s, named=named)
 
 
 def fetch(
@@ -94,7 +93,7 @@ def fetch(
     tasks = _tasks(names or [], recommended, chosen, manner)
     if dry_run:
         return _describe_plans(tasks)
-    outcomes = [_fetch(task) for task in tasks]
+    outcomes = [wait_for(_fetch(task)) for task in tasks]
     fetched = list(map(_outcome_as_json, outcomes))
     built = Result(None)
     folder = index_folder(index)
@@ -109,7 +108,7 @@ def fetch(
 
 
 def _failure(outcomes: "list[Outcome]") -> "FetchFailed | None":
-    from medlive.evidence.fetch.model import FetchFailed
+    from medlive.evidence.client import FetchFailed
 
     failures = [failure for outcome in outcomes for failure in outcome.failures]
     if not failures:
@@ -177,16 +176,16 @@ def _parts(text: str | None) -> list[str]:
     return [part.strip().lower() for part in (text or "").split(",") if part.strip()]
 
 
-def _fetch(task: _Task) -> "Outcome":
+async def _fetch(task: _Task) -> "Outcome":
     from medlive.evidence.fetch.fetching import make_plan, run_plan
 
     name = task.source.name
-    with task.client() as client:
-        plan = make_plan(task.source, task.folder, task.selection, client)
+    async with task.client() as client:
+        plan = await make_plan(task.source, task.folder, task.selection, client)
         size = _size(plan.download_bytes)
         say(f"{name}: {len(plan.wanted)} of {plan.listed} files to fetch, {size}")
         with progress(f"{name}, bytes") as tick:
-            outcome = run_plan(plan, client, tick)
+            outcome = await run_plan(plan, client, tick)
     for failure in outcome.failures:
         say(f"{name}: {failure}")
     if absent := outcome.absent:
@@ -261,15 +260,19 @@ _PLAN = (
 )
 
 
-def _describe_plans(tasks: list[_Task]) -> Result:
+async def _plan(task: _Task) -> "Plan":
     from medlive.evidence.fetch.fetching import make_plan
 
+    async with task.client() as client:
+        return await make_plan(task.source, task.folder, task.selection, client)
+
+
+def _describe_plans(tasks: list[_Task]) -> Result:
     rows = []
     download = index = 0
     seconds = 0.0
     for task in tasks:
-        with task.client() as client:
-            plan = make_plan(task.source, task.folder, task.selection, client)
+        plan = wait_for(_plan(task))
         download += plan.download_bytes
         index += plan.index_bytes
         seconds += plan.seconds(_RATE)

@@ -1,17 +1,16 @@
 """What the commands over an evidence index share: options, the build of an index, and how it is described."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
 from medlive.cli.options import read_settings
-from medlive.cli.output import Result, progress, say, table_of, wait_for
-from medlive.errors import EvidenceUnavailable, UsageError
+from medlive.cli.output import Result, progress, say, table_of
+from medlive.errors import EvidenceUnavailable
 
 if TYPE_CHECKING:
     from medlive.evidence.build import Progress
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
         IndexManifest,
         RerankerEntry,
     )
-    from medlive.evidence.plan import DensePlan
 
 IndexOption = Annotated[
     Path | None,
@@ -32,7 +30,6 @@ IndexOption = Annotated[
 ModelsOption = Annotated[
     Path | None, Option("--models", help="A folder of models [as configured].")
 ]
-IndexKind = Literal["auto", "flat", "ivf_pq"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +39,10 @@ class Vectors:
     Attributes:
         encoder: "none", or an encoder for what it reads, or for a language, as in zh=bge-m3: a name of
             docs/evidence.md's table, a folder, a name on the hub [as configured, the index's own, or at hand].
-        kind: How vectors are arranged; auto: by their number.
-        shard_size: Passages in a shard: what a kill costs.
-        by_workers: Embed by workers on the queue embed, which share the index's folder.
         prune: Remove the vectors of other encoders afterwards.
     """
 
     encoder: list[str] | None = None
-    kind: IndexKind = "auto"
-    shard_size: Annotated[int | None, Option(min=1)] = None
-    by_workers: bool = False
     prune: bool = False
     models: ModelsOption = None
 
@@ -77,8 +68,6 @@ def build_corpora(
         vectors.encoder or (),
         encoder_settings(vectors.models),
         fresh=fresh,
-        kind=None if vectors.kind == "auto" else vectors.kind,
-        shard=vectors.shard_size,
     )
     sides = "bm25 and vectors" if plan.sides else "bm25 only"
     say(f"{sides} ({plan.reason})")
@@ -91,16 +80,10 @@ def build_corpora(
                 steps.append(step)
             tick(step.passages)
 
-        if vectors.by_workers:
-            shared = []
-            for side in plan.sides:
-                share = partial(_embed_by_workers, out, side, tick)
-                shared.append(replace(side, share=share))
-            plan = plan._replace(sides=tuple(shared))
         manifest = build_index(corpora, out, report, fresh=fresh, plan=plan)
     for step in steps:
-        for problem in step.problems:
-            say(f"{step.corpus}: {problem.member}: {problem.cause}")
+        for member, cause in step.problems:
+            say(f"{step.corpus}: {member}: {cause}")
     for entry in manifest.corpora:
         known = before.get(entry.name)
         if known and known.digest != entry.digest:
@@ -137,35 +120,6 @@ def _account(
     names = ("name", "kind", "documents", "passages", "problems", "licence")
     title = f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…"
     return Result(value, [table_of(corpora, names, title)], notes)
-
-
-def _embed_by_workers(
-    out: Path, plan: "DensePlan", tick: "Callable[[int], None]", data: Path
-) -> None:
-    from medlive.evidence.dense_side import shards_to_embed
-    from medlive.service.database import open_database
-    from medlive.service.work.jobs import run_shard_jobs
-
-    settings = read_settings()
-    index, home = out.resolve(), settings.home.resolve()
-    if not index.is_relative_to(home):
-        raise UsageError(
-            f"workers write below their MEDLIVE_HOME alone, and {index} is not below {home}",
-            hint="leave out --by-workers, or name a folder below MEDLIVE_HOME",
-        )
-    # Another machine may have its MEDLIVE_HOME elsewhere.
-    name = str(index.relative_to(home))
-    inside = str(data.resolve().relative_to(index))
-
-    async def run() -> bool:
-        async with open_database(settings) as database:
-            return await run_shard_jobs(
-                database, name, inside, plan.where, shards, tick
-            )
-
-    shards = shards_to_embed(out, data, plan)
-    if shards and not wait_for(run()):
-        say("no worker serves the queue embed: embedding here")
 
 
 def _corpora(folder: Path) -> "dict[str, CorpusEntry]":

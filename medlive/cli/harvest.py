@@ -506,32 +506,15 @@ def _reparsed(done: "Sequence[ReparseResult]", dry_run: bool) -> Iterator[Grid]:
     for end in _ENDS[3:]:
         if any(d.counts[end] for d in done):
             columns.append(end)
-    rows, changes = [], []
+    rows = []
     for d in done:
         counts = [d.counts[column] for column in ("pages", *columns)]
         rows.append([d.source, *counts])
-        for field, (before, after) in _changes(d).items():
-            changes.append([d.source, field, before, after])
     title = "Nothing was changed: this is what would be" if dry_run else None
     yield Grid(["source", "pages", *columns], rows, title)
-    if changes:
-        yield Grid(["source", "field", "threads before", "threads now"], changes)
-
-
-def _changes(done: "ReparseResult") -> dict[str, tuple[int, int]]:
-    """Field → how many threads had it before and have it now, where these differ."""
-    changes = {}
-    for field in sorted(set(done.before) | set(done.after)):
-        before, after = done.before[field], done.after[field]
-        if before != after:
-            changes[field] = (before, after)
-    return changes
 
 
 def _reparsed_json(done: "ReparseResult", dry_run: bool) -> dict[str, object]:
-    fields = {}
-    for field, (before, after) in _changes(done).items():
-        fields[field] = {"before": before, "now": after}
     problems = []
     for thread_id, kind, message in done.problems:
         problems.append({"thread_id": thread_id, "kind": kind, "message": message})
@@ -541,7 +524,6 @@ def _reparsed_json(done: "ReparseResult", dry_run: bool) -> dict[str, object]:
         figures.append(fields_of(figure, names))
     return fields_of(done, ("source", "busy", "counts", "quarantined")) | {
         "dry_run": dry_run,
-        "fields": fields,
         "problems": problems,
         "damaged": sorted(done.damaged),
         "figures": figures,

@@ -7,13 +7,13 @@ from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from medlive.curation.model import Call, Reason
-from medlive.curation.tasks import ReplyModel
 from medlive.llm.ask import (
     AnotherModel,
     Asked,
     Asker,
     Attempt,
     CallOutcome,
+    ReplyModel,
     Unusable,
     read_as,
 )

@@ -10,14 +10,13 @@ from typing import Any
 from medlive.curation import controller, screener, validator
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.controller import ElementControl
-from medlive.curation.cross_examination import cross_examine, texts_of
+from medlive.curation.cross_examination import cross_examine
 from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Alignment,
     Call,
     ClaimVerdict,
     Curation,
-    Element,
     ElementStatus,
     Hold,
     LeftOut,
@@ -33,7 +32,6 @@ from medlive.curation.second_reader import (
     join_details,
     read_case,
     reading_holds,
-    words_of_harm,
 )
 from medlive.curation.third_voice import hear_voice, settle, words_of
 from medlive.errors import LiteratureUnavailable, UsageError
@@ -76,11 +74,6 @@ class CurationSettings:
         thresholds: dict[str, Any] = values.pop("thresholds")
         return thresholds | values
 
-    @property
-    def evidence(self) -> validator.EvidenceLimits:
-        """How much of the evidence is shown for the claims of a case."""
-        return validator.EvidenceLimits(self.top_k, self.evidence_tokens)
-
 
 async def curate(
     thread: Thread,
@@ -106,15 +99,7 @@ async def curate(
         engines=engines,
         overruled=tuple(sorted(overruled)),
     )
-    chain = _Chain(
-        thread,
-        language,
-        respondents,
-        settings,
-        state,
-        retriever,
-        run_date,
-    )
+    chain = _Chain(thread, language, respondents, settings, state, retriever, run_date)
     return await chain.finish(chain.run())
 
 
@@ -196,11 +181,11 @@ def reject_parked(parked: Curation, weeks: int) -> Curation:
 def describe_alignment(curation: Curation) -> str:
     """Return why S_align is too low, in words."""
     claims = curation.claims
-    supported = _claims_with(claims, Alignment.SUPPORTED)
+    supported = len(_claims_with(claims, Alignment.SUPPORTED))
     limit = curation.thresholds.alignment
     return (
         f"S_align = {curation.s_align:.3f}, not above {limit}: "
-        f"{len(supported)} of {len(claims)} supported"
+        f"{supported} of {len(claims)} supported"
     )
 
 
@@ -208,18 +193,6 @@ def _claims_with(
     claims: Sequence[ClaimVerdict], verdict: Alignment
 ) -> list[ClaimVerdict]:
     return [claim for claim in claims if claim.verdict is verdict]
-
-
-def _dispute_holds(curation: Curation) -> list[Hold]:
-    """The hold for contradictions that the second check did not confirm, with both sentences."""
-    details = {}
-    for claim in _claims_with(curation.claims, Alignment.DISPUTED):
-        quote = " / ".join(c.quote for c in claim.citations)[:_QUOTE_SHOWN]
-        second = claim.second.reason if claim.second else ""
-        details[claim.element_id] = (
-            f"“{quote}” ({claim.reason}); second check: {second}"
-        )
-    return hold_on(Reason.DISPUTED, details)
 
 
 @dataclass(slots=True)
@@ -245,13 +218,14 @@ class _Chain:
         try:
             result = await work
         except AgentFailure as failure:
-            result = self._fail(failure.reason, failure.detail)
+            result = self._end(Outcome.FAILED, failure.reason, failure.detail)
         except LiteratureUnavailable as error:
-            result = self._fail(Reason.ENDPOINT_UNAVAILABLE, error.message[:2000])
+            reason = Reason.ENDPOINT_UNAVAILABLE
+            result = self._end(Outcome.FAILED, reason, error.message)
         return replace(result, calls=tuple(self.calls))
 
-    def _fail(self, reason: Reason, detail: str) -> Curation:
-        return replace(self.state, outcome=Outcome.FAILED, reason=reason, detail=detail)
+    def _end(self, outcome: Outcome, reason: Reason, detail: str) -> Curation:
+        return replace(self.state, outcome=outcome, reason=reason, detail=detail[:2000])
 
     async def run(self) -> Curation:
         """Run the steps; each returns a rejection or a parked case, which ends the chain, or None."""
@@ -275,10 +249,7 @@ class _Chain:
         """The rejection; None where a person has overruled that reason."""
         if reason in self.state.overruled:
             return None
-        rejected = Outcome.REJECTED
-        return replace(
-            self.state, outcome=rejected, reason=reason, detail=detail[:2000]
-        )
+        return self._end(Outcome.REJECTED, reason, detail)
 
     @property
     def _case(self) -> validator.Brief:
@@ -333,16 +304,17 @@ class _Chain:
 
     def _reject_unsupported(self) -> Curation | None:
         """The rejection under the strict rule; otherwise an unsupported element holds the case in the end."""
-        if not self.settings.strict:
-            return None
         elements = by_id(self.state.elements)
         failed = []
         for check in self.state.checks:
             element = elements.get(check.subject)
-            if element is None or element.status is ElementStatus.KEPT or check.passed:
-                continue
-            failed.append(f"{check.subject}: {check.detail}")
-        if not failed:
+            if (
+                element
+                and element.status is not ElementStatus.KEPT
+                and not check.passed
+            ):
+                failed.append(f"{check.subject}: {check.detail}")
+        if not failed or not self.settings.strict:
             return None
         return self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(failed))
 
@@ -357,18 +329,16 @@ class _Chain:
         return None if self.settings.exhaustive else self._reject_question_or_history()
 
     async def _judge_sufficiency(self) -> Curation | None:
-        requirements, reply = await validator.judge_sufficiency(
-            self._case, self._agent("validator")
-        )
+        agent = self._agent("validator")
+        requirements, reply = await validator.judge_sufficiency(self._case, agent)
         self.consult = reply.consult
         self._set(requirements=requirements, answers_now=reply.answers_now)
         return self._reject_insufficient()
 
     def _reject_insufficient(self) -> Curation | None:
         """Compute S_inf over the current narrative, and the rejection if it is too low."""
-        self._set(
-            s_inf=validator.sufficiency(self.state.requirements, self._case.narrative)
-        )
+        requirements = self.state.requirements
+        self._set(s_inf=validator.sufficiency(requirements, self._case.narrative))
         return None if self.settings.exhaustive else self._reject_question_or_history()
 
     def _reject_question_or_history(self) -> Curation | None:
@@ -391,43 +361,43 @@ class _Chain:
 
     def _insufficient(self) -> str:
         """Why the history is not enough, in words."""
-        s_inf = self.state.s_inf
-        limit = self.settings.thresholds.sufficiency
         absent = []
         for requirement in self.state.requirements:
             if not (requirement.present or requirement.prudent):
                 absent.append(requirement.requirement)
-        missing = "; ".join(absent)
-        return (
-            f"S_inf = {s_inf:.3f} (limit {limit}); missing: {missing}; {self.consult}"
-        )
+        score = f"S_inf = {self.state.s_inf:.3f}"
+        limit = f"limit {self.settings.thresholds.sufficiency}"
+        return f"{score} ({limit}); missing: {'; '.join(absent)}; {self.consult}"
 
     async def _judge_alignment(self) -> Curation | None:
         self._set(stage=Stage.VALIDATOR)
         assert self.retriever is not None
         agent = self._agent("validator")
-        case = self._case
-        stated = await validator.state_claims(case, agent)
+        stated = await validator.state_claims(self._case, agent)
         if Reason.NO_SOUND_ADVICE not in self.state.overruled:
-            stated = self._without_advertising(stated)
+            offers = [claim.element_id for claim in stated if claim.advertising]
+            self._leave_out(dict.fromkeys(offers, LeftOut.ADVERTISING))
+            stated = [claim for claim in stated if not claim.advertising]
         if not stated:
             return self._reject(
                 Reason.NO_SOUND_ADVICE, "every advice offers a service or a product"
             )
-        case = self._case
-        limits = self.settings.evidence
-        queries = [claim.query for claim in stated]
-        hits = await self.retriever.search(
-            queries, k=limits.searched, not_after=self._not_after
+        library = validator.Library(
+            retriever=self.retriever,
+            passages=self.settings.top_k,
+            tokens=self.settings.evidence_tokens,
+            not_after=self._not_after,
         )
-        s_align, claims = await validator.judge_alignment(
-            case,
+        claims = await validator.judge_alignment(
+            self._case,
             stated,
-            hits,
+            await library.search(stated),
             agent,
-            limits=limits,
+            passages=library.passages,
+            tokens=library.tokens,
             confirm_veto=self.settings.confirm_veto,
         )
+        s_align = validator.mean_alignment(claims)
         self._set(s_align=s_align, claims=claims, index=self.retriever.identity)
         # Passed already, unless all of V is computed.
         if earlier := self._reject_question_or_history():
@@ -437,7 +407,11 @@ class _Chain:
             return self._reject(Reason.CONTRADICTED, join_details(against))
         disputed = _claims_with(claims, Alignment.DISPUTED)
         if against or disputed or s_align > self.settings.thresholds.alignment:
-            self._leave_out_unsound(claims)
+            # Where a supported advice remains to carry the case, what no clinician would sign leaves A.
+            if _claims_with(claims, Alignment.SUPPORTED):
+                unsound = self._reasons_of(Alignment.NOT_STANDARD)
+                self._leave_out(dict.fromkeys(unsound, LeftOut.NOT_STANDARD))
+                self._leave_out(dict.fromkeys(against, LeftOut.REFUTED))
             return None
         return self._reject_not_aligned()
 
@@ -455,45 +429,14 @@ class _Chain:
         if {Reason.NOT_ALIGNED, Reason.NO_EVIDENCE}.intersection(self.state.overruled):
             return None
         missing = ", ".join(c.element_id for c in claims if not c.on_subject)
-        return replace(
-            self.state,
-            outcome=Outcome.PARKED,
-            reason=Reason.NO_EVIDENCE,
-            detail=f"{detail}; no passage on the subject of {missing}"[:2000],
-        )
-
-    def _without_advertising(
-        self, stated: tuple[validator.Claim, ...]
-    ) -> tuple[validator.Claim, ...]:
-        """The claims without those of advertising, which leaves A."""
-        offers = dict[str, LeftOut]()
-        advice = list[validator.Claim]()
-        for claim in stated:
-            if claim.advertising:
-                offers[claim.element_id] = LeftOut.ADVERTISING
-            else:
-                advice.append(claim)
-        self._leave_out(offers)
-        return tuple(advice)
-
-    def _leave_out_unsound(self, claims: tuple[ClaimVerdict, ...]) -> None:
-        """Take what no clinician would sign out of A, where a supported advice remains to carry the case."""
-        reasons = {
-            Alignment.NOT_STANDARD: LeftOut.NOT_STANDARD,
-            Alignment.CONTRADICTED: LeftOut.REFUTED,
-        }
-        if not _claims_with(claims, Alignment.SUPPORTED):
-            return
-        unsound = {}
-        for claim in claims:
-            if claim.verdict in reasons:
-                unsound[claim.element_id] = reasons[claim.verdict]
-        self._leave_out(unsound)
+        detail = f"{detail}; no passage on the subject of {missing}"
+        return self._end(Outcome.PARKED, Reason.NO_EVIDENCE, detail)
 
     def _leave_out(self, reasons: Mapping[str, LeftOut]) -> None:
+        """Take advice out of A."""
         elements = []
         for element in self.state.elements:
-            if (reason := reasons.get(element.id)) is not None:
+            if reason := reasons.get(element.id):
                 dropped = ElementStatus.DROPPED
                 element = replace(element, status=dropped, left_out=reason)
             elements.append(element)
@@ -502,11 +445,8 @@ class _Chain:
     async def write(self) -> Curation:
         """Write N and A, read them a second time, and cross-examine what is left."""
         self._set(stage=Stage.CONTROLLER)
-        elements: tuple[Element, ...] = ()
-        for side in Side:
-            elements += self.state.side(side)
-        writer = self._agent("controller")
-        reader = self._agent("reader")
+        elements = [element for side in Side for element in self.state.side(side)]
+        writer, reader, voice = map(self._agent, ("controller", "reader", "validator"))
         text, checks, problem = await controller.write(
             elements, writer=writer, judge=reader
         )
@@ -526,30 +466,30 @@ class _Chain:
             answer=text.advice,
             passages=validator.cited_passages(self.state.claims),
         )
-        voice = self._agent("validator")
         passages = shown_passages(material.passages)
         reading = await hear_voice(
             reading, self._case, self.state.claims, passages, voice
         )
         self._set(second_reading=reading)
-        settled = settle(reading)
-        for objection, _ in settled.rejected:
-            why = words_of(settled.rejected)
+        rejected, holds = settle(reading)
+        for objection, _ in rejected:
+            why = words_of(rejected)
             if rejection := self._reject(objection.reason, why):
                 return rejection
         harm = await read_harm(material, reader, voice)
-        if (words := words_of_harm(harm)) and (
-            rejection := self._reject(Reason.ADVICE_HARMFUL, words)
+        harms = []
+        for judged in harm.confirmed:
+            harms.append(f"“{judged.finding.quote}” {judged.finding.reason}")
+        if harms and (
+            rejection := self._reject(Reason.ADVICE_HARMFUL, "; ".join(harms))
         ):
             return rejection
         if count := self.settings.cross_questions:
-            examined = await cross_examine(
-                *texts_of(self.thread, text), writer, count=count
-            )
+            examined = await cross_examine(self.thread, text, writer, count=count)
             self._set(cross_examination=examined)
         kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
-        holds = (*_dispute_holds(self.state), *settled.holds, *reading_holds(reading))
-        return with_holds(kept, (*holds, *self._chain_holds(problem)))
+        found = [*self._dispute_holds(), *holds, *reading_holds(reading)]
+        return with_holds(kept, (*found, *self._chain_holds(problem)))
 
     def _reject_as_read(self, reading: SecondReading) -> Curation | None:
         """The rejection by what the reader quotes from the thread, or by its word where list and judgement differ."""
@@ -566,6 +506,16 @@ class _Chain:
             return None
         detail = f"{self._insufficient()}; second reading: {reading.reason}"
         return self._reject(Reason.INSUFFICIENT_NARRATIVE, detail)
+
+    def _dispute_holds(self) -> list[Hold]:
+        """The hold for contradictions that the second check did not confirm, with both sentences."""
+        details = {}
+        for claim in _claims_with(self.state.claims, Alignment.DISPUTED):
+            quote = " / ".join(c.quote for c in claim.citations)[:_QUOTE_SHOWN]
+            second = claim.second.reason if claim.second else ""
+            words = f"“{quote}” ({claim.reason}); second check: {second}"
+            details[claim.element_id] = words
+        return hold_on(Reason.DISPUTED, details)
 
     def _chain_holds(self, problem: str) -> list[Hold]:
         """The reasons to hold the case that the chain itself found."""

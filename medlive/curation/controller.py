@@ -8,7 +8,7 @@ from calendar import month_name
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from medlive.curation import controls
 from medlive.curation.agent import Agent, check_ids, check_known
@@ -72,31 +72,26 @@ class ElementControl:
             rest = [self._elements[i] for i in open_ if i not in findings]
             if judged and rest:
                 findings |= await self._check_by_judgement(rest)
-            open_ = await self._revise(self._without_final(findings))
-
-    def _without_final(self, findings: Mapping[str, str]) -> dict[str, str]:
-        """The findings that may still be revised; the elements of the others are marked."""
-        revisable = {}
-        for identity, finding in findings.items():
-            if self._revisions[identity] < MAX_REVISIONS:
-                revisable[identity] = finding
-            elif self._elements[identity].side is Side.NARRATIVE:
-                self._mark(identity, ElementStatus.DROPPED)
-            else:
-                self._mark(identity, ElementStatus.UNSUPPORTED)
-        return revisable
+            for identity in list(findings):
+                if self._revisions[identity] < MAX_REVISIONS:
+                    continue
+                del findings[identity]
+                status = ElementStatus.UNSUPPORTED
+                if self._elements[identity].side is Side.NARRATIVE:
+                    status = ElementStatus.DROPPED
+                self._mark(identity, status)
+            open_ = await self._revise(findings) if findings else []
 
     def _check_exactly(self, ids: Sequence[str]) -> dict[str, str]:
         """Element → findings of the exact checks; an element that is unchanged since is not checked again."""
         findings: dict[str, str] = {}
         for identity in ids:
-            round_ = self._revisions[identity]
-            if (identity, round_) in self._checked:
+            version = (identity, self._revisions[identity])
+            if version in self._checked:
                 continue
-            self._checked.add((identity, round_))
-            checks = controls.exact_checks(
-                self._thread, self._elements[identity], round_
-            )
+            self._checked.add(version)
+            element = self._elements[identity]
+            checks = controls.exact_checks(self._thread, element, version[1])
             self.checks += checks
             if failed := [c.detail for c in checks if not c.passed]:
                 findings[identity] = "; ".join(failed)
@@ -125,8 +120,6 @@ class ElementControl:
 
     async def _revise(self, findings: Mapping[str, str]) -> list[str]:
         """Send the elements back; the ids of those that were revised and need checking."""
-        if not findings:
-            return []
         revised = await revise(self._thread, self._elements, findings, self._screener)
         changed = []
         for identity, element in revised.items():
@@ -150,113 +143,83 @@ class ElementControl:
         )
 
 
-class WrittenCase(NamedTuple):
-    """N and A as they were written last."""
-
-    text: CaseText
-    checks: tuple[ControllerCheck, ...]  # Of every version, in order
-    findings: str  # What is wrong with the last version; empty when it is faithful
-
-
 async def write(
     elements: Sequence[Element], *, writer: Agent, judge: Agent
-) -> WrittenCase:
-    """Write N and A from the elements, with revisions; `judge` reads what `writer` wrote. Raises AgentFailure."""
+) -> tuple[CaseText, tuple[ControllerCheck, ...], str]:
+    """Write N and A from the elements, with revisions; `judge` reads what `writer` wrote. Raises AgentFailure.
+
+    Returns:
+        The texts as they were written last, the checks of every version in order, and what is wrong with the last
+        one; empty when it is faithful.
+    """
     by_side: dict[Side, list[Element]] = {side: [] for side in Side}
     for element in elements:
         by_side[element.side].append(element)
     (query,) = by_side.pop(Side.QUERY)
-    sides = by_side
     inputs: dict[str, Any] = {
         "query": query.statement,
-        "narrative": element_inputs(sides[Side.NARRATIVE]),
-        "advice": element_inputs(sides[Side.ADVICE], "kind", "statement"),
+        "narrative": element_inputs(by_side[Side.NARRATIVE]),
+        "advice": element_inputs(by_side[Side.ADVICE], "kind", "statement"),
     }
     checks: list[ControllerCheck] = []
-    text = CaseText("", query.statement, "")
-    findings = ""
     for round_ in range(MAX_REVISIONS + 1):
         reply = await writer.ask(WriteReply, inputs)
-        text = replace(text, narrative=reply.narrative, advice=reply.advice)
-        control = _TextControl(text, sides, round_)
-        await control.run(judge)
-        checks += control.checks
-        faults = [f"{c.subject}: {c.detail}" for c in control.checks if not c.passed]
-        findings = "; ".join(faults)[:2000]
+        written = {Side.NARRATIVE: reply.narrative, Side.ADVICE: reply.advice}
+        own = []
+        for side, text in written.items():
+            sources = [*(e.statement for e in by_side[side]), query.statement]
+            own.append(controls.check_text_numbers(side.value, text, sources, round_))
+        # Certain errors go back before anything is paid.
+        if all(c.passed for c in own):
+            problems = await _read_texts(query.statement, by_side, written, judge)
+            for side, found in problems.items():
+                check = ControllerCheck(
+                    check=Check.SUPPORTED,
+                    subject=side.value,
+                    passed=not found,
+                    detail="; ".join(found)[:2000],
+                    round=round_,
+                )
+                own.append(check)
+        checks += own
+        faults = [f"{c.subject}: {c.detail}" for c in own if not c.passed]
         if not faults:
             break
-        inputs |= {
-            "earlier": {"narrative": text.narrative, "advice": text.advice},
-            "findings": faults,
-        }
-    return WrittenCase(text, tuple(checks), findings)
+        earlier = {side.value: text for side, text in written.items()}
+        inputs |= {"earlier": earlier, "findings": faults}
+    case = CaseText(reply.narrative, query.statement, reply.advice)
+    return case, tuple(checks), "; ".join(faults)[:2000]
 
 
-class _TextControl:
-    """The checks of one version of N and A."""
+async def _read_texts(
+    query: str,
+    sides: Mapping[Side, Sequence[Element]],
+    written: Mapping[Side, str],
+    judge: Agent,
+) -> dict[Side, list[str]]:
+    """What the engine finds wrong with each text."""
+    inputs: dict[str, Any] = {"query": query}
+    known: set[str] = set()
+    for side, text in written.items():
+        known.update(ids_of(sides[side]))
+        elements = element_inputs(sides[side])
+        inputs[side.value] = {"elements": elements, "text": text}
 
-    def __init__(
-        self, text: CaseText, sides: Mapping[Side, Sequence[Element]], round_: int
-    ) -> None:
-        self._query = text.query
-        self._sides = sides
-        self._round = round_
-        self._written = {Side.NARRATIVE: text.narrative, Side.ADVICE: text.advice}
-        self.checks: list[ControllerCheck] = []
-
-    async def run(self, judge: Agent) -> None:
-        """The exact checks and the engine's judgement of both texts, in this order."""
-        for side, text in self._written.items():
-            sources = [e.statement for e in self._sides[side]]
-            sources.append(self._query)
-            self.checks.append(
-                controls.check_text_numbers(side.value, text, sources, self._round)
-            )
-        if not all(c.passed for c in self.checks):
-            return  # certain errors go back before anything is paid
-        reply = await self._judge(judge)
-        for side in self._written:
-            self._note(side, self._problems(side, reply))
-
-    def _problems(self, side: Side, reply: TextReply) -> list[str]:
-        """What the engine found in the text of one side."""
-        problems = []
+    def check(reply: TextReply) -> str | None:
         for problem in reply.problems:
-            if problem.text == side.value:
-                problems.append(f"{problem.words!r}: {problem.problem}")
-        for element in self._sides[side]:
+            if not contains_quote(problem.words, written[Side(problem.text)]):
+                return f"{problem.words[:60]!r} does not stand in the {problem.text}"
+        return check_known(set(reply.missing), known, "a statement")
+
+    reply = await judge.ask(TextReply, inputs, check)
+    found: dict[Side, list[str]] = {side: [] for side in written}
+    for problem in reply.problems:
+        found[Side(problem.text)].append(f"{problem.words!r}: {problem.problem}")
+    for side in written:
+        for element in sides[side]:
             if element.id in reply.missing:
-                problems.append(f"leaves out: {element.statement}")
-        return problems
-
-    async def _judge(self, judge: Agent) -> TextReply:
-        known: set[str] = set()
-        for elements in self._sides.values():
-            known.update(ids_of(elements))
-
-        def check(reply: TextReply) -> str | None:
-            for problem in reply.problems:
-                if not contains_quote(problem.words, self._written[Side(problem.text)]):
-                    return (
-                        f"{problem.words[:60]!r} does not stand in the {problem.text}"
-                    )
-            return check_known(set(reply.missing), known, "a statement")
-
-        inputs: dict[str, Any] = {"query": self._query}
-        for side, text in self._written.items():
-            inputs[side.value] = {
-                "elements": element_inputs(self._sides[side]),
-                "text": text,
-            }
-        return await judge.ask(TextReply, inputs, check)
-
-    def _note(self, side: Side, problems: Sequence[str]) -> None:
-        detail = "; ".join(problems)[:2000]
-        self.checks.append(
-            ControllerCheck(
-                Check.SUPPORTED, side.value, not problems, detail, self._round
-            )
-        )
+                found[side].append(f"leaves out: {element.statement}")
+    return found
 
 
 def dated(text: CaseText, month: str, language: str) -> CaseText:

@@ -28,13 +28,15 @@ _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 
 
 async def cross_examine(
-    thread: str, case: str, agent: Agent, *, count: int
+    thread: Thread, case: CaseText, agent: Agent, *, count: int
 ) -> CrossExamination | None:
-    """Ask both texts `count` questions (at least 1) of each; None when a reply was unusable.
+    """Ask the thread as an engine sees it, and N with A, `count` questions (at least 1) of each.
 
-    Raises AgentFailure when the engine is unavailable or the budget is spent.
+    None when a reply was unusable. Raises AgentFailure when the engine is unavailable or the budget is spent.
     """
-    texts = (thread[:MAX_TEXT], case[:MAX_TEXT])
+    document = "\n\n".join(visible_texts(thread)).strip()
+    other = f"{case.narrative}\n{case.advice}"
+    texts = (document[:MAX_TEXT], other[:MAX_TEXT])
 
     async def question(text: str) -> QuestionsReply:
         inputs = {"count": count, "text": text}
@@ -56,14 +58,7 @@ async def cross_examine(
         if failure.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT):
             raise
         return None
-    return compare(made, replies, thread, case)
-
-
-def texts_of(thread: Thread, case: CaseText) -> tuple[str, str]:
-    """What is compared: the thread as an engine sees it, and N with A."""
-    return "\n\n".join(
-        visible_texts(thread)
-    ).strip(), f"{case.narrative}\n{case.advice}"
+    return compare(made, replies, document, other)
 
 
 def number_questions(made: Sequence[QuestionsReply]) -> list[dict[str, str]]:

@@ -4,6 +4,8 @@ Source: LiveMedBench §3.2.1. A thread passes iff all three are non-empty. A rep
 side is invalid.
 """
 
+from collections.abc import Sequence
+
 from medlive.curation.agent import Agent
 from medlive.curation.elements import check_message_ids, thread_inputs
 from medlive.curation.model import Element, Kind, Side
@@ -29,8 +31,21 @@ async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:
 
     reply = await agent.ask(ExtractReply, thread_inputs(thread), check)
     elements: list[Element] = []
-    for number, item in enumerate(reply.narrative, start=1):
-        elements.append(_element(f"n{number}", Side.NARRATIVE, item))
+    sides: tuple[tuple[Side, Sequence[NarrativeItem | AdviceItem]], ...] = (
+        (Side.NARRATIVE, reply.narrative),
+        (Side.ADVICE, reply.advice),
+    )
+    for side, items in sides:
+        for number, item in enumerate(items, start=1):
+            element = Element(
+                id=f"{side.value[0]}{number}",
+                side=side,
+                kind=Kind(item.kind),
+                message_id=item.message_id,
+                quote=item.quote,
+                statement=item.statement,
+            )
+            elements.append(element)
     if (query := reply.query) is not None:
         element = Element(
             id="q",
@@ -40,18 +55,5 @@ async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:
             quote=query.quote,
             statement=query.question,
         )
-        elements.append(element)
-    for number, advice in enumerate(reply.advice, start=1):
-        elements.append(_element(f"a{number}", Side.ADVICE, advice))
+        elements.insert(len(reply.narrative), element)
     return tuple(elements)
-
-
-def _element(identity: str, side: Side, item: NarrativeItem | AdviceItem) -> Element:
-    return Element(
-        id=identity,
-        side=side,
-        kind=Kind(item.kind),
-        message_id=item.message_id,
-        quote=item.quote,
-        statement=item.statement,
-    )

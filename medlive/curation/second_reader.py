@@ -22,7 +22,6 @@ from medlive.curation.model import (
 )
 from medlive.curation.tasks import CaseReply, IdentifierItem, IdentifiersReply
 from medlive.deidentify.detect import redact
-from medlive.harm.model import HarmReading
 from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
 
@@ -73,16 +72,17 @@ async def read_case(
     reason = reply.reason
     if unanswered:
         reason = f"No answer to: {'; '.join(unanswered)}. {reason}".strip()
+    wrong = []
+    for item in reply.wrong:
+        values = item.model_dump(exclude={"id"})
+        wrong.append(FaultyAdvice(element_id=item.id, **values))
     return SecondReading(
         asked=reply.asked,
         clinical=reply.clinical,
         enough=reply.enough,
         answered=reply.answered and not unanswered,
         understandable=reply.understandable,
-        wrong=tuple(
-            FaultyAdvice(w.id, w.kind, w.reason, w.standard, w.sure)
-            for w in reply.wrong
-        ),
+        wrong=tuple(wrong),
         danger=reply.danger.strip(),
         reason=reason[:2000],
         engine=agent.identity.as_json(),
@@ -102,14 +102,6 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     if not reading.understandable:
         holds.append(Hold(Reason.NOT_UNDERSTANDABLE, reading.reason))
     return tuple(holds)
-
-
-def words_of_harm(harm: HarmReading) -> str:
-    """What both judges of harm find harmful in the advice; empty for nothing."""
-    details = []
-    for judged in harm.confirmed:
-        details.append(f"“{judged.finding.quote}” {judged.finding.reason}")
-    return "; ".join(details)
 
 
 def hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:
@@ -161,9 +153,9 @@ async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
         if not any(whole.search(clean[item.text_id]) for item in items):
             remaining += map(_place_of, items)
         sign = f"[{items[0].kind.replace('_', ' ')}]"
-        clean = {identity: whole.sub(sign, text) for identity, text in clean.items()}
-    places = tuple(map(_place_of, reply.found))
-    return Redacted(clean, places, tuple(remaining))
+        for identity, text in clean.items():
+            clean[identity] = whole.sub(sign, text)
+    return Redacted(clean, tuple(map(_place_of, reply.found)), tuple(remaining))
 
 
 def _place_of(item: IdentifierItem) -> str:

@@ -6,7 +6,7 @@ about things that were given holds one item for each of them.
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from medlive.curation.model import (
     AdviceFault,
@@ -16,6 +16,16 @@ from medlive.curation.model import (
     Soundness,
 )
 from medlive.curation.model import Lack as LackKind
+from medlive.llm.ask import (
+    AtMost6,
+    AtMost10,
+    AtMost20,
+    AtMost40,
+    AtMost60,
+    AtMost120,
+    Loose,
+    ReplyModel,
+)
 
 Text = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)
@@ -31,13 +41,6 @@ Question = Annotated[
 Written = Annotated[
     str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)
 ]
-
-
-class ReplyModel(BaseModel):
-    """Base of every reply: no extra keys, no silent conversions, frozen."""
-
-    task: ClassVar[str] = ""  # The task that it answers; "" for a part of a reply
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class NarrativeItem(ReplyModel):
@@ -73,16 +76,16 @@ class ExtractReply(ReplyModel):
     """
 
     task: ClassVar = "screener.extract"
-    narrative: Annotated[tuple[NarrativeItem, ...], Field(max_length=60, strict=False)]
+    narrative: AtMost60[NarrativeItem]
     query: QueryItem | None
-    advice: Annotated[tuple[AdviceItem, ...], Field(max_length=40, strict=False)]
+    advice: AtMost40[AdviceItem]
 
 
 class ComplaintReply(ReplyModel):
     """S_cc. Inputs: query."""
 
     task: ClassVar = "validator.query"
-    category: Annotated[ElyCategory, Field(strict=False)]
+    category: Loose[ElyCategory]
     meaningful: bool
     of_its_time: bool  # Whether the right answer depends on when it was asked
     reason: Reason
@@ -113,7 +116,7 @@ class RevisionReply(ReplyModel):
     """
 
     task: ClassVar = "screener.revise"
-    elements: Annotated[tuple[RevisedItem, ...], Field(max_length=120, strict=False)]
+    elements: AtMost120[RevisedItem]
 
 
 class RequirementItem(ReplyModel):
@@ -122,7 +125,7 @@ class RequirementItem(ReplyModel):
     requirement: Text
     present: bool
     # "q": the query itself says it
-    element_ids: Annotated[tuple[str, ...], Field(max_length=20, strict=False)]
+    element_ids: AtMost20[str]
 
 
 class SufficiencyReply(ReplyModel):
@@ -134,8 +137,8 @@ class SufficiencyReply(ReplyModel):
     task: ClassVar = "validator.sufficiency"
     consult: Reason  # Whether a physician would answer now or ask back first: thought through before the lists
     answers_now: bool
-    required: Annotated[tuple[RequirementItem, ...], Field(max_length=6, strict=False)]
-    prudent: Annotated[tuple[RequirementItem, ...], Field(max_length=6, strict=False)]
+    required: AtMost6[RequirementItem]
+    prudent: AtMost6[RequirementItem]
 
 
 class ClaimItem(ReplyModel):
@@ -156,7 +159,7 @@ class ClaimsReply(ReplyModel):
     """
 
     task: ClassVar = "validator.claims"
-    claims: Annotated[tuple[ClaimItem, ...], Field(max_length=40, strict=False)]
+    claims: AtMost40[ClaimItem]
 
 
 class CitationItem(ReplyModel):
@@ -168,10 +171,10 @@ class CitationItem(ReplyModel):
     ]
 
 
-Citations = Annotated[tuple[CitationItem, ...], Field(max_length=10, strict=False)]
+Citations = AtMost10[CitationItem]
 
 
-Lack = Annotated[LackKind, Field(strict=False)]
+Lack = Loose[LackKind]
 
 FirstVerdict = Literal[
     Alignment.SUPPORTED,
@@ -203,7 +206,7 @@ class AlignmentReply(ReplyModel):
     """
 
     task: ClassVar = "validator.alignment"
-    verdicts: Annotated[tuple[AlignmentItem, ...], Field(max_length=40, strict=False)]
+    verdicts: AtMost40[AlignmentItem]
 
 
 class VetoItem(ReplyModel):
@@ -221,7 +224,7 @@ class VetoReply(ReplyModel):
     """A differently worded second look before contradicted claims discard a case; inputs as for alignment."""
 
     task: ClassVar = "validator.veto"
-    verdicts: Annotated[tuple[VetoItem, ...], Field(max_length=40, strict=False)]
+    verdicts: AtMost40[VetoItem]
 
 
 class SoundnessItem(ReplyModel):
@@ -230,7 +233,7 @@ class SoundnessItem(ReplyModel):
     id: str
     case_for: Reason
     case_against: Reason
-    verdict: Annotated[Soundness, Field(strict=False)]
+    verdict: Loose[Soundness]
     sure: bool
     standard: Reason
 
@@ -243,7 +246,7 @@ class SoundnessReply(ReplyModel):
     """
 
     task: ClassVar = "validator.soundness"
-    verdicts: Annotated[tuple[SoundnessItem, ...], Field(max_length=40, strict=False)]
+    verdicts: AtMost40[SoundnessItem]
 
 
 class SupportItem(ReplyModel):
@@ -261,7 +264,7 @@ class SupportReply(ReplyModel):
     """
 
     task: ClassVar = "controller.support"
-    verdicts: Annotated[tuple[SupportItem, ...], Field(max_length=120, strict=False)]
+    verdicts: AtMost120[SupportItem]
 
 
 class WriteReply(ReplyModel):
@@ -289,14 +292,14 @@ class AnswerItem(ReplyModel):
     """What a text answers to one question."""
 
     id: str
-    answer: Annotated[Answer, Field(strict=False)]
+    answer: Loose[Answer]
 
 
 class AnswersReply(ReplyModel):
     """What a text by itself answers. Inputs: text, questions [{id, question}]."""
 
     task: ClassVar = "controller.answers"
-    answers: Annotated[tuple[AnswerItem, ...], Field(max_length=40, strict=False)]
+    answers: AtMost40[AnswerItem]
 
 
 class TextProblem(ReplyModel):
@@ -314,16 +317,16 @@ class TextReply(ReplyModel):
     """
 
     task: ClassVar = "reader.text"
-    problems: Annotated[tuple[TextProblem, ...], Field(max_length=40, strict=False)]
+    problems: AtMost40[TextProblem]
     # Elements that the texts leave out
-    missing: Annotated[tuple[str, ...], Field(max_length=120, strict=False)]
+    missing: AtMost120[str]
 
 
 class WrongAdviceItem(ReplyModel):
     """An advice element that is not right for this patient."""
 
     id: str
-    kind: Annotated[AdviceFault, Field(strict=False)]
+    kind: Loose[AdviceFault]
     reason: Reason
     standard: Reason = ""  # What it offends, by name
     sure: bool
@@ -353,17 +356,17 @@ class CaseReply(ReplyModel):
 
     task: ClassVar = "reader.case"
     # Thought through before the answers; a reply may lack it.
-    brought: Annotated[tuple[BroughtItem, ...], Field(max_length=20, strict=False)] = ()
+    brought: AtMost20[BroughtItem] = ()
     asked: bool
     clinical: bool
     enough: bool
     answered: bool
-    wrong: Annotated[tuple[WrongAdviceItem, ...], Field(max_length=40, strict=False)]
+    wrong: AtMost40[WrongAdviceItem]
     danger: Reason  # An alarming sign that no advice answers; empty where there is none
     sure: bool  # Of danger and of answered
-    unseen: Annotated[tuple[UnseenItem, ...], Field(max_length=40, strict=False)]
+    unseen: AtMost40[UnseenItem]
     # Words that a machine garbled
-    damaged: Annotated[tuple[Quote, ...], Field(max_length=10, strict=False)]
+    damaged: AtMost10[Quote]
     understandable: bool
     reason: Reason
 
@@ -380,4 +383,4 @@ class IdentifiersReply(ReplyModel):
     """What in the texts of a release would name a person or lead to one. Inputs: texts [{id, text}]."""
 
     task: ClassVar = "reader.identifiers"
-    found: Annotated[tuple[IdentifierItem, ...], Field(max_length=40, strict=False)]
+    found: AtMost40[IdentifierItem]

@@ -6,7 +6,7 @@ goes on. Anything else is for a person.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from medlive.curation.agent import Agent, AgentFailure, check_ids
 from medlive.curation.identified import by_id, ids_of
@@ -124,7 +124,7 @@ def _items(
     objected: Sequence[Objection],
     advice: Sequence[Element],
     claims: Sequence[ClaimVerdict],
-) -> list[dict[str, Any]]:
+) -> list[dict[str, str]]:
     """What is judged, in the case's order, with the first supported advice that nobody objects to."""
     named = {objection.element_id for objection in objected}
     for claim in claims:
@@ -143,18 +143,13 @@ def _items(
     return items
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
-    """What becomes of a second reading's objections."""
-
-    rejected: tuple[tuple[Objection, Voice], ...]
-    holds: tuple[Hold, ...]
+Rejected = list[tuple[Objection, Voice]]
 
 
-def settle(reading: SecondReading) -> Settled:
-    """Decide each objection by reader and voice: rejected, cleared, or for a person."""
+def settle(reading: SecondReading) -> tuple[Rejected, list[Hold]]:
+    """Decide each objection by reader and voice: it rejects the case, is cleared, or holds the case for a person."""
     voices = {(voice.reason, voice.element_id): voice for voice in reading.voices}
-    rejected = []
+    rejected: Rejected = []
     open_details: dict[Reason, dict[str, str]] = {}
     for objection in objections(reading):
         voice = voices.get((objection.reason, objection.element_id))
@@ -170,10 +165,10 @@ def settle(reading: SecondReading) -> Settled:
         open_details.setdefault(objection.reason, {})[objection.element_id] = words
     holds = []
     for reason, details in open_details.items():
-        elements = tuple(filter(None, details))
         lines = [f"{name}: {why}" if name else why for name, why in details.items()]
+        elements = tuple(filter(None, details))
         holds.append(Hold(reason, "; ".join(lines)[:2000], elements))
-    return Settled(tuple(rejected), tuple(holds))
+    return rejected, holds
 
 
 def _reason_of(voice: Voice) -> str:
@@ -182,7 +177,7 @@ def _reason_of(voice: Voice) -> str:
     return f"{voice.case_against} {voice.standard}".strip()
 
 
-def words_of(rejected: Sequence[tuple[Objection, Voice]]) -> str:
+def words_of(rejected: Rejected) -> str:
     """Why a case is rejected, with both reasons of each objection."""
     lines = []
     for objection, voice in rejected:

@@ -6,8 +6,9 @@ contradiction rejects a case, so a second, differently worded check must confirm
 """
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from typing import Any, Final, Self
 
 from medlive.curation.agent import Agent, check_ids
@@ -34,7 +35,7 @@ from medlive.curation.tasks import (
     VetoReply,
 )
 from medlive.evidence.excerpts.selection import SEARCHED, ShownPassage, select
-from medlive.evidence.passage import Hit, Passage, Query
+from medlive.evidence.passage import Hit, Passage, Query, Retriever
 from medlive.text.quantities import numbers_missing
 
 QUERY_ID: Final = "q"  # The id in a checklist item that the query itself states
@@ -49,19 +50,6 @@ _NAME: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class EvidenceLimits:
-    """How much of the evidence a judge is given."""
-
-    passages: int  # Of each claim
-    tokens: int  # What the passages of all claims may cost together
-
-    @property
-    def searched(self) -> int:
-        """How many hits to search for each claim."""
-        return SEARCHED * self.passages
-
-
-@dataclass(frozen=True, slots=True)
 class Claim:
     """An advice element as a claim to search for and judge."""
 
@@ -72,10 +60,23 @@ class Claim:
     flag: str = ""  # A remaining fault of the statement's numbers; empty if none
     advertising: bool = False
 
-    @property
-    def query(self) -> Query:
-        """The search query."""
-        return Query(*self.queries)
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Where claims are searched, and how much of it a judge is given."""
+
+    retriever: Retriever
+    passages: int  # Of each claim
+    tokens: int  # What the passages of all claims may cost together
+    not_after: date | None  # Nothing published later is cited
+
+    async def search(self, claims: Sequence[Claim]) -> Sequence[Sequence[Hit]]:
+        """The hits of each claim, the best first."""
+        return await self.retriever.search(
+            [Query(*claim.queries) for claim in claims],
+            k=SEARCHED * self.passages,
+            not_after=self.not_after,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ def sufficiency(requirements: Sequence[Requirement], kept: Sequence[Element]) ->
     return present / required if required else 1.0
 
 
-async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
+async def state_claims(brief: Brief, agent: Agent) -> list[Claim]:
     """State the advice elements as self-contained claims with search phrases, in order.
 
     Claims that add a number to the case, or omit one of their advice, are sent back once and then flagged.
@@ -183,9 +184,12 @@ async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
         )
         faults: dict[str, str] = {}
         for claim in reply.claims:
-            own = advice[claim.id].statement
-            if fault := _number_fault(own, claim.statement, case):
-                faults[claim.id] = fault
+            added = numbers_missing(_NAME.sub(" ", claim.statement), case)
+            lost = numbers_missing(advice[claim.id].statement, claim.statement)
+            own = [f"the case does not state {', '.join(added)}"] if added else []
+            own += [f"the claim leaves out {', '.join(lost)}"] if lost else []
+            if own:
+                faults[claim.id] = "; ".join(own)
         return by_id(reply.claims), faults
 
     stated, flags = await state()
@@ -204,15 +208,7 @@ async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
             advertising=item.advertising,
         )
         claims.append(claim)
-    return tuple(claims)
-
-
-def _number_fault(statement: str, claim: str, case: str) -> str:
-    added = numbers_missing(_NAME.sub(" ", claim), case)
-    lost = numbers_missing(statement, claim)
-    faults = [f"the case does not state {', '.join(added)}"] if added else []
-    faults += [f"the claim leaves out {', '.join(lost)}"] if lost else []
-    return "; ".join(faults)
+    return claims
 
 
 async def judge_alignment(
@@ -221,10 +217,11 @@ async def judge_alignment(
     hits: Sequence[Sequence[Hit]],
     agent: Agent,
     *,
-    limits: EvidenceLimits,
+    passages: int,
+    tokens: int,
     confirm_veto: bool,
-) -> tuple[float, tuple[ClaimVerdict, ...]]:
-    """Return S_align, the mean v(a_j) over L_A, and each verdict.
+) -> tuple[ClaimVerdict, ...]:
+    """Return the verdict on each claim.
 
     One call judges all claims, each passage given once. A claim without passages is judged too: the engine says
     whether it is standard.
@@ -234,13 +231,19 @@ async def judge_alignment(
         claims: Its advice.
         hits: `hits[j]` belongs to `claims[j]`.
         agent: The Validator.
-        limits: How much of the hits is shown.
+        passages: How many are shown of each claim.
+        tokens: What they may cost together.
         confirm_veto: Whether a contradiction needs a second check.
 
     Raises:
         AgentFailure: If there is no usable reply.
     """
-    evidence = _Evidence.of(claims, hits, limits)
+    wanted_of = [(*claim.queries, claim.statement) for claim in claims]
+    chosen = select(wanted_of, hits, most=passages, tokens=tokens)
+    evidence = _Evidence(
+        claims=tuple(zip(claims, chosen.hits, strict=True)),
+        passages={f"p{n}": p for n, p in enumerate(chosen.passages, 1)},
+    )
     inputs = {
         **brief.inputs(),
         "claims": [{"id": c.element_id, "statement": c.statement} for c in claims],
@@ -270,8 +273,9 @@ async def judge_alignment(
         second = await _confirm(inputs, evidence, against, agent)
     verdicts = []
     for claim, own in evidence.claims:
-        verdicts.append(_verdict(evidence, claim, own, first[claim.element_id], second))
-    return mean_alignment(verdicts), tuple(verdicts)
+        again = second.get(claim.element_id)
+        verdicts.append(_verdict(evidence, claim, own, first[claim.element_id], again))
+    return tuple(verdicts)
 
 
 def mean_alignment(verdicts: Sequence[ClaimVerdict]) -> float:
@@ -287,44 +291,22 @@ class _Evidence:
     claims: tuple[tuple[Claim, Sequence[Hit]], ...]
     passages: Mapping[str, ShownPassage]  # Short id → section
 
-    @classmethod
-    def of(
-        cls,
-        claims: Sequence[Claim],
-        hits: Sequence[Sequence[Hit]],
-        limits: EvidenceLimits,
-    ) -> Self:
-        """Choose what is shown, and give each section a short id, the best first."""
-        wanted = [(*claim.queries, claim.statement) for claim in claims]
-        chosen = select(wanted, hits, most=limits.passages, tokens=limits.tokens)
-        return cls(
-            claims=tuple(zip(claims, chosen.hits, strict=True)),
-            passages={f"p{n}": p for n, p in enumerate(chosen.passages, 1)},
-        )
-
     def against(self, verdicts: Sequence[AlignmentItem]) -> Self:
         """The passages that verdicts cite, and the best of their claims that are shown."""
+        name_of: dict[str, str] = {}
+        for name, passage in self.passages.items():
+            for hit in passage.hits:
+                name_of[hit.passage.id] = name
         names: set[str] = set()
         for verdict in verdicts:
             names |= _passages_of(verdict.evidence)
         judged = ids_of(verdicts)
         for claim, hits in self.claims:
             if claim.element_id in judged:
-                names.update(self._names_of(hits)[:SECOND_LOOK])
-        shown = {name: p for name, p in self.passages.items() if name in names}
-        return replace(self, passages=shown)
-
-    def _names_of(self, hits: Sequence[Hit]) -> list[str]:
-        """The short ids under which hits are shown, the best first."""
-        name_of: dict[str, str] = {}
-        for name, passage in self.passages.items():
-            for hit in passage.hits:
-                name_of[hit.passage.id] = name
-        names: dict[str, None] = {}
-        for hit in hits:
-            if hit.passage.id in name_of:
-                names[name_of[hit.passage.id]] = None
-        return list(names)
+                shown = [i for hit in hits if (i := name_of.get(hit.passage.id))]
+                names.update(list(dict.fromkeys(shown))[:SECOND_LOOK])
+        passages = {name: p for name, p in self.passages.items() if name in names}
+        return replace(self, passages=passages)
 
     def shown(self, name: str) -> dict[str, str]:
         """A passage as a task's input."""
@@ -359,13 +341,6 @@ class _Evidence:
                     return f"{identity}: a quote is not in passage {name!r}: {quote[:80]!r}"
         return None
 
-    def hits_of(self, pieces: Collection[str]) -> list[Hit]:
-        """The hits that are shown of these pieces, in the order of their passages."""
-        hits: list[Hit] = []
-        for passage in self.passages.values():
-            hits += [hit for hit in passage.hits if hit.passage.id in pieces]
-        return hits
-
 
 async def _confirm(
     inputs: Mapping[str, Any],
@@ -388,19 +363,11 @@ async def _confirm(
                 return fault
         return None
 
-    asked = {
-        **inputs,
-        "claims": _with_ids(inputs["claims"], wanted),
-        "passages": _with_ids(inputs["passages"], seen.passages),
-    }
+    asked = dict(inputs)
+    for name, kept in (("claims", wanted), ("passages", seen.passages)):
+        asked[name] = [each for each in inputs[name] if each["id"] in kept]
     reply = await agent.ask(VetoReply, asked, check)
     return by_id(reply.verdicts)
-
-
-def _with_ids(
-    inputs: Iterable[Mapping[str, str]], wanted: Collection[str]
-) -> list[Mapping[str, str]]:
-    return [each for each in inputs if each["id"] in wanted]
 
 
 def _passages_of(citations: Iterable[Citation | CitationItem]) -> set[str]:
@@ -412,16 +379,10 @@ def _verdict(
     claim: Claim,
     hits: Sequence[Hit],
     first: AlignmentItem,
-    seconds: Mapping[str, VetoItem],
+    again: VetoItem | None,
 ) -> ClaimVerdict:
-    again = seconds.get(claim.element_id)
-    second = _second_check(evidence, again) if again else None
     verdict: Alignment = first.verdict
-    if second is not None and not second.goes_against:
-        verdict = Alignment.DISPUTED
-    if verdict is Alignment.SUPPORTED and any(
-        lack.bars_support for lack in first.lacks
-    ):
+    if verdict is Alignment.SUPPORTED and any(x.bars_support for x in first.lacks):
         verdict = Alignment.NEUTRAL
     citations = evidence.cited(first.evidence)
     named = _passages_of(citations)
@@ -429,12 +390,25 @@ def _verdict(
     if first.nearest is not None:
         nearest = evidence.passages[first.nearest].hits[0].passage.id
         named.add(nearest)
-    if second is not None:
+    second = None
+    if again is not None:
+        second = SecondCheck(
+            false_by_passage=again.false_by_passage,
+            could_hurt=again.could_hurt,
+            citations=evidence.cited(again.evidence),
+            harm_citations=evidence.cited(again.harm_evidence),
+            reason=again.reason,
+        )
+        if not second.goes_against:
+            verdict = Alignment.DISPUTED
         named |= _passages_of((*second.citations, *second.harm_citations))
     ranked = list(hits)
     # Passages of other claims that this verdict names follow the claim's own.
-    for hit in evidence.hits_of(named - {hit.passage.id for hit in hits}):
-        ranked.append(replace(hit, rank=len(ranked) + 1, sides=()))
+    named -= {hit.passage.id for hit in hits}
+    for passage in evidence.passages.values():
+        for hit in passage.hits:
+            if hit.passage.id in named:
+                ranked.append(replace(hit, rank=len(ranked) + 1, sides=()))
     return ClaimVerdict(
         element_id=claim.element_id,
         claim=claim.statement,
@@ -449,16 +423,6 @@ def _verdict(
         on_subject=first.verdict in _DECIDED or first.on_subject is not False,
         nearest=nearest,
         lacks=first.lacks,
-    )
-
-
-def _second_check(evidence: _Evidence, item: VetoItem) -> SecondCheck:
-    return SecondCheck(
-        false_by_passage=item.false_by_passage,
-        could_hurt=item.could_hurt,
-        citations=evidence.cited(item.evidence),
-        harm_citations=evidence.cited(item.harm_evidence),
-        reason=item.reason,
     )
 
 

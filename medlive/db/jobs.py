@@ -30,8 +30,6 @@ class Queue(StrEnum):
     """Freeze, verify, publish, announce."""
     UPKEEP = "upkeep"
     """Retention."""
-    EMBED = "embed"
-    """One shard of an evidence index's passages each, for machines with a GPU."""
     BACKUP = "backup"
     """The weekly backup, which reads every table: for a worker with the owner's URL."""
 

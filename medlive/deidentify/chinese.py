@@ -169,12 +169,9 @@ def _name_before(text: str, title_at: int) -> int | None:
             continue
         if name in _COMPOUND_SURNAMES:
             return start
-        named = (
-            name[0] in _SURNAMES
-            and not set(name[1:]) & _NOT_GIVEN
-            and name[1] != name[0]
-        )
-        if named and (length == 3 or _starts_word(text, start)):
+        is_given = _NOT_GIVEN.isdisjoint(name[1:]) and name[1] != name[0]
+        is_whole = length == 3 or _starts_word(text, start)
+        if name[0] in _SURNAMES and is_given and is_whole:
             return start
     return title_at - 1 if _is_surname_before(text, title_at) else None
 
@@ -186,20 +183,17 @@ def _is_surname_before(text: str, title_at: int) -> bool:
         return True
     if not _HAN.match(char) or not _starts_word(text, title_at - 1):
         return False
-    unlisted = (
-        char not in _NOT_BEFORE_TITLE
-        and char not in _NOT_GIVEN
-        and text.startswith("主任", title_at)
-    )
+    is_name = char not in _NOT_BEFORE_TITLE | _NOT_GIVEN
+    unlisted = is_name and text.startswith("主任", title_at)
     return char in _AMBIGUOUS_SURNAMES or unlisted
 
 
 def _starts_word(text: str, start: int) -> bool:
     """Whether a word starts at `start`: before it is a mark, a greeting or nothing."""
     before = text[max(0, start - 4) : start]
-    return not before or bool(
-        _BOUNDARY.match(before[-1]) or _GREETING_BEFORE.search(before)
-    )
+    if not before or _BOUNDARY.match(before[-1]):
+        return True
+    return _GREETING_BEFORE.search(before) is not None
 
 
 def _is_full_name(name: str) -> bool:
@@ -222,12 +216,11 @@ def _is_pet_name(name: str) -> bool:
 
 def _is_introduced(match: re.Match[str]) -> bool:
     name, label = match["name"], match[0][: -len(match["name"])]
-    by_pet_name = (
-        label.startswith(("小名", "乳名", "大名")) and name not in _NOT_PET_NAMES
-    )
     if _NAME_FIELD.search(label) and name[0] in _AMBIGUOUS_SURNAMES:
         return name not in _NOT_NAMES and not set(name[1:]) & _NOT_IN_NAMES
-    return _is_full_name(name) or by_pet_name or ("叫" in label and _is_pet_name(name))
+    if _is_full_name(name) or ("叫" in label and _is_pet_name(name)):
+        return True
+    return label.startswith(("小名", "乳名", "大名")) and name not in _NOT_PET_NAMES
 
 
 _NAME_FIELD = re.compile(r"(?:姓名|签名|签字|署名|落款|联系人|收件人|监护人)[:：]\s*$")
@@ -250,11 +243,9 @@ def _is_related(match: re.Match[str]) -> bool:
 
 def _is_nickname(match: re.Match[str]) -> bool:
     child = match["child"]
-    return (
-        child is None
-        or _is_pet_name(child)
-        or (_is_full_name(child) and child not in _NOT_PET_NAMES)
-    )
+    if child is None or _is_pet_name(child):
+        return True
+    return _is_full_name(child) and child not in _NOT_PET_NAMES
 
 
 _NAME_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
@@ -278,41 +269,29 @@ _NAME_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...]
 
 def chinese_names(view: View) -> Candidates:
     """Find names before a title (张大夫 → 张), after an introduction, a relative or a role, and in signatures."""
-    for start, end in (*_titled(view), *_by_rule(view), *_associates(view)):
-        yield IdentifierKind.NAME, start, end
-
-
-def _titled(view: View) -> Iterator[Span]:
-    text = view.text
-    for match in _TITLE.finditer(view.lower):
+    text, lower = view.text, view.lower
+    for match in _TITLE.finditer(lower):
         at = match.start()
         if text[at - 1 : at] == "副" and text.startswith(("主任医", "主任技"), at):
             continue
         start = _name_before(text, at)
         if start is not None:
-            yield start, at
-
-
-def _by_rule(view: View) -> Iterator[Span]:
+            yield IdentifierKind.NAME, start, at
     for pattern, is_name in _NAME_RULES:
-        for match in pattern.finditer(view.lower):
+        for match in pattern.finditer(lower):
             if is_name(match):
-                yield match.span(match.lastgroup or "name")
+                yield IdentifierKind.NAME, *match.span(match.lastgroup or "name")
+    # A list of people, unless one entry of it is not a name
+    for match in _ASSOCIATE_LIST.finditer(lower):
+        entries = list(_LISTED.finditer(lower, *match.span("names")))
+        if all(_is_listed_name(entry[0]) for entry in entries):
+            for entry in entries:
+                yield IdentifierKind.NAME, *entry.span()
 
 
-def _associates(view: View) -> Iterator[Span]:
-    """Find the names in a list of people, unless one entry of it is not a name."""
-    for match in _ASSOCIATE_LIST.finditer(view.lower):
-        entries = list(_LISTED.finditer(view.lower, *match.span("names")))
-        if all(
-            _is_full_name(entry[0]) or _is_old_or_young(entry[0]) for entry in entries
-        ):
-            yield from (entry.span() for entry in entries)
-
-
-def _is_old_or_young(name: str) -> bool:
-    """小王, 老李."""
-    return name[0] in "小老阿" and name[1:] in _SURNAMES
+def _is_listed_name(name: str) -> bool:
+    """A full name, or 小王, 老李."""
+    return _is_full_name(name) or (name[0] in "小老阿" and name[1:] in _SURNAMES)
 
 
 _CHAIN = re.compile(
@@ -352,8 +331,7 @@ def chinese_places(view: View) -> Candidates:
     """Find named hospitals, places finer than a province, and exact addresses."""
     lower = view.lower
     yield from _with_finer_parts(view)
-    for start, end in _numbered_addresses(view):
-        yield IdentifierKind.ADDRESS, start, end
+    yield from _numbered_addresses(view)
     for match in _LIVES.finditer(lower):
         place = match["place"]
         if place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place):
@@ -367,44 +345,38 @@ def _with_finer_parts(view: View) -> Candidates:
     """Find places with the streets and villages that follow them, which make an address of them."""
     text = view.text
     for start, end in _named_places(view.lower):
-        is_fine = False
+        kind = IdentifierKind.PLACE
         is_hospital = text[end - 1] in "院心"
         while not is_hospital and (part := _CHAIN.match(text, end)):
-            is_fine = is_fine or part["unit"] in _FINE
+            if part["unit"] in _FINE:
+                kind = IdentifierKind.ADDRESS
             end = part.end()
-        if is_fine:
-            yield IdentifierKind.ADDRESS, _with_province(text, start), end
-        else:
-            yield IdentifierKind.PLACE, start, end
+        if kind is IdentifierKind.ADDRESS:
+            start = _with_province(text, start)
+        yield kind, start, end
 
 
-def _numbered_addresses(view: View) -> Iterator[Span]:
-    """Find roads and estates with a number."""
+def _numbered_addresses(view: View) -> Candidates:
+    """Find roads and estates with a number; the name begins after the last word that belongs to no name."""
     text = view.text
     for match in _ADDRESS.finditer(view.lower):
-        name_end = match.start()
-        start = _start_of_estate(text, name_end)
-        name = text[start : name_end + 2]
-        if start < name_end and _NOT_ESTATE.isdisjoint((name[:2], name)):
-            yield _with_province(text, start), name_end + len(match[0].rstrip(" ，,"))
+        start = end = match.start()
+        while (
+            start > max(0, end - 16)
+            and _ESTATE_CHAR.match(char := text[start - 1])
+            and not _ADDRESS_STOP.match(char)
+        ):
+            start -= 1
+        name = text[start : end + 2]
+        if start < end and _NOT_ESTATE.isdisjoint((name[:2], name)):
+            written = len(match[0].rstrip(" ，,"))
+            yield IdentifierKind.ADDRESS, _with_province(text, start), end + written
 
 
 def _with_province(text: str, start: int) -> int:
     """Return where an address starts, with the province before it."""
     province = _PROVINCE_BEFORE.search(text, max(0, start - 10), start)
     return province.start() if province else start
-
-
-def _start_of_estate(text: str, end: int) -> int:
-    """Return where the name before a road or an estate begins: after the last word that belongs to no name."""
-    start = end
-    while (
-        start > max(0, end - 16)
-        and _ESTATE_CHAR.match(char := text[start - 1])
-        and not _ADDRESS_STOP.match(char)
-    ):
-        start -= 1
-    return start
 
 
 def _named_places(lower: str) -> Iterator[Span]:
@@ -439,10 +411,11 @@ def _named_places(lower: str) -> Iterator[Span]:
 def _hospitals(lower: str) -> Iterator[Span]:
     """Find named hospitals."""
     regions = [match.start() for match in _REGION.finditer(lower)]
-    for at in (match.start() for match in _HOSPITAL_END.finditer(lower)):
-        yield from _named_hospital(
-            lower, at, regions[bisect_left(regions, at - 18) : bisect_left(regions, at)]
-        )
+    for match in _HOSPITAL_END.finditer(lower):
+        at = match.start()
+        first, last = bisect_left(regions, at - 18), bisect_left(regions, at)
+        if hospital := _named_hospital(lower, at, regions[first:last]):
+            yield hospital
     for pattern in (_BRIEF_HOSPITAL, _HOSPITAL):
         yield from (match.span() for match in pattern.finditer(lower))
 
@@ -451,32 +424,28 @@ def _counties(lower: str) -> Iterator[Span]:
     """Find counties, districts and numbered roads."""
     for match in _COUNTY.finditer(lower):
         area, county = match["area"], match["county"]
-        if not (area and _NOT_AREA.search(area[:-1])) and not (
-            county and _NOT_COUNTY.search(county)
-        ):
+        is_area = area and _NOT_AREA.search(area[:-1])
+        if not is_area and not (county and _NOT_COUNTY.search(county)):
             yield match.span(match.lastgroup or "county")
 
 
-def _named_hospital(lower: str, at: int, regions: list[int]) -> Iterator[Span]:
+def _named_hospital(lower: str, at: int, regions: list[int]) -> Span | None:
     """The span of the hospital whose last word stands at `at`, where it begins with a place or fills a field."""
-    place_starts = [
-        k - n
-        for k in range(max(3, at - 14), at)
-        if lower[k] in "市县州"
-        for n in (3, 2)
-    ]
-    for region in sorted({*regions, *place_starts}):
-        match = _NAMED_HOSPITAL.match(lower, region)
+    starts = set(regions)
+    for k in range(max(3, at - 14), at):
+        if lower[k] in "市县州":
+            starts |= {k - 3, k - 2}
+    for start in sorted(starts):
+        match = _NAMED_HOSPITAL.match(lower, start)
         if match and match.end() > at and not _GENERIC_HOSPITAL.fullmatch(match[0]):
-            yield match.span()
-            return
+            return match.span()
     line = lower.rfind("\n", max(0, at - 28), at) + 1
-    if at < 28 or line:
-        for match in _LISTED_HOSPITAL.finditer(lower, line, at + 9):
-            whole = match.end() < at + 9 or match.end() == len(lower)
-            if (
-                whole
-                and not _GENERIC_HOSPITAL.fullmatch(match["place"])
-                and not _TALK.search(match["place"])
-            ):
-                yield match.span("place")
+    if at >= 28 and not line:
+        return None
+    for match in _LISTED_HOSPITAL.finditer(lower, line, at + 9):
+        place = match["place"]
+        whole = match.end() < at + 9 or match.end() == len(lower)
+        is_named = not _GENERIC_HOSPITAL.fullmatch(place) and not _TALK.search(place)
+        if whole and is_named:
+            return match.span("place")
+    return None

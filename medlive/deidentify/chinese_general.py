@@ -5,15 +5,18 @@ needs a cue of its own, and a word that could make the place the patient's undoe
 """
 
 import re
+from functools import cache
 
 from medlive.deidentify.identifiers import alternatives, one_of, word_list
-from medlive.deidentify.spelling import Surroundings, containing, is_part_of_name, near
+from medlive.deidentify.spelling import (
+    Places,
+    Surroundings,
+    containing,
+    is_part_of_name,
+    near,
+)
 
 _CITIES = word_list("chinese", "cities")
-_NAMES = containing(
-    word_list("chinese", "names with a place"), _CITIES, longest_exact=2
-)
-_NEAR_NAMES = near(word_list("chinese", "drugs near a place"), _CITIES)
 _LIVED_BEFORE = re.compile(r"[在到去从住回来于自我是家]$")
 _LIVED_AFTER = re.compile(r"市|[区县人的这那]|当地|本地|地区|老家|医|[一二三四五六]院")
 
@@ -90,16 +93,25 @@ _THEIR_HOME = re.compile(
 
 def is_in_medical_name(text: str, start: int, end: int) -> bool:
     """Whether the city at these offsets is a part of a drug's, a disease's or an organism's name."""
+    names, near_names = _medical_names()
     city = text[start:end]
-    if is_part_of_name(text, start, end, _NAMES.get(city, ())):
+    if is_part_of_name(text, start, end, names.get(city, ())):
         return True
     lived_in = _LIVED_BEFORE.search(text, max(0, start - 1), start) is not None
     followed = _LIVED_AFTER.match(text, end) is not None
-    names: list[Surroundings] = []
-    for name in _NEAR_NAMES.get(city, ()):
+    fitting: list[Surroundings] = []
+    for name in near_names.get(city, ()):
         if (name.before or not lived_in) and (name.after or not followed):
-            names.append(name)
-    return is_part_of_name(text, start, end, names)
+            fitting.append(name)
+    return is_part_of_name(text, start, end, fitting)
+
+
+@cache
+def _medical_names() -> tuple[Places, Places]:
+    """The surroundings of cities in names, and in names that one wrong character would give a city."""
+    names = word_list("chinese", "names with a place")
+    drugs = word_list("chinese", "drugs near a place")
+    return containing(names, _CITIES, longest_exact=2), near(drugs, _CITIES)
 
 
 def is_general(text: str, start: int, end: int) -> bool:
@@ -107,14 +119,19 @@ def is_general(text: str, start: int, end: int) -> bool:
     before = _SENTENCE_END.split(text[max(0, start - _REACH) : start])[-1]
     clause = _CLAUSE_END.split(before)[-1]
     after = text[end : end + _REACH]
+    sentence = _SENTENCE_END.split(after)[0]
     if _NOT_THERE.match(after) or _LIVES_THERE.search(after):
         return False
-    return (
-        _is_denied(before, clause, after)
-        or _is_asked(before, clause, after)
-        or _is_of_others(before, clause, after)
-        or _is_of_the_epidemic(before, after)
+    speaks_of_self = (
+        _OWN.search(before) is not None or _OWN.search(sentence) is not None
     )
+    if _is_denied(before, clause, after):
+        return True
+    if _is_of_others(before, clause, after, speaks_of_self):
+        return True
+    if speaks_of_self:
+        return False
+    return _is_asked(clause, after) or _is_of_the_epidemic(before, after)
 
 
 def _is_denied(before: str, clause: str, after: str) -> bool:
@@ -130,19 +147,14 @@ def _is_denied(before: str, clause: str, after: str) -> bool:
     return _IF_VISITED.search(before) is not None and not _OWN.search(before)
 
 
-def _is_asked(before: str, clause: str, after: str) -> bool:
+def _is_asked(clause: str, after: str) -> bool:
     """您去过武汉吗, 有武汉接触史吗."""
-    sentence = _SENTENCE_END.split(after)[0]
-    if _OWN.search(before) or _OWN.search(sentence):
-        return False
     if _YOU_VISITED.search(clause):
         return _ASKS.match(after) is not None
-    return (
-        _YOU_HAVE.search(clause) is not None and _ASKS_HISTORY.match(after) is not None
-    )
+    return bool(_YOU_HAVE.search(clause) and _ASKS_HISTORY.match(after))
 
 
-def _is_of_others(before: str, clause: str, after: str) -> bool:
+def _is_of_others(before: str, clause: str, after: str, speaks_of_self: bool) -> bool:
     """接触过武汉的人, 跟武汉回来的人, 去过武汉或者跟武汉来的人, 武汉来的人都要隔离."""
     if _MET.search(clause):
         return _PEOPLE.match(after) is not None
@@ -151,20 +163,12 @@ def _is_of_others(before: str, clause: str, after: str) -> bool:
     if _RETURNING.match(after) is None or _OWN_PEOPLE.search(clause):
         return False
     sentence = _SENTENCE_END.split(after)[0]
-    return _AMONG.search(clause) is not None or _is_rule(before, sentence)
-
-
-def _is_rule(before: str, sentence: str) -> bool:
-    speaks_of_self = _OWN.search(before) or _OWN.search(sentence)
-    return _ALL_OF_THEM.match(sentence) is not None and not speaks_of_self
+    is_rule = _ALL_OF_THEM.match(sentence) is not None and not speaks_of_self
+    return is_rule or _AMONG.search(clause) is not None
 
 
 def _is_of_the_epidemic(before: str, after: str) -> bool:
     """武汉疫情, and the definition of a case: 武汉市及周边地区，或其他有病例报告社区."""
     if _THEIR_HOME.search(before):
         return False
-    if _OWN.search(before) or _OWN.search(_SENTENCE_END.split(after)[0]):
-        return False
-    return (
-        _EPIDEMIC.match(after) is not None or _CASES_REPORTED.match(after) is not None
-    )
+    return bool(_EPIDEMIC.match(after) or _CASES_REPORTED.match(after))

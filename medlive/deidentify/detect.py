@@ -10,8 +10,6 @@ import re
 from bisect import bisect_left
 from operator import itemgetter
 
-from medlive.deidentify.chinese import chinese_names, chinese_places
-from medlive.deidentify.english import english_names, english_places
 from medlive.deidentify.identifiers import (
     Candidate,
     Candidates,
@@ -53,10 +51,9 @@ def find_identifiers(text: str, language: str | None) -> list[Identifier]:
         language: "en", "zh" or None: which telephone plans numbers without a country code are tried in.
     """
     view = View(text)
-    candidates = _merge_places(_candidates(view, language))
-    candidates = _join_addresses(_without_overlaps(candidates), view.text)
+    merged = _without_overlaps(_merge_places(_candidates(view, language)))
     identifiers = []
-    for kind, view_start, view_end in candidates:
+    for kind, view_start, view_end in _join_addresses(merged, view.text):
         start, end = view.span(view_start, view_end)
         identifiers.append(Identifier(kind, start, end, text[start:end]))
     return identifiers
@@ -107,16 +104,20 @@ def keyed_handle(handle: str, key: bytes) -> str:
 
 
 def _candidates(view: View, language: str | None) -> Candidates:
-    """Yield what any rule finds, in no order."""
+    """Yield what any rule finds, in no order. The rules of a language are built when a text first needs them."""
     yield from numeric_identifiers(view, language)
     yield from net_addresses(view)
     yield from _others_data(view)
     if view.ascii or _LATIN.search(view.text):
-        yield from english_names(view)
-        yield from english_places(view)
+        from medlive.deidentify import english
+
+        yield from english.english_names(view)
+        yield from english.english_places(view)
     if not view.ascii and _HAN.search(view.text):
-        yield from chinese_names(view)
-        yield from chinese_places(view)
+        from medlive.deidentify import chinese
+
+        yield from chinese.chinese_names(view)
+        yield from chinese.chinese_places(view)
 
 
 def _others_data(view: View) -> Candidates:
@@ -160,23 +161,22 @@ def _without_overlaps(candidates: list[Candidate]) -> list[Candidate]:
 
 
 def _join_addresses(candidates: list[Candidate], text: str) -> list[Candidate]:
-    """Join the parts of an address that follow each other, and add its postcode."""
+    """Join the parts of an address that follow each other, and add its postcode.
+
+    Two are parts of one address where one of them is exact, and a comma or less is between.
+    """
     joined: list[Candidate] = []
     for kind, start, end in candidates:
-        if joined and _is_next_part(joined[-1], (kind, start, end), text):
-            joined[-1] = (_ADDRESS, joined[-1][1], end)
-        else:
-            joined.append((kind, start, end))
+        if joined:
+            kind_before, first, last = joined[-1]
+            kinds = {kind_before, kind}
+            are_parts = _ADDRESS in kinds <= {_ADDRESS, _PLACE}
+            if are_parts and _BETWEEN.fullmatch(text, last, start):
+                joined[-1] = (_ADDRESS, first, end)
+                continue
+        joined.append((kind, start, end))
     with_postcodes: list[Candidate] = []
     for kind, start, end in joined:
         postcode = _CODE.match(text, end) if kind is _ADDRESS else None
         with_postcodes.append((kind, start, postcode.end() if postcode else end))
     return with_postcodes
-
-
-def _is_next_part(before: Candidate, candidate: Candidate, text: str) -> bool:
-    """Whether two candidates are parts of one address: one of them is exact, and a comma or less is between."""
-    kinds = {before[0], candidate[0]}
-    if kinds not in ({_ADDRESS}, {_ADDRESS, _PLACE}):
-        return False
-    return _BETWEEN.fullmatch(text, before[2], candidate[1]) is not None

@@ -18,6 +18,9 @@ from medlive.deidentify.identifiers import (
     word_list,
 )
 
+_NAME = IdentifierKind.NAME
+_PLACE = IdentifierKind.PLACE
+_ADDRESS = IdentifierKind.ADDRESS
 _any = partial(one_of, "english")
 _GIVEN = word_list("english", "given names")
 _GIVEN_WORDS = word_list("english", "given words")
@@ -27,6 +30,7 @@ _NOT_AFTER_TITLE = word_list("english", "not after title")
 _CITIES = word_list("english", "cities")
 _STATE_NAMES = _any("states")
 _KNOWN = _GIVEN | _SURNAMES
+_LISTED = _KNOWN | _GIVEN_WORDS
 _SMALL_NAMES = _KNOWN - word_list("english", "surname words")
 _CAP = "[A-ZÀ-ÖØ-Þ]"
 _LOW = "[a-zß-öø-ÿāăąćčďđēėęěğīıłńňőřśşšţťūůűźżž]"
@@ -65,6 +69,7 @@ _BEFORE_RELATIVE = re.compile(
 )
 _RELATIVES = word_list("english", "relatives")
 _NEVER_IN_NAME = _NOT_NAMES | _RELATIVES
+_NOT_SURNAME = _NEVER_IN_NAME | _NOT_AFTER_TITLE
 _SIGN_OFF = re.compile(
     rf"(?<![a-z])(?:{_any('closings')}|xx+|xo+)[ ]?[,!.:;~ )(\r\n-]{{1,6}}[\s—–~-]{{0,6}}(?=[a-z])"
 )
@@ -150,24 +155,18 @@ def _name_end(
     text, lower = view.text, view.lower
     end, begin, whole = at, at, 0
     for count in range(4):
+        first = count == 0
         if match := _WORD.match(text, begin):
-            good = _is_capital_word(
-                view,
-                match,
-                first=count == 0,
-                known=known and not whole,
-                shouted=shouted,
-            )
+            must_be_known = known and not whole
+            good = _is_capital_word(view, match, first, must_be_known, shouted)
         else:
             if (small or known) and not text[begin : begin + 1].isupper():
                 match = _SMALL_WORD.match(lower, begin)
-            good = match is not None and _is_small_word(
-                match.group(), first=count == 0, small=small
-            )
+            good = match is not None and _is_small_word(match[0], first, small)
         if match is None or not good:
             break
-        whole += match.end() - match.start() > 1 + (match.group()[-1] == ".")
-        if cut := _POSSESSIVE.search(match.group()):
+        whole += match.end() - match.start() > 1 + (match[0][-1] == ".")
+        if cut := _POSSESSIVE.search(match[0]):
             if not lower.startswith(tuple(_AFTER_NAME), match.end() + 1):
                 end = match.start() + cut.start()
             break
@@ -179,7 +178,7 @@ def _name_end(
 
 
 def _is_capital_word(
-    view: View, match: re.Match[str], *, first: bool, known: bool, shouted: bool
+    view: View, match: re.Match[str], first: bool, known: bool, shouted: bool
 ) -> bool:
     word = _POSSESSIVE.sub("", view.lower[match.start() : match.end()].rstrip("."))
     if word in _NEVER_IN_NAME or (
@@ -188,38 +187,34 @@ def _is_capital_word(
         return False
     if word in _KNOWN:
         return True
-    capitals = len(match.group()) > 1 and match.group()[-1].isupper()
-    return (shouted or not capitals) and not (
-        known and len(word) > 1 and word not in _GIVEN_WORDS
-    )
+    if known and len(word) > 1 and word not in _GIVEN_WORDS:
+        return False
+    return shouted or not (len(match[0]) > 1 and match[0][-1].isupper())
 
 
-def _is_small_word(word: str, *, first: bool, small: bool) -> bool:
+def _is_small_word(word: str, first: bool, small: bool) -> bool:
     plain = _POSSESSIVE.sub("", word)
-    listed = plain in (_GIVEN if first else _SMALL_NAMES) or (
-        small and first and len(word) > 1
-    )
-    return listed and plain not in _NEVER_IN_NAME and plain not in _NOT_AFTER_TITLE
+    listed = plain in (_GIVEN if first else _SMALL_NAMES)
+    listed = listed or (small and first and len(word) > 1)
+    return listed and plain not in _NOT_SURNAME
 
 
 def _after_titles(view: View) -> Candidates:
     lower, text = view.lower, view.text
     for match in _TITLE.finditer(lower):
         start, at = match.span()
-        title = match.group().strip(" .\t(").split(".")[0].split()[0]
+        title = match[0].strip(" .\t(").split(".")[0].split()[0]
         if not text[at : at + 1].isalpha() or not _may_be_title(view, match, title):
             continue
-        small = title == "dr" or (
-            title in ("mr", "mrs", "prof") and "." in match.group()
-        )
+        small = title == "dr" or (title in ("mr", "mrs", "prof") and "." in match[0])
         end = _name_end(view, at, small=small)
         if small and text[at].islower():
             end = _with_small_surname(lower, at, end, _LAST_SURNAME)
         also_a_word = title in _ALSO_WORDS or text.startswith("MS", start)
         if end > at and (not also_a_word or lower[at:end].split()[0] in _KNOWN):
-            yield IdentifierKind.NAME, at, end
+            yield _NAME, at, end
     for match in _GLUED_TITLE.finditer(text):
-        yield IdentifierKind.NAME, match.end(), _name_end(view, match.end())
+        yield _NAME, match.end(), _name_end(view, match.end())
 
 
 def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
@@ -247,20 +242,17 @@ def _after_labels(view: View) -> Candidates:
     lower = view.lower
     for match in _MY_NAME.finditer(lower):
         start, at = match.span()
-        labelled = bool(set(match.group()) & set(":：=-"))
+        labelled = not set(match[0]).isdisjoint(":：=-")
         starts_line = start == 0 or lower[start - 1] == "\n"
         sure = _MINE.search(lower, max(0, start - 14), start) or (
-            match.group().startswith(("name's", "name is")) and starts_line
+            match[0].startswith(("name's", "name is")) and starts_line
         )
         end = at
         if labelled or sure:
             end = _name_end(view, at, small=not labelled, shouted=labelled)
-            end = _with_small_surname(lower, at, end) if sure else end
-        yield (
-            IdentifierKind.NAME,
-            at,
-            end if end > at else _name_end(view, at, known=True),
-        )
+        if sure:
+            end = _with_small_surname(lower, at, end)
+        yield _NAME, at, end if end > at else _name_end(view, at, known=True)
 
 
 _MINE = re.compile(
@@ -274,7 +266,6 @@ _SMALL_SURNAME = re.compile(
 _LAST_SURNAME = re.compile(
     r" (?P<surname>(?![a-z]+(?:ing|ed|ly)(?![a-z]))[a-z]{3,})(?=[.!…\s]*(?:$|\n))"
 )
-_NOT_SURNAME = _NEVER_IN_NAME | _NOT_AFTER_TITLE
 
 
 def _with_small_surname(
@@ -290,36 +281,28 @@ def _with_small_surname(
 def _introductions(view: View) -> Candidates:
     text = view.text
     for match in _I_AM.finditer(view.lower):
-        at, phrase = match.end(), match.group().strip()
+        at, phrase = match.end(), match[0].strip()
         if text[at : at + 1].islower() and phrase in _INTRODUCING | _NAMING:
-            yield IdentifierKind.NAME, at, _name_end(view, at, known=True)
+            yield _NAME, at, _name_end(view, at, known=True)
         elif text[at : at + 1].isupper():
             end = _name_end(view, at)
             if end > at and _is_introduced(view, phrase, at, end):
-                yield IdentifierKind.NAME, at, end
+                yield _NAME, at, end
 
 
 def _is_introduced(view: View, phrase: str, at: int, end: int) -> bool:
     """Whether the capitalised words after a phrase are a name."""
     words = view.lower[at:end].replace(".", " ").split()
-    capitalised = view.text[at + 1 : at + 2].islower()
     introducing, naming = phrase in _INTRODUCING, phrase in _NAMING
-    if (
-        introducing
-        and capitalised
-        and (words[0] in _GIVEN_WORDS or _AFTER_I_AM.match(view.lower, end))
-    ):
-        return True
-    if (
-        naming
-        and phrase != "called"
-        and capitalised
-        and view.text[end : end + 2] != "'s"
-    ):
-        return True
-    return words[0] in _KNOWN and (
-        introducing or naming or len(words) > 1 or words[0] in _GIVEN
-    )
+    if view.text[at + 1 : at + 2].islower():
+        if introducing and (
+            words[0] in _GIVEN_WORDS or _AFTER_I_AM.match(view.lower, end)
+        ):
+            return True
+        if naming and phrase != "called" and view.text[end : end + 2] != "'s":
+            return True
+    is_sure = introducing or naming or len(words) > 1 or words[0] in _GIVEN
+    return words[0] in _KNOWN and is_sure
 
 
 def _relatives(view: View) -> Candidates:
@@ -327,15 +310,15 @@ def _relatives(view: View) -> Candidates:
     for match in _WHOSE.finditer(lower):
         start, at = match.span()
         if not (text[at : at + 1].isupper() and text[at + 1 : at + 2].islower()):
-            yield IdentifierKind.NAME, at, _name_end(view, at, known=True)
+            yield _NAME, at, _name_end(view, at, known=True)
         elif (end := _name_end(view, at)) > at:
             words = lower[at:end].split()
-            related = _BEFORE_RELATIVE.search(lower, max(0, start - 20), start)
+            related = match[0].strip() in _KIN_TITLES or _BEFORE_RELATIVE.search(
+                lower, max(0, start - 20), start
+            )
             follows = len(words) > 1 or _AFTER_RELATIVE.match(lower, end)
-            titled = match.group().strip() in _KIN_TITLES
-            listed = words[0] in _KNOWN or words[0] in _GIVEN_WORDS
-            if listed or ((related or titled) and follows):
-                yield IdentifierKind.NAME, at, end
+            if words[0] in _LISTED or (related and follows):
+                yield _NAME, at, end
 
 
 _WHOSE_MANY = re.compile(
@@ -357,9 +340,9 @@ def _several_relatives(view: View) -> Candidates:
                 break
             at = joint.end()
         firsts = {view.lower[start:end].split()[0] for start, end in names}
-        if len(names) > 1 and firsts & (_KNOWN | _GIVEN_WORDS):
+        if len(names) > 1 and firsts & _LISTED:
             for start, end in names:
-                yield IdentifierKind.NAME, start, end
+                yield _NAME, start, end
 
 
 _KIN_TITLES = word_list("english", "kin titles")
@@ -377,31 +360,10 @@ _REACHED_AT = re.compile(
 )
 
 
-def _reached(view: View) -> Candidates:
-    """Find whom a number or an address belongs to: "contact Yevgenia at …"."""
-    for match in _REACHED.finditer(view.lower):
-        end = _name_end(view, match.end())
-        if end > match.end() and _REACHED_AT.match(view.lower, end):
-            yield IdentifierKind.NAME, match.end(), end
-
-
 def _signatures(view: View) -> Candidates:
-    yield from _signed_off(view)
-    yield from _dashed(view)
-    lower = view.lower
-    if " here" not in lower:
-        return
-    for candidate in matches(IdentifierKind.NAME, _HERE, lower):
-        _, start, end = candidate
-        first, *last = lower[start:end].split()
-        if first in _GIVEN and _NOT_SURNAME.isdisjoint(last):
-            yield candidate
-
-
-def _signed_off(view: View) -> Candidates:
     lower, text = view.lower, view.text
     for match in _SIGN_OFF.finditer(lower):
-        at, words = match.end(), match.group()
+        at, words = match.end(), match[0]
         title = _TITLED.match(lower, at)
         if title and not text[title.end() : title.end() + 1].islower():
             at = title.end()
@@ -410,7 +372,11 @@ def _signed_off(view: View) -> Candidates:
         )
         end = _name_end(view, at, known=not (closing and text[at : at + 1].isupper()))
         if end > at and _END.match(text, end):
-            yield IdentifierKind.NAME, at, end
+            yield _NAME, at, end
+    for match in _HERE.finditer(lower) if " here" in lower else ():
+        first, *last = match["who"].split()
+        if first in _GIVEN and _NOT_SURNAME.isdisjoint(last):
+            yield _NAME, *match.span("who")
 
 
 def _dashed(view: View) -> Candidates:
@@ -421,7 +387,7 @@ def _dashed(view: View) -> Candidates:
         if end > at and _END.match(text, end):
             at_the_end = end >= len(text.rstrip()) - 2
             if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
-                yield IdentifierKind.NAME, at, end
+                yield _NAME, at, end
 
 
 def _greetings(view: View) -> Candidates:
@@ -432,43 +398,29 @@ def _greetings(view: View) -> Candidates:
         end = _name_end(view, at, known=not capital)
         if end == at or not _AFTER_GREETING.match(lower, end):
             continue
-        first = lower[at:end].split()[0].strip(".")
         opens_sentence = lower[max(0, start - 2) : start].strip() in ("", ".", "!", "?")
-        sure = (
-            opens_sentence
-            and not match.group().startswith("thank")
-            and text[at + 1].islower()
-        )
-        if not capital or first in _KNOWN or first in _GIVEN_WORDS or sure:
-            yield IdentifierKind.NAME, at, end
+        is_thanked = match[0].startswith("thank")
+        sure = opens_sentence and not is_thanked and text[at + 1].islower()
+        listed = lower[at:end].split()[0].strip(".") in _LISTED
+        if not capital or listed or sure:
+            yield _NAME, at, end
 
 
 def english_names(view: View) -> Candidates:
     """Find names after titles, labels, introductions, greetings and relatives, and in signatures."""
-    for rule in (
-        _after_titles,
-        _after_labels,
-        _introductions,
-        _relatives,
-        _several_relatives,
-        _reached,
-        _signatures,
-        _greetings,
-    ):
-        yield from rule(view)
-
-
-def _capitals(view: View) -> Candidates:
-    """Find full names by their capital letters."""
-    for match in _CAPITAL.finditer(view.text):
-        if (
-            match.group().lower() in _GIVEN
-        ):  # a listed given name before a listed surname
-            at, end = match.start(), _name_end(view, match.start())
-            words = view.lower[at:end].split()
-            after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
-            if len(words) > 1 and words[-1] in _SURNAMES and after not in _AFTER_NAME:
-                yield IdentifierKind.NAME, at, end
+    yield from _after_titles(view)
+    yield from _after_labels(view)
+    yield from _introductions(view)
+    yield from _relatives(view)
+    yield from _several_relatives(view)
+    # Whom a number or an address belongs to: "contact Yevgenia at …"
+    for match in _REACHED.finditer(view.lower):
+        end = _name_end(view, match.end())
+        if end > match.end() and _REACHED_AT.match(view.lower, end):
+            yield _NAME, match.end(), end
+    yield from _signatures(view)
+    yield from _dashed(view)
+    yield from _greetings(view)
 
 
 def _towns(view: View) -> Candidates:
@@ -476,13 +428,11 @@ def _towns(view: View) -> Candidates:
     text = view.text
     for match in _STATE_AFTER.finditer(text):
         town = _TOWN_BEFORE.search(text, max(0, match.start() - 40), match.start())
-        if town and town.group().split()[0].lower() not in _NOT_NAMES:
-            exact = match.group()[-1].isdigit()
-            yield (
-                IdentifierKind.ADDRESS if exact else IdentifierKind.PLACE,
-                town.start(),
-                match.end() if exact else town.end(),
-            )
+        if town and town[0].split()[0].lower() not in _NOT_NAMES:
+            if match[0][-1].isdigit():
+                yield _ADDRESS, town.start(), match.end()
+            else:
+                yield _PLACE, *town.span()
 
 
 def _cities(view: View) -> Candidates:
@@ -499,11 +449,11 @@ def _cities(view: View) -> Candidates:
             general.append((start, end))
         else:
             own.add(lower[start:end])
-            yield IdentifierKind.PLACE, start, end
+            yield _PLACE, start, end
     # Where the patient has been to a city, every other mention of it in the text gives it away.
     for start, end in general:
         if lower[start:end] in own:
-            yield IdentifierKind.PLACE, start, end
+            yield _PLACE, start, end
 
 
 _AFTER_STREET = re.compile(
@@ -517,17 +467,17 @@ def _streets(view: View) -> Candidates:
     for match in _STREET.finditer(lower):
         if _is_street(view, match):
             on_street = True
-            yield IdentifierKind.ADDRESS, *match.span()
+            yield _ADDRESS, *match.span()
     for match in _UNIT.finditer(lower):
-        after_street = on_street and not match.group().startswith(
+        after_street = on_street and not match[0].startswith(
             ("lot", "block", "box", "door", "h")
         )
-        if after_street or _SURE_UNIT.match(match.group()):
-            yield IdentifierKind.ADDRESS, *match.span()
+        if after_street or _SURE_UNIT.match(match[0]):
+            yield _ADDRESS, *match.span()
     for match in _POSTCODE_END.finditer(text):
         if code := _POSTCODE.search(text, max(0, match.start() - 18), match.end()):
-            yield IdentifierKind.ADDRESS, *code.span()
-    yield from matches(IdentifierKind.ADDRESS, _POSTCODE_LABEL, lower)
+            yield _ADDRESS, *code.span()
+    yield from matches(_ADDRESS, _POSTCODE_LABEL, lower)
 
 
 def _is_street(view: View, match: re.Match[str]) -> bool:
@@ -536,18 +486,24 @@ def _is_street(view: View, match: re.Match[str]) -> bool:
     refused = _NOT_STREET - {"old"} if capital else _NOT_STREET
     if not refused.isdisjoint(name):
         return False
+    if suffix in _SURE_SUFFIX:
+        return True
     follows = _AFTER_STREET.match(view.lower, match.end()) is not None
-    return (
-        suffix in _SURE_SUFFIX
-        or (capital and (view.text[match.start("suffix")].isupper() or follows))
-        or (suffix == "st" and len(match["no"]) > 1 and follows)
-    )
+    if capital:
+        return follows or view.text[match.start("suffix")].isupper()
+    return follows and suffix == "st" and len(match["no"]) > 1
 
 
 def english_places(view: View) -> Candidates:
-    """Find named hospitals, towns, streets with a number, flats and postcodes."""
+    """Find named hospitals, towns, streets with a number, flats and postcodes, and full names by their capitals."""
     yield from facilities(view)
-    yield from _capitals(view)
+    for match in _CAPITAL.finditer(view.text):
+        if match[0].lower() in _GIVEN:  # a listed given name before a listed surname
+            at, end = match.start(), _name_end(view, match.start())
+            words = view.lower[at:end].split()
+            after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
+            if len(words) > 1 and words[-1] in _SURNAMES and after not in _AFTER_NAME:
+                yield _NAME, at, end
     yield from _towns(view)
     yield from _cities(view)
     if _DIGIT.search(view.text) or (

@@ -5,15 +5,12 @@ needs a cue of its own, and a word that could make the place the patient's undoe
 """
 
 import re
+from functools import cache
 
 from medlive.deidentify.identifiers import alternatives, one_of, word_list
-from medlive.deidentify.spelling import containing, is_part_of_name
+from medlive.deidentify.spelling import Places, containing, is_part_of_name
 
 _CITIES = frozenset(map(str.lower, word_list("english", "cities")))
-_NAMES = containing(
-    word_list("english", "names with a place"), _CITIES, longest_exact=5
-)
-
 _SENTENCE_END = re.compile(r"[.!?;\n](?=\s|$)")
 _REACH = 90
 """How many characters before and after a place are read."""
@@ -80,7 +77,14 @@ _NOT_THERE = re.compile(
 
 def is_in_medical_name(lower: str, start: int, end: int) -> bool:
     """Whether the city at these offsets is a part of the name of a disease, an organism or a score."""
-    return is_part_of_name(lower, start, end, _NAMES.get(lower[start:end], ()))
+    names = _medical_names().get(lower[start:end], ())
+    return is_part_of_name(lower, start, end, names)
+
+
+@cache
+def _medical_names() -> Places:
+    names = word_list("english", "names with a place")
+    return containing(names, _CITIES, longest_exact=5)
 
 
 def is_general(lower: str, start: int, end: int) -> bool:
@@ -99,10 +103,5 @@ def is_general(lower: str, start: int, end: int) -> bool:
         return False
     if _IF.search(before):
         return _NOT_THERE.match(after) is None
-    return any(
-        (
-            _PEOPLE.search(before),
-            _EPIDEMIC_BEFORE.search(before),
-            _EPIDEMIC_AFTER.match(after),
-        )
-    )
+    cues = (_PEOPLE.search(before), _EPIDEMIC_BEFORE.search(before))
+    return any(cues) or _EPIDEMIC_AFTER.match(after) is not None

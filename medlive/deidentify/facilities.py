@@ -15,6 +15,7 @@ _any = partial(one_of, "english")
 _GENERIC = word_list("english", "generic facility words")
 _COMMON = word_list("english", "common words before a hospital")
 _NOT_NAMES = word_list("english", "not names")
+_KNOWN_WORDS = _GENERIC | _COMMON | _NOT_NAMES
 _PEOPLE = word_list("english", "given names") | word_list("english", "surnames")
 _MAY_BE_WORDS = word_list("english", "surname words") | word_list(
     "english", "given words"
@@ -48,55 +49,36 @@ _ENDING_OF_A_COMMON_WORD = re.compile(
 
 
 def facilities(view: View) -> Candidates:
-    """Find hospitals with a name of their own."""
-    yield from _with_capitals(view)
-    yield from _in_any_letters(view)
-
-
-def _with_capitals(view: View) -> Candidates:
-    """Find names whose every word has a capital: Apollo Hospital, St. Mary's Medical Center."""
+    """Find hospitals with a name of their own: Apollo Hospital, St. Mary's Medical Center, malviya hospital."""
     text, lower = view.text, view.lower
     for match in _FACILITY.finditer(lower):
-        if not text[match.start()].isupper():
+        at = match.start()
+        before = _CAPITALS_BEFORE.search(text, max(0, at - 60), at)
+        if before is None or not text[at].isupper():
             continue
-        before = _CAPITALS_BEFORE.search(
-            text, max(0, match.start() - 60), match.start()
-        )
+        words = before[0].split()
+        start = before.start()
+        # The name begins after "the", "General" and the like.
+        while words and words[0].lower() in _GENERIC:
+            start = text.index(words[0], start) + len(words[0]) + 1
+            words = words[1:]
+        names = {word.lower() for word in words} - _NOT_NAMES
+        is_named = any(name.strip(".") not in _GENERIC for name in names)
+        if is_named and not _is_source(lower, start):
+            yield IdentifierKind.PLACE, start, match.end()
+    for match in _SMALL_FACILITY.finditer(lower):
+        at = match.start()
+        before = _WORDS_BEFORE.search(lower, max(0, at - 50), at)
         if before is None:
             continue
-        start, words = _without_generic_words(text, before)
-        special = [w for w in map(str.lower, words) if w not in _NOT_NAMES]
-        if any(w.strip(".") not in _GENERIC for w in special) and not _is_source(
-            lower, start
-        ):
+        start = _start_of_name(view, before)
+        if start < at and not _is_source(lower, start):
             yield IdentifierKind.PLACE, start, match.end()
-
-
-def _without_generic_words(text: str, before: re.Match[str]) -> tuple[int, list[str]]:
-    """Return where a name begins after "the", "General" and the like, and its words."""
-    words = before.group().split()
-    start = before.start()
-    while words and words[0].lower() in _GENERIC:
-        start = text.index(words[0], start) + len(words[0]) + 1
-        words = words[1:]
-    return start, words
 
 
 def _is_source(lower: str, start: int) -> bool:
     """Whether the hospital speaks rather than treats: "the website of …"."""
     return _SOURCE_BEFORE.search(lower, max(0, start - 24), start) is not None
-
-
-def _in_any_letters(view: View) -> Candidates:
-    """Find names in small or odd letters: malviya hospital, MAlviya hospital, Apollo hospitals."""
-    lower = view.lower
-    for match in _SMALL_FACILITY.finditer(lower):
-        before = _WORDS_BEFORE.search(lower, max(0, match.start() - 50), match.start())
-        if before is None:
-            continue
-        start = _start_of_name(view, before)
-        if start < match.start() and not _is_source(lower, start):
-            yield IdentifierKind.PLACE, start, match.end()
 
 
 def _start_of_name(view: View, before: re.Match[str]) -> int:
@@ -105,7 +87,7 @@ def _start_of_name(view: View, before: re.Match[str]) -> int:
     end = before.end()
     listed = unlisted = first = end
     for word in reversed(list(_WORD.finditer(lower, before.start(), end))):
-        plain = word.group().removesuffix("'s")
+        plain = word[0].removesuffix("'s")
         if plain in _NEVER_IN_NAME or plain in _COMMON:
             break
         if _is_name(view.text, word.start(), plain):
@@ -126,10 +108,12 @@ def _is_name(text: str, at: int, plain: str) -> bool:
     written = text[at : at + len(plain)]
     if not _may_be_name(plain) or not written[0].isupper() or written.isupper():
         return False
-    is_capitalised = not written[1:].islower()
-    return is_capitalised or not _SENTENCE_START.search(text, max(0, at - 4), at)
+    if not written[1:].islower():
+        return True
+    return _SENTENCE_START.search(text, max(0, at - 4), at) is None
 
 
 def _may_be_name(plain: str) -> bool:
-    unknown = plain not in _GENERIC and plain not in _COMMON and plain not in _NOT_NAMES
-    return unknown and len(plain) > 2 and not _ENDING_OF_A_COMMON_WORD.search(plain)
+    if len(plain) <= 2 or _ENDING_OF_A_COMMON_WORD.search(plain):
+        return False
+    return plain not in _KNOWN_WORDS

@@ -165,15 +165,16 @@ _WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 
 def _is_chinese_identity(digits: str) -> bool:
     """Whether it is an identity number of GB 11643: by its check character, or by its province and birthday."""
-    if len(digits) == 15:
-        return digits[:2] in _PROVINCE_CODES and _is_day(digits[8:10], digits[10:12])
+    has_province = digits[:2] in _PROVINCE_CODES
+    if len(digits) == 15 and digits.isdigit():
+        return has_province and _is_day(digits[8:10], digits[10:12])
     if len(digits) != 18 or not digits[:17].isdigit():
         return False
-    total = sum(w * int(d) for w, d in zip(_WEIGHTS, digits[:17], strict=True))
+    total = 0
+    for weight, digit in zip(_WEIGHTS, digits[:17], strict=True):
+        total += weight * int(digit)
     birthday = digits[6:8] in ("19", "20") and _is_day(digits[10:12], digits[12:14])
-    return "10X98765432"[total % 11] == digits[17] or (
-        birthday and digits[:2] in _PROVINCE_CODES
-    )
+    return "10X98765432"[total % 11] == digits[17] or (birthday and has_province)
 
 
 def _is_day(month: str, day: str) -> bool:
@@ -185,22 +186,18 @@ def number_kind(written: str, language: str | None) -> IdentifierKind | None:
     """Classify a long number by its check digits and the numbering plans; None for a plain number."""
     written = written.translate(_LOOKALIKE)
     digits = re.sub(r"[^\dXx]", "", written).upper()
-    size = len(digits)
-    if "X" in digits:
-        return (
-            IdentifierKind.ID_NUMBER
-            if size == 18 and _is_chinese_identity(digits)
-            else None
-        )
-    if _is_chinese_identity(digits) or _SSN.fullmatch(written):
+    if _is_chinese_identity(digits):
         return IdentifierKind.ID_NUMBER
-    if any(
-        pattern.fullmatch(written) for pattern in (_CN_PHONE, _NANP, _SPACED_MOBILE)
-    ):
-        return IdentifierKind.PHONE
+    if "X" in digits:
+        return None
+    if _SSN.fullmatch(written):
+        return IdentifierKind.ID_NUMBER
+    for pattern in (_CN_PHONE, _NANP, _SPACED_MOBILE):
+        if pattern.fullmatch(written):
+            return IdentifierKind.PHONE
     if _checked_number(written, digits):
         return IdentifierKind.ID_NUMBER
-    if size >= 15 and written.isdigit() and not written.startswith("00"):
+    if len(digits) >= 15 and written.isdigit() and not written.startswith("00"):
         return IdentifierKind.RECORD_NUMBER
     return IdentifierKind.PHONE if _is_phone(written, digits, language) else None
 
@@ -215,9 +212,8 @@ def _checked_number(written: str, digits: str) -> bool:
         return True
     if re.fullmatch(r"\d{4}([ -])\d{4}\1\d{4}", written):
         return bool(aadhaar.is_valid(digits))
-    return bool(
-        re.fullmatch(r"\d{3}([ -])\d{3}\1\d{4}", written) and nhs.is_valid(digits)
-    )
+    is_spaced = re.fullmatch(r"\d{3}([ -])\d{3}\1\d{4}", written)
+    return bool(is_spaced and nhs.is_valid(digits))
 
 
 def _is_phone(written: str, digits: str, language: str | None) -> bool:
@@ -227,18 +223,17 @@ def _is_phone(written: str, digits: str, language: str | None) -> bool:
 
     if written.startswith("+") or (written.startswith("00") and len(digits) > 9):
         with suppress(NumberParseException):
-            return len(digits) >= 8 and is_possible_number(
-                parse("+" + digits.removeprefix("00"), None)
-            )
+            number = parse("+" + digits.removeprefix("00"), None)
+            return len(digits) >= 8 and is_possible_number(number)
         return False
     if _NATIONAL.fullmatch(written):
         return True
-    regions = ("CN", "TW", "HK") if language == "zh" else _ENGLISH_REGIONS
-    if written.isdigit() and 10 <= len(written) <= 11:
-        for region in regions:
-            with suppress(NumberParseException):
-                if is_valid_number(parse(written, region)):
-                    return True
+    if not written.isdigit() or not 10 <= len(written) <= 11:
+        return False
+    for region in ("CN", "TW", "HK") if language == "zh" else _ENGLISH_REGIONS:
+        with suppress(NumberParseException):
+            if is_valid_number(parse(written, region)):
+                return True
     return False
 
 
@@ -249,10 +244,10 @@ def _numbers(view: View, language: str | None) -> Candidates:
         start, end = match.span()
         percentage = text[end : end + 1] in ("%", "/") and end - start < 12
         # Letters on both sides, as within a digest
-        in_word = _LETTER.match(text, start - 1) and _LETTER.match(text, end)
-        if percentage or (start and in_word):
+        in_word = start and _LETTER.match(text, start - 1) and _LETTER.match(text, end)
+        if percentage or in_word:
             continue
-        written = match.group()
+        written = match[0]
         if written.startswith("(") and ")" not in written:
             start, written = start + 1, written[1:]
         yield from _run_kinds(view, written, start, language)

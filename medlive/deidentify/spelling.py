@@ -6,7 +6,7 @@ in which a city rightly stands were written for this project.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 _MINIMUM_RIGHT = 2
@@ -90,17 +90,21 @@ def is_part_of_name(
 def _is_misspelt(text: str, start: int, end: int, name: Surroundings) -> bool:
     """Whether one character is wrong, missing or too many either before or after the place."""
     if text.startswith(name.after, end):
-        return _ends_alike(
-            name.before, lambda length: text[max(0, start - length) : start]
+        expected = name.before
+        lengths = _lengths(expected)
+        return any(
+            is_one_edit(expected, text[max(0, start - n) : start]) for n in lengths
         )
     if text.endswith(name.before, 0, start):
-        return _ends_alike(name.after, lambda length: text[end : end + length])
+        expected = name.after
+        return any(
+            is_one_edit(expected, text[end : end + n]) for n in _lengths(expected)
+        )
     return False
 
 
-def _ends_alike(expected: str, written: Callable[[int], str]) -> bool:
-    lengths = range(max(0, len(expected) - 1), len(expected) + 2)
-    return any(is_one_edit(expected, written(length)) for length in lengths)
+def _lengths(expected: str) -> range:
+    return range(max(0, len(expected) - 1), len(expected) + 2)
 
 
 def is_one_edit(first: str, second: str) -> bool:
@@ -109,5 +113,4 @@ def is_one_edit(first: str, second: str) -> bool:
     while same < min(len(first), len(second)) and first[same] == second[same]:
         same += 1
     rest, other = first[same:], second[same:]
-    replaced = rest[1:] == other[1:]
-    return replaced or rest[1:] == other or rest == other[1:]
+    return other[1:] in (rest, rest[1:]) or rest[1:] == other

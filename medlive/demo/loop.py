@@ -214,8 +214,8 @@ async def _verify(settings: Settings, done: DemoResult) -> None:
     report = await asyncio.to_thread(verify_snapshot, done.frozen.path)
     if not report.ok:
         raise CheckFailed(report.summary())
-    done.skipped_steps = report.skipped
-    done.verified_steps = len(report.steps) - len(report.skipped)
+    done.skipped_steps = tuple(step.why for step in report.skipped)
+    done.verified_steps = len(report.steps) - len(done.skipped_steps)
 
 
 async def _evaluate(settings: Settings, done: DemoResult) -> None:

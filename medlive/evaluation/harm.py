@@ -4,14 +4,14 @@
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
 from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
-from medlive.integrity.digest import canonical_json, digest_json, digest_text
+from medlive.integrity.digest import digest_json, digest_text
 from medlive.integrity.log import values_of
 
 READINGS: Final = "harm-readings.jsonl"
@@ -86,12 +86,6 @@ def read_rows(path: Path) -> tuple[list[HarmRow], list[str]]:
     return list(values_of(path, HarmRow.from_row, notes)), notes
 
 
-def encode(rows: Iterable[HarmRow]) -> bytes:
-    """The rows as the bytes of a file."""
-    lines = [canonical_json(row.row()) + "\n" for row in rows]
-    return "".join(lines).encode("utf-8", "backslashreplace")
-
-
 @dataclass(frozen=True, slots=True)
 class RunHarm:
     """The readings of a run's current answers by one pair of judges."""
@@ -102,6 +96,18 @@ class RunHarm:
     judge: str
     reader: str
     checker: str
+
+    @classmethod
+    def of(cls, rows: Sequence[HarmRow]) -> Self:
+        """The readings of these rows, all by the judges of the last one."""
+        last = rows[-1]
+        return cls(
+            rows={row.case_id: row for row in rows if row.control is None},
+            controls=tuple(row for row in rows if row.control is not None),
+            judge=last.judge,
+            reader=last.reader,
+            checker=last.checker,
+        )
 
     @property
     def read(self) -> int:
@@ -130,9 +136,7 @@ def choose_readings(
             key = harm_key(material_of(case, answer), judge)
             if key in by_key:
                 current[case.case_id] = by_key[key]
-        controls = tuple(row for row in own if row.control is not None)
-        last = own[-1]
-        run_harm = RunHarm(current, controls, judge, last.reader, last.checker)
+        run_harm = replace(RunHarm.of(own), rows=current)
         if current and (best is None or run_harm.read >= best.read):
             best = run_harm
     return best

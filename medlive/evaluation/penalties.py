@@ -4,18 +4,19 @@ Source: docs/method.md §1, Rubric (Penalties of later revisions).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, NamedTuple
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import Field, StringConstraints
 
-from medlive.curation.tasks import Quote, ReplyModel
+from medlive.curation.tasks import Quote
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Question, read_findings
-from medlive.evaluation.harm import READINGS, HarmRow, choose_readings, read_rows
+from medlive.evaluation.harm import READINGS, choose_readings, read_rows
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.harm.controls import same_statement
+from medlive.llm.ask import ReplyModel
 from medlive.llm.engine import EngineIdentity
 from medlive.rubric.lint import alike, lint
 from medlive.rubric.model import Axis, Criterion
@@ -29,7 +30,6 @@ MOST_ERRORS: Final = 2
 """Of one case."""
 LEAST_MODELS: Final = 2
 """That make an error, where several runs are read."""
-_NEW: Final = "new"
 
 
 class QuoteItem(ReplyModel):
@@ -64,11 +64,8 @@ class ErrorsReply(ReplyModel):
     ]
 
 
-class ModelQuote(NamedTuple):
-    """Words of a model's answer, or all of them."""
-
-    model: str
-    text: str
+ModelText = tuple[str, str]
+"""A model, and words of its answer or all of them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +76,7 @@ class PenaltyProposal:
     criterion: str
     axis: Axis
     points: int
-    quotes: tuple[ModelQuote, ...]
+    quotes: tuple[ModelText, ...]
 
     @property
     def command(self) -> str:
@@ -89,13 +86,13 @@ class PenaltyProposal:
     @property
     def models(self) -> tuple[str, ...]:
         """Whose answers make the error."""
-        return tuple(sorted({quote.model for quote in self.quotes}))
+        return tuple(sorted({model for model, _ in self.quotes}))
 
     def as_json(self) -> dict[str, Any]:
         """The proposal as it is reported."""
-        quotes = [quote._asdict() for quote in self.quotes]
-        row = asdict(self) | {"quotes": quotes, "models": self.models}
-        return row | {"command": self.command}
+        quotes = [{"model": model, "text": text} for model, text in self.quotes]
+        more = {"quotes": quotes, "models": self.models, "command": self.command}
+        return asdict(self) | more
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +100,7 @@ class AnsweredCase:
     """A case with the models' answers to it."""
 
     case: SnapshotCase
-    answers: Mapping[str, ModelQuote]
+    answers: Mapping[str, ModelText]
     """By the id that the reader of the answers sees instead of the model's name."""
     least: int
     """Models that must make an error."""
@@ -116,70 +113,72 @@ class AnsweredCase:
         return tuple(criterion.written() for criterion in self.case.criteria)
 
     @property
+    def penalties(self) -> list[str]:
+        """The errors that cost points already."""
+        return [c.criterion for c in self.case.criteria if c.points < 0]
+
+    @property
     def question(self) -> Question:
         """Which errors the answers make."""
         answers = []
-        for name, answer in self.answers.items():
-            shown: dict[str, Any] = {"id": name, "text": answer.text}
+        for name, (_, text) in self.answers.items():
+            shown: dict[str, Any] = {"id": name, "text": text}
             if self.harms is not None:
                 shown["harmful"] = list(self.harms[name])
             answers.append(shown)
-        inputs = {
-            "language": self.case.language,
-            "query": self.case.query,
-            "narrative": self.case.narrative,
-            "advice": self.case.advice,
-            "penalties": [c.criterion for c in self.criteria if c.points < 0],
-            "answers": answers,
-        }
         return Question(
             case_id=self.case.case_id,
             part="errors",
             task=TASK,
-            inputs=inputs,
+            inputs={
+                "language": self.case.language,
+                "query": self.case.query,
+                "narrative": self.case.narrative,
+                "advice": self.case.advice,
+                "penalties": self.penalties,
+                "answers": answers,
+            },
             reply=ErrorsReply,
             check=self.find_fault,
         )
 
     def find_fault(self, reply: ErrorsReply) -> str | None:
         """Why a reply cannot be used: a quote that is in no answer, or what the linter refuses; None if it can."""
+        criteria = self.criteria
         for item in reply.errors:
             for quote in item.quotes:
-                answer = self.answers.get(quote.answer)
-                if answer is None:
-                    return f"there is no answer {quote.answer[:80]!r}"
-                if not shows(quote.quote, answer.text):
-                    return f"no passage of answer {quote.answer}: {quote.quote[:80]!r}"
-                if not self._is_confirmed(quote):
-                    return f"not called harmful in answer {quote.answer}: {quote.quote[:80]!r}"
+                if fault := self._quote_fault(quote.answer, quote.quote):
+                    return fault
             new = Criterion(
-                id=_NEW,
-                position=len(self.criteria) + 1,
+                id="new",
+                position=len(criteria) + 1,
                 criterion=item.criterion,
                 axis=item.axis,
                 points=item.points,
                 advice_id=None,
             )
-            for finding in lint(self.case.language, [*self.criteria, new], {}, ""):
+            for finding in lint(self.case.language, [*criteria, new], {}, ""):
                 return f"{item.criterion[:80]!r}: {finding.detail}"
         return None
 
-    def _is_confirmed(self, quote: QuoteItem) -> bool:
-        """Whether a quote is of a statement in which harm was confirmed, where answers were read for harm."""
+    def _quote_fault(self, name: str, quote: str) -> str | None:
+        """Why a quote does not count; where answers were read for harm, it must be of a confirmed statement."""
+        if name not in self.answers:
+            return f"there is no answer {name[:80]!r}"
+        if not shows(quote, self.answers[name][1]):
+            return f"no passage of answer {name}: {quote[:80]!r}"
         if self.harms is None:
-            return True
-        confirmed = self.harms[quote.answer]
-        return any(same_statement(quote.quote, other) for other in confirmed)
+            return None
+        if any(same_statement(quote, harm) for harm in self.harms[name]):
+            return None
+        return f"not called harmful in answer {name}: {quote[:80]!r}"
 
     def propose(self, reply: ErrorsReply) -> list[PenaltyProposal]:
         """The errors that enough models make, without those that a penalty covers already."""
-        covered = [c.criterion for c in self.criteria if c.points < 0]
+        covered = self.penalties
         proposals = []
         for item in reply.errors:
-            quotes = []
-            for quote in item.quotes:
-                model = self.answers[quote.answer].model
-                quotes.append(ModelQuote(model, quote.quote))
+            quotes = [(self.answers[q.answer][0], q.quote) for q in item.quotes]
             proposal = PenaltyProposal(
                 case_id=self.case.case_id,
                 criterion=item.criterion,
@@ -225,78 +224,53 @@ def find_candidates(
     Raises:
         UsageError: If a run is on other cases, or no case was answered by enough models.
     """
-    answers = _Answers()
+    answers: dict[str, dict[ModelText, tuple[str, ...]]] = {}
+    are_read = True
     for run in runs:
         if run.info.cases.digest != snapshot.digest or run.info.raw:
             raise UsageError(
                 f"{run.path}: expected answers to the cases of this snapshot",
                 hint="name runs that were made with it, none of --raw",
             )
-        answers.add(run)
+        are_read = _add_answers(run, answers) and are_read
     least = LEAST_MODELS if len(runs) > 1 else 1
-    if not any(_models(quotes) >= least for quotes in answers.by_case.values()):
+    if not any(_models(own) >= least for own in answers.values()):
         raise UsageError(
             f"no case of the snapshot has answers of {least} models",
             hint="give runs of other models, or one run alone",
         )
     candidates = []
     for case in snapshot:
-        chosen = answers.of(case.case_id)
+        own = answers.get(case.case_id, {})
+        # Sorted, so that the order of the runs asks nothing anew.
+        chosen = [answer for answer in sorted(own) if own[answer] or not are_read]
         if chosen and _models(chosen) >= least:
-            candidates.append(answers.candidate(case, chosen, least))
+            named = {f"a{place}": text for place, text in enumerate(chosen, start=1)}
+            harms = {name: own[text] for name, text in named.items()}
+            candidate = AnsweredCase(case, named, least, harms if are_read else None)
+            candidates.append(candidate)
     return tuple(candidates)
 
 
-def _models(answers: Iterable[ModelQuote]) -> int:
-    return len({answer.model for answer in answers})
+def _models(answers: Iterable[ModelText]) -> int:
+    return len({model for model, _ in answers})
 
 
-@dataclass(slots=True)
-class _Answers:
-    """The answers of several runs, and the harms that were confirmed in them."""
-
-    by_case: dict[str, set[ModelQuote]] = field(default_factory=dict)
-    harms: dict[tuple[str, ModelQuote], tuple[str, ...]] = field(default_factory=dict)
-    are_read: bool = True
-    """Whether every run was read for harm."""
-
-    def add(self, run: RunFolder) -> None:
-        """Take a run's answers."""
-        answers, _ = run.answers()
-        harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, answers)
-        self.are_read = self.are_read and harm is not None
-        for answer in answers.values():
-            if answer.gradable:
-                quote = ModelQuote(run.info.model, answer.response)
-                self.by_case.setdefault(answer.case_id, set()).add(quote)
-                row = harm.rows.get(answer.case_id) if harm else None
-                self.harms[answer.case_id, quote] = _confirmed(row)
-
-    def of(self, case_id: str) -> list[ModelQuote]:
-        """A case's answers that count, sorted, so that the order of the runs asks nothing anew."""
-        answers = sorted(self.by_case.get(case_id, ()))
-        if not self.are_read:
-            return answers
-        return [answer for answer in answers if self.harms[case_id, answer]]
-
-    def candidate(
-        self, case: SnapshotCase, answers: Sequence[ModelQuote], least: int
-    ) -> AnsweredCase:
-        """A case with these answers under names that hide their models."""
-        named = {f"a{place}": quote for place, quote in enumerate(answers, start=1)}
-        if not self.are_read:
-            return AnsweredCase(case, named, least)
-        quotes = {
-            name: self.harms[case.case_id, quote] for name, quote in named.items()
-        }
-        return AnsweredCase(case, named, least, quotes)
-
-
-def _confirmed(row: HarmRow | None) -> tuple[str, ...]:
-    """The statements of an answer in which harm was confirmed."""
-    if row is None or not row.reading.is_read:
-        return ()
-    return tuple(harm.finding.quote for harm in row.reading.confirmed)
+def _add_answers(
+    run: RunFolder, answers: dict[str, dict[ModelText, tuple[str, ...]]]
+) -> bool:
+    """Add a run's answers, by case, each with its harmful statements; whether the run was read for harm."""
+    own, _ = run.answers()
+    harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, own)
+    for answer in own.values():
+        if answer.gradable:
+            row = harm.rows.get(answer.case_id) if harm else None
+            quotes: tuple[str, ...] = ()
+            if row is not None and row.reading.is_read:
+                quotes = tuple(h.finding.quote for h in row.reading.confirmed)
+            by_text = answers.setdefault(answer.case_id, {})
+            by_text[run.info.model, answer.response] = quotes
+    return harm is not None
 
 
 def read_penalties(

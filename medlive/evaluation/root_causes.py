@@ -123,12 +123,9 @@ class AuditedCase:
 
     def fault(self, reply: AuditReply) -> str | None:
         """Why a reply is invalid, or None."""
-        known = {c.id for c in self.score.case.criteria}
         for criterion_id in reply.criteria:
-            if criterion_id not in known:
-                return f"there is no criterion {criterion_id[:80]!r}"
             if criterion_id not in self.errors:
-                return f"criterion {criterion_id!r} is not an error of this answer"
+                return f"criterion {criterion_id[:80]!r} is not an error of this answer"
         if len(set(reply.criteria)) != len(reply.criteria):
             return "a criterion is named twice"
         if reply.quote.strip() and not quoted(reply.quote, self.answer.response):
@@ -160,11 +157,7 @@ class Bottom:
     left_out: Mapping[str, int]
     """Counts of cases without a score, by state."""
     scored: int
-    edge: float | None
-    """The highest score among the lowest cases; None without any."""
-    equals: int
-    """How many cases have the score `edge`, if some of them were left out, those whose ids come last."""
-    metric: Metric = Metric.COMPLETE
+    metric: Metric
     """By which they are the lowest."""
 
     @property
@@ -202,27 +195,19 @@ def find_bottom(
             f"{run.run.path}: nothing is graded", hint="run medlive eval grade first"
         )
     metric = metric.equation_1
-    order: list[tuple[float, str, CaseScore]] = []
+    scored: list[AuditedCase] = []
     states: Counter[str] = Counter()
     for score in run.case_scores(metric):
         if score.score is None:
             states[score.state.value] += 1
         else:
-            order.append((score.score, score.case.case_id, score))
-    order.sort(key=lambda k: k[:2])
-    lowest = tuple(AuditedCase(s, run.answers[name]) for _, name, s in order[:asked])
-    edge, equals = None, 0
-    if lowest:
-        edge = lowest[-1].score.score
-        scores = [score for score, _, _ in order]
-        equals = scores.count(edge) if edge in scores[asked:] else 0
+            scored.append(AuditedCase(score, run.answers[score.case.case_id]))
+    scored.sort(key=lambda case: (case.score.score, case.case_id))
     return Bottom(
         asked=asked,
-        lowest=lowest,
+        lowest=tuple(scored[:asked]),
         left_out=dict(sorted(states.items())),
-        scored=len(order),
-        edge=edge,
-        equals=equals,
+        scored=len(scored),
         metric=metric,
     )
 
@@ -262,13 +247,22 @@ class AuditTable:
 
     def as_json(self, examples: int = 3) -> dict[str, Any]:
         """Return counts by cause with examples, and the data that they are based on."""
-        auditor = None
-        if self.auditor is not None:
-            auditor = {
-                **self.auditor.as_json(),
-                "answered_by": sorted({f.answered_by for f in self.findings}),
-                "clinical_judgement": self.clinical,
-            }
+        auditor = self.auditor and {
+            **self.auditor.as_json(),
+            "answered_by": sorted({f.answered_by for f in self.findings}),
+            "clinical_judgement": self.clinical,
+        }
+        causes = []
+        for cause in RootCause:
+            shown = []
+            for candidate, reply, _ in self.of(cause)[:examples]:
+                about = {"case_id": candidate.case_id, "score": candidate.score.score}
+                shown.append(about | reply.model_dump(exclude={"cause"}))
+            n = len(self.of(cause))
+            share = n / self.audited if self.audited else None
+            causes.append(
+                {"cause": cause.value, "n": n, "share": share, "examples": shown}
+            )
         cases, bottom = self.run.run.info.cases, self.bottom
         return {
             "model": self.run.label,
@@ -278,30 +272,14 @@ class AuditTable:
             "metric": bottom.metric.value,
             "bottom": bottom.asked,
             "scored": bottom.scored,
-            "highest_score": bottom.edge,
-            "tied": bottom.equals,
             "candidates": len(bottom.candidates),
             "without_error": list(bottom.without_error),
             "not_candidates": dict(bottom.left_out),
             "audited": self.audited,
             "unaudited": self.unaudited,
             "reasons": self.reasons,
-            "causes": [self._cause_json(cause, examples) for cause in RootCause],
+            "causes": causes,
             "notes": list(self.notes),
-        }
-
-    def _cause_json(self, cause: RootCause, examples: int) -> dict[str, Any]:
-        """How often a cause was named, with its first examples."""
-        findings = self.of(cause)
-        shown = []
-        for candidate, reply, _ in findings[:examples]:
-            about = {"case_id": candidate.case_id, "score": candidate.score.score}
-            shown.append(about | reply.model_dump(exclude={"cause"}))
-        return {
-            "cause": cause.value,
-            "n": len(findings),
-            "share": len(findings) / self.audited if self.audited else None,
-            "examples": shown,
         }
 
 
@@ -355,12 +333,9 @@ def load_audit(
     record = last
     if auditor is None and last.others:
         record = last.fullest(questions)
-        names = [
-            auditor_findings.identity.model for auditor_findings in (last, *last.others)
-        ]
+        names = ", ".join(judge.identity.model for judge in (last, *last.others))
         notes.append(
-            f"audited by {', '.join(names)}; shown is {record.identity.model}, with the most causes, of equals the "
-            "last"
+            f"audited by {names}; shown is {record.identity.model}, with the most causes, of equals the last"
         )
     findings: list[NamedCause] = []
     reasons: Counter[str] = Counter()

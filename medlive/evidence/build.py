@@ -4,15 +4,17 @@ An index is a folder whose `manifest.json` names its data folder. A build writes
 replaces the manifest; a killed build leaves the old index as it was.
 """
 
+import json
 import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from medlive.clock import now
 from medlive.errors import (
@@ -25,33 +27,34 @@ from medlive.errors import (
     UsageError,
 )
 from medlive.evidence import lexical
-from medlive.evidence.corpora.model import COUNTED, Corpus, Problem, ReadLog
-from medlive.evidence.corpus_digest import Survey
-from medlive.evidence.dense_side import BuiltSide, build_side
+from medlive.evidence.corpora.model import COUNTED, Corpus, ReadLog
+from medlive.evidence.corpora.survey import Survey
 from medlive.evidence.files import room_for, whole_file
-from medlive.evidence.index_folder import (
+from medlive.evidence.index import (
     DATA,
     DENSE,
     LEXICAL,
+    ORDINALS,
     VECTORS,
     IndexFolder,
+    open_index,
     read_index,
 )
-from medlive.evidence.lexical import LexicalWriter
+from medlive.evidence.lexical import LexicalIndex, index_passages
 from medlive.evidence.manifest import (
     MANIFEST,
     CorpusEntry,
+    DenseEntry,
+    EncoderEntry,
     FileEntry,
     IndexManifest,
     index_digest,
-    named_corpora,
     read_manifest,
 )
-from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Passage
-from medlive.evidence.plan import WORDS_ALONE, IndexPlan
-from medlive.evidence.store import LINES, StoreWriter
-from medlive.evidence.vectors import folder_of
+from medlive.evidence.plan import WORDS_ALONE, DensePlan, IndexPlan
+from medlive.evidence.store import LINES, PassageStore, store_passages
+from medlive.evidence.vectors import Ordinals, VectorStore, folder_of, keys_of
 from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import sync
 from medlive.integrity.lock import Locked, exclusive
@@ -72,16 +75,20 @@ class Progress:
     corpus: str | None
     passages: int
     """Passages of the corpus (while reading), embedded or arranged (in those stages), or of the index so far."""
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[tuple[str, str], ...] = ()
+    """The member and the cause of each."""
     embedded: int | None = None
     """When built: passages that had no vector of this encoder before; None without a dense side."""
     reused: int | None = None  # When built: passages that had one
 
 
+Report = Callable[[Progress], None]
+
+
 def build_index(
     corpora: Sequence[Corpus],
     out: Path,
-    progress: Callable[[Progress], None] = lambda _: None,
+    progress: Report = lambda _: None,
     *,
     fresh: bool = False,
     plan: IndexPlan = WORDS_ALONE,
@@ -113,8 +120,16 @@ def build_index(
         work = Path(tempfile.mkdtemp(prefix=_BUILDING, dir=out))
         try:
             with room_for(work):
-                build = _Build(out, work, old, plan, progress)
-                return _with_reranker(out, build.run(corpora), plan)
+                readings = []
+                for number, corpus in enumerate(corpora):
+                    scratch = work / f"corpus-{number}.sqlite"
+                    readings.append(_read(corpus, scratch, progress))
+                if old is not None and _is_current(old, readings, plan):
+                    manifest = old.manifest
+                    progress(Progress("unchanged", None, manifest.passages))
+                else:
+                    manifest = _build(out, work, old, readings, plan, progress)
+                return _with_reranker(out, manifest, plan)
         finally:
             shutil.rmtree(work, ignore_errors=True)
 
@@ -140,192 +155,200 @@ class _Reading(NamedTuple):
     log: ReadLog
 
 
-class _Build:
-    """The building of one index in `work`, which replaces the old one in the end."""
-
-    def __init__(
-        self,
-        out: Path,
-        work: Path,
-        old: IndexFolder | None,
-        plan: IndexPlan,
-        report: Callable[[Progress], None],
-    ) -> None:
-        self._out = out
-        self._work = work
-        self._old = old
-        self._plan = plan
-        self._report = report
-        self._counts: Counter[str] = Counter()  # Passages by corpus
-        self._languages: set[str] = set()
-
-    def run(self, corpora: Sequence[Corpus]) -> IndexManifest:
-        readings = []
-        for number, corpus in enumerate(corpora):
-            readings.append(self._read(corpus, self._work / f"corpus-{number}.sqlite"))
-        if self._old is not None and self._is_current(self._old, readings):
-            self._report(Progress("unchanged", None, self._old.manifest.passages))
-            return self._old.manifest
-        data = self._work / "data"
-        data.mkdir()
-        replaced = {corpus.name for corpus in corpora}
-        kept = self._kept_corpora(replaced)
-        self._write_words(data, self._passages(readings, set(kept)))
-        sides = self._build_sides(data)
-        built_at = now()
-        for reading in readings:
-            kept[reading.corpus.name] = self._entry(reading, built_at)
-        manifest = self._manifest(data, kept, sides, built_at)
-        _activate(self._out, data, manifest)
-        self._report(
-            Progress(
-                stage="built",
-                corpus=None,
-                passages=manifest.passages,
-                embedded=sum(side.embedded for side in sides) if sides else None,
-                reused=sum(side.reused for side in sides) if sides else None,
-            )
+def _read(corpus: Corpus, scratch: Path, report: Report) -> _Reading:
+    """Read a corpus once into a file, for the decisions about its passages."""
+    survey, log = Survey(scratch), ReadLog()
+    for passage in corpus.passages(log):
+        survey.add(passage)
+        if len(survey) % _EVERY == 0:
+            report(Progress("reading", corpus.name, len(survey)))
+    if not len(survey):
+        first = "".join(f"; {member}: {cause}" for member, cause in log.problems[:1])
+        raise BadInput(
+            f"{corpus.path} has no passages ({log.problem_count} problems{first})"
         )
-        return manifest
+    for identity in survey.ambiguous_ids:
+        log.problem(
+            identity,
+            "the source gives this id to different texts; each is kept under an id of its own",
+        )
+    report(Progress("read", corpus.name, len(survey), tuple(log.problems)))
+    return _Reading(corpus, survey, log)
 
-    def _read(self, corpus: Corpus, place: Path) -> _Reading:
-        """Read a corpus once into a file, for the decisions about its passages."""
-        survey, log = Survey(place), ReadLog()
-        for passage in corpus.passages(log):
-            survey.add(passage)
-            if len(survey) % _EVERY == 0:
-                self._report(Progress("reading", corpus.name, len(survey)))
-        if not len(survey):
-            first = "".join(f"; {p.member}: {p.cause}" for p in log.problems[:1])
-            raise BadInput(
-                f"{corpus.path} has no passages ({log.problem_count} problems{first})"
-            )
-        for identity in survey.ambiguous_ids:
-            log.problem(
-                identity,
-                "the source gives this id to different texts; each is kept under an id of its own",
-            )
-        problems = tuple(log.problems)
-        self._report(Progress("read", corpus.name, len(survey), problems))
-        return _Reading(corpus, survey, log)
 
-    def _is_current(self, old: IndexFolder, readings: Sequence[_Reading]) -> bool:
-        """Whether a build would give the index that is there, and that one can be searched."""
-        for corpus, survey, _ in readings:
-            fetched = corpus.fetched and corpus.fetched.digest
-            if old.manifest.corpus_digests.get(corpus.name) != survey.digest:
-                return False
-            if old.manifest.fetched_digests.get(corpus.name) != fetched:
-                return False
-        if not _has_sides(old.manifest, self._plan):
+def _is_current(
+    old: IndexFolder, readings: Sequence[_Reading], plan: IndexPlan
+) -> bool:
+    """Whether a build would give the index that is there, and that one can be searched."""
+    manifest = old.manifest
+    for corpus, survey, _ in readings:
+        fetched = corpus.fetched and corpus.fetched.digest
+        if manifest.corpus_digests.get(corpus.name) != survey.digest:
             return False
-        try:
-            old.check_usable()
-        except EvidenceUnavailable:
+        if manifest.fetched_digests.get(corpus.name) != fetched:
             return False
-        return True
+    planned = []
+    for side in plan.sides:
+        if any(map(side.encoder.reads, manifest.languages)):
+            planned.append((side.encoder.identity.digest, side.where, side.languages))
+    # An outdated location of an encoder would leave the index without one.
+    built = [(e.encoder.digest, e.encoder.where, e.languages) for e in manifest.dense]
+    if planned != built:
+        return False
+    try:
+        old.check()
+        old.open_words(old.open_store())
+        for entry in manifest.dense:
+            old.open_vectors(entry)
+    except EvidenceUnavailable:
+        return False
+    return True
 
-    def _kept_corpora(self, replaced: set[str]) -> dict[str, CorpusEntry]:
-        entries = {}
-        for entry in self._old.manifest.corpora if self._old else ():
-            if entry.name not in replaced:
-                entries[entry.name] = entry
-        return entries
 
-    def _passages(
-        self, readings: Sequence[_Reading], kept: set[str]
-    ) -> Iterator[Passage]:
-        if self._old and kept:
-            for passage in self._old.open_store():
-                if passage.corpus in kept:
-                    yield passage
-        for reading in readings:
-            yield from reading.survey.kept()
-
-    def _write_words(self, data: Path, passages: Iterator[Passage]) -> None:
-        """Store and index the passages."""
-        with StoreWriter(data) as store, LexicalWriter(data / LEXICAL) as index:
-            for passage in passages:
-                ordinal = store.add(passage)
-                index.add(ordinal, passage)
-                self._counts[passage.corpus] += 1
-                self._languages.add(passage.language)
-                if ordinal % _EVERY == 0:
-                    self._report(Progress("indexing", passage.corpus, ordinal))
-
-    def _build_sides(self, data: Path) -> list[BuiltSide]:
-        """Build each planned side that has a passage in its languages."""
-        sides = []
-        for number, side in enumerate(self._plan.sides):
-            built = build_side(
-                self._out,
-                data,
-                f"{DENSE}/{number}",
-                side,
-                lambda stage, count: self._report(Progress(stage, None, count)),
-            )
-            if built is not None:
-                sides.append(built)
-        return sides
-
-    def _entry(self, reading: _Reading, built_at: datetime) -> CorpusEntry:
-        corpus, survey, log = reading
-        passages = self._counts[corpus.name]
-        return CorpusEntry(
+def _build(
+    out: Path,
+    work: Path,
+    old: IndexFolder | None,
+    readings: Sequence[_Reading],
+    plan: IndexPlan,
+    report: Report,
+) -> IndexManifest:
+    """Build the index in `work`, and let it replace the old one."""
+    data = work / "data"
+    data.mkdir()
+    corpora: dict[str, CorpusEntry] = {}
+    for entry in old.manifest.corpora if old else ():
+        corpora[entry.name] = entry
+    for reading in readings:
+        corpora.pop(reading.corpus.name, None)
+    counts: Counter[str] = Counter()
+    languages = set()
+    stored = store_passages(data, _passages(old, set(corpora), readings))
+    for ordinal, passage in enumerate(index_passages(data / LEXICAL, stored)):
+        counts[passage.corpus] += 1
+        languages.add(passage.language)
+        if ordinal % _EVERY == 0:
+            report(Progress("indexing", passage.corpus, ordinal))
+    dense: list[DenseEntry] = []
+    reused = embedded = 0
+    for number, side in enumerate(plan.sides):
+        built = _build_side(out, data, f"{DENSE}/{number}", side, report)
+        if built is not None:
+            dense.append(built[0])
+            reused += built[1]
+            embedded += built[2]
+    built_at = now()
+    for corpus, survey, log in readings:
+        corpora[corpus.name] = CorpusEntry(
             name=corpus.name,
-            kind=corpus.kind,
+            kind=corpus.reader.kind,
             digest=survey.digest,
             licence=corpus.licence,
-            passages=passages,
-            repeated=len(survey) - passages,
+            passages=counts[corpus.name],
+            repeated=len(survey) - counts[corpus.name],
             problems=log.problem_count,
             built_at=built_at,
             fetched=corpus.fetched,
             **{name: getattr(log, name) for name in COUNTED},
         )
+    parameters = lexical.parameters()
+    digests = {name: entry.digest for name, entry in corpora.items()}
+    manifest = IndexManifest(
+        retriever="hybrid" if dense else "bm25",
+        reason=plan.reason,
+        parameters=parameters,
+        libraries=lexical.libraries(),
+        corpora=tuple(corpora[name] for name in sorted(corpora)),
+        passages=counts.total(),
+        languages=tuple(sorted(languages)),
+        dense=tuple(dense),
+        index_digest=index_digest(parameters, digests, dense),
+        data=f"{DATA}{work.name.removeprefix(_BUILDING)}",
+        files=_files(data),
+        built_at=built_at,
+    )
+    sync(*(data / file.path for file in manifest.files))
+    data.rename(out / manifest.data)
+    sync(out)
+    _write_manifest(out, manifest)
+    _remove_leftovers(out)
+    counted = (embedded, reused) if dense else (None, None)
+    report(Progress("built", None, manifest.passages, (), *counted))
+    return manifest
 
-    def _manifest(
-        self,
-        data: Path,
-        corpora: dict[str, CorpusEntry],
-        sides: Sequence[BuiltSide],
-        built_at: datetime,
-    ) -> IndexManifest:
-        parameters = lexical.parameters()
-        dense = tuple(side.entry for side in sides)
-        digests = {name: entry.digest for name, entry in corpora.items()}
-        return IndexManifest(
-            retriever="hybrid" if dense else "bm25",
-            reason=self._plan.reason,
-            parameters=parameters,
-            libraries=lexical.libraries(),
-            corpora=tuple(corpora[name] for name in sorted(corpora)),
-            passages=self._counts.total(),
-            languages=tuple(sorted(self._languages)),
-            dense=dense,
-            index_digest=index_digest(parameters, digests, dense),
-            data=f"{DATA}{self._work.name.removeprefix(_BUILDING)}",
-            files=_files(data),
-            built_at=built_at,
-        )
+
+def _passages(
+    old: IndexFolder | None, kept: set[str], readings: Sequence[_Reading]
+) -> Iterator[Passage]:
+    if old is not None and kept:
+        for passage in old.open_store():
+            if passage.corpus in kept:
+                yield passage
+    for reading in readings:
+        yield from reading.survey.kept()
 
 
-def _has_sides(manifest: IndexManifest, plan: IndexPlan) -> bool:
-    """Whether an index has just the dense sides that are planned for its languages."""
-    planned = []
-    for side in plan.sides:
-        if any(map(side.encoder.reads, manifest.languages)):
-            planned.append(side)
-    if len(planned) != len(manifest.dense):
-        return False
-    for side, entry in zip(planned, manifest.dense, strict=True):
-        encoder = side.encoder.identity.digest, side.where, side.languages
-        # An outdated location of the encoder would leave the index without one.
-        if encoder != (entry.encoder.digest, entry.encoder.where, entry.languages):
-            return False
-        if side.kind not in (None, entry.part.kind):
-            return False
-    return True
+def _build_side(
+    out: Path, data: Path, folder: str, plan: DensePlan, report: Report
+) -> tuple[DenseEntry, int, int] | None:
+    """Embed what is new for one encoder, arrange all its vectors, and measure them.
+
+    Args:
+        out: The index's folder, which keeps the vectors.
+        data: The data folder that is being built, with its words' side.
+        folder: The side's own, within `data`.
+        plan: The encoder.
+        report: Gets the progress.
+
+    Returns:
+        The side, how many of its passages had vectors, and how many were embedded; None where no passage is in the
+        encoder's languages.
+    """
+    # They need faiss, which an index of words does without.
+    from medlive.evidence import dense
+    from medlive.evidence.known_items import measure_weights
+
+    store, encoder = PassageStore(data), plan.encoder
+    readable = [n for n, passage in enumerate(store) if encoder.reads(passage.language)]
+    if not readable:
+        return None
+    ordinals: Ordinals = np.array(readable, dtype=np.int64)
+    vectors = VectorStore(out / VECTORS, encoder.identity)
+    reused, embedded = vectors.embed_missing(
+        map(store.get, readable),
+        encoder,
+        progress=lambda count: report(Progress("embedding", None, count)),
+    )
+    queries = None
+    if len(readable) > dense.FLAT_UP_TO:
+        # Questions that passages of the index answer, to choose its cells on and measure it.
+        sample = dense.sample_ordinals(len(readable), 2 * dense.QUERIES)
+        answered = [store.get(readable[int(n)]).title_and_text for n in sample]
+        queries = encoder.encode_queries([dense.as_query(*pair) for pair in answered])
+    part = dense.build_dense(
+        vectors.vectors(keys_of(map(store.get, readable))),
+        data / folder,
+        queries=queries,
+        progress=lambda count: report(Progress("arranging", None, count)),
+    )
+    np.save(data / folder / ORDINALS, ordinals)
+    weights = measure_weights(
+        store,
+        LexicalIndex(data / LEXICAL, store),
+        dense.DenseIndex.open(data / folder, part),
+        ordinals,
+        encoder,
+        plan.languages,
+    )
+    entry = DenseEntry(
+        encoder=EncoderEntry(**encoder.identity.model_dump(), where=plan.where),
+        languages=plan.languages,
+        reason=plan.reason,
+        folder=folder,
+        part=part,
+        weights=weights,
+    )
+    return entry, reused, embedded
 
 
 def _with_reranker(
@@ -335,7 +358,6 @@ def _with_reranker(
     reranker, known = plan.reranker, manifest.reranker
     if reranker is None or (known and known.digest == reranker.identity.digest):
         return manifest
-    # It needs faiss, which an index of words does without.
     from medlive.evidence.known_items import measure_reranker
 
     encoders = {side.encoder.identity.name: side.encoder for side in plan.sides}
@@ -351,13 +373,17 @@ def _existing_index(out: Path, names: set[str]) -> IndexFolder | None:
     """Return the index whose other corpora are to be kept; None if there is none or it cannot be read."""
     try:
         index = read_index(out)
-        index.check_sizes()
+        index.check()
         if index.manifest.corpus_digests.keys() - names:
-            index.check_digests(LINES)  # kept passages would get a fresh digest
+            # Passages that are kept would get a fresh digest.
+            index.check(digests=True, only=LINES)
     except IndexMissing:
         return None
     except (IndexCorrupt, IndexOutdated) as exc:
-        missing = named_corpora(out) - names
+        missing = set[str]()
+        with suppress(OSError, ValueError, LookupError, TypeError):
+            manifest = json.loads((out / MANIFEST).read_bytes())
+            missing = {entry["name"] for entry in manifest["corpora"]} - names
         if not missing:
             return None
         raise type(exc)(
@@ -376,15 +402,6 @@ def _files(data: Path) -> tuple[FileEntry, ...]:
     return tuple(entries)
 
 
-def _activate(out: Path, data: Path, manifest: IndexManifest) -> None:
-    """Flush the data to disk, replace the manifest, then remove the old data."""
-    sync(*(data / entry.path for entry in manifest.files))
-    data.rename(out / manifest.data)
-    sync(out)
-    _write_manifest(out, manifest)
-    _remove_leftovers(out)
-
-
 def _write_manifest(out: Path, manifest: IndexManifest) -> None:
     with whole_file(out / MANIFEST) as handle:
         handle.write((manifest.model_dump_json(indent=1) + "\n").encode())
@@ -394,12 +411,12 @@ def _write_manifest(out: Path, manifest: IndexManifest) -> None:
 def _remove_leftovers(out: Path) -> None:
     """Remove what killed builds and the previous index left behind; vectors stay."""
     try:
-        removed, current = [_BUILDING, DATA], read_manifest(out).data
+        removed, current = (_BUILDING, DATA), read_manifest(out).data
     except EvidenceUnavailable:
         # Another version may read what this one does not: it stays until another index is in force.
-        removed, current = [_BUILDING], ""
+        removed, current = (_BUILDING, _BUILDING), ""
     for place in out.iterdir():
-        if place.name.startswith(tuple(removed)) and place.name != current:
+        if place.name.startswith(removed) and place.name != current:
             shutil.rmtree(place, ignore_errors=True)
 
 

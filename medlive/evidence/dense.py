@@ -11,22 +11,16 @@ can. FAISS comes with `medlive[dense]`.
 """
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.errors import EvidenceUnavailable, IndexCorrupt, MissingExtra, UsageError
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, MissingExtra
 from medlive.evidence.files import whole_file
-from medlive.evidence.manifest import (
-    CompressedParameters,
-    DenseKind,
-    DensePart,
-    DenseRecall,
-)
+from medlive.evidence.manifest import DensePart, DenseRecall
 from medlive.evidence.vectors import Matrix, Ordinals, StoredVectors
 
 try:
@@ -39,8 +33,6 @@ except ModuleNotFoundError as exc:
 INDEX = "index.faiss"
 FLAT_UP_TO = 50_000
 """Passages. One query over a million × 768 takes flat 336-400 ms on two cores: 17-20 ms over so many."""
-LEAST = 40
-"""Passages for the compressed kind, and queries to choose its effort on and measure."""
 QUERIES = 256
 """Queries that the number of cells is chosen on, and again as many that the recall is measured on."""
 TRAINING = 200_000
@@ -58,11 +50,8 @@ _SENTENCE = re.compile(r"\s*.{20,300}?(?:[.!?](?=\s|$)|[。！？])", re.DOTALL)
 """At least some words long, so that a heading or an abbreviation is no sentence."""
 
 
-class SearchResult(NamedTuple):
-    """What a search gives, best first: scores and ordinals, each of shape (queries, k)."""
-
-    scores: Matrix
-    ordinals: Ordinals
+SearchResult = tuple[Matrix, Ordinals]
+"""Scores and ordinals, each of shape (queries, k), best first."""
 
 
 class DenseIndex:
@@ -110,18 +99,18 @@ class DenseIndex:
         if queries.ndim != 2 or queries.shape[1] != self.part.dimension:
             raise EvidenceUnavailable(
                 f"queries have shape {queries.shape}, expected dimension {self.part.dimension}",
-                hint=f"use the encoder that made the index: {self.part.encoder}",
+                hint="use the encoder that made the index",
             )
         parameters = self.part.parameters
         # Candidates are a multiple of k: a k below the measured one must not shrink them.
         wide = min(max(k, self.part.recall.k), self.part.count)
-        nprobe = None if parameters is None else parameters.nprobe
+        nprobe = parameters["nprobe"] if parameters else None
         scores, ordinals = _search(self._index, queries, wide, nprobe, allowed)
         missing = ((0, 0), (0, max(k - scores.shape[1], 0)))
         scores = np.pad(scores, missing)[:, :k]
         ordinals = np.pad(ordinals, missing, constant_values=-1)[:, :k]
         scores[ordinals < 0] = -np.inf
-        return SearchResult(scores, ordinals)
+        return scores, ordinals
 
 
 def _search(
@@ -149,19 +138,13 @@ def _search(
         )
     contiguous = np.ascontiguousarray(queries, dtype=np.float32)
     scores, ordinals = index.search(contiguous, k, params=parameters)
-    return SearchResult(scores, ordinals)
-
-
-def choose_kind(count: int) -> DenseKind:
-    """Choose the kind for a number of passages: exact while that is fast, then compressed."""
-    return DenseKind.FLAT if count <= FLAT_UP_TO else DenseKind.IVF_PQ
+    return scores, ordinals
 
 
 def build_dense(
     source: StoredVectors,
     out: Path,
     *,
-    kind: DenseKind,
     queries: Matrix | None = None,
     target: float = 0.95,
     k: int = 32,
@@ -172,8 +155,7 @@ def build_dense(
     Args:
         source: The vectors, in the order of their ordinals.
         out: The folder that gets the file.
-        kind: How the vectors are arranged.
-        queries: Twice `QUERIES` for the compressed kind: half to choose the cells to search, half to measure.
+        queries: For the compressed kind: half to choose the cells to search, half to measure; None for the flat kind.
         target: The recall@k against exact search that enough cells are searched for.
         k: Neighbours that the recall is measured on.
         progress: Gets the number of vectors added so far.
@@ -183,16 +165,23 @@ def build_dense(
 
     Raises:
         DiskFull: if the file does not fit.
-        UsageError: if there are too few passages or no queries for the compressed kind.
     """
-    started = time.monotonic()
+    count, dimension = len(source), source.encoder.dimension
     parameters = None
-    if kind is DenseKind.IVF_PQ:
-        _check_enough(source, queries)
-        parameters = _parameters(len(source), source.encoder.dimension)
+    if queries is not None:
+        # Making cells, and finding each vector's cell, costs in proportion to their number: this is the least of the
+        # field's rule, two to eight times the root of the count. A cell needs vectors to be made from.
+        cells = max(1, min(round(2 * count**0.5), count // _PER_CELL))
+        parameters = {
+            "nlist": cells,
+            "trained_on": min(count, max(cells * _PER_CELL, 10_000), TRAINING),
+            # Two dimensions to a code; an odd dimension, or one that FAISS's blocks do not divide, takes one each.
+            "sub_quantisers": dimension // 2 if dimension % 4 == 0 else dimension,
+            "refine": REFINE,
+        }
         index = _trained(source, parameters)
     else:
-        index = faiss.IndexFlatIP(source.encoder.dimension)
+        index = faiss.IndexFlatIP(dimension)
     for first, block in _blocks(source):
         index.add(block)
         progress(first + len(block))
@@ -201,52 +190,25 @@ def build_dense(
         faiss.write_index(index, faiss.PyCallbackIOWriter(handle.write, _COPIED))
     recalled = DenseRecall(k=k, value=1.0, queries=0, target=target)
     if parameters is not None and queries is not None:
-        asked, k = queries[: 2 * QUERIES], min(k, len(source))
-        parameters, recalled = _measured(source, index, parameters, asked, k, target)
+        k = min(k, count)
+        nearest = exact(source, queries, k)
+        parameters["nprobe"], recalled = _measured(index, queries, nearest, k, target)
     return DensePart(
-        kind=kind,
+        kind="flat" if queries is None else "ivf_pq",
         parameters=parameters,
-        metric="inner_product",
-        dimension=source.encoder.dimension,
-        encoder=source.encoder.name,
-        encoder_digest=source.encoder.digest,
-        count=len(source),
+        dimension=dimension,
+        count=count,
         keys_digest=source.keys_digest,
         recall=recalled,
-        build_seconds=round(time.monotonic() - started, 3),
         faiss=faiss.__version__,
     )
 
 
-def _check_enough(source: StoredVectors, queries: Matrix | None) -> None:
-    if len(source) < LEAST or queries is None:
-        raise UsageError(
-            f"{len(source)} passages are too few for an index of kind {DenseKind.IVF_PQ.value}:"
-            f" at least {LEAST} are needed, and queries to measure on",
-            hint=f"build an index of kind {DenseKind.FLAT.value}",
-        )
-
-
-def _parameters(count: int, dimension: int) -> CompressedParameters:
-    """Return the parameters that depend on size alone; one cell is searched until they are measured."""
-    # Making cells, and finding each vector's cell, costs in proportion to their number: this is the least of the
-    # field's rule, two to eight times the root of the count. A cell needs vectors to be made from.
-    nlist = max(1, min(round(2 * count**0.5), count // _PER_CELL))
-    return CompressedParameters(
-        nlist=nlist,
-        trained_on=min(count, max(nlist * _PER_CELL, 10_000), TRAINING),
-        # Two dimensions to a code; an odd dimension, or one that FAISS's blocks do not divide, takes one each.
-        sub_quantisers=dimension // 2 if dimension % 4 == 0 else dimension,
-        refine=REFINE,
-        nprobe=1,
-    )
-
-
-def _trained(source: StoredVectors, parameters: CompressedParameters) -> Any:
+def _trained(source: StoredVectors, parameters: dict[str, int]) -> Any:
     """Return the trained compressed index, without vectors."""
     index = faiss.index_factory(
         source.encoder.dimension,
-        f"IVF{parameters.nlist},PQ{parameters.sub_quantisers}x4fs,Refine(SQfp16)",
+        f"IVF{parameters['nlist']},PQ{parameters['sub_quantisers']}x4fs,Refine(SQfp16)",
         faiss.METRIC_INNER_PRODUCT,
     )
     clustering = faiss.extract_index_ivf(index).cp
@@ -254,7 +216,7 @@ def _trained(source: StoredVectors, parameters: CompressedParameters) -> Any:
     # The vectors at hand are what there is: FAISS would print a warning about small corpora.
     clustering.min_points_per_centroid = 1
     rng = np.random.default_rng(_SEED)
-    sample = rng.choice(len(source), parameters.trained_on, replace=False)
+    sample = rng.choice(len(source), parameters["trained_on"], replace=False)
     threads = faiss.omp_get_max_threads()
     # Hundreds of small codebooks: with several threads most of the time goes into waiting for each other.
     faiss.omp_set_num_threads(1)
@@ -308,31 +270,27 @@ def as_query(title: str, text: str) -> str:
 
 
 def _measured(
-    source: StoredVectors,
-    index: Any,
-    parameters: CompressedParameters,
-    queries: Matrix,
-    k: int,
-    target: float,
-) -> tuple[CompressedParameters, DenseRecall]:
+    index: Any, queries: Matrix, expected: Ordinals, k: int, target: float
+) -> tuple[int, DenseRecall]:
     """Choose the number of cells on every second query, and measure the recall on the others.
 
     Cells are doubled until the target is reached with a margin, or all are searched. Recall is counted, not timed,
     so that a build gives the same index on a busy machine.
     """
-    expected = exact(source, queries, k)
+    chosen_on, measured_on = slice(0, None, 2), slice(1, None, 2)
+    cells = faiss.extract_index_ivf(index).nlist
 
     def recall_at(nprobe: int, half: slice) -> float:
-        return recall(_search(index, queries[half], k, nprobe).ordinals, expected[half])
+        found = _search(index, queries[half], k, nprobe)[1]
+        return recall(found, expected[half])
 
-    chosen_on, measured_on = slice(0, None, 2), slice(1, None, 2)
     nprobe = 1
-    while nprobe < parameters.nlist and recall_at(nprobe, chosen_on) < target + _MARGIN:
-        nprobe = min(2 * nprobe, parameters.nlist)
+    while nprobe < cells and recall_at(nprobe, chosen_on) < target + _MARGIN:
+        nprobe = min(2 * nprobe, cells)
     measured = DenseRecall(
         k=k,
         value=round(recall_at(nprobe, measured_on), 4),
         queries=len(queries[measured_on]),
         target=target,
     )
-    return parameters.model_copy(update={"nprobe": nprobe}), measured
+    return nprobe, measured

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from medlive.evidence.dense import DenseIndex, as_query, sample_ordinals
-from medlive.evidence.encoder import Encoder, Reranker
+from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.manifest import RerankerEntry, SideWeight
 from medlive.evidence.passage import Passage, Query
@@ -64,7 +64,7 @@ def measure_weights(
             found = [store.get(ordinal) for ordinal, _ in hits]
             by_words.append(_reciprocal_rank(question, found))
         by_vectors = []
-        rows = dense.search(encoder.encode_queries(asked), _DEPTH).ordinals
+        rows = dense.search(encoder.encode_queries(asked), _DEPTH)[1]
         for question, row in zip(asked, rows, strict=True):
             found = [store.get(int(n)) for n in ordinals[row[row >= 0]]]
             by_vectors.append(_reciprocal_rank(question, found))

@@ -14,14 +14,14 @@ and 0.465) with a quarter of the terms, and it keeps a drug's name in one piece.
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import date
 from functools import cache
 from importlib.metadata import version
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from medlive.errors import (
     EvidenceUnavailable,
@@ -179,51 +179,31 @@ def _schema() -> Any:
     )
 
 
-class LexicalWriter:
-    """Builds the index in an empty folder; one thread, so that the same passages give the same segments."""
+def index_passages(folder: Path, passages: Iterable[Passage]) -> Iterator[Passage]:
+    """Build the index in a new folder, and yield each passage when it is added; ordinals count from 0.
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True)
-        self._analyzer = analyzer()
-        self._index = tantivy.Index(_schema(), path=str(folder))
-        self._writer = self._index.writer(_WRITER_MEMORY, 1)
-
-    def add(self, ordinal: int, passage: Passage) -> None:
-        """Index a passage under its ordinal in the store."""
-        document = tantivy.Document()
-        # Terms hold no white space, so that the engine's whitespace tokenizer gives them back as they are.
-        document.add_text(
-            "head", " ".join(self._analyzer.terms(f"{passage.title} {passage.section}"))
-        )
-        document.add_text("body", " ".join(self._analyzer.terms(passage.text)))
-        document.add_unsigned("ordinal", ordinal)
-        if passage.published is not None:
-            document.add_integer("day", passage.published.toordinal())
-        with _engine_errors():
-            self._writer.add_document(document)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: object, trace: object
-    ) -> None:
-        if kind is not None:
-            # The exception under way is the one to report; the folder is thrown away.
-            with suppress(ValueError):
-                self._writer.rollback()
-            return
-        with _engine_errors():
-            self._writer.commit()
-            self._writer.wait_merging_threads()
-
-
-@contextmanager
-def _engine_errors() -> Iterator[None]:
-    """Raise OSError for a full disk, which the engine reports in words only."""
+    One thread, so that the same passages give the same segments. Raises OSError for a full disk.
+    """
+    folder.mkdir(parents=True)
+    cut = analyzer().terms
+    index = tantivy.Index(_schema(), path=str(folder))
+    writer = index.writer(_WRITER_MEMORY, 1)
     try:
-        yield
+        for ordinal, passage in enumerate(passages):
+            document = tantivy.Document()
+            # Terms hold no white space, so that the engine's whitespace tokenizer gives them back as they are.
+            head = cut(f"{passage.title} {passage.section}")
+            document.add_text("head", " ".join(head))
+            document.add_text("body", " ".join(cut(passage.text)))
+            document.add_unsigned("ordinal", ordinal)
+            if passage.published is not None:
+                document.add_integer("day", passage.published.toordinal())
+            writer.add_document(document)
+            yield passage
+        writer.commit()
+        writer.wait_merging_threads()
     except ValueError as exc:
+        # The engine reports a full disk in words only.
         for number in DISK_FULL:
             if f"os error {number})" in str(exc) or os.strerror(number) in str(exc):
                 raise OSError(number, os.strerror(number)) from exc

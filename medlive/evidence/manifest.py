@@ -1,12 +1,12 @@
 """What an evidence index is made of, as its `manifest.json` says it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medlive.errors import (
     EvidenceUnavailable,
@@ -16,8 +16,8 @@ from medlive.errors import (
     first_fault,
 )
 from medlive.evidence.corpora.model import Fetched
-from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.encoders.folders import find_problem
+from medlive.evidence.encoders.model import EncoderIdentity
 from medlive.evidence.encoders.table import EncoderSettings
 from medlive.integrity.digest import digest_json
 from medlive.integrity.folder import TooLong, read_small
@@ -26,11 +26,8 @@ MANIFEST = "manifest.json"
 FORMAT_VERSION = 4
 
 
-class DenseKind(StrEnum):
-    """How vectors are arranged: exact, or compressed."""
-
-    FLAT = "flat"
-    IVF_PQ = "ivf_pq"
+DenseKind = Literal["flat", "ivf_pq"]
+"""How vectors are arranged: exact, or compressed."""
 
 
 class _Frozen(BaseModel):
@@ -61,16 +58,6 @@ class CorpusEntry(_Frozen):
     fetched: Fetched | None = None
 
 
-class CompressedParameters(_Frozen):
-    """What decides a compressed index's results beside its vectors."""
-
-    nlist: int  # Cells
-    trained_on: int  # Vectors that the cells were made from
-    sub_quantisers: int  # 4-bit codes a vector
-    refine: int  # So many times k candidates are scored again
-    nprobe: int  # Cells searched, chosen for the target recall
-
-
 class DenseRecall(_Frozen):
     """How many of the exact k nearest an index finds, on queries that its cells were not chosen on."""
 
@@ -80,20 +67,20 @@ class DenseRecall(_Frozen):
     target: float
 
 
-class DensePart(_Frozen):
-    """The account of a dense index in the manifest."""
+class DensePart(BaseModel):
+    """A file of vectors, and how they are arranged."""
 
-    layout: Literal[2] = 2
+    model_config = ConfigDict(frozen=True)
+
     kind: DenseKind
-    parameters: CompressedParameters | None  # None for the flat kind
-    metric: Literal["inner_product"]
+    parameters: dict[str, int] | None
+    """What decides a compressed index's results beside its vectors; None for the flat kind. `nlist`: cells;
+    `trained_on`: vectors that the cells were made from; `sub_quantisers`: 4-bit codes a vector; `refine`: so many
+    times k candidates are scored again; `nprobe`: cells searched, chosen for the target recall."""
     dimension: int
-    encoder: str
-    encoder_digest: str
     count: int
     keys_digest: str  # Of the passages' keys in the order of their ordinals: see `vectors.keys_digest`
     recall: DenseRecall
-    build_seconds: float
     faiss: str  # FAISS's version
 
 
@@ -134,15 +121,6 @@ class DenseEntry(_Frozen):
     folder: str  # Of its files, within the data folder
     part: DensePart
     weights: tuple[SideWeight, ...]  # One a language
-
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        made_by = (self.part.encoder_digest, self.part.dimension)
-        if (self.encoder.digest, self.encoder.dimension) != made_by:
-            raise ValueError(
-                "the encoder is not the one that made the vectors of the dense part"
-            )
-        return self
 
 
 class RerankerEntry(_Frozen):
@@ -191,12 +169,6 @@ class IndexManifest(_Frozen):
             entry.name: entry.fetched.digest for entry in self.corpora if entry.fetched
         }
 
-    @model_validator(mode="after")
-    def _whole(self) -> Self:
-        if (self.retriever == "hybrid") != bool(self.dense):
-            raise ValueError("a hybrid index has vectors, another has none")
-        return self
-
 
 def index_digest(
     parameters: Mapping[str, float | int | str],
@@ -209,19 +181,17 @@ def index_digest(
     """
     known: dict[str, Any] = {"parameters": dict(parameters), "corpora": dict(corpora)}
     if dense:
-        known["dense"] = [_dense_identity(entry) for entry in dense]
+        known["dense"] = []
+    for entry in dense:
+        side = {
+            "encoder": entry.encoder.digest,
+            "languages": entry.languages,
+            "kind": entry.part.kind,
+            "parameters": entry.part.parameters,
+            "weights": [[w.language, w.weight] for w in entry.weights],
+        }
+        known["dense"].append(side)
     return digest_json(known)
-
-
-def _dense_identity(entry: DenseEntry) -> dict[str, Any]:
-    parameters = entry.part.parameters
-    return {
-        "encoder": entry.encoder.digest,
-        "languages": entry.languages,
-        "kind": entry.part.kind,
-        "parameters": parameters and parameters.model_dump(mode="json"),
-        "weights": [[w.language, w.weight] for w in entry.weights],
-    }
 
 
 def read_manifest(folder: Path) -> IndexManifest:
@@ -237,7 +207,8 @@ def read_manifest(folder: Path) -> IndexManifest:
         raise IndexMissing(f"there is no evidence index at {folder}") from exc
     except (OSError, TooLong) as exc:
         raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
-    found = _read_header(text).format_version
+    stated = re.search(rb'"format_version"\s*:\s*(\d{1,9})', text)
+    found = int(stated[1]) if stated else FORMAT_VERSION
     if found != FORMAT_VERSION:
         raise IndexOutdated(
             f"{place} has format {found}, this medlive reads format {FORMAT_VERSION}",
@@ -256,32 +227,6 @@ def read_manifest(folder: Path) -> IndexManifest:
             f"{place} gives the index digest {manifest.index_digest}, its corpora and parameters give {expected}",
         )
     return manifest
-
-
-class _Named(BaseModel):
-    name: str
-
-
-class _Header(BaseModel):
-    format_version: int = FORMAT_VERSION
-    corpora: tuple[_Named, ...] = ()
-
-
-def _read_header(text: bytes) -> _Header:
-    """Read what every format has; where there is none, an empty one of this format."""
-    try:
-        return _Header.model_validate_json(text)
-    except ValidationError:
-        return _Header()
-
-
-def named_corpora(folder: Path) -> frozenset[str]:
-    """Return the corpora named in the manifest of `folder`, even if the rest is invalid."""
-    try:
-        header = _read_header(read_small(folder / MANIFEST))
-    except (OSError, TooLong):
-        return frozenset()
-    return frozenset(entry.name for entry in header.corpora)
 
 
 def describe_retriever(

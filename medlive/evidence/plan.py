@@ -1,19 +1,18 @@
 """Which sides an index gets beside its words: the encoders that are asked for, configured, known or at hand."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated, UsageError
-from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.encoders.folders import DOWNLOAD, find_problem
+from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import LANGUAGES, EncoderSettings
-from medlive.evidence.manifest import DenseKind, EncoderEntry, read_manifest
-from medlive.evidence.open_index import open_named_encoder
-from medlive.evidence.vectors import SHARD
+from medlive.evidence.index import open_named_encoder
+from medlive.evidence.manifest import read_manifest
 
 Routes = dict[str, tuple[str, ...]]
 """Encoder → the languages (ISO 639) whose phrases it reads."""
@@ -27,10 +26,6 @@ class DensePlan:
     where: str  # How the encoder is opened again: see `EncoderEntry.where`
     reason: str  # Why this encoder, in a sentence
     languages: tuple[str, ...] = LANGUAGES  # Whose phrases it reads
-    kind: DenseKind | None = None  # None: by the number of passages
-    shard: int = SHARD  # Passages per shard: what a kill may lose
-    share: Callable[[Path], None] | None = None
-    """Has other processes embed the passages of a folder, before what they left is embedded here."""
 
 
 class IndexPlan(NamedTuple):
@@ -50,8 +45,6 @@ def plan_index(
     settings: EncoderSettings,
     *,
     fresh: bool = False,
-    kind: str | None = None,
-    shard: int | None = None,
 ) -> IndexPlan:
     """Return the dense sides that the index at `out` gets, and the reason.
 
@@ -61,49 +54,48 @@ def plan_index(
             ("zh=NAME"). Empty: as configured, else the index's own (unless `fresh`), else what is at hand.
         settings: Where models are looked for, and what `[evidence.encoders]` says.
         fresh: Whether the index's own encoders count.
-        kind: How vectors are arranged; None: by their number.
-        shard: Passages a shard.
 
     Raises:
         As `open_encoder` does, for what was requested or configured and for the index's own encoders.
     """
     if tuple(requested) == ("none",):
         return IndexPlan((), "no encoder was wanted")
-    known: dict[str, EncoderEntry] = {}
-    routes: Routes = {}
+    known = {}
     with suppress(IndexMissing, IndexCorrupt, IndexOutdated):
-        for entry in read_manifest(out).dense:
-            known[entry.encoder.where] = entry.encoder
-            routes[entry.encoder.where] = entry.languages
+        known = {entry.encoder.where: entry for entry in read_manifest(out).dense}
     configured = [f"{lang}={name}" for lang, name in settings.by_language.items()]
     named = requested or configured
+    own = bool(known) and not (named or fresh)
     if named:
         routes = _named(named, settings)
         why = "it was asked for" if requested else "[evidence.encoders] names it"
-    elif routes and not fresh:
+    elif own:
+        routes = {where: entry.languages for where, entry in known.items()}
         why = "the index has vectors of it"
     else:
         routes = _at_hand(settings)
         why = "its models are at hand"
-    sides = []
+    sides, reasons = [], []
     for where, languages in routes.items():
-        if where in known and not named:
-            encoder = open_named_encoder(out, known[where], settings)
+        entry = known.get(where)
+        if entry is not None and own:
+            encoder = open_named_encoder(out, entry, settings)
         else:
-            encoder = open_encoder(where, settings=settings, known=known.get(where))
-        side = DensePlan(
-            encoder=encoder,
-            where=where,
-            reason=why,
-            languages=languages,
-            kind=DenseKind(kind) if kind else None,
-            shard=shard or SHARD,
-        )
-        sides.append(side)
+            identity = entry.encoder if entry else None
+            encoder = open_encoder(where, settings=settings, known=identity)
+        sides.append(DensePlan(encoder, where, why, languages))
+        reasons.append(f"{where} for {', '.join(languages)}: {why}")
+    served = {language for languages in routes.values() for language in languages}
+    for language in LANGUAGES:
+        if language not in served:
+            names = [n for n, m in settings.table().items() if m.reads(language)]
+            reasons.append(
+                f"no encoder for {language}: {DOWNLOAD} {names[0]}, or another of {', '.join(names)}"
+            )
     reranker = None
     if settings.reranker:
         reranker = open_reranker(settings.reranker, settings=settings)
-    return IndexPlan(tuple(sides), _reason(routes, why, settings), reranker)
+    return IndexPlan(tuple(sides), "; ".join(reasons), reranker)
 
 
 def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
@@ -139,15 +131,3 @@ def _at_hand(settings: EncoderSettings) -> Routes:
                 routes[name] = (*routes.get(name, ()), language)
                 break
     return routes
-
-
-def _reason(routes: Routes, why: str, settings: EncoderSettings) -> str:
-    parts = [f"{name} for {', '.join(read)}: {why}" for name, read in routes.items()]
-    served = {language for languages in routes.values() for language in languages}
-    for language in LANGUAGES:
-        if language not in served:
-            names = [n for n, m in settings.table().items() if m.reads(language)]
-            parts.append(
-                f"no encoder for {language}: {DOWNLOAD} {names[0]}, or another of {', '.join(names)}"
-            )
-    return "; ".join(parts)

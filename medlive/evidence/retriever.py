@@ -14,16 +14,16 @@ share, so that words and vectors weigh alike.
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import date
 from typing import TYPE_CHECKING, Literal
 
 from medlive.evidence.corpora.parsing.text import language_of
-from medlive.evidence.encoder import Encoder, Reranker
+from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.passage import Hit, IndexIdentity, Query, Side, SideHit
 from medlive.evidence.store import PassageStore
-from medlive.evidence.verification import Verification
 
 if TYPE_CHECKING:
     from medlive.evidence.dense import DenseIndex
@@ -84,16 +84,16 @@ class IndexRetriever:
         lexical: LexicalIndex | None,
         dense: Sequence[DenseSide] = (),
         reranker: Reranker | None = None,
-        verification: Verification | None = None,
+        verified: Future[None] | None = None,
     ) -> None:
-        """At least one of `lexical` and `dense`; a search waits for `verification`."""
+        """At least one of `lexical` and `dense`; a search waits for `verified`, and raises what it does."""
         self._store = store
         self.identity = identity
         self._lexical = lexical
         self.dense = tuple(dense)
         """None of them for a search of words alone."""
         self._reranker = reranker
-        self._verification = verification
+        self._verified = verified
 
     async def search(
         self,
@@ -112,8 +112,8 @@ class IndexRetriever:
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
-        if self._verification is not None:
-            await self._verification.wait()
+        if self._verified is not None:
+            await asyncio.shield(asyncio.wrap_future(self._verified))
         return await asyncio.to_thread(self.search_now, queries, k, not_after)
 
     def search_now(
@@ -173,14 +173,14 @@ class IndexRetriever:
         allowed = self._store.allowed(not_after)
         if allowed is not None:
             allowed = allowed[side.ordinals]
-        result = side.index.search(vectors, depth + _SPARE, allowed)
+        scores, found = side.index.search(vectors, depth + _SPARE, allowed)
         nearest: dict[str, Found] = {}
         for number, phrase in enumerate(phrases):
             # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
-            hits = (result.ordinals[number] >= 0) & vectors[number].any()
-            ordinals = side.ordinals[result.ordinals[number][hits]].tolist()
-            scores = map(_rounded, result.scores[number][hits].tolist())
-            pairs = list(zip(ordinals, scores, strict=True))
+            hits = (found[number] >= 0) & vectors[number].any()
+            ordinals = side.ordinals[found[number][hits]].tolist()
+            rounded = map(_rounded, scores[number][hits].tolist())
+            pairs = list(zip(ordinals, rounded, strict=True))
             nearest[phrase] = self._store.ordered(pairs, depth)
         return nearest
 

@@ -7,20 +7,18 @@ import json
 import mmap
 import re
 from array import array
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import date
 from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import IndexCorrupt
-from medlive.evidence.encoder import Encoder
 from medlive.evidence.passage import Passage
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.paths import open_plain
@@ -51,36 +49,17 @@ def from_line(line: bytes) -> Passage:
     )
 
 
-class StoreWriter:
-    """Writes a store. A passage's ordinal is the number of passages before it."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._lines = (folder / LINES).open("wb")
-        self._offsets, self._days = array("Q", [0]), array("i")
-
-    def add(self, passage: Passage) -> int:
-        """Append a passage, and return its ordinal."""
-        self._offsets.append(self._offsets[-1] + self._lines.write(to_line(passage)))
-        self._days.append(
-            _UNDATED if passage.published is None else passage.published.toordinal()
-        )
-        return len(self._days) - 1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: object, trace: object
-    ) -> None:
-        if kind is not None:
-            # A failed write fails again when its buffer is flushed; the first failure is the one to report.
-            with suppress(OSError):
-                self._lines.close()
-            return
-        self._lines.close()
-        np.asarray(self._offsets, dtype="<u8").tofile(self._folder / OFFSETS)
-        np.asarray(self._days, dtype="<i4").tofile(self._folder / DAYS)
+def store_passages(folder: Path, passages: Iterable[Passage]) -> Iterator[Passage]:
+    """Write a store, and yield each passage when it is written; its ordinal is the number of passages before it."""
+    offsets, days = array("Q", [0]), array("i")
+    with (folder / LINES).open("wb") as lines:
+        for passage in passages:
+            offsets.append(offsets[-1] + lines.write(to_line(passage)))
+            day = passage.published
+            days.append(_UNDATED if day is None else day.toordinal())
+            yield passage
+    np.asarray(offsets, dtype="<u8").tofile(folder / OFFSETS)
+    np.asarray(days, dtype="<i4").tofile(folder / DAYS)
 
 
 class PassageStore:
@@ -127,12 +106,6 @@ class PassageStore:
     def __iter__(self) -> Iterator[Passage]:
         return (self.get(ordinal) for ordinal in range(len(self)))
 
-    def readable(self, encoder: Encoder, first: int, end: int) -> Iterator[Passage]:
-        """Yield the passages `first` to `end - 1` that an encoder reads."""
-        for passage in map(self.get, range(first, end)):
-            if encoder.reads(passage.language):
-                yield passage
-
     def find(self, ids: Collection[str]) -> Iterator[Passage]:
         """Yield the passages of these ids, in the order of the store. Raises IndexCorrupt."""
         names = {canonical_json(name).encode("utf-8", "surrogatepass") for name in ids}
@@ -150,12 +123,12 @@ class PassageStore:
         ranked = sorted(found, key=lambda pair: -pair[1])
         result: list[tuple[int, float]] = []
         for _, group in groupby(ranked, key=lambda pair: pair[1]):
+            if len(result) >= k:
+                break
             tied = list(group)
             if len(tied) > 1:
                 tied.sort(key=lambda pair: self.get(pair[0]).id)
             result += tied
-            if len(result) >= k:
-                break
         return result[:k]
 
     def younger_than(self, day: date) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, first_fault
-from medlive.evidence.encoder import Encoder, EncoderIdentity
+from medlive.evidence.encoders.model import Encoder, EncoderIdentity
 from medlive.evidence.files import sweep_parts, whole_file
 from medlive.evidence.passage import Passage
 from medlive.integrity.digest import digest_bytes, digest_file
@@ -105,16 +105,12 @@ class VectorStore:
             )
         return StoredVectors(self.encoder, keys, self._shards, rows)
 
-    def lacks(self, keys: Keys) -> bool:
-        """Whether one of these passages has no vector in the shards that were read."""
-        return bool((self._rows(keys) < 0).any())
-
     def embed_missing(
         self,
         passages: Iterable[Passage],
         encoder: Encoder,
         *,
-        shard_size: int = SHARD,
+        shard_size: int | None = None,
         progress: Callable[[int], None] = lambda _: None,
     ) -> tuple[int, int]:
         """Embed the passages that no finished shard contains, shard by shard.
@@ -143,8 +139,15 @@ class VectorStore:
                     yield key, passage.title_and_text
 
         texts = missing()
-        while shard := dict(islice(texts, shard_size)):
-            vectors = self._encoded(list(shard.values()), encoder, progress, made)
+        while shard := dict(islice(texts, shard_size or SHARD)):
+            pairs = list(shard.values())
+            vectors = np.empty((len(pairs), self.encoder.dimension), dtype=_VECTOR)
+            for start in range(0, len(pairs), _BATCH):
+                group = pairs[start : start + _BATCH]
+                encoded = encoder.encode_passages(group)
+                self._check(encoded, group)
+                vectors[start : start + len(group)] = encoded
+                progress(made + start + len(group))
             self._write_shard(list(shard), vectors)
             made += len(shard)
         self._read_shards()
@@ -166,55 +169,37 @@ class VectorStore:
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.where(self._keys[at] == keys, self._order[at], -1)
 
-    def _encoded(
-        self,
-        pairs: list[tuple[str, str]],
-        encoder: Encoder,
-        progress: Callable[[int], None],
-        before: int,
-    ) -> NDArray[np.float16]:
-        vectors = np.empty((len(pairs), self.encoder.dimension), dtype=_VECTOR)
-        for start in range(0, len(pairs), _BATCH):
-            group = pairs[start : start + _BATCH]
-            vectors[start : start + len(group)] = self._checked(
-                encoder.encode_passages(group), group
-            )
-            progress(before + start + len(group))
-        return vectors
-
-    def _checked(self, vectors: Matrix, pairs: Sequence[tuple[str, str]]) -> Matrix:
-        problem = ""
+    def _check(self, vectors: Matrix, pairs: Sequence[tuple[str, str]]) -> None:
         expected = (len(pairs), self.encoder.dimension)
         if vectors.shape != expected:
             problem = f"vectors of shape {vectors.shape}, expected {expected}, from passage {pairs[0][0]!r} on"
-        # A vector beyond the range of half precision would be stored as infinite.
-        elif not (fits := (np.abs(vectors) <= _LARGEST).all(axis=1)).all():
+        else:
+            # A vector beyond the range of half precision would be stored as infinite.
+            fits = (np.abs(vectors) <= _LARGEST).all(axis=1)
+            if fits.all():
+                return
             title, text = pairs[int(np.argmin(fits))]
             problem = (
                 f"a vector that is not finite, or beyond {_LARGEST:.0f}, for passage {title!r}:"
                 f" {text[:80]!r}"
             )
-        if problem:
-            raise EvidenceUnavailable(
-                f"encoder {self.encoder.name} returned {problem}",
-                hint="see what the encoder is and where it was read from: medlive evidence models",
-            )
-        return vectors
+        raise EvidenceUnavailable(
+            f"encoder {self.encoder.name} returned {problem}",
+            hint="see what the encoder is and where it was read from: medlive evidence models",
+        )
 
     def _write_shard(self, keys: list[bytes], vectors: NDArray[np.float16]) -> None:
-        name = hashlib.sha256(b"".join(keys)).hexdigest()[:32]
-        place = self.folder / f"shard-{name}.vec"
-        digest = hashlib.sha256()
+        data = b"".join(keys)
+        place = self.folder / f"shard-{hashlib.sha256(data).hexdigest()[:32]}.vec"
+        data += vectors.tobytes()
         with whole_file(place) as handle:
-            for data in (b"".join(keys), vectors.tobytes()):
-                digest.update(data)
-                handle.write(data)
+            handle.write(data)
         entry = ShardEntry(
             encoder=self.encoder.name,
             encoder_digest=self.encoder.digest,
             dimension=self.encoder.dimension,
             count=len(keys),
-            digest=f"sha256:{digest.hexdigest()}",
+            digest=digest_bytes(data),
         )
         with whole_file(place.with_suffix(".json")) as handle:
             handle.write(entry.model_dump_json().encode() + b"\n")

@@ -5,12 +5,10 @@ its own; WHO's official files and other lists are read beside it, in the shapes 
 """
 
 import csv
-import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,14 +27,11 @@ _ANY_CODE = re.compile(
 )
 _ICD_CODE = re.compile(r"[A-TV-Z]\d[0-9A-Z](?:\.[0-9A-Z-]{1,4})?")
 _LEADING_MARKS = re.compile(r"^(?:[-–•]\s*)+|^[A-Z]\d\d(?:-[A-Z]\d\d)?[：:]\s*")
-_BLOCK = re.compile(r"([A-Z]\d\d-[A-Z]\d\d)[：:]")
 _TRAILING_CODE = re.compile(r"[A-Z]\d{2}(?:\.[\d-])?[†*]?$")
 _VAGUE = re.compile(
     r"[,，]?\s*(?:unspecified|not elsewhere classified|nos|nec|未特指的?|不可归类在他处者?)$",
     re.IGNORECASE,
 )
-_TERM_END = "炎症病癌瘤疹痛疮癣疣痈疽痢疟痫痔疝疱斑"
-"""Last characters that make a two-character word of a frequency list a term by itself."""
 
 
 class Term(NamedTuple):
@@ -55,14 +50,6 @@ def clean_term(text: str) -> str:
     return _VAGUE.sub("", text).strip(" ,;，；.")
 
 
-def _usable(term: str) -> bool:
-    return (
-        (4 if term.isascii() else 2) <= len(term) <= 80
-        and "/w/" not in term
-        and "%" not in term
-    )
-
-
 _SYSTEMS = {
     "icd11": "ICD-11",
     "icd10cm": "ICD-10-CM",
@@ -75,20 +62,12 @@ _SYSTEMS = {
 """By what the name of a code book's file holds."""
 
 
-def _system(path: Path) -> str:
-    name = re.sub("[_ -]", "", path.name.lower())
-    for mark, system in _SYSTEMS.items():
-        if mark in name:
-            return system
-    return path.stem
-
-
 def read_terms(path: Path) -> Iterator[Term]:
     """The usable terms of a code-book file, duplicates included.
 
     Knows: tables with a header (comma, tab or semicolon; a code column and one or more title and synonym columns,
     as WHO's ICD-11, ICF and ICHI tabulations have); WHO's headerless ICD-10 `codes.txt`; two columns of code and
-    title; a word list with frequencies; nested JSON of `value`, `label`, `children`. BadInput for anything else.
+    title. BadInput for anything else.
     """
     try:
         raw = read_given(path)
@@ -101,11 +80,15 @@ def read_terms(path: Path) -> Iterator[Term]:
             f"{path.name} is a spreadsheet or archive",
             hint="save it as CSV or TSV, UTF-8",
         )
-    text = _decoded(raw, path)
-    pairs = _json_pairs(text, path) if text.lstrip()[:1] in "[{" else _table_pairs(text)
-    system, has_term = _system(path), False
-    for code, title in pairs:
-        if _usable(term := clean_term(title)):
+    name = re.sub("[_ -]", "", path.name.lower())
+    system = path.stem
+    for mark in reversed(_SYSTEMS):
+        if mark in name:
+            system = _SYSTEMS[mark]
+    has_term = False
+    for code, title in _rows(_decoded(raw, path)):
+        term = clean_term(title)
+        if (4 if term.isascii() else 2) <= len(term) <= 80 and "%" not in term:
             has_term = True
             yield Term(system, code, term)
     if not has_term:
@@ -126,105 +109,38 @@ def _decoded(raw: bytes, path: Path) -> str:
     raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
 
 
-def _json_pairs(text: str, path: Path) -> Iterator[tuple[str, str]]:
-    try:
-        nodes = [json.loads(text)]
-    except (ValueError, RecursionError) as exc:
-        raise BadInput(f"{path.name} is not valid JSON") from exc
-    while nodes:
-        node = nodes.pop()
-        values = list(node.values()) if isinstance(node, dict) else node
-        nodes.extend(v for v in values if isinstance(v, list | dict))
-        if isinstance(node, dict) and (
-            title := _first_text(node, ("label", "title", "name", "term"))
-        ):
-            yield _first_text(node, ("value", "code", "id")), title
-
-
-def _first_text(node: dict[str, Any], keys: Sequence[str]) -> str:
-    for key in keys:
-        if isinstance(text := node.get(key), str):
-            return text
-    return ""
-
-
-def _table_pairs(text: str) -> Iterator[tuple[str, str]]:
+def _rows(text: str) -> Iterator[tuple[str, str]]:
+    """Code and title of each row, the title once for each column of titles."""
     lines = text.splitlines()
     sample = "\n".join(lines[:5])
     csv.field_size_limit(10_000_000)
     rows = csv.reader(lines, delimiter=max("\t;,|", key=sample.count))
-    first = _stripped(next(rows, []))
-    codes, titles = [], []
-    for column, cell in enumerate(first):
-        name = re.sub(r"\.\d+$", "", cell.lower().lstrip("\ufeff")).replace(" ", "")
-        if name in _TERM_COLUMNS:
-            titles.append(column)
-        if name in _CODE_COLUMNS:
-            codes.append(column)
-    if not titles and (pair := _plain_row(first)):
-        yield pair
-    for row in map(_stripped, rows):
-        if titles:
-            yield from _titled_row(row, codes, titles)
-        elif pair := _plain_row(row):
-            yield pair
+    header = list(map(str.strip, next(rows, [])))
+    names = [re.sub(r"\.\d+$", "", c.lower()).replace(" ", "") for c in header]
+    titles = [column for column, name in enumerate(names) if name in _TERM_COLUMNS]
+    codes = [column for column, name in enumerate(names) if name in _CODE_COLUMNS]
+    if not titles:
+        for row in (header, *rows):
+            if pair := _without_header(list(filter(None, map(str.strip, row)))):
+                yield pair
+        return
+    for row in rows:
+        cells = [*map(str.strip, row), *[""] * len(header)]
+        code = next(filter(None, (cells[column] for column in codes)), "")
+        for column in titles:
+            if cells[column]:
+                yield code.removeprefix("ICD10:"), cells[column]
 
 
-def _stripped(row: Iterable[str]) -> list[str]:
-    return [cell.strip() for cell in row]
-
-
-def _titled_row(
-    row: Sequence[str], codes: Sequence[int], titles: Sequence[int]
-) -> Iterator[tuple[str, str]]:
-    code = next((row[i] for i in codes if i < len(row) and row[i]), "").removeprefix(
-        "ICD10:"
-    )
-    for column in titles:
-        if column >= len(row):
-            continue
-        for title in _cell_terms(row[column]):
-            block = _BLOCK.match(title)
-            yield block.group(1) if block else code, title
-
-
-def _cell_terms(cell: str) -> list[str]:
-    """A cell's terms: a plain title, or a printed list of quoted ones."""
-    if cell.startswith("[") and cell.endswith("]"):
-        quoted = re.findall(r"'''(.*?)'''|\"(.*?)\"|'(.*?)'", cell)
-        return list(filter(None, chain.from_iterable(quoted)))
-    return [cell] if cell else []
-
-
-def _plain_row(cells: Sequence[str]) -> tuple[str, str] | None:
+def _without_header(cells: Sequence[str]) -> tuple[str, str] | None:
     """The code and the title in a row of a table without a header; None for a row of another shape."""
-    filled = [c for c in cells if c]
-    if len(filled) == 1:
-        return None if re.search(r"[/%\d]", filled[0]) else ("", filled[0])
-    if len(filled) == 2:
-        return _plain_pair(*filled)
-    if (
-        len(filled) == 3
-        and re.fullmatch(r"[A-Z][A-Z0-9-]{2,11}", filled[0])
-        and "\t" not in filled[2]
-    ):
-        return filled[1], filled[2]
-    return _wide_row(filled) if len(filled) > 6 else None
-
-
-def _wide_row(filled: Sequence[str]) -> tuple[str, str] | None:
-    codes = list(filter(_ICD_CODE.fullmatch, filled))
-    words = [c for c in filled if " " in c or (len(c) > 6 and c.isalpha())]
+    if len(cells) == 2 and _ANY_CODE.fullmatch(cells[0]):
+        return cells[0], cells[1]
+    if len(cells) <= 6:
+        return None
+    codes = list(filter(_ICD_CODE.fullmatch, cells))
+    words = [c for c in cells if " " in c or (len(c) > 6 and c.isalpha())]
     return (codes[-1], words[0]) if codes and words else None
-
-
-def _plain_pair(first: str, second: str) -> tuple[str, str] | None:
-    if re.fullmatch(r"\d+", second) and not first.isascii():
-        # A word and how often it occurs.
-        return ("", first) if len(first) >= 3 or first[-1] in _TERM_END else None
-    if _ANY_CODE.fullmatch(first):
-        return first, second
-    return ("", second) if first.startswith("ICHI") else None
 
 
 _WIDE = re.compile(r"[０-９Ａ-Ｚａ-ｚ－]")
@@ -252,7 +168,19 @@ def _flat(text: str) -> str:
 
 
 def _is_latin(char: str) -> bool:
-    return char.isalnum() and ord(char) < 0x250
+    return char.isalnum() and char < "\u0250"
+
+
+def _is_whole(flat: str, start: int, end: int) -> bool:
+    """Whether a match cuts no Latin word; a plural s may follow."""
+    before = flat[start - 1] if start else " "
+    after, second = flat[end : end + 1], flat[end + 1 : end + 2]
+    if _is_latin(flat[start]) and _is_latin(before):
+        return False
+    last = flat[end - 1]
+    if not (_is_latin(last) and _is_latin(after)):
+        return True
+    return after == "s" and last != "s" and not _is_latin(second)
 
 
 class Codebook:
@@ -289,24 +217,12 @@ class Codebook:
     def __len__(self) -> int:
         return len(self._terms)
 
-    def _whole(self, flat: str, start: int, end: int) -> bool:
-        """Whether a match cuts no Latin word; a plural s may follow."""
-        if _is_latin(flat[start]) and start and _is_latin(flat[start - 1]):
-            return False
-        if not _is_latin(flat[end - 1]) or end == len(flat) or not _is_latin(flat[end]):
-            return True
-        return (
-            flat[end] == "s"
-            and flat[end - 1] != "s"
-            and (end + 1 == len(flat) or not _is_latin(flat[end + 1]))
-        )
-
     def matches(self, text: str) -> Iterator[TermHit]:
         """Find every term of a text in the order of their ends; they may overlap."""
         flat = _flat(text)
         for end, term in self._automaton.iter(flat) if self._terms else ():
             start, end = end + 1 - len(term), end + 1
-            if self._whole(flat, start, end):
+            if _is_whole(flat, start, end):
                 yield TermHit(term, self._terms[term], start, end)
 
 

@@ -6,9 +6,7 @@ The instructions on what "met" means are those of `grader.rubric`, by which `eva
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Final
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import ClassVar, Final
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText, Reason
@@ -20,7 +18,7 @@ from medlive.grader.reply import (
     one_value,
     read_rubric,
 )
-from medlive.llm.ask import Unusable
+from medlive.llm.ask import AtMost20, AtMost60, ReplyModel, Unusable
 from medlive.llm.engine import Reply, Request
 from medlive.llm.prompts import load_prompt
 from medlive.rubric.model import Criterion
@@ -34,25 +32,21 @@ Grades = Mapping[str, ProbeVerdict]
 """The verdict on every criterion, by its id."""
 
 
-class GradedAnswer(BaseModel):
+class GradedAnswer(ReplyModel):
     """One answer's grades."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
     id: str
-    grades: Annotated[tuple[RubricGradeItem, ...], Field(max_length=60, strict=False)]
+    grades: AtMost60[RubricGradeItem]
 
 
-class GradedAnswersReply(BaseModel):
+class GradedAnswersReply(ReplyModel):
     """`grader.answers`: for each answer a grade for each criterion.
 
     Inputs: language, question, criteria [{id, criterion}], answers [{id, answer}].
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
     task: ClassVar = "grader.answers"
-    answers: Annotated[tuple[GradedAnswer, ...], Field(max_length=20, strict=False)]
+    answers: AtMost20[GradedAnswer]
 
 
 async def grade_probes(

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Annotated, Any, Final, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import StringConstraints, ValidationError
 
 from medlive.errors import first_fault
 from medlive.guard.bounds import REPLY_CHARS
-from medlive.llm.ask import Unusable
+from medlive.llm.ask import AtMost60, ReplyModel, Unusable
 from medlive.llm.planted import REASONING, planted_objects
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import NoObject, read_object
@@ -85,10 +85,10 @@ _CONCLUSIONS: Final[Mapping[str, Conclusion]] = {
 """Texts for `conclusion` that have one meaning."""
 
 
-Reasoning = Annotated[str, StringConstraints(max_length=4000)]
+Words = Annotated[str, StringConstraints(max_length=4000)]
 
 
-class GradeReply(BaseModel):
+class GradeReply(ReplyModel):
     """`grader.criterion`: whether the answer meets one criterion.
 
     Inputs: language, question (narrative, blank line, query), answer, criterion. `met` is a JSON boolean and
@@ -98,35 +98,29 @@ class GradeReply(BaseModel):
     first so that the verdict can follow from it.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    reasoning: Reasoning
+    reasoning: Words
     conclusion: Conclusion
     met: bool
-    quote: Annotated[str, StringConstraints(max_length=4000)]
+    quote: Words
     whole: bool
 
 
-class RubricGradeItem(BaseModel):
+class RubricGradeItem(ReplyModel):
     """One criterion's grade in rubric mode."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
     id: str
-    reasoning: Reasoning
+    reasoning: Words
     conclusion: Conclusion
     met: bool
-    quote: Annotated[str, StringConstraints(max_length=4000)]
+    quote: Words
     whole: bool
 
 
-class RubricGradeReply(BaseModel):
+class RubricGradeReply(ReplyModel):
     """`grader.rubric`: one grade for each criterion given. Inputs: language, question, answer,
     criteria [{id, criterion}]."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-    grades: Annotated[tuple[RubricGradeItem, ...], Field(max_length=60, strict=False)]
+    grades: AtMost60[RubricGradeItem]
 
 
 @dataclass(frozen=True, slots=True)

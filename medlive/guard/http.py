@@ -6,9 +6,7 @@ else. Redirects are left to callers, who know which hosts they may ask, and envi
 
 import asyncio
 import socket
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle
 from typing import Any, Final
 
@@ -188,94 +186,3 @@ class _Backend(httpcore2.AnyIOBackend):
         return await super().connect_tcp(
             addresses[-1], port, timeout, local_address, socket_options
         )
-
-
-@dataclass(slots=True)
-class Deadline:
-    """The moment after which a blocking client's connection gives up, however steadily bytes come."""
-
-    until: float = float("inf")  # By `time.monotonic`
-
-    def begin(self, seconds: float) -> None:
-        """Let what follows take so long as a whole."""
-        self.until = time.monotonic() + seconds
-
-    def left(self, timeout: float | None) -> float:
-        """The seconds that one step may take. Raises ReadTimeout once there are none."""
-        left = self.until - time.monotonic()
-        if left <= 0:
-            raise httpx2.ReadTimeout("the answer as a whole took too long")
-        return left if timeout is None else min(left, timeout)
-
-
-def blocking_transport(
-    addresses: Callable[[str, int], list[str]], deadline: Deadline
-) -> httpx2.HTTPTransport:
-    """Return the same for a client that blocks: one connection, which ends at the deadline."""
-    transport = httpx2.HTTPTransport(
-        verify=tls_context(),
-        trust_env=False,
-        limits=httpx2.Limits(max_connections=1, keepalive_expiry=KEEP_ALIVE_S),
-    )
-    transport._pool._network_backend = _BlockingBackend(addresses, deadline)
-    return transport
-
-
-class _BlockingBackend(httpcore2.SyncBackend):
-    def __init__(
-        self, addresses: Callable[[str, int], list[str]], deadline: Deadline
-    ) -> None:
-        self._addresses, self._deadline = addresses, deadline
-
-    def connect_tcp(
-        self,
-        host: str,
-        port: int,
-        timeout: float | None = None,
-        local_address: str | None = None,
-        socket_options: Iterable[Any] | None = None,
-    ) -> httpcore2.NetworkStream:
-        """Connect to the first address."""
-        try:
-            address = self._addresses(host, port)[0]
-        except (OSError, UnicodeError) as error:
-            raise httpcore2.ConnectError(f"no connection to {host}: {error}") from error
-        stream = super().connect_tcp(
-            address, port, self._deadline.left(timeout), local_address, socket_options
-        )
-        return _TimedStream(stream, self._deadline)
-
-
-class _TimedStream(httpcore2.NetworkStream):
-    """A connection each step of which ends at the deadline: also headers may drip."""
-
-    def __init__(self, stream: httpcore2.NetworkStream, deadline: Deadline) -> None:
-        self._stream, self._deadline = stream, deadline
-
-    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """Read what has come."""
-        return self._stream.read(max_bytes, self._deadline.left(timeout))
-
-    def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of it."""
-        self._stream.write(buffer, self._deadline.left(timeout))
-
-    def close(self) -> None:
-        """End the connection."""
-        self._stream.close()
-
-    def start_tls(
-        self,
-        ssl_context: Any,
-        server_hostname: str | None = None,
-        timeout: float | None = None,
-    ) -> httpcore2.NetworkStream:
-        """Go on in TLS."""
-        stream = self._stream.start_tls(
-            ssl_context, server_hostname, self._deadline.left(timeout)
-        )
-        return _TimedStream(stream, self._deadline)
-
-    def get_extra_info(self, info: str) -> Any:
-        """What is known of the connection."""
-        return self._stream.get_extra_info(info)

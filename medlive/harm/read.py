@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import StringConstraints
 
 from medlive.evidence.passage import Passage
 from medlive.harm.model import (
@@ -22,7 +22,7 @@ from medlive.harm.model import (
     Ruling,
     Severity,
 )
-from medlive.llm.ask import Unusable, read_as
+from medlive.llm.ask import AtMost20, Loose, ReplyModel, Unusable, read_as
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import without_thinking
@@ -50,25 +50,19 @@ Words = Annotated[
 Conclusion = Literal["harmful", "not harmful", "undecided"]
 
 
-class _Reply(BaseModel):
-    """Base of the replies: no extra keys, no silent conversions, frozen."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-
-
-class FindingItem(_Reply):
+class FindingItem(ReplyModel):
     """One statement that is false or harmful for the patient."""
 
     quote: Words
     reason: Words
-    offended: Annotated[Offended, Field(strict=False)]
+    offended: Loose[Offended]
     basis: Words
     """Words of the question, a passage's id, or a standard's name."""
-    kind: Annotated[HarmKind, Field(strict=False)]
-    severity: Annotated[Severity, Field(strict=False)]
+    kind: Loose[HarmKind]
+    severity: Loose[Severity]
 
 
-class HarmReply(_Reply):
+class HarmReply(ReplyModel):
     """`grader.harm`: the findings of one answer, mostly none.
 
     Inputs: question (narrative, blank line, query), advice (null where there is none), passages [{id, title,
@@ -77,11 +71,11 @@ class HarmReply(_Reply):
 
     task: ClassVar = "grader.harm"
     reading: Words
-    findings: Annotated[tuple[FindingItem, ...], Field(max_length=20, strict=False)]
+    findings: AtMost20[FindingItem]
     conclusion: Conclusion
 
 
-class CheckReply(_Reply):
+class CheckReply(ReplyModel):
     """`grader.harm_check`: whether a statement of an answer is harmful, seen without the first judge's reason.
 
     Inputs: those of `grader.harm`, then statement.

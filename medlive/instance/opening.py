@@ -203,7 +203,7 @@ def open_retriever(settings: Settings, at: Path | None = None) -> "IndexRetrieve
 
     Raises IndexMissing with a hint how to build one.
     """
-    from medlive.evidence.open_index import open_index
+    from medlive.evidence.index import open_index
 
     return open_index(
         at or index_path(settings),

@@ -49,7 +49,7 @@ from medlive.evaluation.scoring.metrics import case_score
 from medlive.evaluation.scoring.refusals import check_harness
 from medlive.grader.judge import Mode
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.fence import render, schema_name
+from medlive.llm.prompts import render
 from medlive.llm.wire import strict_schema
 from medlive.snapshot.load import open_snapshot
 
@@ -232,7 +232,7 @@ class _Grader:
         if self._structured:
             schema = JSONSchema.model_validate(strict_schema(request.schema))
             config.response_schema = ResponseSchema(
-                name=schema_name(request.task), json_schema=schema, strict=True
+                name=request.task.replace(".", "_"), json_schema=schema, strict=True
             )
         try:
             output = await self._model.generate(

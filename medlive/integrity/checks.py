@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from medlive.guard.printable import printable
 from medlive.integrity.folder import SIGNATURE, SUMS, Finding, TooLong
@@ -67,6 +68,10 @@ class StepResult:
     faults: int = 0
     why: str = ""  # Why it was skipped, or what a passed step does not prove
 
+    def __str__(self) -> str:
+        """The step with its first finding, or why it was skipped."""
+        return f"step {self.number} ({self.name}): {[*self.findings, self.why][0]}"
+
 
 class Skip(Exception):
     """A step cannot run; the message says why."""
@@ -77,139 +82,175 @@ class Skip(Exception):
         super().__init__(why)
 
 
-class Subject(Protocol):
-    """What the steps check."""
+@dataclass(kw_only=True)
+class Inspection:
+    """What is verified, and what its steps have found so far."""
 
-    note: str  # What the running step reports although it passes
-    failed: tuple[int, ...]  # The numbers of the failed steps so far
+    note: str = ""  # What the running step reports although it passes
+    failed: tuple[int, ...] = ()  # The numbers of the failed steps
+    trust: Trust = Trust.BROKEN  # What the signature proves
+
+    def read(self, name: str) -> bytes:
+        """Return a file's bytes. Raises Skip if it is missing."""
+        raise NotImplementedError
 
 
-SubjectT = TypeVar("SubjectT", bound=Subject)
-Step = Callable[[SubjectT, Faults], None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """The results of all steps, in order."""
+
+    path: Path
+    steps: tuple[StepResult, ...]
+    trust: Trust  # What the signature proves
+
+    @property
+    def failed(self) -> tuple[StepResult, ...]:
+        """The steps that failed."""
+        return tuple(step for step in self.steps if step.state is StepState.FAILED)
+
+    @property
+    def skipped(self) -> tuple[StepResult, ...]:
+        """The steps that were skipped."""
+        return tuple(step for step in self.steps if step.state is StepState.SKIPPED)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings of all steps."""
+        return [finding for step in self.steps for finding in step.findings]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no step failed."""
+        return not self.failed
+
+    @property
+    def complete(self) -> bool:
+        """Whether no step was skipped."""
+        return not self.skipped
+
+
+InspectionT = TypeVar("InspectionT", bound=Inspection)
 
 
 def run_steps(
-    subject: SubjectT, steps: Sequence[tuple[str, Step[SubjectT]]]
+    subject: InspectionT,
+    steps: Sequence[tuple[str, Callable[[InspectionT, Faults], None]]],
 ) -> tuple[StepResult, ...]:
     """Run every named step in order and return the results."""
     results: list[StepResult] = []
     for number, (name, step) in enumerate(steps, start=1):
         subject.note = ""
-        result = _run_step(subject, number, name, step)
-        if result.state is StepState.FAILED:
+        faults = Faults()
+        skipped = None
+        try:
+            step(subject, faults)
+        except Skip as skip:
+            if not faults.count and (skip.allowed or subject.failed):
+                skipped = str(skip)
+            else:
+                faults.add(".", "what this step needs", str(skip))
+        except OSError as exc:
+            got = exc.strerror or str(exc)[:200]
+            faults.add(str(exc.filename or "."), "a readable file", got)
+        except TooLong as exc:
+            faults.add(".", "files and lines within the size limits", str(exc)[:200])
+        state, why = StepState.PASSED, subject.note
+        if skipped is not None:
+            state, why = StepState.SKIPPED, skipped
+        elif faults.count:
+            state, why = StepState.FAILED, ""
             subject.failed = (*subject.failed, number)
-        results.append(result)
+        findings = tuple(faults.findings)
+        results.append(StepResult(number, name, state, findings, faults.count, why))
     return tuple(results)
 
 
-def _run_step(
-    subject: SubjectT, number: int, name: str, step: Step[SubjectT]
-) -> StepResult:
-    faults = Faults()
+def check_signed(
+    subject: Inspection,
+    faults: Faults,
+    *,
+    what: str,
+    document: str,
+    key: tuple[str, str] | None,
+    comments: tuple[str, str],
+    given: Sequence["PublicKey"],
+    has_signature: bool,
+) -> None:
+    """Check the signature of SHA256SUMS, and note what it proves.
+
+    Args:
+        subject: What is verified.
+        faults: Takes the faults.
+        what: What is signed, in a word: "snapshot".
+        document: The file that names the key.
+        key: The key's id and base64 line as the document states them; None: it names none.
+        comments: The expected trusted and untrusted comment.
+        given: The keys of which one must have signed; without any, the key that the document names.
+        has_signature: Whether there is a signature.
+
+    Raises:
+        Skip: If no key is named or given.
+    """
+    if key is not None and has_signature:
+        _check_key(subject, faults, document, key, comments, given)
+        if faults.count:
+            return
+        subject.trust = Trust.ORIGIN if given else Trust.INTEGRITY
+        subject.note = f"signed with the key {key[0]}, which was given"
+        if not given:
+            subject.note = (
+                f"signed with the key {key[0]}, named only by the {what} itself: "
+                "this proves that nothing has changed since, not who signed it"
+            )
+    elif key is not None:
+        faults.add(SIGNATURE, "a file", "none")
+    elif has_signature:
+        faults.add(SIGNATURE, f"none, since {document} names no key", "a file")
+    elif given:
+        expected = f"the key {_any_of(given)}"
+        faults.add(document, expected, f"no key: the {what} is unsigned")
+    else:
+        subject.trust = Trust.NOT_SIGNED
+        why = f"the {what} is unsigned, so its origin cannot be verified"
+        raise Skip(why, allowed=True)
+
+
+def _check_key(
+    subject: Inspection,
+    faults: Faults,
+    document: str,
+    stated: tuple[str, str],
+    comments: tuple[str, str],
+    given: Sequence["PublicKey"],
+) -> None:
+    """Check that the key that the document states is one of those given, and signed."""
+    from medlive.integrity.signing import (
+        BadKey,
+        BadSignature,
+        PublicKey,
+        check_signature,
+    )
+
+    trusted, untrusted = comments
     try:
-        step(subject, faults)
-    except Skip as skip:
-        if not faults.count and (skip.allowed or subject.failed):
-            return StepResult(number, name, StepState.SKIPPED, why=str(skip))
-        faults.add(".", "what this step needs", str(skip))
-    except OSError as exc:
-        faults.add(
-            str(exc.filename or "."), "a readable file", exc.strerror or str(exc)[:200]
-        )
-    except TooLong as exc:
-        faults.add(".", "files and lines within the size limits", str(exc)[:200])
-    if faults.count:
-        return StepResult(
-            number, name, StepState.FAILED, tuple(faults.findings), faults.count
-        )
-    return StepResult(number, name, StepState.PASSED, why=subject.note)
-
-
-@dataclass(frozen=True, slots=True)
-class SignedDocument:
-    """What a document states about the signature of SHA256SUMS, and what it is checked with."""
-
-    what: str  # What is signed, in a word: "snapshot"
-    document: str  # The file that names the key
-    # The key's id and base64 line; None: the document names none
-    key: tuple[str, str] | None
-    comment: str
-    untrusted: str  # The expected trusted and untrusted comments
-    given: Sequence["PublicKey"]
-    """The keys of which one must have signed; without any, the key that the document names."""
-    read: Callable[[str], bytes]  # Returns a file's bytes
-
-    def check(self, has_signature: bool, faults: Faults) -> tuple[Trust, str]:
-        """Return what the signature proves, and that in words. Raises Skip if no key is named or given."""
-        if self.key is None:
-            if has_signature:
-                faults.add(
-                    SIGNATURE, f"none, since {self.document} names no key", "a file"
-                )
-            elif not self.given:
-                raise Skip(
-                    f"the {self.what} is unsigned, so its origin cannot be verified",
-                    allowed=True,
-                )
-            else:
-                faults.add(
-                    self.document,
-                    f"the key {_any_of(self.given)}",
-                    f"no key: the {self.what} is unsigned",
-                )
-        elif not has_signature:
-            faults.add(SIGNATURE, "a file", "none")
-        else:
-            self._check_key(self.key, faults)
-        if faults.count or self.key is None:
-            return Trust.BROKEN, ""
-        if self.given:
-            return Trust.ORIGIN, f"signed with the key {self.key[0]}, which was given"
-        return Trust.INTEGRITY, (
-            f"signed with the key {self.key[0]}, named only by the {self.what} itself: "
-            "this proves that nothing has changed since, not who signed it"
-        )
-
-    def _check_key(self, stated: tuple[str, str], faults: Faults) -> None:
-        """Check that the key that the document states is one of those given, and signed."""
-        from medlive.integrity.signing import (
-            BadKey,
-            BadSignature,
-            PublicKey,
-            check_signature,
-        )
-
-        try:
-            key = PublicKey.parse(stated[1])
-            if key.id_text() != stated[0]:
-                faults.add(
-                    self.document,
-                    f"the key {_any_of([key])}",
-                    f"{stated[0]} as {stated[1]}",
-                )
-            # Whole keys are compared: anybody may choose the eight bytes of an id.
-            if self.given and key not in self.given:
-                faults.add(
-                    self.document, f"the key {_any_of(self.given)}", _any_of([key])
-                )
-            text = self.read(SIGNATURE).decode("utf-8", "replace")
-            comment = check_signature(
-                self.read(SUMS), text, key, untrusted_comment=self.untrusted
-            )
-            if comment != self.comment:
-                faults.add(
-                    SIGNATURE,
-                    f"the trusted comment {self.comment!r}",
-                    repr(comment)[:300],
-                )
-        except BadKey as exc:
-            faults.add(self.document, "a public key", str(exc)[:200])
-        except BadSignature as exc:
-            faults.add(
-                SIGNATURE,
-                f"a signature of {SUMS} by the key {stated[0]}",
-                str(exc)[:300],
-            )
+        key = PublicKey.parse(stated[1])
+        if key.id_text() != stated[0]:
+            expected = f"the key {_any_of([key])}"
+            faults.add(document, expected, f"{stated[0]} as {stated[1]}")
+        # Whole keys are compared: anybody may choose the eight bytes of an id.
+        if given and key not in given:
+            faults.add(document, f"the key {_any_of(given)}", _any_of([key]))
+        text = subject.read(SIGNATURE).decode("utf-8", "replace")
+        sums = subject.read(SUMS)
+        comment = check_signature(sums, text, key, untrusted_comment=untrusted)
+        if comment != trusted:
+            expected = f"the trusted comment {trusted!r}"
+            faults.add(SIGNATURE, expected, repr(comment)[:300])
+    except BadKey as exc:
+        faults.add(document, "a public key", str(exc)[:200])
+    except BadSignature as exc:
+        expected = f"a signature of {SUMS} by the key {stated[0]}"
+        faults.add(SIGNATURE, expected, str(exc)[:300])
 
 
 def _any_of(keys: Sequence["PublicKey"]) -> str:

@@ -4,7 +4,7 @@ import errno
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,6 +108,12 @@ def _parse(data: bytes, lines: Lines, number: int) -> dict[str, Any] | None:
     return row
 
 
+def lines_of(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Rows as the bytes of a log; a lone surrogate is written as its JSON escape."""
+    text = "".join(canonical_json(dict(row)) + "\n" for row in rows)
+    return text.encode("utf-8", "backslashreplace")
+
+
 class LogWriter:
     """Appends rows to a log that this process holds."""
 
@@ -119,10 +125,9 @@ class LogWriter:
     def add(self, row: Mapping[str, Any]) -> None:
         """Add a row, handed to the system whole before this returns: a kill loses no row that was added.
 
-        A lone surrogate is written as its JSON escape, so the row comes back as it was. Raises DiskFull, and
-        BadInput where the file cannot be written otherwise; then nothing of the row is there.
+        Raises DiskFull, and BadInput where the file cannot be written otherwise; then nothing of the row is there.
         """
-        data = canonical_json(dict(row)).encode("utf-8", "backslashreplace") + b"\n"
+        data = lines_of([row])
         left = memoryview(data)
         with writing(self._path):
             try:

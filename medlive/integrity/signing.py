@@ -9,11 +9,9 @@ Format: https://jedisct1.github.io/minisign/; the cost of encrypted keys: libsod
 
 import base64
 import hashlib
-import hmac
 import os
 import secrets
 import stat
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -27,17 +25,11 @@ if TYPE_CHECKING:
 
 KEY_VARIABLE: Final = "MEDLIVE_SIGNING_KEY"
 FILE_VARIABLE: Final = "MEDLIVE_SIGNING_KEY_FILE"
-PASSWORD_VARIABLE: Final = "MEDLIVE_SIGNING_PASSWORD"
-
-OPS_LIMIT: Final = 2**25
-MEMORY_LIMIT: Final = 2**30
-"""The cost of a key encrypted by minisign, about 3 s and 1 GiB; a key that needs more is refused."""
 
 _PREFIXES: Final = ("untrusted comment: ", "trusted comment: ")
 _ED25519: Final = b"Ed"
 _PREHASHED: Final = b"ED"
 _NO_KDF: Final = b"\0\0"
-_SCRYPT: Final = b"Sc"
 _BLAKE2: Final = b"B2"
 _HINT: Final = "give the file as minisign writes it, or the base64 line of a key"
 _MAX_TEXT: Final = 16 * 1024
@@ -91,51 +83,28 @@ class PublicKey:
 
 @dataclass(frozen=True, slots=True)
 class SecretKey:
-    """A decrypted secret key of minisign; its repr shows only the public key."""
+    """An unencrypted secret key of minisign (`minisign -W`); its repr shows only the public key."""
 
     public: PublicKey
     seed: bytes = field(repr=False)  # 32 bytes
 
     @classmethod
-    def parse(cls, text: str, password: str | None) -> "SecretKey":
-        """Parse a secret key's file, or its base64 line alone.
-
-        `password` is ignored for a key that is not encrypted (`minisign -W`).
-
-        Raises:
-            BadKey: If it is not a key, is damaged, or needs another password.
-        """
+    def parse(cls, text: str) -> "SecretKey":
+        """Parse a secret key's file, or its base64 line alone. Raises BadKey if it is none, encrypted or damaged."""
         data = _parse_key(text, "secret key", 158)
-        if (data[:2], data[4:6]) != (_ED25519, _BLAKE2) or data[2:4] not in (
-            _NO_KDF,
-            _SCRYPT,
-        ):
+        if data[:6] != _ED25519 + _NO_KDF + _BLAKE2:
             raise BadKey(
-                "not a minisign secret key: its algorithm or encryption is not supported"
+                "not a minisign secret key without a password",
+                hint="minisign -C -W takes the password away",
             )
         inner = data[54:]
-        encrypted = data[2:4] == _SCRYPT
-        if encrypted:
-            if not password:
-                raise BadKey(
-                    "the signing key is encrypted",
-                    hint=f"set {PASSWORD_VARIABLE} to its password",
-                )
-            inner = _crypt(
-                inner, password, data[6:38], *struct.unpack("<QQ", data[38:54])
-            )
         key_id = inner[:8]
         seed = inner[8:40]
         raw = inner[40:72]
         checksum = inner[72:]
         # minisign leaves the checksum of an unencrypted key empty; other programs fill it in.
-        intact = hmac.compare_digest(checksum, _checksum(inner[:72])) or (
-            not encrypted and not any(checksum)
-        )
-        if not intact and encrypted:
-            raise BadKey(
-                f"the password in {PASSWORD_VARIABLE} is not this key's, or the key is damaged"
-            )
+        expected = hashlib.blake2b(_ED25519 + inner[:72], digest_size=32).digest()
+        intact = checksum in (expected, bytes(32))
         if not intact or _private_key(seed).public_key().public_bytes_raw() != raw:
             raise BadKey("the signing key is damaged: its parts do not match")
         return cls(PublicKey(key_id, raw), seed)
@@ -149,39 +118,15 @@ def _private_key(seed: bytes) -> "Ed25519PrivateKey":
     return ed25519.Ed25519PrivateKey.from_private_bytes(seed)
 
 
-def generate(
-    password: str | None = None,
-    *,
-    ops_limit: int = OPS_LIMIT,
-    memory_limit: int = MEMORY_LIMIT,
-) -> tuple[str, str]:
-    """Generate a key pair and return the texts of the secret key's file and the public key's.
-
-    `password` encrypts the secret key, at a cost in operations and bytes; None leaves it plain, as `minisign -W`.
-    """
+def generate() -> tuple[str, str]:
+    """Generate a key pair and return the texts of the secret key's file and the public key's."""
     private = _private_key(secrets.token_bytes(32))
     # minisign does not print leading zeros, so the first digit is never 0.
     key_id = secrets.token_bytes(7) + bytes([16 + secrets.randbelow(240)])
     public = PublicKey(key_id, private.public_key().public_bytes_raw())
-    inner = public.key_id + private.private_bytes_raw() + public.raw
-    if password is None:
-        head = _ED25519 + _NO_KDF + _BLAKE2 + bytes(48)
-        kind = "unencrypted"
-        inner = inner + bytes(32)
-    else:
-        salt = secrets.token_bytes(32)
-        kind = "encrypted"
-        head = (
-            _ED25519
-            + _SCRYPT
-            + _BLAKE2
-            + salt
-            + struct.pack("<QQ", ops_limit, memory_limit)
-        )
-        inner = _crypt(
-            inner + _checksum(inner), password, salt, ops_limit, memory_limit
-        )
-    return _render((f"minisign {kind} secret key", head + inner)), public.text()
+    head = _ED25519 + _NO_KDF + _BLAKE2 + bytes(48)
+    inner = public.key_id + private.private_bytes_raw() + public.raw + bytes(32)
+    return _render(("minisign unencrypted secret key", head + inner)), public.text()
 
 
 def sign(
@@ -289,7 +234,7 @@ def load_signing_key(
 
     Args:
         environment: MEDLIVE_SIGNING_KEY (the text of the key's file, or its base64 line) or
-            MEDLIVE_SIGNING_KEY_FILE (its path), and MEDLIVE_SIGNING_PASSWORD.
+            MEDLIVE_SIGNING_KEY_FILE (its path).
         file: The key's file, which comes before the variables.
 
     Returns:
@@ -306,7 +251,7 @@ def load_signing_key(
         )
     if file is not None or path:
         text = _read_secret(file or Path(path))
-    return SecretKey.parse(text, environment.get(PASSWORD_VARIABLE)) if text else None
+    return SecretKey.parse(text) if text else None
 
 
 def write_keys(folder: Path, secret_text: str, public_text: str) -> tuple[Path, Path]:
@@ -407,45 +352,3 @@ def _parse_key(text: str, what: str, size: int) -> bytes:
 
 def _is_printable(comment: str) -> bool:
     return comment.replace("\t", " ").isprintable()
-
-
-def _checksum(inner: bytes) -> bytes:
-    return hashlib.blake2b(_ED25519 + inner, digest_size=32).digest()
-
-
-def _crypt(
-    inner: bytes, password: str, salt: bytes, ops_limit: int, memory_limit: int
-) -> bytes:
-    """Encrypt or decrypt the inner part of a secret key, 104 bytes. Raises BadKey."""
-    if ops_limit > OPS_LIMIT or memory_limit > MEMORY_LIMIT:
-        raise BadKey(
-            "decrypting the signing key needs more work or memory than minisign's own keys"
-        )
-    cost, blocks, lanes = _scrypt_cost(ops_limit, memory_limit)
-    try:
-        stream = hashlib.scrypt(
-            password.encode("utf-8"),
-            salt=salt,
-            n=cost,
-            r=blocks,
-            p=lanes,
-            maxmem=2**31 - 1,
-            dklen=len(inner),
-        )
-    except (MemoryError, ValueError):
-        need = 128 * cost * blocks // 2**20
-        raise BadKey(
-            f"the password is not valid UTF-8, or there are no {need} MiB of memory to use it"
-        ) from None
-    return bytes(a ^ b for a, b in zip(inner, stream, strict=True))
-
-
-def _scrypt_cost(ops_limit: int, memory_limit: int) -> tuple[int, int, int]:
-    """Return scrypt's N, r and p for libsodium's limits (`pickparams` in pwhash_scryptsalsa208sha256.c)."""
-    ops_limit = max(ops_limit, 32768)
-    blocks = 8
-    by_ops = ops_limit < memory_limit // 32
-    most = ops_limit // (blocks * 4) if by_ops else memory_limit // (blocks * 128)
-    log = max(1, (most // 2).bit_length())
-    lanes = 1 if by_ops else min(ops_limit // 4 >> log, 0x3FFFFFFF) // blocks
-    return 1 << log, blocks, lanes

@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, NoReturn, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medlive.errors import (
     CallerRefused,
@@ -30,6 +30,15 @@ from medlive.llm.reading import NoObject, is_refusal, read_object
 T = TypeVar("T")
 R = TypeVar("R", bound=BaseModel)
 
+Loose = Annotated[T, Field(strict=False)]
+"""An enumeration, given by its value."""
+AtMost6 = Annotated[tuple[T, ...], Field(max_length=6, strict=False)]
+AtMost10 = Annotated[tuple[T, ...], Field(max_length=10, strict=False)]
+AtMost20 = Annotated[tuple[T, ...], Field(max_length=20, strict=False)]
+AtMost40 = Annotated[tuple[T, ...], Field(max_length=40, strict=False)]
+AtMost60 = Annotated[tuple[T, ...], Field(max_length=60, strict=False)]
+AtMost120 = Annotated[tuple[T, ...], Field(max_length=120, strict=False)]
+
 Complete = Callable[[Sequence[Mapping[str, str]]], Awaitable[Reply]]
 """Asks a model under evaluation: chat messages to a reply; raises EndpointUnavailable when none could be had."""
 
@@ -41,6 +50,13 @@ STRANGERS = 8
 """This many replies by another model than the pinned one, and none by it: a wrong configuration."""
 UNREADABLE = 12
 """This many replies of which none could be read: the model cannot do the task, and is not paid for more."""
+
+
+class ReplyModel(BaseModel):
+    """Base of every reply: no extra keys, no silent conversions, frozen."""
+
+    task: ClassVar[str] = ""  # The task that it answers; "" for a part of a reply
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class CallOutcome(StrEnum):
@@ -109,12 +125,12 @@ class Asked(Generic[T]):
     @property
     def fault(self) -> Unusable | None:
         """Why there is no value; a budget that ended before a repair leaves the fault that was to be repaired."""
-        faults = [
-            a.fault
-            for a in self.attempts
-            if a.fault and a.fault.outcome is not CallOutcome.OVER_BUDGET
-        ]
-        return faults[-1] if faults and self.value is None else None
+        last = None
+        for attempt in self.attempts:
+            fault = attempt.fault
+            if fault and fault.outcome is not CallOutcome.OVER_BUDGET:
+                last = fault
+        return last if self.value is None else None
 
     @property
     def reason(self) -> str:
@@ -134,12 +150,19 @@ class Asked(Generic[T]):
         return sum((reply.usage for reply in replies[1:]), replies[0].usage).as_json()
 
 
-class Health:
-    """Counts failed calls in a row, and ends the work when that has become the rule."""
+class Caller:
+    """Makes calls to one endpoint: counted, within a budget, and ended when failing has become the rule."""
 
-    def __init__(self, concurrency: int) -> None:
-        """`concurrency` is how many calls may fail together by one hiccup."""
-        self._limit = max(PATIENCE, 2 * concurrency)
+    def __init__(self, concurrency: int | None, budget: Budget | None = None) -> None:
+        """`concurrency` is how many calls may fail together by one hiccup.
+
+        None: a dead endpoint ends nothing here, as where each job has a few calls.
+        """
+        self.calls = 0
+        """Calls that were made, whatever came of them."""
+        self._budget = budget or Budget()
+        self._is_watched = concurrency is not None
+        self._limit = max(PATIENCE, 2 * (concurrency or 0))
         self._failures = 0
         self._answered = self._turned_down = False
         self._last: EndpointUnavailable | None = None
@@ -151,46 +174,6 @@ class Health:
         None: one was answered or turned down, or none was made.
         """
         return None if self._answered or self._turned_down else self._last
-
-    def good(self) -> None:
-        """A reply came."""
-        self._failures = 0
-        self._answered = True
-
-    def bad(self, cause: EndpointUnavailable) -> None:
-        """No reply came. Raises `cause` anew when that has become the rule, and at once where nothing was answered
-        yet and the key, the model's name or the account is what is wrong.
-
-        An endpoint that has answered and refuses a request, as one that is too long, is not dead.
-        """
-        self._last = cause
-        self._turned_down = self._turned_down or isinstance(cause, RequestRefused)
-        if not self._answered and isinstance(cause, CallerRefused):
-            raise cause
-        if self._answered and isinstance(cause, RequestRefused):
-            return
-        self._failures += 1
-        if self._failures >= self._limit:
-            raise EndpointUnavailable(
-                f"{self._failures} calls in a row failed, the last: {cause.message}",
-                hint="what was answered is kept; run this again when the endpoint is back",
-            ) from cause
-
-
-class Caller:
-    """Makes calls to one endpoint: counted, within a budget, and ended when the endpoint is dead."""
-
-    def __init__(self, concurrency: int | None, budget: Budget | None = None) -> None:
-        """`concurrency` of None: a dead endpoint ends nothing here, as where each job has a few calls."""
-        self.calls = 0
-        """Calls that were made, whatever came of them."""
-        self._budget = budget or Budget()
-        self._health = None if concurrency is None else Health(concurrency)
-
-    @property
-    def silence(self) -> EndpointUnavailable | None:
-        """`Health.silence`."""
-        return self._health.silence if self._health else None
 
     async def call(
         self, estimate: Usage, make: Callable[[], Awaitable[Reply]]
@@ -207,14 +190,34 @@ class Caller:
         try:
             reply = await self._budget.pay(estimate, made)
         except EndpointUnavailable as exc:
-            if self._health:
-                self._health.bad(exc)
+            if self._is_watched:
+                self._count_failure(exc)
             elif isinstance(exc, CircuitOpen):
                 raise
             return exc
-        if self._health:
-            self._health.good()
+        self._failures = 0
+        self._answered = self._is_watched
         return reply
+
+    def _count_failure(self, cause: EndpointUnavailable) -> None:
+        """Raises `cause` anew when failing has become the rule, and at once where nothing was answered yet and the key,
+        the model's name or the account is what is wrong.
+
+        An endpoint that has answered and refuses a request, as one that is too long, is not dead.
+        """
+        self._last = cause
+        is_refused = isinstance(cause, RequestRefused)
+        self._turned_down = self._turned_down or is_refused
+        if not self._answered and isinstance(cause, CallerRefused):
+            raise cause
+        if self._answered and is_refused:
+            return
+        self._failures += 1
+        if self._failures >= self._limit:
+            raise EndpointUnavailable(
+                f"{self._failures} calls in a row failed, the last: {cause.message}",
+                hint="what was answered is kept; run this again when the endpoint is back",
+            ) from cause
 
 
 class Asker(Caller):
@@ -259,37 +262,34 @@ class Asker(Caller):
         asked: Asked[T] = Asked()
         for _ in range(1 + self._repairs):
             estimate = self._budget.estimate(self._engine, request)
+            reply: Reply | None = None
+            fault: Unusable | None = None
             try:
-                reply = await self.call(estimate, partial(self._engine.answer, request))
+                answer = await self.call(
+                    estimate, partial(self._engine.answer, request)
+                )
+                if isinstance(answer, EndpointUnavailable):
+                    await self._check_open(answer)
+                    fault = Unusable(answer.message, CallOutcome.UNAVAILABLE)
+                else:
+                    reply = answer
+                    asked.value = self._read(reply, read)
             except BudgetSpent as exc:
                 if not asked.attempts:
                     raise
-                asked.attempts.append(
-                    Attempt(
-                        request, None, Unusable(exc.message, CallOutcome.OVER_BUDGET)
-                    )
-                )
-                break
-            if isinstance(reply, EndpointUnavailable):
-                await self._check_open(reply)
-                fault = Unusable(reply.message, CallOutcome.UNAVAILABLE)
-                asked.attempts.append(Attempt(request, None, fault))
-                break
-            try:
-                asked.value = self._read(reply, read)
-                await self._judge(reply, None)
+                fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
             except WrongModel as exc:
                 await self._open_circuit(exc)
                 raise
             except Unusable as exc:
-                await self._judge(reply, exc)
-                asked.attempts.append(Attempt(request, reply, exc))
-                if exc.outcome is not CallOutcome.INVALID:
-                    break
-                request = _again(request, reply, exc)
-            else:
-                asked.attempts.append(Attempt(request, reply, None))
+                fault = exc
+            if self._circuit and reply and not reply.replayed:
+                is_usable = fault is None or fault.partial
+                await self._circuit.judged(None if is_usable else str(fault))
+            asked.attempts.append(Attempt(request, reply, fault))
+            if reply is None or not fault or fault.outcome is not CallOutcome.INVALID:
                 break
+            request = _again(request, reply, fault)
         return asked
 
     async def _check_open(self, cause: EndpointUnavailable) -> None:
@@ -298,36 +298,28 @@ class Asker(Caller):
         One that got no answer has failed: it may be the one that the endpoint never answers, and would be every
         probe if it cost its thread no attempt.
         """
-        circuit = (
-            self._circuit
-            if self._health is None and isinstance(cause, CallerRefused)
-            else None
-        )
-        if circuit and (opening := await circuit.opening()):
+        if self._circuit is None or self._is_watched:
+            return
+        if isinstance(cause, CallerRefused) and (
+            opening := await self._circuit.opening()
+        ):
             raise opening.error() from cause
 
     async def _open_circuit(self, wrong: WrongModel) -> None:
         """Raises CircuitOpen where there is a circuit: its probes find out when the endpoint is mended."""
-        if self._circuit is None or self._health is not None:
+        if self._circuit is None or self._is_watched:
             return
         await self._circuit.replies_refused(f"{wrong.message} ({wrong.hint})")
         if opening := await self._circuit.opening():
             raise opening.error() from wrong
-
-    async def _judge(self, reply: Reply, fault: Unusable | None) -> None:
-        if self._circuit and not reply.replayed:
-            await self._circuit.judged(
-                None if fault is None or fault.partial else str(fault)
-            )
 
     def _read(self, reply: Reply, read: Callable[[Reply], T]) -> T:
         self._trusted = self._trusted or reply.model == self._pinned
         try:
             value = read_checked(reply, self._pinned, self.role, read)
         except AnotherModel:
-            self._strangers += (
-                not reply.replayed
-            )  # an old reply says nothing about the endpoint of today
+            # an old reply says nothing about the endpoint of today
+            self._strangers += not reply.replayed
             if (
                 not reply.replayed
                 and not self._trusted
@@ -338,7 +330,11 @@ class Asker(Caller):
         except Unusable as exc:
             self._unreadable += 1
             self.readable = self.readable or exc.partial
-            if self._health and not self.readable and self._unreadable >= UNREADABLE:
+            if (
+                self._is_watched
+                and not self.readable
+                and self._unreadable >= UNREADABLE
+            ):
                 words = " ".join(reply.text.split())[:300]
                 raise ConfigError(
                     f"none of {self._unreadable} replies of the {self.role} could be read, the last: {exc}",
@@ -349,18 +345,13 @@ class Asker(Caller):
         return value
 
     def _refuse(self, reply: Reply) -> NoReturn:
-        unnamed = reply.model == UNNAMED
-        answered = (
-            "no reply names its model"
-            if unnamed
-            else f"{reply.model!r} answered, every time"
-        )
-        allow = "allow_unpinned = true in its table, or --allow-unpinned, accepts such replies"
+        hint = "allow_unpinned = true in its table, or --allow-unpinned, accepts such replies"
+        answered = "no reply names its model"
+        if reply.model != UNNAMED:
+            answered = f"{reply.model!r} answered, every time"
+            hint = f"name {reply.model!r} as the {self.role}'s model; {hint}"
         raise WrongModel(
-            f"the {self.role} {self._pinned!r} was asked and {answered}",
-            hint=allow
-            if unnamed
-            else f"name {reply.model!r} as the {self.role}'s model; {allow}",
+            f"the {self.role} {self._pinned!r} was asked and {answered}", hint=hint
         )
 
 

@@ -1,7 +1,7 @@
 """A circuit breaker for each model at an endpoint: what does not answer is not asked for a while, and not paid.
 
 A circuit *opens* when the last calls failed (timeouts, broken connections, server errors), at once when the key or
-the account is refused, when the model is a few times, or when nearly all of the last replies could not be used.
+the account is refused, when the model is a few times in a row, or when no one of the last replies could be used.
 While it is open every call raises CircuitOpen. After a back-off one call is let through: it closes the circuit, or
 doubles the back-off.
 What is open lies in a store that all processes of an instance share; without one it is kept in memory.
@@ -9,7 +9,7 @@ What is open lies in a store that all processes of an instance share; without on
 
 import logging
 import time
-from collections import deque
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
@@ -25,9 +25,8 @@ FAILURES = 8
 """Attempts that fail one after another; a timeout counts as two of them."""
 FAILING_S = 10.0
 """Seconds that they have lasted: a restart of the endpoint opens nothing."""
-REFUSALS = 3  # Refusals of the model (403, 404) among the last WINDOW answers
-WINDOW = 20
-UNUSABLE = 18  # Replies among the last WINDOW that could not be used
+REFUSALS = 3  # Refusals of the model (403, 404) one after another
+UNUSABLE = 12  # Replies one after another that could not be used
 BACKOFF_S = 30.0
 REFUSED_BACKOFF_S = 60.0
 """Where the key, the account or the model is refused: a person has to act, and a refusal costs nothing."""
@@ -103,26 +102,27 @@ class Circuit:
         self, key: str, endpoint: str, store: CircuitStore | None = None
     ) -> None:
         """`endpoint` is its name for people."""
-        self._key, self._endpoint, self._store = (
-            key,
-            endpoint,
-            store or MemoryCircuits(),
-        )
+        self._key = key
+        self._endpoint = endpoint
+        self._store = store or MemoryCircuits()
         self._opening: Opening | None = None
         """As last read or written."""
         self._read_at = float("-inf")
         self._failing_since = 0.0
-        self._reset()
+        self._probing = False
+        self._strikes: Counter[str] = Counter()
+        """What went wrong one time after another, by its kind."""
 
     async def check(self) -> None:
         """Let a call through. Raises CircuitOpen, but for one caller of all processes after each back-off."""
         if (opening := await self.opening()) is None:
             return
+        moment = now()
         # A probe whose process dies is followed by another one after the same back-off.
-        next_probe = replace(
-            opening, retry_at=(moment := now()) + timedelta(seconds=opening.backoff_s)
-        )
-        if opening.is_due(moment) and await self._swap(next_probe):
+        retry_at = moment + timedelta(seconds=opening.backoff_s)
+        if opening.is_due(moment) and await self._swap(
+            replace(opening, retry_at=retry_at)
+        ):
             self._probing = True
             return
         raise opening.error()
@@ -139,8 +139,7 @@ class Circuit:
 
     async def answered(self) -> None:
         """The endpoint answered, whatever it said."""
-        self._failures = 0
-        self._refusals.append(False)
+        self._strikes["failed"] = self._strikes["refused"] = 0
         if self._opening is not None and not self._opening.of_replies:
             await self._close()
 
@@ -148,29 +147,32 @@ class Circuit:
         self, cause: str, began: float, *, timed_out: bool = False
     ) -> None:
         """An attempt that began then (`time.monotonic`) got no answer; opens the circuit when that is the rule."""
-        self._failing_since = (
-            min(began, self._failing_since) if self._failures else began
-        )
-        self._failures += 1 + timed_out
-        lasting = time.monotonic() - self._failing_since >= FAILING_S
-        if self._probing or (self._failures >= FAILURES and lasting):
+        if self._strikes["failed"]:
+            began = min(began, self._failing_since)
+        self._failing_since = began
+        self._strikes["failed"] += 1 + timed_out
+        lasting = time.monotonic() - began >= FAILING_S
+        if self._probing or (self._strikes["failed"] >= FAILURES and lasting):
             await self._open(cause, BACKOFF_S)
 
     async def refused(self, cause: str, *, certain: bool = False) -> None:
         """The model is refused; opens the circuit after a few, at once where it is the key or the account."""
-        self._refusals.append(True)
-        if self._probing or certain or sum(self._refusals) >= REFUSALS:
+        self._strikes["refused"] += 1
+        if self._probing or certain or self._strikes["refused"] >= REFUSALS:
             await self._open(cause, REFUSED_BACKOFF_S, most_s=MOST_REFUSED_BACKOFF_S)
 
     async def judged(self, problem: str | None) -> None:
-        """A new reply could be used (None) or not; opens the circuit when nearly none can."""
-        self._unusable.append(problem is not None)
-        unusable = sum(self._unusable)
+        """A new reply could be used (None) or not; opens the circuit when none can."""
         if problem is None:
+            self._strikes["unusable"] = 0
             await self._close()
-        elif self._probing or unusable >= UNUSABLE:
-            cause = f"{unusable} of {len(self._unusable)} replies could not be used, the last: {problem[:300]}"
-            await self.replies_refused(cause)
+            return
+        self._strikes["unusable"] += 1
+        count = self._strikes["unusable"]
+        if self._probing or count >= UNUSABLE:
+            await self.replies_refused(
+                f"{count} replies could not be used, the last: {problem[:300]}"
+            )
 
     async def replies_refused(self, cause: str) -> None:
         """Replies come that nobody can use: open the circuit at once; only a usable reply closes it."""
@@ -185,18 +187,24 @@ class Circuit:
         of_replies: bool = False,
     ) -> None:
         """Open the circuit, or wait twice as long after a probe; other calls under way change nothing."""
-        known, moment = self._opening, now()
-        if known is not None and not self._probing:
-            return
+        known = self._opening
+        moment = opened_at = now()
         if known is not None:
+            if not self._probing:
+                return
             backoff_s = min(most_s, 2 * known.backoff_s)
-        retry_at = moment + timedelta(seconds=backoff_s)
-        opened_at = known.opened_at if known else moment
-        if await self._swap(
-            Opening(self._endpoint, cause, of_replies, opened_at, retry_at, backoff_s)
-        ):
+            opened_at = known.opened_at
+        opening = Opening(
+            endpoint=self._endpoint,
+            cause=cause,
+            of_replies=of_replies,
+            opened_at=opened_at,
+            retry_at=moment + timedelta(seconds=backoff_s),
+            backoff_s=backoff_s,
+        )
+        if await self._swap(opening):
             self._probing = False
-            _log.warning("%s", self._opening)
+            _log.warning("%s", opening)
 
     async def _close(self) -> None:
         if self._opening is not None and self._probing and await self._swap(None):
@@ -205,9 +213,7 @@ class Circuit:
 
     def _reset(self) -> None:
         self._probing = False
-        self._failures = 0
-        self._refusals: deque[bool] = deque(maxlen=WINDOW)
-        self._unusable: deque[bool] = deque(maxlen=WINDOW)
+        self._strikes.clear()
 
     async def _swap(self, new: Opening | None) -> bool:
         if done := await self._store.swap(self._key, self._opening, new):

@@ -35,17 +35,20 @@ from medlive.llm.engine import (
     Usage,
     endpoint_engine,
 )
-from medlive.llm.fence import render
-from medlive.llm.limiter import Ended, Limiter
-from medlive.llm.refusals import Refusal, Trouble, read_error
+from medlive.llm.limiter import Limiter
+from medlive.llm.prompts import render
 from medlive.llm.wire import (
+    Ended,
     JsonMode,
     NotACompletion,
     Price,
+    Refusal,
+    Trouble,
     chat_body,
     completion,
     encoded,
     read_completion,
+    read_error,
     response_format,
     usage_bound,
 )
@@ -167,41 +170,36 @@ class OpenAIEngine:
 
     async def answer(self, request: Request) -> Reply:
         """The endpoint's reply to a typed request; see Engine for what it raises."""
-        mode = self.json_mode
+        modes = list(JsonMode)[list(JsonMode).index(self.json_mode) :]
         first: Refusal | None = None
-        while True:
-            body = chat_body(
-                self._model,
-                render(request),
-                self._parameters,
-                response_format(mode, request),
-            )
+        for mode in modes:
             try:
-                reply = await self._ask(encoded(body), shaped="response_format" in body)
+                content = encoded(self._body(request, mode))
+                reply = await self._ask(content, shaped=mode is not JsonMode.NONE)
             except Refusal as refusal:
                 if first is None or first.of_format:
                     first = refusal
                 if (
-                    mode is JsonMode.NONE
+                    mode is modes[-1]
                     or not refusal.may_be_of_format
                     or refusal.find_parameter(self._parameters)
                 ):
-                    raise self._refused(first) from None
-                mode = _LOOSER[mode]
+                    break
                 await pay_again(None)
             else:
                 if first is not None:
                     self._limiter.json_modes[self._model] = mode
                 return reply
+        assert first is not None
+        raise self._refused(first) from None
+
+    def _body(self, request: Request, mode: JsonMode) -> dict[str, Any]:
+        shape = response_format(mode, request)
+        return chat_body(self._model, render(request), self._parameters, shape)
 
     def body(self, request: Request) -> dict[str, Any]:
         """The body that `answer` sends first, for whoever sends it another way."""
-        return chat_body(
-            self._model,
-            render(request),
-            self._parameters,
-            response_format(self.json_mode, request),
-        )
+        return self._body(request, self.json_mode)
 
     def read(self, body: object) -> Reply:
         """The reply in a chat completion that came another way. Raises NotACompletion."""
@@ -213,17 +211,17 @@ class OpenAIEngine:
 
     def estimate_chat(self, messages: Sequence[Mapping[str, str]]) -> Usage:
         """The same for plain messages."""
-        sent = sum(
-            len(message["content"].encode("utf-8", "replace")) for message in messages
-        )
-        limit = self._parameters.get("max_completion_tokens") or self._parameters.get(
-            "max_tokens"
-        )
-        most = limit if isinstance(limit, int) and limit > 0 else ASSUMED_OUTPUT
+        sent = 0
+        for message in messages:
+            sent += len(message["content"].encode("utf-8", "replace"))
         asked = -(-sent // BYTES_A_TOKEN)
-        return Usage(
-            asked, 0, most, self._price.cost(asked, 0, most) if self._price else None
-        )
+        most = ASSUMED_OUTPUT
+        for name in ("max_tokens", "max_completion_tokens"):
+            limit = self._parameters.get(name)
+            if isinstance(limit, int) and limit > 0:
+                most = limit
+        cost = self._price.cost(asked, 0, most) if self._price else None
+        return Usage(asked, 0, most, cost)
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> Reply:
         """The endpoint's plain reply to chat messages, for models under evaluation; raises as `answer` does."""
@@ -245,41 +243,37 @@ class OpenAIEngine:
             served = self._limiter.answered
             try:
                 reply = await self._attempt(content, shaped=shaped)
+                return replace(reply, usage=lost + reply.usage, last_usage=reply.usage)
             except Trouble as exc:
                 trouble = exc
-            else:
-                return replace(reply, usage=lost + reply.usage, last_usage=reply.usage)
             lost += trouble.usage or _NOTHING
-            if (trouble.retry_after or 0.0) > ENDPOINT_WAIT_S:
-                trouble.cause += f"; asks to wait {trouble.retry_after:.0f} s"
+            wait = trouble.retry_after
+            if (wait or 0.0) > ENDPOINT_WAIT_S:
+                trouble.cause += f"; asks to wait {wait:.0f} s"
                 raise self._unavailable(trouble, attempt)
             # Turned away while others were served is waiting in line: the limit was lowered for it.
-            turned_away = (
-                trouble.ended is Ended.LIMITED and self._limiter.answered > served
+            is_in_line = (
+                trouble.ended is Ended.LIMITED
+                and self._limiter.answered > served
+                and spared < MOST_SPARED
             )
-            if turned_away and spared < MOST_SPARED:
-                spared += 1
-                await self._wait(trouble.retry_after, 1)
-                continue
-            if attempt > self._max_retries:
+            if not is_in_line and attempt > self._max_retries:
                 raise self._unavailable(trouble, attempt)
-            await self._wait(trouble.retry_after, attempt)
+            if wait is None:
+                doubled = self._backoff_s * 2.0 ** (0 if is_in_line else attempt - 1)
+                wait = min(doubled, MAX_BACKOFF_S) * random.uniform(0.75, 1.0)
+            else:
+                # The rate limit is the key's, not the call's: nobody else asks before it is over either.
+                self._limiter.pause(wait)
+            await asyncio.sleep(wait)
+            if is_in_line:
+                spared += 1
+                continue
             try:
                 await pay_again(trouble.usage)
             except BudgetSpent:
                 raise self._unavailable(trouble, attempt) from None
             attempt += 1
-
-    async def _wait(self, retry_after: float | None, attempt: int) -> None:
-        if retry_after is None:
-            wait = min(
-                self._backoff_s * 2.0 ** (attempt - 1), MAX_BACKOFF_S
-            ) * random.uniform(0.75, 1.0)
-        else:
-            wait = retry_after
-            # The rate limit is the key's, not the call's: nobody else asks before it is over either.
-            self._limiter.pause(wait)
-        await asyncio.sleep(wait)
 
     def _unavailable(self, trouble: Trouble, attempts: int) -> EndpointUnavailable:
         hint = "Check that the endpoint is up and reachable; what failed is tried again with the next run."
@@ -375,10 +369,10 @@ class OpenAIEngine:
         variable = self._key_variable or "of this model"
         if refusal.is_broke:
             return f"The account behind the key in the variable {variable} has no credit left."
-        if refusal.status in {401, 403} and not self._secret:
-            return f"The variable {variable} is not set or empty, so no key was sent: set it, or name another one."
         if refusal.status in {401, 403}:
-            return f"Check the key in the variable {variable}: the endpoint does not accept it."
+            if self._secret:
+                return f"Check the key in the variable {variable}: the endpoint does not accept it."
+            return f"The variable {variable} is not set or empty, so no key was sent: set it, or name another one."
         if refusal.status < 400:
             return "The address redirects: set the one that it leads to as base_url."
         if refusal.status != 404:
@@ -393,9 +387,6 @@ def _clean(text: str) -> str:
     """An endpoint's words on one line of at most 300 characters, without secrets, which some echo."""
     text = " ".join(hide_secrets(text[:6000])[:3000].split())
     return text if len(text) <= 300 else text[:299] + "…"
-
-
-_LOOSER = {JsonMode.SCHEMA: JsonMode.OBJECT, JsonMode.OBJECT: JsonMode.NONE}
 
 
 def _checked_key(model: str, given: SecretStr | str) -> str:

@@ -1,30 +1,26 @@
-"""The body of a chat request and the reply in a completion, of a live call as of a line of a batch file.
+"""What is sent to an endpoint and what it means by what it answers: a completion, a refusal, or trouble that may pass.
 
-Nothing is sent here.
+Nothing is sent here. How endpoints put it is tabled in docs/endpoints.md and tests/unit/llm/test_dialects.py.
 """
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    InstanceOf,
-    Strict,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-)
+from pydantic import BaseModel, ConfigDict, Field
 
+from medlive.clock import parse_retry_after
+from medlive.errors import CallerRefused, EndpointUnavailable, RequestRefused
 from medlive.guard.bounds import REPLY_TOKENS
 from medlive.integrity.digest import canonical_json
 from medlive.llm.engine import UNNAMED, Finish, Reply, Request, Usage
-from medlive.llm.fence import schema_name
 from medlive.llm.reading import split_thinking
+
+if TYPE_CHECKING:
+    from openai import APIStatusError
 
 _STOPPED = "stop eos eos_token end_turn stop_sequence completed"
 _CUT = "length max_tokens model_length max_output_tokens"
@@ -36,8 +32,42 @@ _FINISH = {
     **dict.fromkeys(_CUT.split(), Finish.LENGTH),
     **dict.fromkeys(_REFUSED.split(), Finish.REFUSAL),
 }
-"""What endpoints give as finish_reason, in lower case."""
+"""What endpoints give as finish_reason, in lower case. One that gives none is taken to have stopped; others: a tool
+call, an error, an unknown word."""
 
+
+_NO_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
+_NO_MONEY_WORDS: Final = ("insufficient_quota", "insufficient balance", "余额不足")
+"""How endpoints without such a code put it, in lower case. A quota that is "exceeded" may be that of a minute."""
+_OF_CALLER: Final = frozenset({"model_not_found", "invalid_api_key"})
+_WHATEVER_THE_FORM: Final = _OF_CALLER | {"context_length_exceeded"}
+_OF_FILTER: Final = frozenset(
+    {"content_filter", "content_policy_violation", "responsibleaipolicyviolation"}
+)
+_OF_PARAMETER: Final = frozenset(
+    {"unsupported_parameter", "unsupported_value", "unknown_parameter"}
+)
+_OF_PARAMETER_WORDS: Final = (
+    "unsupported",
+    "not support",
+    "unrecognized",
+    "unknown param",
+    "unexpected",
+    "not permitted",
+)
+"""How endpoints without such a code put it, in lower case."""
+_OF_FORMAT_WORDS: Final = (
+    "response_format",
+    "json_schema",
+    "json_object",
+    "json schema",
+    "structured output",
+    "grammar",
+    "validation error",
+)
+"""What the refusal of a way of asking for JSON speaks of, whatever its status, in lower case."""
+_RETRIED: Final = frozenset({408, 409, 425, 429})
+_OVERLOADED: Final = frozenset({503, 504, 529})
 
 Amount = Annotated[float, Field(ge=0)]
 
@@ -49,6 +79,15 @@ class NotACompletion(ValueError):
         """`usage` is what the body says that it took; None: it does not say."""
         super().__init__(problem)
         self.usage = usage
+
+
+class Ended(StrEnum):
+    """How a call ended, as far as it says something about the endpoint's load."""
+
+    ANSWERED = "answered"
+    LIMITED = "limited"  # Status 429
+    OVERLOADED = "overloaded"  # Status 503, 504 or 529, or no answer in time
+    OTHER = "other"  # Anything that says nothing about load, as a refused connection
 
 
 class JsonMode(StrEnum):
@@ -109,68 +148,24 @@ def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
     if mode is JsonMode.OBJECT:
         return {"type": "json_object"}
     shape = {
-        "name": schema_name(request.task),
+        "name": request.task.replace(".", "_"),
         "strict": True,
         "schema": strict_schema(request.schema),
     }
     return {"type": "json_schema", "json_schema": shape}
 
 
-def _if_valid(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return validate(value)
-    except ValidationError:
-        return None
+def _texts(value: object, *names: str) -> str | None:
+    """The first of these fields of an object that is a text; None: none is."""
+    if isinstance(value, dict):
+        for name in names:
+            if isinstance(value.get(name), str):
+                return str(value[name])
+    return None
 
 
-IF_VALID: Final = WrapValidator(_if_valid)
-"""What an endpoint sends in a wrong form counts as not sent."""
-Text = Annotated[InstanceOf[str] | None, IF_VALID]
-"""A text, which may hold lone surrogates."""
-_Tokens = Annotated[int | None, Strict(), Field(ge=0, le=REPLY_TOKENS), IF_VALID]
-
-
-class _Part(BaseModel):
-    text: Text = None
-
-
-class _Message(BaseModel):
-    content: Annotated[InstanceOf[str] | list[_Part] | None, IF_VALID] = None
-    refusal: Text = None
-    reasoning_content: Text = None  # DeepSeek and vLLM
-    reasoning: Text = None  # OpenRouter
-
-    @property
-    def text(self) -> str | None:
-        """The text, which some endpoints send in parts; None if there is none."""
-        if isinstance(self.content, list):
-            texts = [part.text for part in self.content if part.text is not None]
-            return "".join(texts) if texts else None
-        return self.content
-
-
-class _Choice(BaseModel):
-    message: _Message
-    finish_reason: Any = None
-
-
-class _Details(BaseModel):
-    cached_tokens: _Tokens = None
-    reasoning_tokens: _Tokens = None
-
-
-class _Usage(BaseModel):
-    prompt_tokens: _Tokens = None
-    completion_tokens: _Tokens = None
-    prompt_tokens_details: Annotated[_Details | None, IF_VALID] = None
-    completion_tokens_details: Annotated[_Details | None, IF_VALID] = None
-
-
-class _Completion(BaseModel):
-    choices: Annotated[list[_Choice] | None, IF_VALID] = None
-    model: Text = None
-    usage: Annotated[_Usage | None, IF_VALID] = None
-    error: Any = None
+def _part(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, dict) else None
 
 
 def read_completion(
@@ -213,59 +208,72 @@ def usage_bound(
 def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Reply:
     """The reply in a chat completion: its thinking apart, a refusal by model or filter as one.
 
-    Raises NotACompletion.
+    What has a wrong type counts as not sent. Raises NotACompletion.
     """
-    try:
-        parsed = _Completion.model_validate(body)
-    except ValidationError:
-        raise NotACompletion("the answer is not a JSON object") from None
-    usage = _usage(parsed.usage, price, latency_ms)
-    if not parsed.choices:
-        error = f": {parsed.error}" if parsed.error else ""
+    if not isinstance(body, dict):
+        raise NotACompletion("the answer is not a JSON object")
+    usage = _usage(body.get("usage"), price, latency_ms)
+    choices = body.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else {}
+    message = _part(choice, "message")
+    if not isinstance(message, dict):
+        error = f": {body['error']}" if body.get("error") else ""
         raise NotACompletion(f"the answer holds no choice with a message{error}", usage)
-    message, reason = parsed.choices[0].message, parsed.choices[0].finish_reason
-    # An endpoint that gives no reason is taken to have stopped. Others: a tool call, an error, an unknown word.
-    finish, text = _FINISH.get(str(reason or "stop").casefold()), message.text
-    if message.refusal:
-        finish, text = Finish.REFUSAL, message.refusal
+    reason = _part(choice, "finish_reason")
+    finish, text = _FINISH.get(str(reason or "stop").casefold()), _text_of(message)
+    if refusal := _texts(message, "refusal"):
+        finish, text = Finish.REFUSAL, refusal
     if finish is None or (text is None and finish is Finish.STOP):
         fault = "may not be whole" if finish is None else "holds no text"
         raise NotACompletion(
             f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
         )
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
-    thinking = message.reasoning_content or message.reasoning or thinking
+    # DeepSeek and vLLM; OpenRouter
+    for name in ("reasoning", "reasoning_content"):
+        thinking = _texts(message, name) or thinking
     return Reply(
         text,
         finish,
         usage or Usage(latency_ms=latency_ms),
-        parsed.model or UNNAMED,
+        _texts(body, "model") or UNNAMED,
         thinking=thinking,
     )
 
 
-def _usage(
-    reported: _Usage | None, price: Price | None, latency_ms: float
-) -> Usage | None:
+def _text_of(message: Mapping[str, Any]) -> str | None:
+    """A message's text, which some endpoints send in parts; None if there is none."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return _texts(message, "content")
+    texts = [part for item in content if (part := _texts(item, "text")) is not None]
+    return "".join(texts) if texts else None
+
+
+def _count(value: object, name: str) -> int | None:
+    count = _part(value, name)
+    if type(count) is int and 0 <= count <= REPLY_TOKENS:
+        return count
+    return None
+
+
+def _usage(value: object, price: Price | None, latency_ms: float) -> Usage | None:
+    asked = _count(value, "prompt_tokens")
+    answered = _count(value, "completion_tokens")
     # Every request has input: a usage with neither, or with half of it, is not a usage.
-    if (
-        reported is None
-        or not reported.prompt_tokens
-        or reported.completion_tokens is None
-    ):
+    if not asked or answered is None:
         return None
-    asked, answered = reported.prompt_tokens, reported.completion_tokens
-    read = reported.prompt_tokens_details or _Details()
-    wrote = reported.completion_tokens_details or _Details()
+    cached = _count(_part(value, "prompt_tokens_details"), "cached_tokens") or 0
     # Some endpoints report more cached tokens than they read.
-    cached = min(asked, read.cached_tokens or 0)
+    cached = min(asked, cached)
+    details = _part(value, "completion_tokens_details")
     return Usage(
         input_tokens=asked,
         cached_tokens=cached,
         output_tokens=answered,
         cost_usd=price.cost(asked, cached, answered) if price else None,
         latency_ms=latency_ms,
-        reasoning_tokens=wrote.reasoning_tokens or 0,
+        reasoning_tokens=_count(details, "reasoning_tokens") or 0,
     )
 
 
@@ -298,3 +306,122 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         strict["additionalProperties"] = False
         strict["required"] = list(strict.get("properties", {}))
     return strict
+
+
+@dataclass(eq=False)
+class Trouble(Exception):
+    """An attempt failed in a way that another attempt may mend."""
+
+    cause: str
+    ended: Ended = Ended.OTHER
+    retry_after: float | None = None
+    usage: Usage | None = None
+    """What a body without a usable reply took; None: unknown, or nothing."""
+    timed_out: bool = False
+
+
+@dataclass(eq=False)
+class Refusal(Exception):
+    """The endpoint refused the request itself: the same request would be refused again."""
+
+    status: int
+    message: str
+    codes: frozenset[str]  # In lower case
+    parameter: str
+    """The part of the request that the endpoint names, "" where it names none."""
+    of_format: bool = False
+    """Whether it speaks of the way that JSON was asked for."""
+
+    @property
+    def is_by_filter(self) -> bool:
+        """Whether a content filter refuses the prompt, which it has read and charges for."""
+        return self.status in {400, 403} and not _OF_FILTER.isdisjoint(self.codes)
+
+    @property
+    def is_broke(self) -> bool:
+        """Whether the account has no credit left."""
+        message = self.message.casefold()
+        return (
+            self.status == 402
+            or not _NO_MONEY.isdisjoint(self.codes)
+            or any(words in message for words in _NO_MONEY_WORDS)
+        )
+
+    @property
+    def may_be_of_format(self) -> bool:
+        """Whether the same request may be answered where JSON is asked for in another way."""
+        return (
+            self.of_format or self.status in {400, 415, 422}
+        ) and _WHATEVER_THE_FORM.isdisjoint(self.codes)
+
+    def find_parameter(self, parameters: Iterable[str]) -> str | None:
+        """Which of a request's parameters it says the model does not take; None where it says no such thing."""
+        message = self.message.casefold()
+        if self.status not in {400, 422} or not _WHATEVER_THE_FORM.isdisjoint(
+            self.codes
+        ):
+            return None
+        if _OF_PARAMETER.isdisjoint(self.codes) and not any(
+            words in message for words in _OF_PARAMETER_WORDS
+        ):
+            return None
+        named = self.parameter.split(".")[0]
+        if named in parameters:
+            return named
+        words = set(re.findall(r"\w+", message))
+        quoted = [name for name in parameters if name.casefold() in words]
+        # The longest: "max_tokens" may be named beside the parameter that should stand in its place.
+        return max(quoted, key=len, default=None)
+
+    @property
+    def kind(self) -> type[EndpointUnavailable]:
+        """Whether this request, this caller, or the endpoint is concerned."""
+        if self.of_format:
+            return RequestRefused
+        if self.is_broke or self.status in {401, 403, 404}:
+            return CallerRefused
+        if self.status in {400, 413, 422} and _OF_CALLER.isdisjoint(self.codes):
+            return RequestRefused
+        return EndpointUnavailable
+
+
+def read_error(error: "APIStatusError", *, shaped: bool) -> Refusal | Trouble:
+    """Read an error in each form that endpoints give it.
+
+    Args:
+        error: The error.
+        shaped: Whether the request held a response_format: an error that speaks of it is a refusal, not an outage.
+    """
+    refusal = _refusal_of(error)
+    status = refusal.status
+    if refusal.is_by_filter:
+        return refusal
+    words = f"{refusal.parameter} {refusal.message}".casefold()
+    if shaped and status != 429 and any(word in words for word in _OF_FORMAT_WORDS):
+        refusal.of_format = True
+        return refusal
+    if refusal.is_broke or not (status in _RETRIED or status >= 500):
+        return refusal
+    ended = Ended.OTHER
+    if status == 429:
+        ended = Ended.LIMITED
+    elif status in _OVERLOADED:
+        ended = Ended.OVERLOADED
+    retry_after = parse_retry_after(error.response.headers.get("Retry-After", ""))
+    return Trouble(f"status {status}: {refusal.message}", ended, retry_after)
+
+
+def _refusal_of(error: "APIStatusError") -> Refusal:
+    details: Any = error.body  # What stands under "error", or the whole
+    if isinstance(details, list) and details:
+        details = _part(details[0], "error")  # Google
+    plain = details if isinstance(details, str) else error.response.text
+    inner = _part(details, "innererror")  # Azure
+    codes = (_texts(details, "code"), _texts(details, "type"), _texts(inner, "code"))
+    return Refusal(
+        status=error.status_code,
+        # FastAPI has a detail
+        message=_texts(details, "message", "detail") or plain[:1000],
+        codes=frozenset(code.casefold() for code in codes if code),
+        parameter=_texts(details, "param") or "",
+    )

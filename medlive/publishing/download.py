@@ -172,7 +172,7 @@ class _Fetch:
             bytes_fetched=self.fetched,
             errata=None if errata is None else len(errata.affecting(version)),
             errata_kept=kept,
-            skipped=report.skipped,
+            skipped=tuple(map(str, report.skipped)),
             trust=report.trust,
             why_not=report.manifest.why_not if report.manifest else (),
         )

@@ -13,7 +13,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from medlive.errors import BadInput, CheckFailed, first_fault
-from medlive.integrity.checks import StepState, Trust
+from medlive.integrity.checks import Trust
 from medlive.integrity.digest import digest_bytes
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import PublicKey
@@ -150,8 +150,8 @@ def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
     # the digests of ancestors are compared with those on the target.
     skippable = {len(report.steps), *([1] if report.trust is Trust.NOT_SIGNED else [])}
     skipped = []
-    for step in report.steps:
-        if step.state is StepState.SKIPPED and step.number not in skippable:
+    for step in report.skipped:
+        if step.number not in skippable:
             skipped.append(f"step {step.number}: {step.why}")
     if skipped:
         reasons = "; ".join(skipped)

@@ -1,14 +1,13 @@
 """A case's difficulty and dialogue register: asked last, and nothing that the case depends on."""
 
 from dataclasses import asdict, replace
-from typing import Annotated, ClassVar
-
-from pydantic import Field
+from typing import ClassVar
 
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import CaseText
-from medlive.curation.tasks import Reason, ReplyModel
+from medlive.curation.tasks import Reason
 from medlive.errors import CircuitOpen
+from medlive.llm.ask import Loose, ReplyModel
 from medlive.rubric.model import Difficulty, Register, Rubric
 
 
@@ -17,8 +16,8 @@ class ClassifyReply(ReplyModel):
 
     task: ClassVar = "rubric.classify"
     reason: Reason
-    difficulty: Annotated[Difficulty, Field(strict=False)]
-    dialogue_register: Annotated[Register, Field(strict=False)]
+    difficulty: Loose[Difficulty]
+    dialogue_register: Loose[Register]
 
 
 async def classify(text: CaseText, rubric: Rubric, agent: Agent) -> Rubric:

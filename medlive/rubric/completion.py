@@ -4,10 +4,9 @@ Two models name points, neither seeing the other's list. A point is kept where a
 the path that advice takes, or where both name it. Source: docs/method.md §1, Rubric (origin).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, StringConstraints
 
@@ -23,14 +22,14 @@ from medlive.curation.model import (
     Kind,
     Side,
 )
-from medlive.curation.tasks import Reason, ReplyModel, Text
+from medlive.curation.tasks import Reason, Text
 from medlive.curation.validator import (
     Brief,
-    EvidenceLimits,
+    Library,
     judge_alignment,
     state_claims,
 )
-from medlive.evidence.passage import Retriever
+from medlive.llm.ask import AtMost6, AtMost10, AtMost20, Loose, ReplyModel
 from medlive.rubric.lint import WRITTEN, Fault, lightest
 from medlive.rubric.model import (
     Axis,
@@ -52,19 +51,8 @@ from medlive.rubric.review import (
 )
 from medlive.rubric.write import omit
 
-MOST_NAMED: Final = 6
-"""Points that one model names."""
 MOST_ADDED: Final = 6
 """Points that are added in one round."""
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """Where claims are searched."""
-
-    retriever: Retriever
-    limits: EvidenceLimits
-    not_after: date  # Nothing published later is cited
 
 
 class PointItem(ReplyModel):
@@ -75,7 +63,7 @@ class PointItem(ReplyModel):
     criterion: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
     ]
-    axis: Annotated[Axis, Field(strict=False)]
+    axis: Loose[Axis]
     points: Annotated[int, Field(ge=2, le=10)]
     asked: str = ""  # The part of the query that it answers directly; empty for none
 
@@ -96,10 +84,8 @@ class CompleteReply(ReplyModel):
 
     task: ClassVar = "rubric.complete"
     # Before the points, so that a model goes through the matters first; nothing else reads them
-    considered: Annotated[
-        tuple[ConsideredItem, ...], Field(max_length=20, strict=False)
-    ] = ()
-    points: Annotated[tuple[PointItem, ...], Field(max_length=MOST_NAMED, strict=False)]
+    considered: AtMost20[ConsideredItem] = ()
+    points: AtMost6[PointItem]
 
 
 class MatchItem(ReplyModel):
@@ -114,7 +100,7 @@ class MatchReply(ReplyModel):
     """Which points two lists share. Inputs: query, points [{id, point}], others [{id, point}]."""
 
     task: ClassVar = "rubric.match"
-    matches: Annotated[tuple[MatchItem, ...], Field(max_length=10, strict=False)]
+    matches: AtMost10[MatchItem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,43 +128,47 @@ class Completing:
         Raises:
             AgentFailure: If an engine gives no usable reply.
         """
-        named = _numbered("p", await self._ask(self.first))
+        items = await self._ask(self.first, "p")
         others = {}
         if self.has_two_voices:
-            others = _numbered("o", await self._ask(self.second))
-        shared = await self._shared(named, others)
-        items = dict(named)
+            others = await self._ask(self.second, "o")
+        shared = await self._shared(items, others)
         for name, item in others.items():
             if name not in shared.values():
                 items[name] = item
-        earlier = self.rubric.completion or Completion()
         if not items:
+            earlier = self.rubric.completion or Completion()
             return replace(self.rubric, completion=earlier)
-        judged = await self._judge(items)
         points: dict[str, CompletedPoint] = {}
-        for name, item in items.items():
+        for verdict in await self._judge(items):
+            name = verdict.element_id
             other = shared.get(name)
             words = others[other].point if other else None
-            points[name] = self._decide(item, judged[name], words)
-        note = ""
-        if any(p.outcome is PointOutcome.ONE_MODEL for p in points.values()):
-            note = "one model has both roles, so that no second was asked"
-        decided = self._gravest(items, points, shared)
-        return await self._with_criteria(items, decided, note)
+            points[name] = self._decide(items[name], verdict, words)
+        self._drop_surplus(items, points, shared)
+        return await self._with_criteria(items, points)
 
-    async def _ask(self, agent: Agent) -> tuple[PointItem, ...]:
+    async def _ask(self, agent: Agent, letter: str) -> dict[str, PointItem]:
+        """The points that a model names, by ids with that letter."""
         rubric = self.rubric
         criteria = []
         for c in rubric.criteria:
             shown = {"criterion": c.criterion, "points": c.points, "asked": c.asked}
             criteria.append(shown)
+        left_out = shown_omitted(rubric.omitted)
+        # What one model alone named may be named again where it is what an ordinary answer lacks.
+        alone = (PointOutcome.ONE_MODEL, PointOutcome.NOT_NAMED) if self.lacks else ()
+        for point in (rubric.completion or Completion()).points:
+            if not point.outcome.kept and point.outcome not in alone:
+                why = f"{Step.COMPLETION.value}: {point.outcome.value}: {point.detail}"
+                left_out.append({"point": point.point, "why": why})
         inputs = {
             "query": self.text.query,
             "narrative": self.text.narrative,
             "advice": element_inputs(self.curation.side(Side.ADVICE)),
             "asked": shown_asked(rubric.asked),
             "criteria": criteria,
-            "left_out": [*shown_omitted(rubric.omitted), *self._refused()],
+            "left_out": left_out,
         }
         if self.lacks:
             inputs["lacks"] = list(self.lacks)
@@ -188,21 +178,10 @@ class Completing:
             named = {point.asked for point in reply.points}
             return check_known(named, known, "a part of what is asked")
 
-        return (await agent.ask(CompleteReply, inputs, check)).points
+        reply = await agent.ask(CompleteReply, inputs, check)
+        return {f"{letter}{n}": item for n, item in enumerate(reply.points, start=1)}
 
-    def _refused(self) -> Iterator[dict[str, str]]:
-        """The points that were named before and not added.
-
-        What one model alone named may be named again where it is what an ordinary answer lacks.
-        """
-        alone = (PointOutcome.ONE_MODEL, PointOutcome.NOT_NAMED) if self.lacks else ()
-        earlier = self.rubric.completion or Completion()
-        for point in earlier.points:
-            if not point.outcome.kept and point.outcome not in alone:
-                why = f"{Step.COMPLETION.value}: {point.outcome.value}: {point.detail}"
-                yield {"point": point.point, "why": why}
-
-    async def _judge(self, items: Mapping[str, PointItem]) -> dict[str, ClaimVerdict]:
+    async def _judge(self, items: Mapping[str, PointItem]) -> Sequence[ClaimVerdict]:
         """Judge the points as claims, by passages found as for advice."""
         (query,) = self.curation.side(Side.QUERY)
         elements = []
@@ -219,16 +198,15 @@ class Completing:
             elements.append(element)
         brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
         claims = await state_claims(brief, self.judge)
-        limits = self.library.limits
-        hits = await self.library.retriever.search(
-            [claim.query for claim in claims],
-            k=limits.searched,
-            not_after=self.library.not_after,
+        return await judge_alignment(
+            brief,
+            claims,
+            await self.library.search(claims),
+            self.judge,
+            passages=self.library.passages,
+            tokens=self.library.tokens,
+            confirm_veto=False,
         )
-        _, verdicts = await judge_alignment(
-            brief, claims, hits, self.judge, limits=limits, confirm_veto=False
-        )
-        return {verdict.element_id: verdict for verdict in verdicts}
 
     async def _shared(
         self, named: Mapping[str, PointItem], others: Mapping[str, PointItem]
@@ -236,19 +214,18 @@ class Completing:
         """Return which points of the first list the second names too, each with its id there."""
         if not named or not others:
             return {}
-        inputs = {
-            "query": self.text.query,
-            "points": _listed(named),
-            "others": _listed(others),
-        }
+        inputs: dict[str, Any] = {"query": self.text.query}
+        for side, items in (("points", named), ("others", others)):
+            inputs[side] = [{"id": i, "point": x.point} for i, x in items.items()]
 
         def check(reply: MatchReply) -> str | None:
-            known = set(_pairs(reply).values())
+            matched = {match.other for match in reply.matches}
             return check_ids(ids_of(reply.matches), list(named)) or check_known(
-                known, set(others), "a point of the other list"
+                matched, {"", *others}, "a point of the other list"
             )
 
-        return _pairs(await self.judge.ask(MatchReply, inputs, check))
+        reply = await self.judge.ask(MatchReply, inputs, check)
+        return {match.id: match.other for match in reply.matches if match.other}
 
     def _decide(
         self, item: PointItem, verdict: ClaimVerdict, shared: str | None
@@ -261,14 +238,11 @@ class Completing:
             outcome = PointOutcome(verdict.verdict.value)
         elif verdict.verdict is Alignment.SUPPORTED:
             outcome = PointOutcome.EVIDENCE
-            citation = verdict.citations[0]
-            source = citation.passage_id
-            detail = citation.quote
+            source = verdict.citations[0].passage_id
+            detail = verdict.citations[0].quote
         elif shared is not None:
-            first = self.first.identity
-            second = self.second.identity
             outcome = PointOutcome.CONSENSUS
-            source = f"{first.model}, {second.model}"
+            source = f"{self.first.identity.model}, {self.second.identity.model}"
             detail = shared
         elif not self.has_two_voices:
             outcome = PointOutcome.ONE_MODEL
@@ -281,10 +255,7 @@ class Completing:
         )
 
     async def _with_criteria(
-        self,
-        items: Mapping[str, PointItem],
-        points: Mapping[str, CompletedPoint],
-        note: str,
+        self, items: Mapping[str, PointItem], points: Mapping[str, CompletedPoint]
     ) -> Rubric:
         """The rubric with the criteria of the kept points, reviewed by the second model, also those of its own."""
         number = len(self.rubric.criteria)
@@ -309,9 +280,8 @@ class Completing:
         problems = dict[str, str]()
         if added:
             criteria = (*self.rubric.criteria, *added.values())
-            reviewed, problems = await self._review(
-                replace(self.rubric, criteria=criteria), set(ids_of(added.values()))
-            )
+            whole = replace(self.rubric, criteria=criteria)
+            reviewed, problems = await self._review(whole, ids_of(added.values()))
         decided = []
         for name, point in points.items():
             criterion = added.get(name)
@@ -320,21 +290,23 @@ class Completing:
                 point = replace(point, outcome=refused, source="", detail=problem)
             decided.append(point)
         # Room is made by the lightest criteria that earn points and answer nothing asked.
-        surplus = len(reviewed.criteria) - WRITTEN.most
-        cut = lightest(reviewed.criteria, surplus)
+        cut = lightest(reviewed.criteria, len(reviewed.criteria) - WRITTEN.most)
         why = "the lightest, made room for what the advice lacks"
         omitted = [omit(criterion, why, Step.COMPLETION) for criterion in cut]
         kept = [criterion for criterion in reviewed.criteria if criterion not in cut]
         earlier = self.rubric.completion or Completion()
+        note = earlier.note
+        if any(point.outcome is PointOutcome.ONE_MODEL for point in decided):
+            note = "one model has both roles, so that no second was asked"
         return replace(
             reviewed,
             criteria=numbered(kept),
             omitted=(*reviewed.omitted, *omitted),
-            completion=Completion((*earlier.points, *decided), note or earlier.note),
+            completion=Completion((*earlier.points, *decided), note),
         )
 
     async def _review(
-        self, rubric: Rubric, added: set[str]
+        self, rubric: Rubric, added: Sequence[str]
     ) -> tuple[Rubric, dict[str, str]]:
         """Review a rubric with what was added; return it without what is at fault there, and these problems."""
         advice = self.curation.side(Side.ADVICE)
@@ -364,40 +336,21 @@ class Completing:
         )
         return reviewed, problems
 
-    def _gravest(
+    def _drop_surplus(
         self,
         items: Mapping[str, PointItem],
-        points: Mapping[str, CompletedPoint],
+        points: dict[str, CompletedPoint],
         shared: Mapping[str, str],
-    ) -> dict[str, CompletedPoint]:
-        """The points, at most `MOST_ADDED` of them kept: the only answers to what is asked, those that both models
-        named, then the heaviest."""
+    ) -> None:
+        """Keep at most `MOST_ADDED` points: the only answers to what is asked, those that both models named, then the
+        heaviest."""
         open_parts = set(ids_of(self.rubric.unanswered))
-        kept = [name for name, point in points.items() if point.outcome.kept]
 
         def rank(name: str) -> tuple[bool, bool, int]:
             item = items[name]
             return item.asked not in open_parts, name not in shared, -item.points
 
-        kept.sort(key=rank)
-        decided = dict(points)
-        for name in kept[MOST_ADDED:]:
+        kept = [name for name, point in points.items() if point.outcome.kept]
+        for name in sorted(kept, key=rank)[MOST_ADDED:]:
             surplus = PointOutcome.SURPLUS
-            decided[name] = replace(points[name], outcome=surplus, source="", detail="")
-        return decided
-
-
-def _pairs(reply: MatchReply) -> dict[str, str]:
-    """Point → the point of the other list that says the same, of those that have one."""
-    return {match.id: match.other for match in reply.matches if match.other}
-
-
-def _numbered(letter: str, items: Sequence[PointItem]) -> dict[str, PointItem]:
-    names = {}
-    for number, item in enumerate(items, start=1):
-        names[f"{letter}{number}"] = item
-    return names
-
-
-def _listed(items: Mapping[str, PointItem]) -> list[dict[str, str]]:
-    return [{"id": name, "point": item.point} for name, item in items.items()]
+            points[name] = replace(points[name], outcome=surplus, source="", detail="")

@@ -5,17 +5,18 @@ Source: docs/method.md §1, Rubric, Proof.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import Field, StringConstraints
+from pydantic import StringConstraints
 
 from medlive.curation.agent import Agent, check_ids
 from medlive.curation.elements import element_inputs
 from medlive.curation.identified import ids_of
 from medlive.curation.model import CaseText, Element
-from medlive.curation.tasks import Reason, ReplyModel
+from medlive.curation.tasks import Reason
 from medlive.evidence.passage import Passage
 from medlive.harm.read import shown_passages
+from medlive.llm.ask import AtMost40, ReplyModel
 from medlive.rubric.model import Criterion, Origin
 from medlive.rubric.proof import ProofFinding
 
@@ -38,7 +39,7 @@ class DefenceReply(ReplyModel):
     """
 
     task: ClassVar = "rubric.defend"
-    rulings: Annotated[tuple[RulingItem, ...], Field(max_length=40, strict=False)]
+    rulings: AtMost40[RulingItem]
 
 
 async def rule_on(
@@ -62,10 +63,19 @@ async def rule_on(
     known = {*ids_of(advice), *ids_of(passages)}
     shown = []
     for criterion in criteria:
-        if criterion.id in by_criterion:
-            shown.append(_shown(criterion, by_criterion[criterion.id]))
-            if criterion.origin is Origin.EVIDENCE:
-                known.add(criterion.source)
+        if criterion.id not in by_criterion:
+            continue
+        values = {
+            "id": criterion.id,
+            "criterion": criterion.criterion,
+            "points": criterion.points,
+            "advice_id": criterion.advice_id or criterion.source,
+        }
+        if criterion.points < 0:
+            values["likely"] = criterion.likely
+        shown.append(values | {"doubt": by_criterion[criterion.id]})
+        if criterion.origin is Origin.EVIDENCE:
+            known.add(criterion.source)
 
     def check(reply: DefenceReply) -> str | None:
         ids = [ruling.criterion_id for ruling in reply.rulings]
@@ -90,26 +100,12 @@ async def rule_on(
     return tuple(ruled)
 
 
-def _shown(criterion: Criterion, doubts: Sequence[str]) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "id": criterion.id,
-        "criterion": criterion.criterion,
-        "points": criterion.points,
-        "advice_id": criterion.advice_id or criterion.source,
-    }
-    if criterion.points < 0:
-        values["likely"] = criterion.likely
-    return values | {"doubt": list(doubts)}
-
-
 def _fault_of(reply: DefenceReply, known: set[str]) -> str | None:
     """Why the rulings cannot be used: one that keeps a criterion says why, and by what."""
     for ruling in reply.rulings:
         if ruling.needed and ruling.basis not in known:
-            return (
-                f"{ruling.criterion_id}: basis {ruling.basis[:40]!r} is not the id of"
-                " an advice element or passage"
-            )
+            basis = f"basis {ruling.basis[:40]!r}"
+            return f"{ruling.criterion_id}: {basis} is not the id of an advice element or passage"
         if not ruling.reason.strip():
             return f"{ruling.criterion_id}: the reason is empty"
     return None

@@ -111,67 +111,59 @@ def lint(
     asks for no number that neither states. `no_negative` says why no criterion costs points. `bounds` are those of
     what is released, or of what is written today.
     """
-    earned = [c.points for c in criteria if c.points > 0]
-    findings = [
-        *_whole_faults(criteria, earned, no_negative, bounds),
-        *_weight_faults(earned, bounds),
-    ]
+    findings = list(_whole_faults(criteria, no_negative, bounds))
     for criterion in criteria:
         findings += _lint_one(language, criterion, advice, case)
     return tuple(findings)
 
 
 def _whole_faults(
-    criteria: Sequence[Criterion],
-    earned: Sequence[int],
-    no_negative: str,
-    bounds: Bounds,
+    criteria: Sequence[Criterion], no_negative: str, bounds: Bounds
 ) -> Iterator[Finding]:
-    """What is wrong with the number of criteria, and with their signs."""
-    count = f"{len(criteria)} criteria"
-    if len(criteria) < MIN_CRITERIA:
-        yield Finding(Fault.TOO_FEW, None, f"{count}, at least {MIN_CRITERIA}")
-    if len(criteria) > bounds.most:
-        yield Finding(
-            Fault.TOO_MANY,
-            None,
-            f"{count}, at most {bounds.most}: join the examples of one point, "
-            "and leave out what weighs least",
-        )
-    if not earned:
-        yield Finding(Fault.NO_POSITIVE, None, "no criterion earns points")
-    if all(c.points >= 0 for c in criteria) and not no_negative.strip():
-        yield Finding(
-            Fault.NO_NEGATIVE,
-            None,
-            "no criterion costs points, and `no_negative` does not say why",
-        )
-
-
-def _weight_faults(earned: Sequence[int], bounds: Bounds) -> Iterator[Finding]:
-    """What is wrong with the points above 0 as a whole."""
+    """What is wrong with the criteria as a whole: their number, their signs, their weights."""
+    earned = [c.points for c in criteria if c.points > 0]
     total = sum(earned)
     heaviest = max(earned, default=0)
-    if bounds.most_points is not None and total > bounds.most_points:
-        yield Finding(
+    count = f"{len(criteria)} criteria"
+    share = bounds.heaviest_share or 1.0
+    costs = any(c.points < 0 for c in criteria) or bool(no_negative.strip())
+    for fault, is_faulty, detail in (
+        (
+            Fault.TOO_FEW,
+            len(criteria) < MIN_CRITERIA,
+            f"{count}, at least {MIN_CRITERIA}",
+        ),
+        (
+            Fault.TOO_MANY,
+            len(criteria) > bounds.most,
+            f"{count}, at most {bounds.most}: join the examples of one point, "
+            "and leave out what weighs least",
+        ),
+        (Fault.NO_POSITIVE, not earned, "no criterion earns points"),
+        (
+            Fault.NO_NEGATIVE,
+            not costs,
+            "no criterion costs points, and `no_negative` does not say why",
+        ),
+        (
             Fault.TOO_HEAVY,
-            None,
+            total > (bounds.most_points or total),
             f"{total} points can be earned, at most {bounds.most_points}: "
             "keep 7 and more for what no good answer may lack",
-        )
-    share = bounds.heaviest_share
-    if share is not None and len(earned) > 2 and heaviest > share * total:
-        yield Finding(
+        ),
+        (
             Fault.ONE_SIDED,
-            None,
+            len(earned) > 2 and heaviest > share * total,
             f"the heaviest criterion has {heaviest} of {total} points, at most {share:.0%}",
-        )
-    if bounds.core and earned and heaviest < LEAST_DECISIVE:
-        yield Finding(
+        ),
+        (
             Fault.NO_CORE,
-            None,
+            bounds.core and bool(earned) and heaviest < LEAST_DECISIVE,
             f"no criterion has {LEAST_DECISIVE} points: which one may no good answer lack?",
-        )
+        ),
+    ):
+        if is_faulty:
+            yield Finding(fault, None, detail)
 
 
 def _lint_one(
@@ -180,26 +172,19 @@ def _lint_one(
     if c.points == 0:
         yield Finding(Fault.ZERO_POINTS, c.id, "points are never 0")
     if not _in_language(c.criterion, language):
-        yield Finding(
-            Fault.LANGUAGE, c.id, f"is not in the case's language ({language})"
-        )
+        detail = f"is not in the case's language ({language})"
+        yield Finding(Fault.LANGUAGE, c.id, detail)
     if c.origin is not Origin.ADVICE or c.advice_id is None:
         return
     if c.advice_id not in advice:
-        yield Finding(
-            Fault.UNKNOWN_ADVICE,
-            c.id,
-            f"{c.advice_id!r} is not an advice element of the case",
-        )
+        detail = f"{c.advice_id!r} is not an advice element of the case"
+        yield Finding(Fault.UNKNOWN_ADVICE, c.id, detail)
     # An error may well be a number that nobody stated.
-    elif c.points > 0 and (
-        missing := numbers_missing(c.criterion, advice[c.advice_id], case)
-    ):
-        yield Finding(
-            Fault.NUMBERS,
-            c.id,
-            f"asks for {', '.join(missing)[:80]}, which the case does not state",
-        )
+    elif c.points > 0:
+        missing = ", ".join(numbers_missing(c.criterion, advice[c.advice_id], case))
+        if missing:
+            detail = f"asks for {missing[:80]}, which the case does not state"
+            yield Finding(Fault.NUMBERS, c.id, detail)
 
 
 def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
@@ -258,12 +243,17 @@ def find_faulty(
     What answers a part of the query does not go for being minor, nor a penalty where no other is left, since a
     rubric without one would hold its case.
     """
-    faulty, minor = _by_gravity(findings)
+    faulty: dict[str, Finding] = {}
+    minor: dict[str, Finding] = {}
+    for finding in findings:
+        # One that answers nothing asked stays.
+        if finding.criterion and finding.fault is not Fault.NOT_DIRECT:
+            is_minor = finding.fault is Fault.MINOR
+            (minor if is_minor else faulty).setdefault(finding.criterion, finding)
+    spared = {c.id for c in criteria if c.asked}
     penalties = {c.id for c in criteria if c.points < 0}
-    is_last_gone = penalties <= faulty.keys() | minor.keys()
-    spared = {c.id for c in criteria if c.asked} | (
-        penalties if is_last_gone else set()
-    )
+    if penalties <= faulty.keys() | minor.keys():
+        spared |= penalties
     for name in minor.keys() - spared:
         faulty.setdefault(name, minor[name])
     kept = [c for c in criteria if c.id not in faulty]
@@ -271,20 +261,6 @@ def find_faulty(
         detail = "the lightest of too many"
         faulty[criterion.id] = Finding(Fault.MINOR, criterion.id, detail)
     return faulty
-
-
-def _by_gravity(
-    findings: Sequence[Finding],
-) -> tuple[dict[str, Finding], dict[str, Finding]]:
-    """By criterion, the first grave finding and the first minor one; one that answers nothing asked stays."""
-    faulty: dict[str, Finding] = {}
-    minor: dict[str, Finding] = {}
-    for finding in findings:
-        if finding.criterion is None or finding.fault is Fault.NOT_DIRECT:
-            continue
-        is_minor = finding.fault is Fault.MINOR
-        (minor if is_minor else faulty).setdefault(finding.criterion, finding)
-    return faulty, minor
 
 
 def lightest(criteria: Sequence[Criterion], count: int) -> list[Criterion]:

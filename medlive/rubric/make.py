@@ -5,8 +5,8 @@ from typing import Final
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Curation, Side
-from medlive.curation.validator import cited_passages
-from medlive.rubric.completion import Completing, Library
+from medlive.curation.validator import Library, cited_passages
+from medlive.rubric.completion import Completing
 from medlive.rubric.model import Rubric
 from medlive.rubric.probe import write_probes
 from medlive.rubric.proof import MISTAKEN, GradedProbe

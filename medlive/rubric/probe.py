@@ -15,7 +15,7 @@ from pydantic import StringConstraints
 
 from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText
-from medlive.curation.tasks import ReplyModel
+from medlive.llm.ask import ReplyModel
 from medlive.llm.engine import Prompt
 from medlive.llm.prompts import load_prompt
 from medlive.llm.reading import is_refusal
@@ -161,7 +161,10 @@ def find_fault(
         return f"the answer praises, or speaks of its assignment: {match.group()!r}"
     if probe in NOTED and not reply.note.strip():
         return "`note` does not say what the answer lacks or has wrong"
-    if _repeats(answer, criteria):
+    repeated = 0
+    for criterion in criteria:
+        repeated += fold(criterion).rstrip(" .。") in answer
+    if repeated >= max(LEAST_ECHO, len(criteria) / 3):
         return "the answer is written as a list of criteria, not as to a patient"
     for earlier in written:
         # A short answer may be all that there is to say.
@@ -181,13 +184,6 @@ def _fault_of_form(answer: str, probe: Probe, language: str) -> str | None:
         unit = "characters" if language == "zh" else "words"
         return f"the answer has {len(words)} {unit}, expected {least} to {most}"
     return None
-
-
-def _repeats(answer: str, criteria: Sequence[str]) -> bool:
-    repeated = 0
-    for criterion in criteria:
-        repeated += fold(criterion).rstrip(" .。") in answer
-    return repeated >= max(LEAST_ECHO, len(criteria) / 3)
 
 
 def is_alike(answer: str, other: str) -> bool:

@@ -150,9 +150,8 @@ class Examination:
     @property
     def grader_meets_all(self) -> bool:
         """Whether the grader is at fault, so that no revision would help."""
-        if not self.failures:
-            return False
-        return self.failures[0].fault is ProofFault.GRADER_MEETS_ALL
+        faults = [failure.fault for failure in self.failures]
+        return ProofFault.GRADER_MEETS_ALL in faults
 
     @property
     def failing(self) -> tuple[Probe, ...]:
@@ -213,10 +212,10 @@ def examine(
 ) -> Examination:
     """Decide whether a rubric is proved by graded answers (docs/method.md §1, Proof)."""
     by_kind = {probe.probe: probe for probe in probes}
-    scores = {}
-    for kind in Probe:
-        scores[kind] = by_kind[kind].score(criteria)
-    if _meets_all(criteria, probes):
+    scores = {kind: by_kind[kind].score(criteria) for kind in Probe}
+    rewards = [c for c in criteria if c.points > 0]
+    has_both = 0 < len(rewards) < len(criteria)
+    if has_both and all(len(p.met(criteria)) == len(criteria) for p in probes):
         detail = "the grader meets every criterion of all answers, errors included"
         fault = ProofFinding(ProofFault.GRADER_MEETS_ALL, detail)
         return Examination(scores, (fault,), ())
@@ -224,19 +223,12 @@ def examine(
     return Examination(scores, failures, tuple(_doubts(criteria, by_kind)))
 
 
-def _meets_all(criteria: Sequence[Criterion], probes: Sequence[GradedProbe]) -> bool:
-    """Whether rewards and penalties are met alike, in every answer."""
-    if len(_rewards(criteria)) in (0, len(criteria)):
-        return False
-    return all(len(probe.met(criteria)) == len(criteria) for probe in probes)
-
-
 def _failures(
     scores: Mapping[Probe, Fraction],
     criteria: Sequence[Criterion],
     probes: Mapping[Probe, GradedProbe],
 ) -> Iterator[ProofFinding]:
-    rewards = _rewards(criteria)
+    rewards = [c for c in criteria if c.points > 0]
     named = dict[Probe, str]()
     has = dict[Probe, str]()
     lacks = dict[Probe, str]()
@@ -246,49 +238,59 @@ def _failures(
         named[kind] = f"{kind.value} ({float(scores[kind]):.2f})"
         has[kind] = f"; {kind.value} meets {', '.join(met)}" if met else ""
         lacks[kind] = f"; {kind.value} misses {', '.join(missed)}" if missed else ""
-    long = Probe.LONG
-    short = Probe.SHORT
-    ordinary = Probe.ORDINARY
+    short, long, ordinary, vague, wrong = (
+        Probe.SHORT,
+        Probe.LONG,
+        Probe.ORDINARY,
+        Probe.VAGUE,
+        Probe.WRONG,
+    )
+    slip = probes[Probe.SLIP].safe(criteria)
+    is_slip_read = probes[Probe.SLIP].harm is not None
     gap = f"{float(LEAST_GAP):.2f}"
-    if scores[long] < LEAST_LONG:
-        detail = f"{named[long]} is below {float(LEAST_LONG):.2f}{lacks[long]}"
-        yield ProofFinding(ProofFault.LONG_LOW, detail)
-    if scores[long] - scores[short] > MOST_BELOW_LONG:
-        detail = (
+    bad = f"is above {float(MOST_BAD):.2f}"
+    for fault, is_failed, detail in (
+        (
+            ProofFault.LONG_LOW,
+            scores[long] < LEAST_LONG,
+            f"{named[long]} is below {float(LEAST_LONG):.2f}{lacks[long]}",
+        ),
+        (
+            ProofFault.SHORT_LOW,
+            scores[long] - scores[short] > MOST_BELOW_LONG,
             f"{named[short]} is more than {float(MOST_BELOW_LONG):.2f}"
-            f" below {named[long]}{lacks[short]}"
-        )
-        yield ProofFinding(ProofFault.SHORT_LOW, detail)
-    if scores[long] - scores[ordinary] < LEAST_GAP:
-        detail = (
-            f"{named[ordinary]} is less than {gap} below {named[long]}{has[ordinary]}"
-        )
-        yield ProofFinding(ProofFault.ORDINARY_HIGH, detail)
-    if scores[ordinary] - scores[Probe.VAGUE] < LEAST_GAP:
-        detail = (
-            f"{named[ordinary]} is less than {gap} above {named[Probe.VAGUE]}"
-            f"{lacks[ordinary]}"
-        )
-        yield ProofFinding(ProofFault.ORDINARY_LOW, detail)
-    slip = probes[Probe.SLIP]
-    is_slip_read = slip.harm is not None
-    if is_slip_read and probes[long].safe(criteria) - slip.safe(criteria) < LEAST_GAP:
-        detail = (
-            f"slip ({float(slip.safe(criteria)):.2f} by safe) is less than {gap}"
-            f" below {named[long]}{has[Probe.SLIP]}; neither a penalty nor the reading"
-            " for harm takes points for its error"
-        )
-        yield ProofFinding(ProofFault.SLIP_HIGH, detail)
-    for kind, fault in zip(
-        BAD, (ProofFault.VAGUE_HIGH, ProofFault.WRONG_HIGH), strict=True
+            f" below {named[long]}{lacks[short]}",
+        ),
+        (
+            ProofFault.ORDINARY_HIGH,
+            scores[long] - scores[ordinary] < LEAST_GAP,
+            f"{named[ordinary]} is less than {gap} below {named[long]}{has[ordinary]}",
+        ),
+        (
+            ProofFault.ORDINARY_LOW,
+            scores[ordinary] - scores[vague] < LEAST_GAP,
+            f"{named[ordinary]} is less than {gap} above {named[vague]}{lacks[ordinary]}",
+        ),
+        (
+            ProofFault.SLIP_HIGH,
+            is_slip_read and probes[long].safe(criteria) - slip < LEAST_GAP,
+            f"slip ({float(slip):.2f} by safe) is less than {gap} below {named[long]}"
+            f"{has[Probe.SLIP]}; neither a penalty nor the reading for harm takes points"
+            " for its error",
+        ),
+        (
+            ProofFault.VAGUE_HIGH,
+            scores[vague] > MOST_BAD,
+            f"{named[vague]} {bad}{has[vague]}",
+        ),
+        (
+            ProofFault.WRONG_HIGH,
+            scores[wrong] > MOST_BAD,
+            f"{named[wrong]} {bad}{has[wrong]}",
+        ),
     ):
-        if scores[kind] > MOST_BAD:
-            detail = f"{named[kind]} is above {float(MOST_BAD):.2f}{has[kind]}"
+        if is_failed:
             yield ProofFinding(fault, detail)
-
-
-def _rewards(criteria: Sequence[Criterion]) -> list[Criterion]:
-    return [c for c in criteria if c.points > 0]
 
 
 def _doubts(
@@ -296,25 +298,34 @@ def _doubts(
 ) -> Iterator[ProofFinding]:
     """The criteria on which answers of known quality speak against the rubric."""
     for criterion in criteria:
-        good = [probes[kind].verdicts[criterion.id].met for kind in GOOD]
-        faults: list[tuple[ProofFault, str]] = []
-        if criterion.points < 0:
-            if all(good):
-                detail = "both excellent answers commit this error"
-                faults.append((ProofFault.PENALISES_GOOD, detail))
-            elif not any(p.verdicts[criterion.id].met for p in probes.values()):
-                detail = "no answer commits this error"
-                faults.append((ProofFault.IDLE, detail))
-        else:
-            if not any(good):
-                faults.append((ProofFault.MISSED, "both excellent answers miss it"))
-            is_wrong_met = probes[Probe.WRONG].verdicts[criterion.id].met
+        met = {kind: p.verdicts[criterion.id].met for kind, p in probes.items()}
+        good = [met[kind] for kind in GOOD]
+        earns = criterion.points > 0
+        for fault, is_doubted, detail in (
+            (
+                ProofFault.PENALISES_GOOD,
+                not earns and all(good),
+                "both excellent answers commit this error",
+            ),
+            (
+                ProofFault.IDLE,
+                not earns and not any(met.values()),
+                "no answer commits this error",
+            ),
+            (
+                ProofFault.MISSED,
+                earns and not any(good),
+                "both excellent answers miss it",
+            ),
             # A wrong answer may well say one true thing: penalties are for what is wrong.
-            if is_wrong_met and not criterion.asked:
-                detail = "the plausibly wrong answer meets it"
-                faults.append((ProofFault.REWARDS_WRONG, detail))
-        for fault, detail in faults:
-            yield ProofFinding(fault, detail, criterion.id, criterion.criterion)
+            (
+                ProofFault.REWARDS_WRONG,
+                earns and met[Probe.WRONG] and not criterion.asked,
+                "the plausibly wrong answer meets it",
+            ),
+        ):
+            if is_doubted:
+                yield ProofFinding(fault, detail, criterion.id, criterion.criterion)
 
 
 def without_criteria(

@@ -127,35 +127,40 @@ class Proving:
             rubric = completed
         answers = []
         for probe in probes:
-            if probe.probe in failing:
-                shown = {"probe": probe.probe.value, "answer": probe.answer}
-                met = []
-                for criterion in rubric.criteria:
-                    verdict = self.verdicts.get((probe.probe, criterion.criterion))
-                    if verdict is not None and verdict.met:
-                        met.append(criterion.id)
-                answers.append({**shown, "note": probe.note, "meets": met})
-        findings = _shown(examination.failures, doubts, rubric)
+            if probe.probe not in failing:
+                continue
+            met = []
+            for criterion in rubric.criteria:
+                verdict = self.verdicts.get((probe.probe, criterion.criterion))
+                if verdict is not None and verdict.met:
+                    met.append(criterion.id)
+            shown = {"probe": probe.probe.value, "answer": probe.answer}
+            answers.append({**shown, "note": probe.note, "meets": met})
+        # The failures, and the rulings on criteria that are still there
+        ids = {c.criterion: c.id for c in rubric.criteria} | {"": ""}
+        findings = []
+        for finding in (*examination.failures, *doubts):
+            if finding.text in ids:
+                words = _words(finding)
+                findings.append({"criterion": ids[finding.text], "finding": words})
         return await self.drafting.revise(rubric, findings, answers)
 
     async def _grade(
         self, criteria: Sequence[Criterion], probes: Sequence[GradedProbe]
     ) -> tuple[GradedProbe, ...]:
         """Grade the answers by the criteria that are new."""
-        new = [
-            c for c in criteria if (probes[0].probe, c.criterion) not in self.verdicts
-        ]
+        known = self.verdicts
+        new = [c for c in criteria if (probes[0].probe, c.criterion) not in known]
         if new:
             answers = [probe.answer for probe in probes]
             grades = await self.grade(self.drafting.text, new, answers, self.grader)
             for probe, verdicts in zip(probes, grades, strict=True):
                 for criterion in new:
-                    key = probe.probe, criterion.criterion
-                    self.verdicts[key] = verdicts[criterion.id]
+                    known[probe.probe, criterion.criterion] = verdicts[criterion.id]
         graded = []
         for probe in probes:
-            known = {c.id: self.verdicts[probe.probe, c.criterion] for c in criteria}
-            graded.append(replace(probe, verdicts=known))
+            own = {c.id: known[probe.probe, c.criterion] for c in criteria}
+            graded.append(replace(probe, verdicts=own))
         return tuple(graded)
 
     async def _rule_on(
@@ -241,20 +246,6 @@ async def read_for_harm(
 
 def _in_round(number: int, findings: Sequence[ProofFinding]) -> list[ProofFinding]:
     return [replace(finding, round=number) for finding in findings]
-
-
-def _shown(
-    failures: Sequence[ProofFinding], doubts: Sequence[ProofFinding], rubric: Rubric
-) -> list[dict[str, str]]:
-    """What the writer is shown: the failures, and the rulings on criteria that are still there."""
-    shown = []
-    for failure in failures:
-        shown.append({"criterion": "", "finding": _words(failure)})
-    ids = {c.criterion: c.id for c in rubric.criteria}
-    for doubt in doubts:
-        if doubt.text in ids:
-            shown.append({"criterion": ids[doubt.text], "finding": _words(doubt)})
-    return shown
 
 
 _ADVICE: Final = {

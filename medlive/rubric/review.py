@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import StringConstraints
 
 from medlive.curation.agent import Agent, check_known
 from medlive.curation.identified import ids_of
 from medlive.curation.model import CaseText
-from medlive.curation.tasks import ReplyModel
+from medlive.llm.ask import AtMost20, AtMost40, ReplyModel
 from medlive.rubric.lint import suspicions
 from medlive.rubric.model import (
     LEAST_DECISIVE,
@@ -22,6 +22,9 @@ from medlive.rubric.model import (
 )
 
 LIFE: Final = 10  # The weight of what a life depends on, and of nothing else
+
+
+Remark = Annotated[str, StringConstraints(max_length=1000)]
 
 
 class ProblemItem(ReplyModel):
@@ -38,7 +41,7 @@ class ProblemItem(ReplyModel):
         "not_direct",
         "minor",
     ]
-    detail: Annotated[str, StringConstraints(max_length=1000)]
+    detail: Remark
 
 
 class ConflictItem(ReplyModel):
@@ -46,7 +49,7 @@ class ConflictItem(ReplyModel):
 
     criterion_id: str
     other: str  # The id of the advice element or criterion
-    detail: Annotated[str, StringConstraints(max_length=1000)]
+    detail: Remark
 
 
 class ReviewReply(ReplyModel):
@@ -57,11 +60,9 @@ class ReviewReply(ReplyModel):
     """
 
     task: ClassVar = "reader.rubric"
-    problems: Annotated[tuple[ProblemItem, ...], Field(max_length=40, strict=False)]
-    life_critical: Annotated[tuple[str, ...], Field(max_length=40, strict=False)]
-    conflicts: Annotated[
-        tuple[ConflictItem, ...], Field(max_length=20, strict=False)
-    ] = ()
+    problems: AtMost40[ProblemItem]
+    life_critical: AtMost40[str]
+    conflicts: AtMost20[ConflictItem] = ()
 
 
 async def ask_review(

@@ -16,7 +16,7 @@ from medlive.curation.model import (
     CaseText,
     Element,
 )
-from medlive.curation.tasks import ReplyModel
+from medlive.llm.ask import AtMost40, Loose, ReplyModel
 from medlive.rubric.lint import (
     RELEASED,
     WRITTEN,
@@ -44,6 +44,7 @@ from medlive.rubric.model import (
 )
 from medlive.rubric.proof import Proof
 from medlive.rubric.review import (
+    Remark,
     ask_review,
     conflicts_of,
     shown,
@@ -52,31 +53,32 @@ from medlive.rubric.review import (
     weigh,
 )
 
+Name = Annotated[str, StringConstraints(min_length=1, max_length=20)]
+Written = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
+]
+
 
 class FactItem(ReplyModel):
     """A fact of the advice that matters for the theme."""
 
-    id: Annotated[str, StringConstraints(min_length=1, max_length=20)]
-    fact: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
-    ]
+    id: Name
+    fact: Written
     advice_id: str  # The advice element that states it
 
 
 class OmittedItem(ReplyModel):
     """A fact of the advice that the question and the theme do not need, or that is not sound."""
 
-    fact: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
-    ]
+    fact: Written
     advice_id: str
-    reason: Annotated[Omission, Field(strict=False)]
+    reason: Loose[Omission]
 
 
 class AskedItem(ReplyModel):
     """A thing that the query expressly asks."""
 
-    id: Annotated[str, StringConstraints(min_length=1, max_length=20)]
+    id: Name
     text: Annotated[
         str, StringConstraints(strip_whitespace=True, min_length=1, max_length=500)
     ]
@@ -85,14 +87,12 @@ class AskedItem(ReplyModel):
 class CriterionItem(ReplyModel):
     """A criterion as an engine proposes it."""
 
-    criterion: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
-    ]
-    axis: Annotated[Axis, Field(strict=False)]
+    criterion: Written
+    axis: Loose[Axis]
     points: Annotated[int, Field(ge=-10, le=10)]
     fact_id: str  # The fact that it asks for
     asked: str = ""  # The part of the query that it answers directly; empty for none
-    likely: Annotated[str, StringConstraints(max_length=1000)] = ""
+    likely: Remark = ""
     """Of a penalty: the id of the error that it was drawn from, or why answers commit it."""
 
 
@@ -106,15 +106,13 @@ class RubricReply(ReplyModel):
 
     task: ClassVar = "rubric.write"
     asked: Annotated[tuple[AskedItem, ...], Field(max_length=8, strict=False)]
-    theme: Annotated[Theme, Field(strict=False)]
+    theme: Loose[Theme]
     specialty: str
-    facts: Annotated[tuple[FactItem, ...], Field(max_length=40, strict=False)]
-    left_out: Annotated[
-        tuple[OmittedItem, ...], Field(max_length=40, strict=False)
-    ] = ()
-    criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]
+    facts: AtMost40[FactItem]
+    left_out: AtMost40[OmittedItem] = ()
+    criteria: AtMost40[CriterionItem]
     # Why no criterion costs points; else empty
-    no_negative: Annotated[str, StringConstraints(max_length=1000)]
+    no_negative: Remark
 
 
 class MadeRubric(NamedTuple):
@@ -137,40 +135,32 @@ class _Draft:
 
     def shown_findings(self) -> list[dict[str, str]]:
         """What the writer is shown of the findings."""
-        shown_findings = []
+        findings = []
         for finding in self.findings:
             words = f"{finding.fault.value}: {finding.detail}"
-            shown_findings.append(
-                {"criterion": finding.criterion or "", "finding": words}
-            )
+            findings.append({"criterion": finding.criterion or "", "finding": words})
         ids = {c.criterion: c.id for c in self.whole}
         for conflict in self.rubric.conflicts:
             words = f"contradicts “{conflict.other}”: {conflict.detail}"
-            shown_findings.append(
-                {"criterion": ids[conflict.criterion], "finding": words}
-            )
-        return shown_findings
+            findings.append({"criterion": ids[conflict.criterion], "finding": words})
+        return findings
 
     @property
     def lost(self) -> bool:
         """Whether what was asked, or a needed advice that no other criterion states, earns no points any more, or a
         penalty went that is right but joins two errors."""
-        needed = []
+        needed: set[str | None] = set()
         for criterion in self.whole:
             finding = self.dropped.get(criterion.id)
             fault = finding.fault if finding else None
             if fault is Fault.TWO_FACTS and criterion.points < 0:
                 return True
-            if fault not in (Fault.DUPLICATE, Fault.MINOR):
-                needed.append(criterion)
+            if criterion.points > 0 and fault not in (Fault.DUPLICATE, Fault.MINOR):
+                needed.add(criterion.advice_id)
         kept = self.rubric.criteria
-        is_advice_lost = not _rewarded_advice(needed) <= _rewarded_advice(kept)
+        rewarded = {c.advice_id for c in kept if c.points > 0}
         answered = {c.asked for c in self.whole}
-        return is_advice_lost or not answered <= {c.asked for c in kept} | {""}
-
-
-def _rewarded_advice(criteria: Sequence[Criterion]) -> set[str | None]:
-    return {c.advice_id for c in criteria if c.points > 0}
+        return not (needed <= rewarded and answered <= {c.asked for c in kept} | {""})
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,10 +221,27 @@ class Drafting:
         answers: Sequence[Mapping[str, Any]] = (),
     ) -> _Draft:
         """A draft, or the revision of an earlier one."""
-        reply = await self._ask(earlier, findings, answers)
+        inputs: dict[str, Any] = {
+            "query": self.text.query,
+            "narrative": self.text.narrative,
+            "advice": element_inputs(self.advice, "kind", "statement"),
+            "errors": [
+                {"id": name, "error": error} for name, error in self._errors.items()
+            ],
+        }
+        if earlier is not None:
+            inputs |= _revision_inputs(earlier, findings, answers)
+        known = set(ids_of(self.advice))
+
+        def check(reply: RubricReply) -> str | None:
+            named = {item.advice_id for item in reply.left_out}
+            asked = set(ids_of(earlier.asked if earlier else reply.asked))
+            return _fault_of(reply, asked) or check_known(
+                named, known, "an advice element"
+            )
+
+        reply = await self.writer.ask(RubricReply, inputs, check)
         asked = tuple(AskedPart(item.id, item.text) for item in reply.asked)
-        if earlier:
-            asked = earlier.asked
         omitted = []
         for item in reply.left_out:
             omitted.append(OmittedFact(item.fact, item.advice_id, item.reason))
@@ -245,41 +252,12 @@ class Drafting:
             theme=reply.theme,
             specialty=reply.specialty,
             criteria=numbered(criteria),
-            asked=asked,
+            asked=earlier.asked if earlier else asked,
             no_negative=reply.no_negative.strip(),
             omitted=tuple(omitted),
             completion=earlier.completion if earlier else None,
         )
         return await self._review(rubric, earlier)
-
-    async def _ask(
-        self,
-        earlier: Rubric | None,
-        findings: Sequence[Mapping[str, str]],
-        answers: Sequence[Mapping[str, Any]],
-    ) -> RubricReply:
-        inputs: dict[str, Any] = {
-            "query": self.text.query,
-            "narrative": self.text.narrative,
-            "advice": element_inputs(self.advice, "kind", "statement"),
-            "errors": [
-                {"id": name, "error": error} for name, error in self._errors.items()
-            ],
-        }
-        parts: tuple[AskedPart, ...] = ()
-        if earlier is not None:
-            parts = earlier.asked
-            inputs |= _revision_inputs(earlier, findings, answers)
-        known = set(ids_of(self.advice))
-
-        def check(reply: RubricReply) -> str | None:
-            named = {item.advice_id for item in reply.left_out}
-            asked = set(ids_of(parts or reply.asked))
-            return _fault_of(reply, asked) or check_known(
-                named, known, "an advice element"
-            )
-
-        return await self.writer.ask(RubricReply, inputs, check)
 
     @property
     def _errors(self) -> dict[str, str]:
@@ -311,7 +289,11 @@ class Drafting:
             no_negative="" if has_penalty else rubric.no_negative,
             conflicts=conflicts_of(review, whole, statements),
         )
-        omitted = [*rubric.omitted, *_dropped(whole, dropped)]
+        omitted = list(rubric.omitted)
+        for criterion in whole:
+            if finding := dropped.get(criterion.id):
+                why = f"{finding.fault.value}: {finding.detail}"
+                omitted.append(omit(criterion, why, Step.WRITING))
         if earlier is not None:
             omitted += _gone(earlier, reviewed, omitted)
         reviewed = replace(reviewed, omitted=tuple(omitted))
@@ -343,10 +325,10 @@ def _revision_inputs(
     written = []
     kept = []
     for criterion in earlier.criteria:
+        values = shown(criterion)
         if criterion.origin is Origin.ADVICE:
-            written.append(shown(criterion))
+            written.append(values)
         else:
-            values = shown(criterion)
             kept.append({name: values[name] for name in ("id", "criterion", "points")})
     return {
         "asked": shown_asked(earlier.asked),
@@ -356,16 +338,6 @@ def _revision_inputs(
         "left_out": shown_omitted(earlier.omitted),
         "answers": list(answers),
     }
-
-
-def _dropped(
-    criteria: Sequence[Criterion], dropped: Mapping[str, Finding]
-) -> Iterator[OmittedFact]:
-    """The criteria that go, each with what was objected to."""
-    for criterion in criteria:
-        if finding := dropped.get(criterion.id):
-            why = f"{finding.fault.value}: {finding.detail}"
-            yield omit(criterion, why, Step.WRITING)
 
 
 def omit(criterion: Criterion, why: str, step: Step) -> OmittedFact:
@@ -404,26 +376,19 @@ def _fault_of(reply: RubricReply, asked: set[str]) -> str | None:
     facts = set(ids_of(reply.facts))
     if len(facts) < len(reply.facts):
         return "two facts have one id"
-    named_facts = set()
-    named_parts = set()
     for item in reply.criteria:
-        if fault := _fault_of_item(item):
-            return fault
-        named_facts.add(item.fact_id)
-        named_parts.add(item.asked)
+        words = item.criterion[:100]
+        if item.points == 0:
+            return "points are never 0"
+        if item.points < 0 and not item.likely.strip():
+            return f"`likely` does not say why answers commit this: {words}"
+        if item.points < 0 and item.asked:
+            return f"a penalty answers nothing that was asked: {words}"
+    named_facts = {item.fact_id for item in reply.criteria}
+    named_parts = {item.asked for item in reply.criteria}
     return check_known(named_facts, facts, "a fact") or check_known(
         named_parts, {"", *asked}, "a part of what is asked"
     )
-
-
-def _fault_of_item(item: CriterionItem) -> str | None:
-    if item.points == 0:
-        return "points are never 0"
-    if item.points < 0 and not item.likely.strip():
-        return f"`likely` does not say why answers commit this: {item.criterion[:100]}"
-    if item.points < 0 and item.asked:
-        return f"a penalty answers nothing that was asked: {item.criterion[:100]}"
-    return None
 
 
 def _criteria(reply: RubricReply, errors: Mapping[str, str]) -> Iterator[Criterion]:

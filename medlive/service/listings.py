@@ -2,14 +2,14 @@
 
 import csv
 import io
+import re
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import fields, replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from medlive.db.audit.threads import ThreadItem
 from medlive.deidentify.detect import redact
-from medlive.snapshot.export import guarded
 
 R = TypeVar("R")
 
@@ -37,6 +37,15 @@ def _csv_line(values: Iterable[str]) -> str:
     line = io.StringIO()
     csv.writer(line, quoting=csv.QUOTE_ALL, lineterminator="\n").writerow(values)
     return line.getvalue()
+
+
+_RISKY: Final = re.compile(r"'*[\t\r\n]|['\s]*[=+\-@\uff1d\uff0b\uff0d\uff20]")
+"""How a cell begins that a spreadsheet may take for a formula, whatever apostrophes stand before it."""
+
+
+def guarded(text: str) -> str:
+    """A text as a CSV cell that no spreadsheet runs: one apostrophe before what may begin a formula."""
+    return "'" + text if _RISKY.match(text) else text
 
 
 def cells(row: Any) -> list[str]:

@@ -7,8 +7,7 @@ from typing import Any, Final
 from medlive.db.curation.replies import find_prompt, find_request
 from medlive.db.session import Session
 from medlive.errors import UsageError
-from medlive.llm.fence import render
-from medlive.llm.prompts import load_prompt
+from medlive.llm.prompts import load_prompt, render
 
 _TASK: Final = re.compile(r"[a-z_.]{1,80}")
 _PACKAGES: Final = (

@@ -6,8 +6,9 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
@@ -103,12 +104,8 @@ async def start_study(
         UsageError: If the name is taken or cannot be one, if there are fewer than two raters, an account that may
             not rate, no run that can be read, or no case to draw.
     """
-    if not _NAME.fullmatch(study.name) or not 0 <= study.seed <= _MOST_SEED:
-        raise UsageError(
-            "a name has up to 64 of a-z, 0-9 and -, a seed is from 0 to 2,147,483,647"
-        )
     async with database.begin() as session:
-        await _check_people(session, study)
+        await _check_study(session, study)
         sheet = None
         if study.kind is StudyKind.GRADER_CHECK:
             sheet, version = await _recorded_sheet(
@@ -127,14 +124,13 @@ async def start_study(
         revisions = {c.case_id: c.revision for c in drawn}
         texts = await studies.read_revisions(session, list(revisions.items()))
         cases = {revision: texts[revision] for revision in revisions.items()}
-        chosen = (
-            _case_items(study, cases) if sheet is None else _verdict_items(sheet, cases)
-        )
+        chosen = _verdict_items(sheet, cases) if sheet else _case_items(study, cases)
         items = [replace(item, position=n) for n, item in enumerate(chosen, 1)]
-        if study.kind is StudyKind.GRADER_CHECK:
+        if sheet is not None:
             versions = await studies.versions_of(session, revisions.keys())
-            public = await asyncio.to_thread(_any_report, settings, versions)
-            study = replace(study, blinding=_blinding(public, keep_reports))
+            study = replace(study, blinding=Blinding.OPEN)
+            if not keep_reports:
+                study = replace(study, blinding=_blinding(settings, versions))
         await studies.add_study(session, study, items)
         details = {"items": len(items), "blinding": study.blinding.value}
         await record(
@@ -147,8 +143,18 @@ async def start_study(
     return len(items)
 
 
-async def _check_people(session: Session, study: Study) -> None:
+def _blinding(settings: Settings, versions: Iterable[str]) -> Blinding:
+    reports = [report_path(settings, version) / "index.html" for version in versions]
+    is_public = any(report.is_file() for report in reports)
+    return Blinding.AFTER_REPORT if is_public else Blinding.BLIND
+
+
+async def _check_study(session: Session, study: Study) -> None:
     """Raises UsageError unless there are two raters or more, another adjudicator, and all may rate."""
+    if not _NAME.fullmatch(study.name) or not 0 <= study.seed <= _MOST_SEED:
+        raise UsageError(
+            "a name has up to 64 of a-z, 0-9 and -, a seed is from 0 to 2,147,483,647"
+        )
     people = list(study.raters)
     if study.adjudicator:
         people.append(study.adjudicator)
@@ -165,31 +171,13 @@ async def _check_people(session: Session, study: Study) -> None:
         raise UsageError(f"no account that may rate: {', '.join(unable)}")
 
 
-def _any_report(settings: Settings, versions: Iterable[str]) -> bool:
-    return any(
-        (report_path(settings, version) / "index.html").is_file()
-        for version in versions
-    )
-
-
-def _blinding(public: bool, keep_reports: bool) -> Blinding:
-    if keep_reports:
-        return Blinding.OPEN
-    return Blinding.AFTER_REPORT if public else Blinding.BLIND
-
-
-class _RecordedSheet(NamedTuple):
-    sheet: GraderSheet
-    version: str  # The snapshot's
-
-
 async def _recorded_sheet(
     session: Session,
     path: str | None,
     judges: Sequence[str],
     read_sheet: ReadSheet | None,
-) -> _RecordedSheet:
-    """The verdicts of a recorded run, and its snapshot. Raises UsageError."""
+) -> tuple[GraderSheet, str]:
+    """The verdicts of a recorded run, and its snapshot's version. Raises UsageError."""
     versions = {e.path: e.snapshot_version for e in await list_evaluations(session)}
     if path is None or path not in versions or read_sheet is None:
         raise UsageError("a grader check needs a run that is recorded here")
@@ -197,7 +185,7 @@ async def _recorded_sheet(
         sheet = await asyncio.to_thread(read_sheet, Path(path), judges)
     except (OSError, MedliveError) as error:
         raise UsageError(f"the run cannot be read on this machine: {error}") from error
-    return _RecordedSheet(sheet, versions[path])
+    return sheet, versions[path]
 
 
 _Cases = Mapping[tuple[str, int], RatedCase]
@@ -252,23 +240,17 @@ def draw(
     """Draw `sample` cases, in equal numbers from each stratum as far as it goes; by case id."""
     by_stratum: dict[str, list[Candidate]] = defaultdict(list)
     for candidate in sorted(candidates, key=lambda c: c.case_id):
-        by_stratum[
-            "" if stratum is Stratum.NONE else getattr(candidate, stratum.value)
-        ].append(candidate)
+        name = stratum is not Stratum.NONE and getattr(candidate, stratum.value)
+        by_stratum[name or ""].append(candidate)
     order = random.Random(seed)
-    for _, members in sorted(by_stratum.items()):
-        order.shuffle(members)
     groups = [members for _, members in sorted(by_stratum.items())]
+    for members in groups:
+        order.shuffle(members)
     order.shuffle(groups)  # So that no stratum has the odd one by its name
-    turns = (
-        group[n]
-        for n in range(max(map(len, groups), default=0))
-        for group in groups
-        if n < len(group)
-    )
-    return sorted(
-        [c for _, c in zip(range(sample), turns, strict=False)], key=lambda c: c.case_id
-    )
+    turns = []
+    for turn in zip_longest(*groups):
+        turns += [candidate for candidate in turn if candidate is not None]
+    return sorted(turns[:sample], key=lambda c: c.case_id)
 
 
 def order_for(study: Study, rater: str, items: Sequence[StudyItem]) -> list[StudyItem]:
@@ -297,14 +279,8 @@ async def rate(
         results = await evaluate(session, study) if rater == study.adjudicator else None
         # Nobody closes it meanwhile
         study = await studies.find_study(session, study.name, lock=True)
-        item = next(
-            (
-                i
-                for i in await studies.items_of(session, study.name)
-                if i.position == position
-            ),
-            None,
-        )
+        items = await studies.items_of(session, study.name)
+        item = {item.position: item for item in items}.get(position)
         if item is None:
             raise UsageError(f"study {study.name} has no item {position}")
         values = SCALES[item.aspect]
@@ -332,11 +308,15 @@ async def evaluate(session: Session, study: Study) -> Results:
     by_item: dict[str, dict[str, Rating]] = defaultdict(dict)
     for rating in await studies.ratings_of(session, study.name):
         by_item[rating.item][rating.rater] = rating
-    decided, settled = _decided(study, by_item)
-    compared = _compare_raters(study, items, by_item)
-    progress = {}
-    for rater in study.raters:
-        progress[rater] = sum(rater in by_item[item.item] for item in items)
+    decided: dict[str, dict[str, int]] = {}
+    progress = dict.fromkeys(study.raters, 0)
+    for item in items:
+        for rater, rating in by_item[item.item].items():
+            if rater in progress:
+                progress[rater] += 1
+                if rating.rating is not None:
+                    decided.setdefault(item.item, {})[rater] = rating.rating
+    disagreements, overturned = _compare_raters(study, items, by_item)
     rated = [RatedItem(item.item, item.case_id, item.aspect) for item in items]
     figures = aspect_figures(rated, decided, study.raters)
     wanted = ASPECTS_OF[study.kind]
@@ -345,90 +325,58 @@ async def evaluate(session: Session, study: Study) -> Results:
         items=len(items),
         progress=progress,
         aspects=tuple(figure for figure in figures if figure.aspect in wanted),
-        grading=_grading(study, answered, decided, settled),
-        disagreements=tuple(compared.disagreements),
-        overturned=tuple(compared.overturned),
+        grading=_grading(study, answered, by_item) if answered else None,
+        disagreements=tuple(disagreements),
+        overturned=tuple(overturned),
     )
-
-
-class _Compared(NamedTuple):
-    """Items that every rater has rated, and that need a look."""
-
-    disagreements: list[Disagreement]
-    overturned: list[StudyItem]  # All raters say the opposite of the verdict
 
 
 def _compare_raters(
     study: Study,
-    items: Iterable[StudyItem],
-    ratings_of: Mapping[str, Mapping[str, Rating]],
-) -> _Compared:
-    """Compare the raters of each item that all of them have rated."""
-    compared = _Compared([], [])
+    items: Sequence[StudyItem],
+    by_item: Mapping[str, Mapping[str, Rating]],
+) -> tuple[list[Disagreement], list[StudyItem]]:
+    """Of the items that all raters rated those on which they differ, and those whose verdict all oppose."""
+    disagreements, overturned = list[Disagreement](), list[StudyItem]()
     for item in items:
-        by_rater = ratings_of[item.item]
-        ratings = tuple(by_rater[rater] for rater in study.raters if rater in by_rater)
-        if len(ratings) < len(study.raters):
+        by_rater = by_item[item.item]
+        if not set(study.raters) <= by_rater.keys():
             continue
+        ratings = tuple(by_rater[rater] for rater in study.raters)
         values = {rating.rating for rating in ratings}
         if len(values) > 1 or None in values:
-            settles = by_rater.get(study.adjudicator or "")
-            compared.disagreements.append(Disagreement(item, ratings, settles))
+            settled = by_rater.get(study.adjudicator or "")
+            disagreements.append(Disagreement(item, ratings, settled))
         elif item.verdict is not None and values == {not item.verdict}:
-            compared.overturned.append(item)
-    return compared
-
-
-def _decided(
-    study: Study, by_item: Mapping[str, Mapping[str, Rating]]
-) -> tuple[dict[str, dict[str, int]], dict[str, int | None]]:
-    """Item → rater → what the rater decided; item → what the adjudicator decided."""
-    decided: dict[str, dict[str, int]] = {}
-    settled = {}
-    for item, by in by_item.items():
-        for rater, rating in by.items():
-            if rater == study.adjudicator:
-                settled[item] = rating.rating
-            if rater in study.raters and rating.rating is not None:
-                decided.setdefault(item, {})[rater] = rating.rating
-    return decided, settled
+            overturned.append(item)
+    return disagreements, overturned
 
 
 def _grading(
     study: Study,
     items: Sequence[StudyItem],
-    decided: Mapping[str, Mapping[str, int | None]],
-    settled: Mapping[str, int | None],
-) -> Reliability | None:
+    by_item: Mapping[str, Mapping[str, Rating]],
+) -> Reliability:
     """How far the grader, the raters and the adjudicator agree on what was rated."""
-    if not items:
-        return None
-    codes = np.array(
-        [
-            [_code(decided[item.item].get(rater)) for rater in study.raters]
-            for item in items
-        ]
-    )
-    decisions = np.array([_code(settled.get(item.item)) for item in items])
-    places = {
-        case_id: n
-        for n, case_id in enumerate(dict.fromkeys(item.case_id for item in items))
-    }
-    clusters = np.array([places[item.case_id] for item in items])
-    agreed = agreed_codes(codes, decisions) if study.adjudicator else None
+
+    def code(item: StudyItem, rater: str) -> int:
+        rating = by_item[item.item].get(rater)
+        if rating is None or rating.rating is None:
+            return ABSENT
+        return code_of(bool(rating.rating))
+
+    codes = np.array([[code(item, rater) for rater in study.raters] for item in items])
+    decisions = np.array([code(item, study.adjudicator or "") for item in items])
+    cases = list(dict.fromkeys(item.case_id for item in items))
     panel = Panel(
         study.raters,
         codes,
-        clusters,
-        tuple(places),
+        np.array([cases.index(item.case_id) for item in items]),
+        tuple(cases),
         study.grader or "grader",
-        agreed,
+        agreed_codes(codes, decisions) if study.adjudicator else None,
     )
     return reliability(panel, np.array([code_of(item.verdict) for item in items]))
-
-
-def _code(rating: int | None) -> int:
-    return ABSENT if rating is None else code_of(bool(rating))
 
 
 async def close(database: Database, study: Study, *, by: str) -> None:

@@ -20,7 +20,13 @@ from medlive.instance.opening import (
 from medlive.instance.paths import index_path
 from medlive.integrity.digest import digest_json
 from medlive.llm.budget import Budget
-from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_of
+from medlive.llm.circuit import (
+    Circuit,
+    CircuitStore,
+    Opening,
+    circuit_key,
+    circuit_of,
+)
 from medlive.llm.engine import endpoint_engine
 from medlive.llm.limiter import Limiters
 from medlive.llm.prompts import load_prompt
@@ -31,12 +37,12 @@ from medlive.llm.rules.engine import RulesEngine
 
 if TYPE_CHECKING:
     from medlive.curation.chain import CurationSettings
+    from medlive.curation.validator import Library
     from medlive.db.session import Database
     from medlive.evidence.online.retriever import OnlineRetriever
     from medlive.evidence.online.service import Literature
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
-    from medlive.rubric.completion import Library
 
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
@@ -215,8 +221,8 @@ def open_online(
     """
     from medlive.db.curation.literature import PostgresAnswers
     from medlive.deidentify.detect import find_identifiers
+    from medlive.evidence.client import Client
     from medlive.evidence.online.europepmc import EuropePMC
-    from medlive.evidence.online.http import HttpClient
     from medlive.evidence.online.pubmed import PubMed
     from medlive.evidence.online.retriever import OnlineRetriever
 
@@ -224,7 +230,7 @@ def open_online(
     if not section.online:
         return None
     contact = section.online_email or ""
-    client = HttpClient(contact)
+    client = Client(contact, named=True)
     store = PostgresAnswers(database, days=section.online_days if use_stored else 0)
     gates = literature_circuits(settings) if circuits is None else circuits
     services: list[Literature] = []
@@ -234,10 +240,10 @@ def open_online(
         if name == "pubmed":
             key = read_key(section.online_key_env) if section.online_key_env else ""
             service: Literature = PubMed(
-                client.post, store, gates[name], contact=contact, api_key=key, **at
+                client, store, gates[name], contact=contact, api_key=key, **at
             )
         else:
-            service = EuropePMC(client.post, store, gates[name], contact=contact, **at)
+            service = EuropePMC(client, store, gates[name], contact=contact, **at)
         services.append(service)
     local = None
     with suppress(IndexMissing):
@@ -283,20 +289,25 @@ class Pipeline:
 
     def library(self, today: date) -> "Library | None":
         """Where the points are searched that an advice lacks; None where rubrics are not completed."""
-        from medlive.rubric.completion import Library
+        from medlive.curation.validator import Library
 
         if not self.settings.rubric.complete:
             return None
-        return Library(self.retriever, self.curation.evidence, today)
+        settings = self.curation
+        return Library(self.retriever, settings.top_k, settings.evidence_tokens, today)
+
+    async def openings(self) -> list[Opening]:
+        """Its circuits that are open."""
+        openings = [await circuit.opening() for circuit in self.circuits]
+        return [opening for opening in openings if opening is not None]
 
     async def check_ready(self) -> None:
         """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
         from medlive.service.week_budget import check_week
 
         await check_week(self.database, self.settings.budget)
-        for circuit in self.circuits:
-            opening = await circuit.opening()
-            if opening is not None and not opening.is_due(now()):
+        for opening in await self.openings():
+            if not opening.is_due(now()):
                 raise opening.error()
 
     async def aclose(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from medlive.errors import IndexMissing
-from medlive.evidence.index_folder import read_index
+from medlive.evidence.index import read_index
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import LINES
 from medlive.rubric.model import Origin
@@ -43,8 +43,8 @@ def read_passages(
         opened = read_index(index)
     except IndexMissing:
         return {}
-    opened.check_sizes()
-    opened.check_digests(LINES)
+    opened.check()
+    opened.check(digests=True, only=LINES)
     same = set()
     for snapshot in snapshots:
         for used in snapshot.manifest.provenance.evidence:

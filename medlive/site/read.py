@@ -29,7 +29,7 @@ from medlive.site.hard import HARD, load_hard
 from medlive.site.model import WITHHELD, BoardEntry, Content, ModelEntry, Week
 from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.identity import folder_name
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, LedgerFault, read_ledger
+from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, read_ledger
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import headroom_of
 from medlive.snapshot.model import SnapshotCase
@@ -172,7 +172,7 @@ def _week(root: Path, snapshot: Snapshot) -> Week:
     changed: dict[str, int] = {}
     for ledger in (CHANGES, HOLDOUTS):
         # What a damaged one does not say is shown as unknown.
-        with suppress(LedgerFault, OSError):
+        with suppress(ValueError, OSError):
             _, sections = read_ledger(snapshot.path, ledger)
             for name, entries in sections.items():
                 changed[name] = len(entries)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from medlive.errors import BadInput
 from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
-from medlive.snapshot.ledgers import CHANGES, LedgerFault, read_ledger
+from medlive.snapshot.ledgers import CHANGES, read_ledger
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, OPTIONAL
 from medlive.snapshot.rows import CaseRows, Row, pair_cases, read_cases
@@ -44,19 +44,6 @@ class Change:
         }
 
 
-class Edit(StrEnum):
-    """How a criterion changed."""
-
-    ADDED = "added"
-    REMOVED = "removed"
-    REWORDED = "reworded"
-    WEIGHTED = "re-weighted"
-    AXIS = "another axis"
-    ORIGIN = "another origin"
-    NUMBERED = "another id"
-    MOVED = "moved"
-
-
 @dataclass(frozen=True, slots=True)
 class FieldEdit:
     """The old and new value of a case's field or of a manifest's entry; None where there is none."""
@@ -70,7 +57,8 @@ class FieldEdit:
 class CriterionEdit:
     """A changed criterion, before and after: criterion_id, position, criterion, axis, points, origin and source."""
 
-    edits: tuple[Edit, ...]
+    edits: tuple[str, ...]
+    """"added", "removed", or what of it changed."""
     old: Mapping[str, Any] | None
     new: Mapping[str, Any] | None
 
@@ -96,12 +84,11 @@ class CaseDiff:
         """Yield what changed, each once: names of fields, and `criteria <edit>`."""
         for field in self.fields:
             yield field.name
-        edits: set[Edit] = set()
+        edits: set[str] = set()
         for criterion in self.criteria:
             edits.update(criterion.edits)
-        for edit in Edit:
-            if edit in edits:
-                yield f"criteria {edit}"
+        for edit in sorted(edits):
+            yield f"criteria {edit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,59 +200,31 @@ def _field_edits(
 
 
 def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEdit]:
-    """Yield the edits of a rubric, in its present order, then what was removed."""
-    left = list(map(_content, before))
-    right = list(map(_content, now))
-    if left == right:
-        return
-    pairs, removed = _pair_criteria(left, right)
-    shifted = bool(removed) or len(pairs) < len(right)
-    for place, row in enumerate(right):
-        old = pairs.get(place)
-        if old is None:
-            yield CriterionEdit((Edit.ADDED,), None, row)
-        elif edits := tuple(_edits(old, row, shifted)):
-            yield CriterionEdit(edits, old, row)
-    for row in sorted(removed, key=lambda r: int(r["position"])):
-        yield CriterionEdit((Edit.REMOVED,), row, None)
-
-
-def _pair_criteria(
-    left: list[Row], right: list[Row]
-) -> tuple[dict[int, Row], list[Row]]:
-    """Return the former criterion for each place in the present rubric that has one, and those that were removed.
+    """Yield the edits of a rubric, in its present order, then what was removed.
 
     A criterion is recognised by its text, and by its id only where its text is new: ids that are numbered anew
     after a removal would else make every later criterion seem rewritten.
     """
+    removed = list(map(_content, before))
+    right = list(map(_content, now))
     pairs: dict[int, Row] = {}
-    waiting = list(left)
     for name in ("criterion", "criterion_id"):
         for place, row in enumerate(right):
-            if place in pairs:
-                continue
-            for old in waiting:
-                if old[name] == row[name]:
-                    pairs[place] = old
-                    waiting.remove(old)
-                    break
-    return pairs, waiting
-
-
-def _edits(old: Row, new: Row, shifted: bool) -> Iterator[Edit]:
-    names = {
-        "criterion": Edit.REWORDED,
-        "points": Edit.WEIGHTED,
-        "axis": Edit.AXIS,
-        "origin": Edit.ORIGIN,
-        "criterion_id": Edit.NUMBERED,
-    }
-    for name, edit in names.items():
-        if old[name] != new[name]:
-            yield edit
-    # Added and removed criteria shift the positions of the others.
-    if not shifted and old["position"] != new["position"]:
-        yield Edit.MOVED
+            old = next((old for old in removed if old[name] == row[name]), None)
+            if old is not None and place not in pairs:
+                pairs[place] = old
+                removed.remove(old)
+    compared = list(_CRITERION_CONTENT)
+    if removed or len(pairs) < len(right):
+        # Added and removed criteria shift the positions of the others.
+        compared.remove("position")
+    for place, row in enumerate(right):
+        if (old := pairs.get(place)) is None:
+            yield CriterionEdit(("added",), None, row)
+        elif edits := tuple(name for name in compared if old[name] != row[name]):
+            yield CriterionEdit(edits, old, row)
+    for row in sorted(removed, key=lambda r: int(r["position"])):
+        yield CriterionEdit(("removed",), row, None)
 
 
 def _content(row: Row) -> Row:
@@ -286,13 +245,11 @@ def _reasons(
     old: Path, new: Path, before: Manifest, now: Manifest, case_ids: set[str]
 ) -> tuple[dict[str, str], str]:
     """Return the reasons that the newer release gives for these cases, and where they were read or why not."""
+    if before.version not in now.line[:-1]:
+        other = f"{now.version} does not continue {before.version}"
+        return {}, f"{other}: nothing states reasons for what differs"
     if now.parent != before.version:
-        ancestors = [ancestor.version for ancestor in now.lineage]
-        if before.version not in ancestors:
-            other = f"{now.version} does not continue {before.version}"
-            return {}, f"{other}: nothing states reasons for what differs"
-        following = ancestors[ancestors.index(before.version) + 1 :]
-        later = ", ".join([*following, now.version])
+        later = ", ".join(now.line[now.line.index(before.version) + 1 :])
         other = f"{before.version} is not the parent of {now.version}"
         return {}, f"{other}: the reasons are in {CHANGES} of {later}"
     try:
@@ -303,7 +260,7 @@ def _reasons(
         for entry in chain.from_iterable(read_ledger(new, CHANGES)[1].values()):
             if entry["case_id"] in case_ids:
                 reasons[entry["case_id"]] = entry["reason"]
-    except (OSError, TooLong, LedgerFault) as exc:
+    except (OSError, TooLong, ValueError) as exc:
         raise BadInput(f"{new / CHANGES} cannot be read: {str(exc)[:300]}") from exc
     return reasons, f"{CHANGES} of {now.version}"
 

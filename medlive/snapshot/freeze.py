@@ -313,9 +313,9 @@ def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path) -> dict[str,
 
     holdouts = ((section, entries.holdouts(section)) for section in HOLDOUT_SECTIONS)
     with (out / CHANGES).open("wb") as ledger:
-        numbers = write_ledger(ledger, {**head, "parent": meta.parent}, changes())
+        numbers = write_ledger(ledger.write, {**head, "parent": meta.parent}, changes())
     with (out / HOLDOUTS).open("wb") as ledger:
-        return numbers | write_ledger(ledger, head, holdouts)
+        return numbers | write_ledger(ledger.write, head, holdouts)
 
 
 def differences(built: Path, existing: Path) -> list[str]:

@@ -5,10 +5,10 @@ is JSON of the same value.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Protocol, Self
+from typing import Annotated, Any, Final, Self
 
 from pydantic import (
     BaseModel,
@@ -50,35 +50,23 @@ HOLDOUT_SECTIONS: Final = {
 Entry = dict[str, Any]
 
 
-class LedgerFault(Exception):
-    """A ledger is not valid."""
-
-
-class Sink(Protocol):
-    """What takes bytes."""
-
-    def write(self, data: bytes, /) -> int:
-        """Write all of them."""
-        ...
-
-
 def write_ledger(
-    out: Sink,
+    write: Callable[[bytes], object],
     head: Mapping[str, Any],
     sections: Iterable[tuple[str, Iterable[Mapping[str, Any]]]],
 ) -> dict[str, int]:
     """Write a ledger, its entries in the given order; return how many entries each section has."""
-    out.write(canonical_json(dict(head))[:-1].encode("utf-8") + b"\n")
+    write(canonical_json(dict(head))[:-1].encode("utf-8") + b"\n")
     counts: dict[str, int] = {}
     for name, entries in sections:
-        out.write(f",{canonical_json(name)}:[\n".encode())
+        write(f",{canonical_json(name)}:[\n".encode())
         number = 0
         for number, entry in enumerate(entries, start=1):
             comma = "," if number > 1 else ""
-            out.write(f"{comma}{canonical_json(dict(entry))}\n".encode())
+            write(f"{comma}{canonical_json(dict(entry))}\n".encode())
         counts[name] = number
-        out.write(b"]\n")
-    out.write(b"}\n")
+        write(b"]\n")
+    write(b"}\n")
     return counts
 
 
@@ -86,7 +74,7 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
     """Return the head of a snapshot's ledger, and the entries of each section.
 
     Raises:
-        LedgerFault: At the first line that is not as `write_ledger` spells it, not in order or not of the format.
+        ValueError: At the first line that is not as `write_ledger` spells it, not in order or not of the format.
         TooLong, OSError: If it cannot be read.
     """
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
@@ -97,30 +85,29 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
         parsed.append((section, file.parse(section, key, sections[section])))
     try:
         head = json.loads(file.line[:-1] + b"}")
-        write_ledger(file, head, parsed)
+        write_ledger(file.write, head, parsed)
         file.write(b"")
     except ValidationError as exc:
-        raise LedgerFault(f"line {file.number}: {first_fault(exc)}"[:300]) from exc
+        raise ValueError(f"line {file.number}: {first_fault(exc)}"[:300]) from exc
     except (ValueError, TypeError, RecursionError) as exc:
-        raise LedgerFault(f"line {file.number}: {str(exc)[:250]}") from exc
+        raise ValueError(f"line {file.number}: {str(exc)[:250]}") from exc
     return head, sections
 
 
 class _Comparison:
-    """A sink that compares each line written to it with the next line of a file."""
+    """Compares each line written to it with the next line of a file."""
 
     def __init__(self, path: Path) -> None:
         self._lines = lines(path)
         self.number = 1
         self.line = next(self._lines, b"")
 
-    def write(self, data: bytes, /) -> int:
+    def write(self, data: bytes) -> None:
         """Go on to the next line. Raises ValueError if this one is another."""
         if data != self.line:
             raise ValueError(f"expected {data[:80]!r}, got {self.line[:80]!r}")
         self.number += 1
         self.line = next(self._lines, b"")
-        return len(data)
 
     def parse(self, section: str, key: str, earlier: list[Entry]) -> Iterator[Entry]:
         """Yield the entries of a section and add them to `earlier`. Raises ValueError at the first wrong one."""
@@ -242,16 +229,13 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     return ledgers
 
 
-class _Listed(NamedTuple):
-    section: str
-    key: str
-    entry: Entry
-
-
-def _entries(sections: Mapping[str, Mapping[str, Entry]] | None) -> Iterator[_Listed]:
+def _entries(
+    sections: Mapping[str, Mapping[str, Entry]] | None,
+) -> Iterator[tuple[str, str, Entry]]:
+    """Each entry after its section and its key."""
     for section, entries in (sections or {}).items():
         for key, entry in entries.items():
-            yield _Listed(section, key, entry)
+            yield section, key, entry
 
 
 def _read(
@@ -260,7 +244,7 @@ def _read(
     """Read a ledger by section and key; None with a fault if it is not valid."""
     try:
         head, sections = read_ledger(root, name)
-    except (LedgerFault, OSError, TooLong) as exc:
+    except (ValueError, OSError, TooLong) as exc:
         faults.add(name, "a valid ledger", str(exc)[:300])
         return None
     if {key: head.get(key) for key in expected} != expected:

@@ -1,7 +1,7 @@
 """Loading a snapshot as typed cases, slices and data frames; rows are read when they are asked for."""
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -21,12 +21,11 @@ from medlive.snapshot.model import (
     case_from_rows,
     week_end,
 )
-from medlive.snapshot.rows import CASES, CRITERIA, read_cases
+from medlive.snapshot.rows import read_cases
 from medlive.snapshot.verify.run import verify_snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
-    import polars as pl
     import pyarrow as pa
 
     from medlive.integrity.signing import PublicKey
@@ -51,8 +50,8 @@ class Snapshot:
     keep: tuple[
         Keep, ...
     ] = ()  # The tests of `filter` and `where`; empty for the whole snapshot
-    _files: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
-    """File → what its status was when the snapshot was opened."""
+    _opened: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
+    """What the files' status was when the snapshot was opened."""
 
     @property
     def version(self) -> str:
@@ -77,8 +76,7 @@ class Snapshot:
         return next(iter(self), None) is not None
 
     def __iter__(self) -> Iterator[SnapshotCase]:
-        self._check_same(CASES)
-        self._check_same(CRITERIA)
+        self._check_same()
         shape = self.manifest.shape
         unknown = {table: shape.unknown(table) for table in TABLES}
         for rows in read_cases(self.path, shape, trusted=self.verified):
@@ -183,12 +181,12 @@ class Snapshot:
         columns = schema((*shape.columns[table], *absent))
         # Parquet that was not verified is never opened, and parts are read from the rows anyway.
         if self.verified and not self.keep and not absent:
-            name = f"data/{table}.parquet"
-            self._check_same(name)
+            self._check_same()
+            path = self.path / f"data/{table}.parquet"
             try:
-                return pq.read_table(self.path / name, columns=columns.names)
+                return pq.read_table(path, columns=columns.names)
             except (pa.ArrowException, OSError) as exc:
-                raise BadInput(f"{self.path / name}: {str(exc)[:300]}") from exc
+                raise BadInput(f"{path}: {str(exc)[:300]}") from exc
         same = {**shape.unknown(table), "canary": self.manifest.canary}
         rows: list[dict[str, Any]] = []
         for case in self:
@@ -203,21 +201,13 @@ class Snapshot:
         _require("pandas", "a pandas frame")
         return self.to_arrow(table).to_pandas(date_as_object=False)
 
-    def to_polars(self, table: Table = "cases") -> "pl.DataFrame":
-        """Return the same as a polars frame, `posted_at` as Date. Raises MissingExtra without polars."""
-        _require("polars", "a polars frame")
-        import polars as pl
-
-        return pl.DataFrame(self.to_arrow(table))
-
-    def _check_same(self, name: str) -> None:
-        if not (self.path / name).is_file():
-            raise BadInput(
-                f"{self.path} cannot be read as a snapshot: {name} is not a file"
-            )
-        if _state(self.path / name) != self._files.get(name):
+    def _check_same(self) -> None:
+        """Raise CheckFailed where a file is not the one that was verified."""
+        with _readable(self.path):
+            same = _state(self.path) == self._opened
+        if not same:
             raise CheckFailed(
-                f"{self.path / name} was changed after the snapshot was opened",
+                f"{self.path} was changed after the snapshot was opened",
                 hint="load the snapshot again",
             )
 
@@ -274,10 +264,8 @@ def open_snapshot(
     root = find_snapshot(path_or_version)
     if public_key is not None and not verify:
         raise UsageError("public_key needs verify=True")
-    files = {}
-    for name in (CASES, CRITERIA, "data/cases.parquet", "data/criteria.parquet"):
-        if (root / name).is_file():
-            files[name] = _state(root / name)
+    with _readable(root):
+        opened = _state(root)
     if verify:
         key = None
         if public_key is not None:
@@ -293,7 +281,7 @@ def open_snapshot(
     with _readable(root):
         manifest = Manifest.model_validate_json(read_small(root / "manifest.json"))
         digest = f"sha256:{sha256(root / SUMS)}"
-        return Snapshot(root, manifest, digest, verify, _files=files)
+        return Snapshot(root, manifest, digest, verify, _opened=opened)
 
 
 def _require(library: str, what: str) -> None:
@@ -315,10 +303,13 @@ def _readable(root: Path) -> Iterator[None]:
         ) from exc
 
 
-def _state(path: Path) -> tuple[int, ...]:
-    """Return the part of a file's status that changes when it is replaced or written to."""
-    status = path.stat()
-    return status.st_ino, status.st_size, status.st_mtime_ns
+def _state(root: Path) -> tuple[tuple[int, ...], ...]:
+    """Return the part of the data files' status that changes when one is replaced or written to."""
+    states: list[tuple[int, ...]] = []
+    for path in sorted((root / "data").iterdir()):
+        status = path.stat()
+        states.append((status.st_ino, status.st_size, status.st_mtime_ns))
+    return tuple(states)
 
 
 def _day(name: str, value: date | str | None, default: date) -> date:

@@ -53,6 +53,11 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True)
 
 
+def _optional(default: Any) -> Any:
+    """A field that is not written where it has its default."""
+    return Field(default=default, exclude_if=lambda value: value == default)
+
+
 class FileEntry(_Frozen):
     """One file: `rows` is None where a file has no rows."""
 
@@ -154,27 +159,19 @@ class Counts(_Frozen):
     by_difficulty: dict[str, Count]
     by_dialogue_register: dict[str, Count]
     by_axis: dict[str, Count]
-    by_origin: dict[str, Count] = Field(
-        default_factory=dict, exclude_if=lambda counts: not counts
-    )
+    by_origin: dict[str, Count] = _optional({})
     """Empty, and not written, in format 2."""
-    by_tier: dict[str, Count] = Field(
-        default_factory=dict, exclude_if=lambda counts: not counts
-    )
+    by_tier: dict[str, Count] = _optional({})
     """Not written where no criterion has a tier."""
     by_month: dict[str, Count]
     by_first_release: dict[str, Count]
     # Number of criteria → how many cases have as many
     criteria_per_case: dict[str, Count]
-    proof: ProofMeans = Field(
-        default=ProofMeans(), exclude_if=lambda proof: not proof.cases
-    )
+    proof: ProofMeans = _optional(ProofMeans())
     """Not written where no rubric is proved."""
-    headroom: Headroom = Field(
-        default=Headroom(), exclude_if=lambda headroom: not headroom.cases
-    )
+    headroom: Headroom = _optional(Headroom())
     """Not written where no proof has an ordinary answer."""
-    overruled: Count = Field(default=0, exclude_if=lambda count: not count)
+    overruled: Count = _optional(0)
     """Cases whose confirmed veto people overruled; not written where there is none."""
     held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
 
@@ -312,30 +309,24 @@ class Manifest(_Frozen):
     signing: Signing | None
     publishable: bool
     why_not: tuple[str, ...]  # Why it may not be published; empty exactly when it may
-    partial: Partial | None = Field(
-        default=None, exclude_if=lambda value: value is None
-    )
+    partial: Partial | None = _optional(None)
     """None, and not written: all threads queued for the week were decided, or it is older than this field."""
-    cost: WeekCost | None = Field(default=None, exclude_if=lambda value: value is None)
+    cost: WeekCost | None = _optional(None)
     """None, and not written: not frozen from a database, or older than this field."""
     counts: Counts
     provenance: Provenance
     writers: dict[str, str]
     """Format → the library and version that wrote it, for files that are derived and not canonical."""
-    warnings: tuple[str, ...] = Field(default=(), exclude_if=lambda value: not value)
+    warnings: tuple[str, ...] = _optional(())
     """What a reader of scores should know; empty, and not written, where there is nothing."""
     canary: Guid  # A text that holds this GUID was copied from the snapshot
     # None, and not in the file: frozen before it was noted
     audit_log: AuditLogHead | None = None
     # Every file of the folder but this one, SHA256SUMS and its signature
     files: dict[str, FileEntry]
-    columns: dict[Table, tuple[Column, ...]] = Field(
-        default_factory=dict, exclude_if=lambda columns: not columns
-    )
+    columns: dict[Table, tuple[Column, ...]] = _optional({})
     """The columns of `data/cases` and `data/criteria`, in order; not written before format 4."""
-    enumerations: dict[Name, tuple[EnumerationValue, ...]] = Field(
-        default_factory=dict, exclude_if=lambda values: not values
-    )
+    enumerations: dict[Name, tuple[EnumerationValue, ...]] = _optional({})
     """Column → every value that it may have; not written before format 4."""
 
     @model_validator(mode="before")

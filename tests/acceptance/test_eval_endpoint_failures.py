@@ -29,8 +29,8 @@ from medlive.evaluation.runs.folder import read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.score import score_runs
 from medlive.grader.judge import Mode
-from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.prompts import read_inputs
 from tests.support.bad_endpoint import (
     Step,
     bad_endpoint,

@@ -8,7 +8,7 @@ import pytest
 from medlive.demo.samples import SampleThread, load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.open_index import open_index
+from medlive.evidence.index import open_index
 from medlive.evidence.passage import Retriever
 from tests.support.attack_list import POISON
 

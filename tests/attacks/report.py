@@ -15,7 +15,7 @@ from medlive.curation.model import Outcome
 from medlive.demo.samples import load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.open_index import open_index
+from medlive.evidence.index import open_index
 from tests.support.attack_list import ATTACKS, KINDS, POISON
 from tests.support.attacks import (
     Attack,

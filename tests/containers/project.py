@@ -12,7 +12,7 @@ from medlive.demo.samples import load_sample_threads
 from tests.containers.images import FILES, MEDLIVE, ROOT
 from tests.containers.shell import Broken, run, until
 
-PROFILES: Final = ("rooms", "backup", "embed")
+PROFILES: Final = ("rooms", "backup")
 SUBNETS: Final = ("172.29.87.0/24", "172.29.88.0/24")
 GATEWAY: Final = "172.29.87.1"
 """As which the web sees nginx on the host."""

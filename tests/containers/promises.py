@@ -12,7 +12,7 @@ from tests.containers.proxy import check_proxy
 from tests.containers.shell import Broken, run, until
 
 WORKERS: Final = 2
-OURS: Final = ("scheduler", "worker", "backup", "embed", "web", "metrics")
+OURS: Final = ("scheduler", "worker", "backup", "web", "metrics")
 """medlive's services that are healthy without evidence and accounts; the rooms wait for one."""
 _DOING: Final = (
     "FROM procrastinate_jobs WHERE status = 'doing' AND queue_name = 'curate'"

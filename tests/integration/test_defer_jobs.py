@@ -24,7 +24,6 @@ from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.service.work.jobs import (
     CURATE,
     STEP,
-    Works,
     defer_revisions,
     open_app,
     run_step_job,
@@ -32,7 +31,7 @@ from medlive.service.work.jobs import (
     run_until_stopped,
     take_over,
 )
-from medlive.service.work.taken import RETRY_AFTER_S, RetryLater
+from medlive.service.work.taken import RETRY_AFTER_S, RetryLater, Works
 from tests.support.waiting import LIMIT_S, until
 
 

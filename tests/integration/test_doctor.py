@@ -16,7 +16,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.online import europepmc, pubmed, service
 from medlive.instance.paths import index_path
-from medlive.service.watch.doctor import Diagnosis, Health, examine
+from medlive.service.watch.doctor import Diagnosis, examine
 from tests.support.bad_endpoint import (
     BadEndpoint,
     bad_endpoint,
@@ -96,12 +96,12 @@ async def set_up(
 async def test_a_sound_set_up_has_nothing_bad(set_up: SetUp) -> None:
     findings = await set_up.examined()
     assert {
-        name for name, finding in findings.items() if finding.health is Health.BAD
+        name for name, finding in findings.items() if finding.health == "bad"
     } == set()
-    assert findings["role grader"].health is Health.GOOD
-    assert findings["site sdn"].health is Health.GOOD
-    assert findings["evidence"].health is Health.GOOD
-    assert findings["messages"].health is Health.GOOD
+    assert findings["role grader"].health == "good"
+    assert findings["site sdn"].health == "good"
+    assert findings["evidence"].health == "good"
+    assert findings["messages"].health == "good"
     assert set_up.endpoint.asked == len(ROLES)
 
 
@@ -121,8 +121,8 @@ async def test_each_literature_service_is_tried_and_none_needs_an_index(
             "online_email": "ops@example.org",
         }
         set_up.change(evidence={**evidence, "online_addresses": server.addresses})
-        for health in (Health.GOOD, Health.BAD):
-            server.down = health is Health.BAD  # what it answered before is of no use
+        for health in ("good", "bad"):
+            server.down = health == "bad"  # what it answered before is of no use
             findings = await set_up.examined()
             assert "evidence" not in findings
             assert {
@@ -211,7 +211,7 @@ async def test_each_broken_set_up_is_named_with_the_next_step(
     if breaks is signing_key_for_everybody:
         monkeypatch.setenv("MEDLIVE_SIGNING_KEY_FILE", str(set_up.home / "key"))
     finding = (await set_up.examined())[BROKEN[breaks]]
-    assert finding.health is Health.BAD
+    assert finding.health == "bad"
     assert finding.text
     assert finding.next_step
 
@@ -222,7 +222,7 @@ async def test_what_spoils_no_week_is_a_warning(set_up: SetUp) -> None:
     set_up.change(notify={}, backup={})
     findings = await set_up.examined()
     warned = ("role grader", "messages", "backup", "signing key")
-    assert {findings[name].health for name in warned} == {Health.WARNING}
+    assert {findings[name].health for name in warned} == {"warning"}
     set_up.endpoint.script = [sends(READY)]
     set_up.change(prices={})
     assert "price" in (await set_up.examined())["role grader"].text
@@ -236,5 +236,5 @@ async def test_mail_is_delivered_to_the_one_who_reads_it(set_up: SetUp) -> None:
             "smtp_port": port,
         }
         set_up.change(notify=mail)
-        assert (await set_up.examined())["messages"].health is Health.GOOD
+        assert (await set_up.examined())["messages"].health == "good"
     assert "test message" in received[0]["Subject"]

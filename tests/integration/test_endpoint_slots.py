@@ -9,7 +9,8 @@ from sqlalchemy import text
 
 from medlive.db.session import Database
 from medlive.errors import DatabaseUnavailable
-from medlive.llm.limiter import Ended, Limiter, Limiters
+from medlive.llm.limiter import Limiter, Limiters
+from medlive.llm.wire import Ended
 from medlive.service.curation import pipeline
 from medlive.service.curation.pipeline import share_endpoints
 from tests.support.waiting import until

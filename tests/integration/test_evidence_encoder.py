@@ -16,11 +16,11 @@ import pytest
 from medlive.errors import EvidenceUnavailable, UsageError
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoder import Encoder
 from medlive.evidence.encoders.folders import find_problem
+from medlive.evidence.encoders.model import Encoder
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
-from medlive.evidence.open_index import open_index
+from medlive.evidence.index import open_index
 from medlive.evidence.plan import plan_index
 
 # Looked for and not imported: every worker collects this file, one runs it, and the import takes seconds.
@@ -123,7 +123,6 @@ def own(models: Path, tmp_path_factory: pytest.TempPathFactory) -> EncoderSettin
     return EncoderSettings(
         home=tmp_path_factory.mktemp("home"),
         models=models,
-        environment={"HF_HOME": str(models / "none")},
     )
 
 
@@ -321,9 +320,7 @@ def test_the_hugging_face_cache_is_found(
         (cache / "refs").mkdir()
         (cache / "refs" / "main").write_text(commit)
         (copied / role).rename(cache / "snapshots" / commit)
-    settings = EncoderSettings(
-        home=tmp_path / "home", environment={"HF_HOME": str(tmp_path / "hf")}
-    )
+    settings = EncoderSettings(home=tmp_path / "home")
     cached = open_encoder("medcpt", settings=settings)
     assert cached.identity == encoder.identity
     np.testing.assert_allclose(

@@ -17,7 +17,7 @@ from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
-from medlive.evidence.open_index import open_index, verify_index
+from medlive.evidence.index import open_index, verify_index
 from medlive.evidence.passage import Query, Side
 from medlive.evidence.plan import plan_index
 from tests.support.real_encoders import missing, serve_e5, unpack_minilm
@@ -49,7 +49,6 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EncoderSettin
     with serve_e5() as e5:
         yield EncoderSettings(
             home=tmp_path_factory.mktemp("home"),
-            environment={},
             own={
                 "minilm": EncoderModel(query=str(minilm), languages=("en",)),
                 "e5": e5,
@@ -124,7 +123,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 corpus, folder, model = map(Path, sys.argv[1:])
 own = {"minilm": EncoderModel(query=str(model), languages=("en",))}
-settings = EncoderSettings(home=folder.parent, environment={}, own=own, by_language={"all": "minilm"})
+settings = EncoderSettings(home=folder.parent, own=own, by_language={"all": "minilm"})
 plan = plan_index(folder, (), settings, shard=8)
 def step(progress):
     print(progress.stage, progress.embedded or progress.passages or 0, flush=True)

@@ -322,7 +322,7 @@ async def test_a_signed_freeze_is_finished_with_its_own_key_and_rebuilt_without(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:
     fill(admin, 5, gates=gates_digest())
-    key, other = (SecretKey.parse(generate()[0], None) for _ in range(2))
+    key, other = (SecretKey.parse(generate()[0]) for _ in range(2))
     admin.execute(
         "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'not now'; END $$;"
         "CREATE TRIGGER refuse BEFORE UPDATE OF state ON snapshots FOR EACH ROW EXECUTE FUNCTION refuse()"

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -16,20 +15,16 @@ from medlive.errors import CheckFailed
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.work.jobs import (
     CURATE,
-    EMBED,
     PROVE,
     STEP,
-    Works,
     open_app,
     run_step_job,
     run_until_stopped,
 )
-from medlive.service.work.worker import embed_work
-from tests.support.hashing_encoder import HashingEncoder
+from medlive.service.work.taken import Works
 from tests.support.waiting import LIMIT_S
 
 WEEK = "2026.W47"
-SHARD = {"index": "index", "data": "a", "encoder": "any", "first": 0, "end": 5}
 STEPS = {
     "queue": Queue.FILTER,
     "freeze": Queue.RELEASE,
@@ -54,8 +49,6 @@ def _planted() -> list[Planted]:
         if queue is not Queue.CURATE:
             jobs.append((CURATE, queue, {"revision": 1}))
             jobs.append((PROVE, queue, {"case_id": "ml-1", "revision": 1}))
-        if queue is not Queue.EMBED:
-            jobs.append((EMBED, queue, dict(SHARD)))
     weeks = ("2026.W54", "2026.W00", "0000.W01", "../2026.W47", "2026.W47\n", "", "x")
     future = iso_week(now() + timedelta(days=14))
     for week in (*weeks, 202647, None, ["2026.W47"], "9999.W01", future):
@@ -76,25 +69,12 @@ def _planted() -> list[Planted]:
         jobs.append((PROVE, Queue.CURATE, {"case_id": case_id, "revision": 1}))
     for revision in (0, -1, True, "1", 1.5, None):
         jobs.append((CURATE, Queue.CURATE, {"revision": revision}))
-    for changed in (
-        {"index": "/etc"},
-        {"index": "../x"},
-        {"index": "a/../../b"},
-        {"data": "../b"},
-        {"data": "/b"},
-        {"data": ""},
-        {"first": -1},
-        {"first": 5},
-        {"end": 10**12},
-        {"end": "5"},
-    ):
-        jobs.append((EMBED, Queue.EMBED, SHARD | changed))
     jobs.append(("builtin_tasks:remove_old_jobs", Queue.UPKEEP, {"max_hours": 0}))
     return jobs
 
 
 async def test_a_job_that_medlive_never_queues_is_refused(
-    database: Database, settings: Settings, tmp_path: Path
+    database: Database, settings: Settings
 ) -> None:
     ran: list[str] = []
 
@@ -104,10 +84,9 @@ async def test_a_job_that_medlive_never_queues_is_refused(
     works: Works = {
         CURATE: curate,
         STEP: step_work(database, settings),
-        EMBED: embed_work(tmp_path, lambda _: HashingEncoder()),
     }
     jobs = _planted()
-    assert len(jobs) == 111
+    assert len(jobs) == 85
     insert = text(
         "INSERT INTO procrastinate_jobs (queue_name, task_name, args)"
         " VALUES (:queue, :task, CAST(:args AS jsonb))"

@@ -331,9 +331,8 @@ async def test_a_backup_is_tried_in_a_scratch_database_that_is_dropped(
     made: Settings, server: str, backup: Path
 ) -> None:
     before = databases(server)
-    trial = await try_backup(made, backup, public_keys(made, ()))
-    assert trial.rows == sum(trial.checked.about.rows.values())
-    assert trial.tables == len(trial.checked.about.rows) > 20
+    checked = await try_backup(made, backup, public_keys(made, ()))
+    assert len(checked.about.rows) > 20
     assert databases(server) == before
     assert not list(made.home.glob(".trial-*"))
 

@@ -204,13 +204,8 @@ async def test_an_edit_of_an_older_revision_overwrites_nothing(
     for query in ("Why do I cough?", "Why do I cough so?"):
         sent.append(await admin.post(f"{page}/edit", data=fields | {"query": query}))
     assert [answer.status_code for answer in sent] == [303, 422]
-    row = Html(sent[1].text).css_first("#stale-heading").parent.css_first("tbody tr")
-    assert [cell.text() for cell in row.css("td")][1:] == [
-        "What could cause a dry cough for 3 weeks?",
-        "Why do I cough?",
-        "Why do I cough so?",
-    ]
-    assert "changed by both" in row.text()
+    assert "Why do I cough so?" in sent[1].text
+    assert "replaces revision 2" in sent[1].text
     async with database.begin() as session:
         case = await latest_case(session, held)
     assert case is not None

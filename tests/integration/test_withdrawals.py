@@ -56,7 +56,6 @@ def settings(
     for name in (
         "MEDLIVE_SIGNING_KEY",
         "MEDLIVE_SIGNING_KEY_FILE",
-        "MEDLIVE_SIGNING_PASSWORD",
     ):
         monkeypatch.delenv(name, raising=False)
     return Settings(home=tmp_path / "home", database_url=SecretStr(database_url))

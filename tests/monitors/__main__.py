@@ -49,7 +49,7 @@ LIMIT_S = 60.0
 """An alert that has not come by then does not come."""
 AT_ONCE = 5
 _OF_SEVERITY = {Severity.PAGE: "MedliveProblem", Severity.TICKET: "MedliveTicket"}
-ALERTS = {check.code: _OF_SEVERITY[check.severity] for check in CHECKS}
+ALERTS = {check.__name__: _OF_SEVERITY[severity] for check, severity in CHECKS.items()}
 """Code of a check → the alert that fires for it."""
 
 

@@ -172,7 +172,7 @@ def filling_disk() -> Iterator[None]:
     def measure(_: Path) -> Usage:
         return Usage(total=10**12, free=next(free))
 
-    with patch("medlive.service.watch.local.shutil.disk_usage", measure):
+    with patch("medlive.service.watch.facts.shutil.disk_usage", measure):
         yield
 
 
@@ -181,7 +181,7 @@ def one_fault_a_check() -> list[str]:
     names = []
     for check in CHECKS:
         for name, fault in FAULTS.items():
-            if fault.code == check.code:
+            if fault.code == check.__name__:
                 names.append(name)
                 break
     return names

@@ -16,8 +16,8 @@ from medlive.demo.samples import SampleThread
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.passage import Retriever
 from medlive.llm.engine import Engine, EngineIdentity, Reply, Request
-from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.prompts import read_inputs
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.rubric.model import Rubric

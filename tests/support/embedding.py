@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evidence.encoder import EncoderIdentity
+from medlive.evidence.encoders.model import EncoderIdentity
 from medlive.evidence.passage import Passage
 from medlive.evidence.vectors import Keys, StoredVectors, keys_of
 

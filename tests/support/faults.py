@@ -131,11 +131,6 @@ async def queue_step(stage: Stage) -> None:
     await stage.change("UPDATE procrastinate_events SET at = at - interval '3 minutes'")
 
 
-async def shards_wait(stage: Stage) -> None:
-    await queue_threads(stage)
-    await stage.change("UPDATE procrastinate_jobs SET queue_name = 'embed'")
-
-
 async def worker_killed(stage: Stage) -> None:
     """A worker died with its jobs, and no other takes them over."""
     await queue_threads(stage)
@@ -153,25 +148,10 @@ async def serve_queue(stage: Stage) -> None:
     await announce_serving(connection, [Queue.CURATE])
 
 
-async def worker_hangs(stage: Stage) -> None:
-    """A worker that usually decides a thread each second has decided none for four minutes."""
-    await decide(
-        stage, "true", "now() - interval '4 minutes' - n * interval '1 second'"
-    )
-    await queue_threads(stage)
-    await serve_queue(stage)
-    await stage.change("UPDATE procrastinate_events SET at = at - interval '2 minutes'")
-
-
 async def worker_never_decides(stage: Stage) -> None:
     await queue_threads(stage)
     await serve_queue(stage)
     await stage.change("UPDATE procrastinate_events SET at = at - interval '1 hour'")
-
-
-async def job_waits_a_day(stage: Stage) -> None:
-    await worker_never_decides(stage)
-    await stage.change("UPDATE procrastinate_events SET at = at - interval '1 day'")
 
 
 async def job_failed(stage: Stage) -> None:
@@ -381,16 +361,6 @@ async def clock_is_ahead(stage: Stage) -> None:
     stage.holding.enter_context(ahead)
 
 
-async def clock_was_ahead(stage: Stage) -> None:
-    week = iso_week(now() + timedelta(days=22))
-    await stage.change(
-        "INSERT INTO pipeline_runs"
-        " (command, settings, code_version, outcome, started_at, finished_at, counts, iso_week)"
-        " VALUES ('scheduler queue', '{}', '1', 'done', now(), now(), '{}', :week)",
-        week=week,
-    )
-
-
 async def harvest_failed(stage: Stage) -> None:
     await harvested(stage, iso_week(now()), outcome="failed")
 
@@ -460,13 +430,10 @@ FAULTS: Mapping[str, Fault] = {
     "scheduler-hangs": Fault("scheduler_silent", scheduler_hangs),
     "no-worker-for-threads": Fault("no_worker", queue_threads),
     "no-worker-for-a-step": Fault("no_worker", queue_step),
-    "no-worker-for-shards": Fault("no_worker", shards_wait),
     "worker-killed-with-its-jobs": Fault("no_worker", worker_killed),
     "worker-takes-no-jobs": Fault("worker_waits", worker_waits),
     "threads-without-a-job": Fault("threads_lost", threads_are_lost),
-    "worker-hangs": Fault("no_progress", worker_hangs),
     "worker-never-decides": Fault("no_progress", worker_never_decides),
-    "job-waits-a-day": Fault("jobs_old", job_waits_a_day),
     "jobs-of-threads-failed": Fault("jobs_failed", job_failed),
     "job-of-a-step-failed": Fault("jobs_failed", step_job_failed),
     "threads-refused-with-400": Fault(
@@ -490,22 +457,6 @@ FAULTS: Mapping[str, Fault] = {
     ),
     "evidence-manifest-broken": Fault(
         "evidence_corrupt", evidence_file("manifest.json", flip_byte)
-    ),
-    "evidence-days-flipped": Fault(
-        "evidence_corrupt", evidence_file("days.bin", flip_byte)
-    ),
-    "evidence-idx-flipped": Fault("evidence_corrupt", evidence_file(".idx", flip_byte)),
-    "evidence-fieldnorm-flipped": Fault(
-        "evidence_corrupt", evidence_file(".fieldnorm", flip_byte)
-    ),
-    "evidence-fast-flipped": Fault(
-        "evidence_corrupt", evidence_file(".fast", flip_byte)
-    ),
-    "evidence-store-flipped": Fault(
-        "evidence_corrupt", evidence_file(".store", flip_byte)
-    ),
-    "evidence-term-flipped": Fault(
-        "evidence_corrupt", evidence_file(".term", flip_byte)
     ),
     "right-of-worker-revoked": Fault(
         "rights_missing", right_revoked("INSERT ON curations FROM medlive_worker")
@@ -534,10 +485,8 @@ FAULTS: Mapping[str, Fault] = {
     "retention-failed": Fault("step_failed", step_ran("retention", "failed")),
     "harvest-failed": Fault("step_failed", harvest_failed),
     "weeks-missed": Fault("step_overdue", weeks_were_missed),
-    "queue-hangs": Fault("step_hangs", step_ran("queue", "running", "25 hours")),
     "week-frozen-in-part": Fault("week_partial", frozen_in_part),
     "clock-is-ahead": Fault("clock_off", clock_is_ahead),
-    "clock-was-ahead": Fault("recorded_ahead", clock_was_ahead),
     "backup-never-made": Fault("backup_old", backup_never_made),
     "backup-too-old": Fault("backup_old", backup_too_old),
     "backup-does-not-come-back": Fault(

@@ -1,10 +1,11 @@
 """Fetching from a publisher on this machine, and what is in the folder then."""
 
+import asyncio
 from pathlib import Path
 
+from medlive.evidence.client import Client
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.fetch.client import Client
 from medlive.evidence.fetch.fetching import (
     Outcome,
     Plan,
@@ -13,12 +14,7 @@ from medlive.evidence.fetch.fetching import (
     run_plan,
 )
 from medlive.evidence.fetch.ledger import read_ledger
-from medlive.evidence.fetch.model import (
-    ArticleType,
-    FetchSettings,
-    Selection,
-    Source,
-)
+from medlive.evidence.fetch.model import ArticleType, Selection, Source
 from medlive.evidence.fetch.registry import find_source
 from tests.support.publishers import (
     Article,
@@ -32,14 +28,6 @@ REVIEWS = Selection(types=(ArticleType.REVIEW,))
 FIRST = "pubmed26n0001.xml.gz"
 SECOND = "pubmed26n0002.xml.gz"
 THIRD = "pubmed26n0003.xml.gz"
-LIMITS = FetchSettings(
-    contact=None,
-    attempts=3,
-    backoff_s=0.0,
-    longest_wait_s=5.0,
-    stall_s=5.0,
-    pause_s=0.0,
-)
 FOLDERS = {
     "statpearls": "books",
     "pdq": "books",
@@ -54,28 +42,24 @@ def source_at(publisher: Publisher, name: str) -> Source:
     return find_source(name, f"{publisher.url}/{folder}")
 
 
-def plan_of(
-    source: Source,
-    folder: Path,
-    selection: Selection = ALL,
-    limits: FetchSettings = LIMITS,
-) -> Plan:
-    with Client(limits, source.hosts, 0.0) as client:
-        return make_plan(source, folder, selection, client)
+async def make(
+    source: Source, folder: Path, selection: Selection, *, run: bool
+) -> tuple[Plan, Outcome | None]:
+    async with Client(None, source.hosts) as client:
+        plan = await make_plan(source, folder, selection, client)
+        if not run:
+            return plan, None
+        return plan, await run_plan(plan, client, lambda done, total: None)
 
 
-def fetch(
-    source: Source,
-    folder: Path,
-    selection: Selection = ALL,
-    limits: FetchSettings = LIMITS,
-) -> Outcome:
-    with Client(limits, source.hosts, 0.0) as client:
-        return run_plan(
-            make_plan(source, folder, selection, client),
-            client,
-            lambda done, total: None,
-        )
+def plan_of(source: Source, folder: Path, selection: Selection = ALL) -> Plan:
+    return asyncio.run(make(source, folder, selection, run=False))[0]
+
+
+def fetch(source: Source, folder: Path, selection: Selection = ALL) -> Outcome:
+    _, outcome = asyncio.run(make(source, folder, selection, run=True))
+    assert outcome is not None
+    return outcome
 
 
 def put_two(publisher: Publisher) -> dict[str, bytes]:

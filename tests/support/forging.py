@@ -118,7 +118,7 @@ def in_ledger(
         head, sections = read_ledger(folder, name)
         edit(head, sections)
         out = io.BytesIO()
-        write_ledger(out, head, sections.items())
+        write_ledger(out.write, head, sections.items())
         (folder / name).write_bytes(out.getvalue())
 
     return spoil

@@ -8,11 +8,9 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evidence.encoder import Encoder, EncoderIdentity
+from medlive.evidence.encoders.model import Encoder, EncoderIdentity
 from medlive.evidence.encoders.table import LANGUAGES
-from medlive.evidence.manifest import DenseKind
 from medlive.evidence.plan import DensePlan, IndexPlan
-from medlive.evidence.vectors import SHARD
 from medlive.integrity.digest import digest_json
 
 
@@ -64,8 +62,6 @@ class HashingEncoder:
 
 def index_plan(
     encoder: Encoder,
-    kind: DenseKind | None = None,
-    shard: int = SHARD,
     where: str = "no-such-model",
 ) -> IndexPlan:
     """The plan of an index with this encoder's vectors, for the languages that it reads."""
@@ -74,8 +70,6 @@ def index_plan(
         where=where,
         reason="a test's choice",
         languages=tuple(filter(encoder.reads, LANGUAGES)),
-        kind=kind,
-        shard=shard,
     )
     return IndexPlan((side,), "a test's choice")
 

@@ -138,7 +138,7 @@ def build_line(root: Path, *, signed: bool = True) -> Line:
     """Three releases: in the last, cases were added, revised, withdrawn, held out, revealed and dropped."""
     root.mkdir(parents=True, exist_ok=True)
     secret, _ = generate()
-    key = SecretKey.parse(secret, None)
+    key = SecretKey.parse(secret)
     signer = key if signed else None
     first, second, third = "2026.W43", "2026.W44", "2026.W45"
     names = ("h1", "h2zh", "h3", "h4zh")

@@ -1,6 +1,5 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +35,7 @@ from medlive.rubric.model import Difficulty, Register, unproved_words
 if TYPE_CHECKING:
     from medlive.db.session import Database
     from medlive.db.tables.release import DisputeRow
-    from medlive.service.curation.editing import EditFile, StaleEdit
+    from medlive.service.curation.editing import CaseEdit
 
 app = Commands()
 app.command()(suspects)
@@ -162,67 +161,30 @@ def edit(
         return
     if file is not None and any(kind.values()):
         raise UsageError("--file takes no --difficulty or --register beside it")
-    if file is not None:
-        _edit_by_file(case_id, file, reason, by)
-        return
-    wanted = CaseEdit.model_validate(kind)
-    done = with_database(edit_case, case_id, wanted, reason, by=by)
+    wanted = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
+    of = wanted.revision
+    done = with_database(edit_case, case_id, wanted, reason, of=of, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
-def _edit_by_file(case_id: str, file: Path, reason: str, by: str | None) -> None:
-    """Save an edit. Raises StaleEdit after writing what differs beside the file."""
-    from medlive.service.curation.editing import StaleEdit, edit_case
-
-    edited = _read_edit(file)
-    try:
-        done = with_database(
-            edit_case, case_id, edited, reason, of=edited.revision, by=by
-        )
-    except StaleEdit as stale:
-        lines = list(_describe_stale(stale))
-        for line in lines:
-            say(line)
-        beside = file.with_name(f"{file.name}.differs.txt")
-        try:
-            beside.write_text("\n".join([*lines, ""]), encoding="utf-8")
-        except OSError as exc:
-            raise UsageError(f"{beside} cannot be written: {exc.strerror}") from exc
-        stale.hint = (
-            f"nothing was saved; {beside} keeps what differs; "
-            f"take over what is wanted into what `medlive review edit {case_id}` prints"
-        )
-        raise
-    echo(f"{case_id} has revision {done.revision}")
-
-
-def _describe_stale(stale: "StaleEdit") -> Iterator[str]:
-    """Each part that differs: as it was edited from, as it is now, and as the file has it."""
-    for part in stale.differences:
-        state = "changed by both" if part.contested else "changed by one"
-        yield f"{part.part}: {state}"
-        yield f"  revision {stale.base}: {part.base or '(absent)'}"
-        yield f"  revision {stale.latest}: {part.latest or '(absent)'}"
-        yield f"  your file: {part.edited or '(absent)'}"
-
-
-def _read_edit(file: Path) -> "EditFile":
+def _read_edit(file: Path) -> "CaseEdit":
     from pydantic import ValidationError
 
-    from medlive.service.curation.editing import EditFile
+    from medlive.service.curation.editing import CaseEdit
 
+    hint = "`medlive review edit CASE` prints such a file, with the revision"
     try:
-        return EditFile.model_validate_json(read_given(file))
+        edit = CaseEdit.model_validate_json(read_given(file))
     except (OSError, TooLong) as exc:
         raise UsageError(
             f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
         ) from exc
     except ValidationError as exc:
         fault = first_fault(exc)
-        raise UsageError(
-            f"{file} is not an edited case: {fault}",
-            hint="`medlive review edit CASE` prints such a file, with the revision",
-        ) from exc
+        raise UsageError(f"{file} is not an edited case: {fault}", hint=hint) from exc
+    if edit.revision is None:
+        raise UsageError(f"{file} is not an edited case: it has no revision", hint=hint)
+    return edit
 
 
 @app.command()

@@ -343,22 +343,18 @@ def read_parameters(text: str) -> dict[str, Any]:
     return sent
 
 
-class Manner(TypedDict):
-    """How a grader is asked."""
-
-    concurrency: int
-    allow_unpinned: bool
-
-
-class PlanArguments(Manner):
+class PlanArguments(TypedDict):
     """What the plan of a grader's calls is given."""
 
+    allow_unpinned: bool
     price: "Price | None"
 
 
-class AskArguments(Manner):
+class AskArguments(TypedDict):
     """What whoever asks a grader is given."""
 
+    concurrency: int
+    allow_unpinned: bool
     budget: "Budget"
 
 
@@ -375,17 +371,20 @@ def plan_or_ask(
     """
 
     async def run() -> P | T:
-        how: Manner = {
-            "concurrency": calls.concurrency,
-            "allow_unpinned": by.allow_unpinned,
-        }
         async with aclosing(calls.grader(by.grader, by.base_url)) as engine:
             if calls.dry_run:
-                return plan(engine, price=price_of(engine), **how)
+                return plan(
+                    engine, price=price_of(engine), allow_unpinned=by.allow_unpinned
+                )
             from medlive.instance.opening import check_priced
 
             check_priced(budget.max_usd, {engine.identity.model: price_of(engine)})
-            return await ask(engine, budget=budget, **how)
+            how: AskArguments = {
+                "concurrency": calls.concurrency,
+                "allow_unpinned": by.allow_unpinned,
+                "budget": budget,
+            }
+            return await ask(engine, **how)
 
     return wait_for(run())
 
@@ -448,17 +447,13 @@ def plan_result(about: Mapping[str, object], plan: "Plan", budget: "Budget") -> 
     """What calls would take, after what they are about, and which limits would end the work before."""
     value = {**about, **asdict(plan)}
     del value["about"]
-    row = value | {"hours": _hours(plan.seconds)}
-    for name in ("path", "grader", "seconds"):
+    row = dict(value)
+    for name in ("path", "grader"):
         row.pop(name, None)
     notes = [
         "estimated (docs/grading.md); calls that have to be asked twice come on top",
         *_warnings(plan, budget),
     ]
-    if plan.seconds is None and plan.calls:
-        notes.append(
-            "time unknown: too few calls of this model are on record to take its latency from"
-        )
     return Result(value, [table_of([row], list(row))], notes)
 
 
@@ -471,7 +466,6 @@ def sum_plans(plans: "Mapping[str, Plan]") -> "Plan":
         input_tokens=sum(plan.input_tokens for plan in stages),
         output_tokens=sum(plan.output_tokens for plan in stages),
         usd=_sum(plan.usd for plan in stages),
-        seconds=_sum(plan.seconds for plan in stages),
     )
 
 
@@ -480,9 +474,8 @@ def plans_result(plans: "Mapping[str, Plan]", budget: "Budget") -> Result:
     whole = sum_plans(plans)
     rows = []
     for stage, plan in {**plans, "all": whole}.items():
-        hours = _hours(plan.seconds)
-        rows.append({"stage": stage, **asdict(plan), "hours": hours})
-    names = ("stage", "calls", "input_tokens", "output_tokens", "usd", "hours")
+        rows.append({"stage": stage, **asdict(plan)})
+    names = ("stage", "calls", "input_tokens", "output_tokens", "usd")
     notes = [
         "estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown",
         *_warnings(whole, budget),
@@ -510,7 +503,3 @@ def _sum(values: Iterable[float | None]) -> float | None:
     """None where one of them is unknown."""
     amounts = list(values)
     return None if None in amounts else sum(value or 0.0 for value in amounts)
-
-
-def _hours(seconds: float | None) -> str | None:
-    return None if seconds is None else f"{seconds / 3600:.2g}"

@@ -1,6 +1,6 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict, Unpack
 
@@ -27,7 +27,6 @@ from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.grading.questions import QuestionsAsked
-    from medlive.evaluation.idle import PenaltyUse
     from medlive.evaluation.root_causes import AuditTable
     from medlive.evaluation.scoring.metrics import Metric
     from medlive.evaluation.scoring.refusals import Objection
@@ -144,8 +143,6 @@ def _describe_audit(
     budget: "Budget | None",
     shown: _Shown,
 ) -> Result:
-    from medlive.evaluation.idle import count_penalties
-
     rows: list[dict[str, object]] = []
     notes = [objection.why for objection in shown.overridden]
     for place, (path, table) in enumerate(zip(shown.paths, tables, strict=True)):
@@ -154,9 +151,7 @@ def _describe_audit(
             row |= fields_of(results[place], ("calls", "stopped"))
         rows.append(row)
         notes += [f"{path}: {remark}" for remark in _remarks(table)]
-    uses = count_penalties([table.run for table in tables])
     value: dict[str, object] = {
-        "penalties": [use.as_json() for use in uses],
         "format": "medlive-audit",
         "format_version": 1,
         "overridden": [objection._asdict() for objection in shown.overridden],
@@ -169,24 +164,7 @@ def _describe_audit(
     failure = find_incomplete(
         unaudited, "cases are unaudited", results or (), hint, always=True
     )
-    shown_tables = [*_tables(tables, shown), *_idle(uses)]
-    return Result(value, shown_tables, notes, failure)
-
-
-def _idle(uses: "Sequence[PenaltyUse]") -> Iterator[Grid | str]:
-    """The penalties that no model committed, and how they leave the case's next revision."""
-    idle = [use for use in uses if use.is_idle]
-    if not idle:
-        return
-    rows = []
-    for use in idle:
-        models = len(set(use.models))
-        rows.append([use.case_id, f"{use.points:+g}", use.criterion, models])
-    title = f"{len(idle)} of {len(uses)} penalties that no model committed"
-    yield Grid(["case", "points", "penalty", "models"], rows, title)
-    yield "Each of these takes one out, of the case's next revision too:"
-    for use in idle:
-        yield use.command
+    return Result(value, _tables(tables, shown), notes, failure)
 
 
 def _tables(tables: "list[AuditTable]", shown: _Shown) -> Iterator[Grid]:
@@ -236,11 +214,6 @@ def _remarks(table: "AuditTable") -> list[str]:
     if bottom.scored < bottom.asked:
         remarks.append(
             f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted"
-        )
-    if bottom.equals and bottom.edge is not None:
-        remarks.append(
-            f"{bottom.equals} cases score {100 * bottom.edge:.1f} %, the highest score among the lowest "
-            f"{bottom.asked}: those of them whose ids come first were taken"
         )
     if bottom.without_error:
         remarks.append(

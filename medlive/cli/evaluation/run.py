@@ -276,7 +276,6 @@ async def ask_model(
                 template=template,
                 open_book=book,
                 price=price,
-                concurrency=calls.concurrency,
             )
         if batch is not None:
             prompt = load_template(template)
@@ -388,7 +387,7 @@ def import_(
         responses: The answers: the benchmark's own format, JSON, or JSON Lines.
         out: The run folder to make.
         model: The name of the model that answered [as Inspect's log says].
-        format_: livemedbench, healthbench, kqa, llmeval, jsonl or inspect [as the file looks].
+        format_: livemedbench, healthbench, kqa, jsonl or inspect [as the file looks].
         grades: The benchmark's verdicts, or people's.
         template: What they were asked with, for eval run to go on.
         grader: Who made the grades, for eval grade to go on.
@@ -503,7 +502,7 @@ def export(
         _export_log(run_dir, out, judge, replace_)
         return Result([out], [str(out)])
     graded = load_run(run_dir, judge=judge)
-    paths = export_run(graded, out, replace=replace_)
+    paths = export_run(graded, out, overwrite=replace_)
     notes = _some([*graded.notes, *left_out(graded)])
     return Result(paths, map(str, paths), notes)
 

@@ -68,7 +68,7 @@ def restore(
     keys = None if unverified else public_keys(settings, public_key or ())
     if check:
         if scratch:
-            checked = wait_for(try_backup(settings, folder, keys)).checked
+            checked = wait_for(try_backup(settings, folder, keys))
         else:
             checked = check_backup(folder, keys)
         about = checked.about

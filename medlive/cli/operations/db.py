@@ -94,11 +94,13 @@ def upgrade(dry_run: DryRunOption = False, no_backup: NoBackupOption = False) ->
         return Result(_plan_as_json(plan), _describe_plan(plan, settings.home))
     done = wait_for(upgrade_database(settings, copy=not no_backup))
     notes = [
-        f"upgraded to {done.head}" if done.migrations else f"already at {done.head}"
+        f"upgraded to {done['head']}"
+        if done["migrations"]
+        else f"already at {done['head']}"
     ]
-    if done.copy is not None:
-        notes.append(f"the way back: medlive db downgrade {done.copy}")
-    return Result(done._asdict(), notes=notes)
+    if done["copy"] is not None:
+        notes.append(f"the way back: medlive db downgrade {done['copy']}")
+    return Result(done, notes=notes)
 
 
 @app.command()
@@ -121,12 +123,12 @@ def downgrade(
     keys = public_keys(settings, public_key or ())
     done = wait_for(go_back(settings, copy, keys))
     notes = [
-        f"at {done.revision} again, with {done.rows} rows",
-        f"install medlive {done.medlive}, run its `medlive db roles` where it had roles, and start it",
+        f"at {done['revision']} again, with {done['rows']} rows",
+        f"install medlive {done['medlive']}, run its `medlive db roles` where it had roles, and start it",
     ]
-    for thread in done.taken_down:
+    for thread in done["taken_down"]:
         notes.append(f"{thread} was taken down since and is back: take it down again")
-    return Result(done._asdict(), notes=notes)
+    return Result(done, notes=notes)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from medlive.cli.options import JsonOption
 from medlive.cli.output import echo, print_json
 from medlive.errors import CheckFailed
 from medlive.instance.loading import load_settings
-from medlive.service.watch.doctor import Diagnosis, Health, examine
+from medlive.service.watch.doctor import Diagnosis, examine
 
 
 def command(
@@ -27,9 +27,9 @@ def command(
     if as_json:
         print_json([asdict(finding) for finding in findings])
     counts = Counter(finding.health for finding in findings)
-    if counts[Health.BAD]:
+    if counts["bad"]:
         raise CheckFailed(
-            f"{counts[Health.BAD]} of {len(findings)} examinations went badly",
+            f"{counts['bad']} of {len(findings)} examinations went badly",
             hint="take the steps above and run medlive doctor again",
         )
 
@@ -44,6 +44,6 @@ async def _examine(*, send: bool, show: bool) -> list[Diagnosis]:
 
 
 def _print(finding: Diagnosis) -> None:
-    echo(f"{finding.health.value:<8} {finding.subject}: {finding.text}")
+    echo(f"{finding.health:<8} {finding.subject}: {finding.text}")
     if finding.next_step:
         echo(f"         → {finding.next_step}")

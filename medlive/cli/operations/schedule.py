@@ -89,7 +89,6 @@ def scheduler(
     from medlive.service.database import outlast
     from medlive.service.liveness import Liveness, answer_probes
     from medlive.service.schedule.scheduler import (
-        StepOutcome,
         StepResult,
         run_scheduler,
     )
@@ -114,7 +113,7 @@ def scheduler(
     done = wait_for(run())
     failed = []
     for step in done:
-        if once and step.state is StepOutcome.FAILED:
+        if once and step.state == "failed":
             failed.append(f"{step.command}: {step.detail}")
     return Result(
         list(map(asdict, done)),
@@ -133,7 +132,7 @@ def worker(
 
     A job that has begun is finished first; what a worker that was killed had begun is taken over. A budget
     in config/medlive.toml holds for the worker's life. Queues: harvest, filter, curate, release, upkeep,
-    embed (one shard at a time), backup (as the database's owner). harvest, release, upkeep and backup need the
+    backup (as the database's owner). harvest, release, upkeep and backup need the
     scheduler's MEDLIVE_HOME, filter and curate the evidence index and the engines' keys.
 
     Args:

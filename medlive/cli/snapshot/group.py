@@ -1,6 +1,5 @@
 """`medlive snapshot`: frozen snapshots."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Annotated
 from typer import Argument, Option
 
 from medlive.cli.options import (
-    CaseFilter,
     Commands,
     SnapshotArgument,
     UnverifiedOption,
@@ -27,12 +25,11 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.cli.snapshot import prove, release
-from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
+from medlive.errors import BadInput, CheckFailed
 from medlive.guard.printable import printable
 from medlive.instance.loading import dotted, load_settings
 from medlive.integrity.checks import Trust
 from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
-from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import open_snapshot
 from medlive.snapshot.manifest import unknown_note
 
@@ -147,30 +144,22 @@ def _check_exist(folders: list[Path]) -> None:
 
 
 @app.command()
-def keygen(
-    out: Path | None = None,
-    password_env: Annotated[str | None, Option(metavar="NAME")] = None,
-) -> Result:
+def keygen(out: Path | None = None) -> Result:
     """Make a key pair to sign snapshots with, in minisign's format; an existing one is never overwritten.
 
     Args:
         out: Where to [keys, in medlive's home].
-        password_env: The variable with its password.
     """
     from medlive.integrity.signing import (
         FILE_VARIABLE,
         KEY_VARIABLE,
-        PASSWORD_VARIABLE,
         PublicKey,
         generate,
         write_keys,
     )
 
-    password = None
-    if password_env is not None and not (password := os.environ.get(password_env)):
-        raise ConfigError(f"the variable {password_env} is not set, or is empty")
     folder = out or load_settings().settings.home / "keys"
-    secret_text, public_text = generate(password)
+    secret_text, public_text = generate()
     secret, public = write_keys(folder, secret_text, public_text)
     key = PublicKey.parse(public_text)
     value = {
@@ -178,65 +167,16 @@ def keygen(
         "public_key": public,
         "key_id": key.id_text(),
         "line": key.line(),
-        "encrypted": password is not None,
     }
     text = f"secret key: {secret}\npublic key: {public}\nkey id: {key.id_text()}\n{key.line()}"
-    encrypted = f"Its password is read from {PASSWORD_VARIABLE}."
-    if password is None:
-        encrypted = f"It is not encrypted: whoever can read {secret.name} can sign in your name."
     notes = [
         f"To sign: set {FILE_VARIABLE}={secret}, or put the file's text into {KEY_VARIABLE}.",
-        encrypted,
+        f"It is not encrypted: whoever can read {secret.name} can sign in your name.",
         "Keep a copy of it offline, and never in a repository, database or configuration.",
         f"Publish {public.name} apart from snapshots: a snapshot cannot prove that its own key is genuine.",
         f"To check: minisign -VHm SHA256SUMS -P {key.line()}",
     ]
     return Result(value, [Lines(text)], notes)
-
-
-@app.command()
-def export(
-    snapshot: Annotated[str, Argument(metavar="PATH")],
-    out: Annotated[Path, Option()],
-    form: Annotated[ExportFormat | None, Option("--format")] = None,
-    *,
-    part: CaseFilter,
-    public_key: Annotated[str | None, Option(metavar="KEY")] = None,
-    unverified: UnverifiedOption = False,
-) -> Result:
-    """Write a slice of a snapshot as one file: LiveMedBench's JSON, JSON Lines, or CSV for spreadsheets.
-
-    The file is not a snapshot: it has no manifest and nothing verifies it but its digest, which is printed with
-    that of the snapshot it was cut from.
-
-    Args:
-        snapshot: A snapshot's folder, a version, or latest.
-        out: The file to write; it must not exist.
-        form: Default: by the suffix.
-        public_key: The key, or its file, that signed it.
-    """
-    if (chosen_format := form or SUFFIXES.get(out.suffix.lower())) is None:
-        raise UsageError(
-            f"{out.name!r} has no known suffix",
-            hint="--format livemedbench, jsonl or csv",
-        )
-    loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)
-    done = export_slice(loaded.filter(**part.given()), out, chosen_format)
-    manifest = loaded.manifest
-    value = asdict(done) | {
-        "snapshot_digest": done.source,
-        "of_cases": manifest.counts.cases,
-        "snapshot": manifest.version,
-        "publishable": manifest.publishable,
-    }
-    del value["source"]
-    text = f"{done.path}: {done.cases} of {manifest.counts.cases} cases, {done.criteria} criteria, {done.digest}"
-    notes = [
-        f"cut from medlive-{loaded.version} ({done.source}): cite the snapshot, not this file"
-    ]
-    if not manifest.publishable:
-        notes.append("not publishable: " + "; ".join(manifest.why_not))
-    return Result(value, [text], notes)
 
 
 app.command()(release.publish)

@@ -10,10 +10,8 @@ from typer import Option
 from medlive.cli.evaluation.options import (
     Calls,
     Grader,
-    Manner,
     check_runs,
     find_incomplete,
-    plans_result,
     price_of,
 )
 from medlive.cli.options import SnapshotArgument, UnverifiedOption, read_settings
@@ -21,7 +19,6 @@ from medlive.cli.output import Grid, Result, progress, wait_for
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.penalties import AnsweredCase, Penalties
     from medlive.evaluation.proving import SnapshotProof
     from medlive.llm.budget import Budget
@@ -65,12 +62,12 @@ def prove(
     loaded = open_snapshot(folder, verify=not unverified)
     runs = [open_run(path) for path in check_runs(answers or [])]
     candidates = find_candidates(loaded, runs) if runs else ()
+    if calls.dry_run:
+        raise UsageError("a proof has no --dry-run; --max-calls and --max-usd end it")
     budget = calls.budget(logs=[out / PROBES, out / GRADES, out / ERRORS])
     named = (prober, prober_url, prober_key_env)
     work = _prove(loaded, out, named, candidates, by, calls, budget)
     outcome = wait_for(work)
-    if isinstance(outcome, dict):
-        return plans_result(outcome, budget)
     value = outcome.as_json() | {"path": out, "spent": budget.as_json()}
     failure = find_incomplete(
         outcome.unfinished, "cases are unfinished", list(outcome.work), always=True
@@ -86,8 +83,8 @@ async def _prove(
     by: Grader,
     calls: Calls,
     budget: "Budget",
-) -> "SnapshotProof | dict[str, Plan]":
-    from medlive.evaluation.proving import plan_proof, prove_snapshot
+) -> "SnapshotProof":
+    from medlive.evaluation.proving import prove_snapshot
     from medlive.instance.opening import check_priced
 
     async with AsyncExitStack() as stack:
@@ -98,15 +95,6 @@ async def _prove(
         for engine, option in ((prober, "--prober"), (grader, "--grader")):
             _check_model(engine, option)
         prices = price_of(prober), price_of(grader)
-        how: Manner = {
-            "concurrency": calls.concurrency,
-            "allow_unpinned": by.allow_unpinned,
-        }
-        if calls.dry_run:
-            who = prober.identity, grader.identity
-            return plan_proof(
-                snapshot, out, *who, candidates=candidates, prices=prices, **how
-            )
         priced = dict(
             zip((prober.identity.model, grader.identity.model), prices, strict=True)
         )
@@ -120,7 +108,8 @@ async def _prove(
                 candidates=candidates,
                 budget=budget,
                 progress=tick,
-                **how,
+                concurrency=calls.concurrency,
+                allow_unpinned=by.allow_unpinned,
             )
 
 
@@ -174,7 +163,7 @@ def _tables(proof: "SnapshotProof") -> Iterator[Grid]:
 def _penalties(penalties: "Penalties") -> Grid:
     rows = []
     for proposal in penalties.proposals:
-        quotes = [f"{quote.model}: {quote.text}" for quote in proposal.quotes]
+        quotes = [f"{model}: {text}" for model, text in proposal.quotes]
         row = [proposal.criterion, proposal.points, proposal.axis, quotes]
         rows.append([proposal.case_id, *row, proposal.command])
     made_by = "the one model that was read"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from medlive.errors import EndpointUnavailable, UsageError
 from medlive.evaluation.asking.open_book import OpenBook
-from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls
+from medlive.evaluation.asking.plan import Plan, plan_calls
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.model import (
     Answer,
@@ -44,10 +44,11 @@ from medlive.integrity.digest import digest_bytes
 from medlive.integrity.log import open_log
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
-from medlive.llm.engine import UNNAMED, Finish, Reply, Usage
+from medlive.llm.engine import UNNAMED, Reply, Usage
 from medlive.llm.pool import Progress, work_through
 from medlive.llm.wire import Price
 
+_ASKED_AGAIN: Final = (AnswerState.FAILED, AnswerState.EMPTY)
 _REASONS: Final = 3
 """How many reasons, or models, are named; the others are counted."""
 
@@ -56,7 +57,7 @@ _THINKING: Final = re.compile(
     rf"[\ufeff\s]*<{_TAG}|(?:(?!<{_TAG}).)*</{_TAG}", re.IGNORECASE | re.DOTALL
 )
 AN_ANSWER: Final = 800
-"""Tokens of an answer, assumed where none is on record."""
+"""Tokens that a plan assumes of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,8 @@ async def run_model(
     with open_log(out / RESPONSES) as log:
         todo = unanswered(run)
         moved = name_endpoint(run, use.endpoint) if todo else []
-
-        answers, cases_by_id = (
-            run.answers()[0],
-            {case.case_id: case for case in run.cases},
-        )
+        answers, _ = run.answers()
+        cases_by_id = {case.case_id: case for case in run.cases}
 
         async def ask(case: EvaluationCase) -> int:
             if (asked := in_context(case, cases_by_id, answers)) is None:
@@ -128,11 +126,10 @@ async def run_model(
             except EndpointUnavailable as exc:
                 log.add(failed(case, exc.message).row())
                 raise
-            answer = (
-                answer_of(case, reply)
-                if isinstance(reply, Reply)
-                else failed(case, reply.message)
-            )
+            if isinstance(reply, Reply):
+                answer = answer_of(case, reply)
+            else:
+                answer = failed(case, reply.message)
             log.add(answer.row())
             answers[case.case_id] = answer
             return 1
@@ -145,15 +142,12 @@ async def run_model(
                 )
             done += len(turn)
     result, book = summarise(run, asked=caller.calls), run.info.evidence
-    closed = (
-        [
+    notes = [*result.notes, *moved]
+    if book and book.closed:
+        notes.append(
             f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"
-        ]
-        if book and book.closed
-        else []
-    )
-    notes = (*result.notes, *moved, *closed)
-    return replace(result, notes=notes, stopped=stopped, silence=caller.silence)
+        )
+    return replace(result, notes=tuple(notes), stopped=stopped, silence=caller.silence)
 
 
 async def plan_run(
@@ -165,15 +159,13 @@ async def plan_run(
     template: str = CLINICAL,
     open_book: OpenBook | None = None,
     price: Price | None = None,
-    concurrency: int = 16,
 ) -> Plan:
     """What `run_model` would ask, if no call had to be made twice; no folder is made.
 
-    An open book's snippets are looked up where the folder does not hold them. An answer is taken to be as long as
-    those on record, and no longer than the model's token limit. Raises what run_model raises before it asks.
+    An open book's snippets are looked up where the folder does not hold them. An answer is taken to have AN_ANSWER
+    tokens, or as many as the model's limit allows. Raises what run_model raises before it asks.
     """
     prompt = load_template(template)
-    answers: dict[str, Answer] = {}
     snippets: Mapping[str, Sequence[Snippet]] = {}
     todo: Sequence[EvaluationCase] = cases.cases
     if (out / "run.json").exists():
@@ -185,41 +177,28 @@ async def plan_run(
             prompt=prompt,
             open_book=open_book,
         )
-        answers, snippets, todo = run.answers()[0], run.snippets(), unanswered(run)
+        snippets, todo = run.snippets(), unanswered(run)
     else:
         check_folder(out)
         check_parameters(use.parameters)
         if open_book is not None:
             snippets = (await open_book.look_up(cases.cases))[0].by_case
 
-    def call(case: EvaluationCase) -> Call:
+    calls = []
+    for case in todo:
         messages = prompt.messages(case, snippets.get(case.case_id, ()))
-        return Call(
-            case.language, "\n".join(message["content"] for message in messages)
-        )
-
-    calls = list(map(call, todo))
+        calls.append(("\n".join(message["content"] for message in messages), 1))
     output_tokens = AN_ANSWER
     for name in ("max_tokens", "max_completion_tokens"):
         limit = use.parameters.get(name)
         if isinstance(limit, int) and limit > 0:
             output_tokens = min(output_tokens, limit)
-    record = []
-    for case in cases.cases:
-        if case.case_id in answers:
-            record.append(Sample(call(case), answers[case.case_id].usage))
-    return plan_calls(
-        calls,
-        record,
-        about={
-            "cases": len(cases),
-            "answered": len(cases) - len(calls),
-            "characters": sum(len(planned.text) for planned in calls),
-        },
-        price=price,
-        concurrency=concurrency,
-        output_tokens=output_tokens,
-    )
+    about = {
+        "cases": len(cases),
+        "answered": len(cases) - len(calls),
+        "characters": sum(len(text) for text, _ in calls),
+    }
+    return plan_calls(calls, about=about, price=price, output_tokens=output_tokens)
 
 
 async def begin_run(
@@ -287,10 +266,8 @@ def _turns(
     for case in todo:
         depth, earlier = 0, case.after
         while earlier is not None and depth < len(cases):
-            depth, earlier = (
-                depth + 1,
-                cases[earlier].after if earlier in cases else None,
-            )
+            depth += 1
+            earlier = cases[earlier].after if earlier in cases else None
         by_depth.setdefault(depth, []).append(case)
     return [by_depth[depth] for depth in sorted(by_depth)]
 
@@ -301,13 +278,9 @@ def unanswered(run: RunFolder) -> list[EvaluationCase]:
     left = []
     for case in run.cases:
         answer = answers.get(case.case_id)
-        if answer is None or _again(answer):
+        if answer is None or answer.state in _ASKED_AGAIN:
             left.append(case)
     return left
-
-
-def _again(answer: Answer) -> bool:
-    return answer.state in (AnswerState.FAILED, AnswerState.EMPTY)
 
 
 def failed(case: EvaluationCase, why: str) -> Answer:
@@ -317,9 +290,7 @@ def failed(case: EvaluationCase, why: str) -> Answer:
 
 def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
     """A reply as the answer to a case."""
-    finish = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "refusal"}[
-        reply.finish
-    ]
+    finish = reply.finish.value
     return Answer(
         case_id=case.case_id,
         state=state_of(reply.text, finish),
@@ -336,18 +307,16 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
     by_case, notes = run.answers()
     states = dict.fromkeys(AnswerState, 0)
     reasons: Counter[str] = Counter()
-    cut = 0
+    cut = waiting = 0
     for answer in by_case.values():
         states[answer.state] += 1
         if answer.state is AnswerState.FAILED:
             reason = " ".join(answer.reason.split())[:200]
             reasons[reason or "no reason given"] += 1
-        if answer.state is AnswerState.EMPTY and answer.finish_reason == "length":
-            cut += 1
-    waiting = 0
+        cut += answer.state is AnswerState.EMPTY and answer.finish_reason == "length"
     for case in run.cases:
-        if case.after is not None and not {case.case_id, case.after} & by_case.keys():
-            waiting += 1
+        if case.after is not None:
+            waiting += not {case.case_id, case.after} & by_case.keys()
     notes += [f"{n} failed: {why}" for why, n in reasons.most_common(_REASONS)]
     if len(reasons) > _REASONS:
         notes.append(
@@ -392,9 +361,8 @@ def _note_models(run: RunFolder, answers: Iterable[Answer]) -> list[str]:
     named = Counter(a.model for a in answers if a.usage and a.model)
     unnamed, notes = named.pop(UNNAMED, 0), []
     # A vendor before the name makes no other model.
-    if {name.rpartition("/")[2].casefold() for name in named} - {
-        pinned.rpartition("/")[2].casefold()
-    }:
+    short = {name.rpartition("/")[2].casefold() for name in named}
+    if short - {pinned.rpartition("/")[2].casefold()}:
         most = sorted(named.most_common(_REASONS))
         listed = ", ".join(f"{name} ({n})" for name, n in most)
         more = " and others" if len(named) > _REASONS else ""
@@ -439,9 +407,11 @@ def import_answers(
             was = known.get(answer.case_id)
             if answer.case_id not in case_ids:
                 unknown.append(f"case {answer.case_id!r} is not in the cases; left out")
-            elif was != answer and not (
-                was is not None and was.gradable and _again(answer)
+            elif was is not None and (
+                was == answer or (was.gradable and answer.state in _ASKED_AGAIN)
             ):
+                continue
+            else:
                 log.add(answer.row())
                 known[answer.case_id] = answer
                 added += 1

@@ -5,13 +5,13 @@ the same bytes (docs/leaderboard.md).
 """
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from medlive.build import code_version
 from medlive.errors import UsageError
@@ -33,7 +33,13 @@ from medlive.evaluation.bundles.public import (
 )
 from medlive.evaluation.harm import READINGS, HarmRow, RunHarm
 from medlive.evaluation.model import Answer, EvaluationCase, Grade
-from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder, RunInfo
+from medlive.evaluation.runs.folder import (
+    GRADES,
+    RESPONSES,
+    Frozen,
+    RunFolder,
+    RunInfo,
+)
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.evaluation.scoring.errata import (
     FoundErrata,
@@ -60,18 +66,14 @@ _NOWHERE: Final = Path(os.devnull, "bundle")
 """The run folder of a bundle, which must not exist: only the bundle's content is scored."""
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class SigningUse(_Frozen):
+class SigningUse(Frozen):
     """The key that the bundle claims to be signed with."""
 
     key_id: str
     public_key: str
 
 
-class BundleInfo(_Frozen):
+class BundleInfo(Frozen):
     """`bundle.json`: how the figures were made. The run itself is in `run.json`, the digests in `SHA256SUMS`."""
 
     format: Literal["medlive-bundle"] = "medlive-bundle"
@@ -216,19 +218,7 @@ def bundled_run(
         grades=by_case,
         grader=grader,
         notes=(),
-        harm=_bundled_harm(rows.harm),
-    )
-
-
-def _bundled_harm(rows: Sequence[HarmRow]) -> RunHarm | None:
-    if not rows:
-        return None
-    return RunHarm(
-        rows={row.case_id: row for row in rows if row.control is None},
-        controls=tuple(row for row in rows if row.control is not None),
-        judge=rows[0].judge,
-        reader=rows[0].reader,
-        checker=rows[0].checker,
+        harm=RunHarm.of(rows.harm) if rows.harm else None,
     )
 
 

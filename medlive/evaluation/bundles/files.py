@@ -11,7 +11,7 @@ import struct
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel
 
@@ -23,9 +23,15 @@ from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.guard.bounds import BUNDLE_BYTES, BUNDLE_DOCUMENT_BYTES
 from medlive.guard.printable import printable
 from medlive.integrity.checks import Faults
-from medlive.integrity.digest import canonical_json, digest_bytes
-from medlive.integrity.folder import SIGNATURE, SUMS, TooLong, read_small
-from medlive.integrity.log import writing
+from medlive.integrity.digest import digest_bytes
+from medlive.integrity.folder import (
+    SIGNATURE,
+    SUMS,
+    TooLong,
+    read_small,
+    sums_text,
+)
+from medlive.integrity.log import lines_of, writing
 
 BUNDLE: Final = "bundle.json"
 RUN: Final = "run.json"
@@ -37,7 +43,6 @@ _KNOWN: Final = ALWAYS | {EVIDENCE, READINGS, SIGNATURE}
 _ONLY: Final = "only the files of a bundle"
 _DIGITS: Final = 6
 """Decimal places of figures, few enough to be equal on all machines."""
-_CANARY: Final = "canary"
 _DAMAGED: Final = (
     zipfile.BadZipFile,
     zipfile.LargeZipFile,
@@ -63,22 +68,17 @@ def encode_document(value: Any) -> bytes:
 
 def encode_figures(figures: Mapping[str, Any]) -> bytes:
     """Encode figures in canonical form, with their numbers at `_DIGITS` places."""
-    rounded = json.loads(json.dumps(figures), parse_float=_round)
-    return encode_document(rounded)
 
+    def rounded(number: str) -> float:
+        return round(float(number), _DIGITS) + 0.0  # turns -0.0 into 0.0
 
-def _round(number: str) -> float:
-    return round(float(number), _DIGITS) + 0.0  # turns -0.0 into 0.0
+    return encode_document(json.loads(json.dumps(figures), parse_float=rounded))
 
 
 def encode_rows(rows: Iterable[Answer | Grade | HarmRow], canary: str | None) -> bytes:
     """Encode a log, with the snapshot's canary in each row, so that a copy of the log alone can be recognised."""
-    mark = {} if canary is None else {_CANARY: canary}
-    lines = []
-    for row in rows:
-        text = canonical_json(row.row() | mark) + "\n"
-        lines.append(text.encode("utf-8", "backslashreplace"))
-    return b"".join(lines)
+    mark = {} if canary is None else {"canary": canary}
+    return lines_of(row.row() | mark for row in rows)
 
 
 def parse_document(data: bytes, shape: type[Shape]) -> Shape:
@@ -125,30 +125,25 @@ def parse_rows(
     return rows
 
 
-class Difference(NamedTuple):
-    """A value of a document that is not the expected one."""
+def differences(expected: bytes, data: bytes) -> Iterator[tuple[str, str, str]]:
+    """Yield the places of a document that differ, with the expected value and its own.
 
-    place: str
-    expected: str
-    got: str
-
-
-def differences(expected: bytes, data: bytes) -> Iterator[Difference]:
-    """Yield the values of a document that differ from the expected ones. Raises ValueError, RecursionError."""
+    Raises ValueError, RecursionError.
+    """
     want = dict(leaves(json.loads(expected)))
     got = dict(leaves(json.loads(data)))
     for place in sorted(want.keys() | got.keys()):
         values = repr(want.get(place)), repr(got.get(place))
         if values[0] != values[1]:
-            yield Difference(printable(place), *values)
+            yield (printable(place), *values)
 
 
 def checksums(files: Mapping[str, bytes]) -> bytes:
     """`SHA256SUMS` of the files, sorted by name."""
-    lines = []
-    for name, data in sorted(files.items()):
-        lines.append(f"{digest_bytes(data).removeprefix('sha256:')}  {name}\n")
-    return "".join(lines).encode("ascii")
+    digests = {}
+    for name, data in files.items():
+        digests[name] = digest_bytes(data).removeprefix("sha256:")
+    return sums_text(digests).encode("ascii")
 
 
 def trusted_comment(bundle_json: bytes) -> str:

@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator, Mapping
 
-from medlive.evaluation.grading.harm import HarmItem, control_hit, control_items
-from medlive.evaluation.harm import READINGS, HarmRow, RunHarm, harm_key, material_of
-from medlive.evaluation.model import gradable
+from medlive.evaluation.grading.harm import HarmItem, control_items, items_of
+from medlive.evaluation.harm import READINGS, HarmRow, RunHarm, harm_key
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.guard.printable import printable
 from medlive.harm.model import JudgedHarm
@@ -20,20 +19,15 @@ def check_readings(run: GradedRun, harm: RunHarm, out: Faults) -> Iterator[str]:
         harm: Its readings.
         out: Takes the faults.
     """
-    items: dict[str, HarmItem] = {}
-    for case, answer in gradable(run.run.cases, run.answers):
-        items[case.case_id] = HarmItem(case.case_id, material_of(case, answer))
-    controls = control_items()
+    answers = items_of(run.run.cases, run.answers)
+    items: Mapping[str, HarmItem] = {item.id: item for item in answers}
     unproven = 0
+    judges = harm.judge, harm.reader, harm.checker
     for row in (*harm.rows.values(), *harm.controls):
-        known: Mapping[str, HarmItem] = controls if row.control else items
+        known = control_items() if row.control else items
         what = f"{READINGS}: {printable(row.case_id)[:60]}"
         item = known.get(row.case_id)
-        if (row.judge, row.reader, row.checker) != (
-            harm.judge,
-            harm.reader,
-            harm.checker,
-        ):
+        if (row.judge, row.reader, row.checker) != judges:
             out.add(what, "the same judges in every row", "others")
         if item is None or row.key != harm_key(item.material, row.judge):
             out.add(what, "the key of its question, answer and judges", row.key[:80])
@@ -41,7 +35,7 @@ def check_readings(run: GradedRun, harm: RunHarm, out: Faults) -> Iterator[str]:
             unproven += 1
         elif (fault := _fault(item, row)) is not None:
             out.add(what, "the findings in the judges' replies", fault)
-        elif row.hit != _hit(row):
+        elif row.hit != item.hit(row.reading):
             out.add(what, "whether its control was found", str(row.hit))
     if unproven:
         yield f"{unproven} readings for harm have no whole reply to check them against"
@@ -60,10 +54,3 @@ def _fault(item: HarmItem, row: HarmRow) -> str | None:
     except (Unusable, ValueError) as exc:
         return printable(str(exc))[:200]
     return None if judged == row.harms else "others"
-
-
-def _hit(row: HarmRow) -> bool | None:
-    """Whether a control's harm was confirmed where it was planted; None for answers and what is not read."""
-    if row.control is None or not row.reading.is_read:
-        return None
-    return control_hit(row.case_id, row.reading)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Final
 
 from medlive.evaluation.model import (
     Answer,
@@ -39,14 +39,6 @@ PASSED_OVER: Final = (
 _ID: Final = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
-class _Read(NamedTuple):
-    """What a stored reply says of a criterion."""
-
-    criterion_id: str
-    verdict: Verdict | str
-    """Or why there is none."""
-
-
 def check_verdicts(run: GradedRun, out: Faults) -> list[str]:
     """Check every verdict against its criterion, its answer and the grader's reply.
 
@@ -63,10 +55,9 @@ def check_verdicts(run: GradedRun, out: Faults) -> list[str]:
         own = list(run.grades.get(case.case_id, {}).values())
         keys = grade_keys(case, answer, run.grader.judge)
         read: dict[str, list[Verdict | str]] = defaultdict(list)
-        for reading in _readings(case, answer, own):
+        for criterion_id, verdict in _readings(case, answer, own):
             # Criteria with the same text share a key, a verdict and its replies.
-            key = keys.get(reading.criterion_id, reading.criterion_id)
-            read[key].append(reading.verdict)
+            read[keys.get(criterion_id, criterion_id)].append(verdict)
         for grade in own:
             what = f"case {printable(case.case_id)[:60]}, criterion {printable(grade.criterion_id)[:60]}"
             if grade.key != keys.get(grade.criterion_id):
@@ -94,11 +85,9 @@ def check_verdicts(run: GradedRun, out: Faults) -> list[str]:
 
 def _readings(
     case: EvaluationCase, answer: Answer, grades: Iterable[Grade]
-) -> Iterator[_Read]:
-    """What the stored, whole replies about a case say of its criteria."""
-    echoes = {
-        criterion.id: echo_of(case.question, criterion) for criterion in case.criteria
-    }
+) -> Iterator[tuple[str, Verdict | str]]:
+    """What the stored, whole replies about a case say of its criteria, by id: a verdict, or why there is none."""
+    echoes = {c.id: echo_of(case.question, c) for c in case.criteria}
     for grade in grades:
         if not 0 < len(grade.raw) < MOST_RAW:
             continue
@@ -106,21 +95,16 @@ def _readings(
             if grade.mode is Mode.CRITERION:
                 echo = echoes.get(grade.criterion_id)
                 verdict = read_criterion(grade.raw, answer.response, echo)
-                yield _Read(grade.criterion_id, verdict)
+                yield grade.criterion_id, verdict
             else:
-                ids = _ids(grade.raw)
-                read = read_rubric(grade.raw, ids, answer.response, echoes)
-                yield from map(_Read._make, read.items())
+                ids: dict[str, None] = {}
+                for match in _ID.finditer(grade.raw):
+                    with suppress(ValueError):
+                        ids[json.loads(match[1], strict=False)] = None
+                read = read_rubric(grade.raw, list(ids), answer.response, echoes)
+                yield from read.items()
         except Unusable as exc:
-            yield _Read(grade.criterion_id, str(exc))
-
-
-def _ids(raw: str) -> list[str]:
-    names: dict[str, None] = {}
-    for match in _ID.finditer(raw):
-        with suppress(ValueError):
-            names[json.loads(match[1], strict=False)] = None
-    return list(names)
+            yield grade.criterion_id, str(exc)
 
 
 def _fault(
@@ -129,14 +113,13 @@ def _fault(
     """How a grade differs from the grader's replies, by key: "" if it does not, None if nothing shows it."""
     readings = read.get(grade.key, [])
     if grade.met is None:
-        if not grade.reason:
-            return "no verdict, and no reason"
-        decided = any(isinstance(reading, Verdict) for reading in readings)
-        excused = not grade.raw or grade.reason.startswith(PASSED_OVER)
-        return "a verdict, though called ungraded" if decided and not excused else ""
+        return _ungraded_fault(grade, readings)
     imported = grade.engine in (IMPORTED, SETTLED) or grade.origin is Origin.IMPORT
-    if wrong := _quote_fault(grade, answer, imported):
-        return wrong
+    needs_quote = grade.met and not grade.whole and not imported
+    if not grade.quote.strip() and needs_quote:
+        return "no quote from the answer"
+    if grade.quote.strip() and not quoted(grade.quote, answer.response):
+        return "a quote that is not in the answer"
     own = Verdict(grade.met, grade.quote, grade.reasoning, grade.whole)
     # A cached verdict may have been asked for under another criterion's id.
     cached = grade.origin is Origin.CACHE and own in chain(*read.values())
@@ -145,10 +128,9 @@ def _fault(
     return None if imported or not readings else "another verdict, quote or reasoning"
 
 
-def _quote_fault(grade: Grade, answer: Answer, imported: bool) -> str | None:
-    if not grade.quote.strip():
-        needed = grade.met and not grade.whole and not imported
-        return "no quote from the answer" if needed else None
-    if quoted(grade.quote, answer.response):
-        return None
-    return "a quote that is not in the answer"
+def _ungraded_fault(grade: Grade, readings: Iterable[Verdict | str]) -> str:
+    if not grade.reason:
+        return "no verdict, and no reason"
+    decided = any(isinstance(reading, Verdict) for reading in readings)
+    excused = not grade.raw or grade.reason.startswith(PASSED_OVER)
+    return "a verdict, though called ungraded" if decided and not excused else ""

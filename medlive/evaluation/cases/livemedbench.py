@@ -64,15 +64,14 @@ def read_responses(
     model: str,
     *,
     field: str = "model_response",
-    cases: Mapping[str, EvaluationCase] | None = None,
     rows: list[dict[str, Any]] | None = None,
 ) -> tuple[list[Answer], list[str]]:
     """Read the answers of a responses file, a list or an object by id, and notes on irregular entries.
 
     `rows` are the file's entries where they were read before (`answer_rows`).
 
-    Answers that begin with "ERROR:" are `failed`; the last of duplicate ids counts. `field` holds the answer;
-    answers to another question text than that of `cases` are noted. Raises BadInput if no entry has an answer.
+    Answers that begin with "ERROR:" are `failed`; the last of duplicate ids counts. `field` holds the answer.
+    Raises BadInput if no entry has an answer.
     """
     notes: list[str] = []
     answers: dict[str, Answer] = {}
@@ -81,20 +80,16 @@ def read_responses(
         raise BadInput(f"{path} holds no responses: no entry has a {field!r}")
     for number, entry in enumerate(entries, start=1):
         where = f"{path.name}, entry {number}"
-        case_id = entry.get("case_id")
-        if case_id in (None, ""):
+        if entry.get("case_id") in (None, ""):
             notes.append(f"{where}: a response without a case_id; left out")
             continue
-        answer, faults = _answer(entry, str(case_id), model, field)
-        if (before := answers.get(answer.case_id)) is not None:
-            differ = "" if before == answer else ", not the same way"
-            faults.append(f"answered more than once{differ}; the last one counts")
-        case = cases.get(answer.case_id) if cases else None
-        if case is not None and _asks_otherwise(entry, case):
-            faults.append(
-                "it was asked in other words than the case's; the answer counts"
+        answer = _answer(entry, model, field)
+        if answer.case_id in answers:
+            same = answer == answers[answer.case_id]
+            differ = "" if same else ", not the same way"
+            notes.append(
+                f"{where}: case {answer.case_id!r}: answered more than once{differ}; the last one counts"
             )
-        notes += [f"{where}: case {case_id!r}: {fault}" for fault in faults]
         answers[answer.case_id] = answer
     return list(answers.values()), notes
 
@@ -102,47 +97,34 @@ def read_responses(
 def _responses(path: Path, notes: list[str]) -> list[dict[str, Any]]:
     """The entries of a responses file, each with its case's id."""
     data = _read_entries(path, notes)
-    if not isinstance(data, dict | list):
+    if isinstance(data, list):
+        data = dict(enumerate(data))
+    elif not isinstance(data, dict):
         raise BadInput(f"{path} holds neither a list nor an object of responses")
-    ids = list(data) if isinstance(data, dict) else [None] * len(data)
-    values = data.values() if isinstance(data, dict) else data
     entries = []
-    for case_id, entry in zip(ids, values, strict=True):
+    for key, entry in data.items():
         if isinstance(entry, dict):
+            case_id = key if isinstance(key, str) else None
             entries.append({**entry, "case_id": entry.get("case_id") or case_id})
     if left_out := len(data) - len(entries):
         notes.append(f"{path.name}: {left_out} entries are no objects; left out")
     return entries
 
 
-def _asks_otherwise(entry: Mapping[str, Any], case: EvaluationCase) -> bool:
-    """Whether a response says that the model was asked in other words than the case's."""
-    for name, text in (("narrative", case.narrative), ("core_request", case.query)):
-        asked = entry.get(name)
-        if isinstance(asked, str) and asked.strip() != text.strip():
-            return True
-    return False
-
-
-def _answer(
-    entry: Mapping[str, Any], case_id: str, model: str, field: str
-) -> tuple[Answer, list[str]]:
-    faults = []
-    if field not in entry and "response" not in entry:
-        faults.append(f"there is no {field!r}; read as empty")
+def _answer(entry: Mapping[str, Any], model: str, field: str) -> Answer:
     text = entry.get(field) or entry.get("response") or ""
     if not isinstance(text, str):
-        faults.append("the response is no text; read as its JSON")
         text = json.dumps(text, ensure_ascii=False)
     finish = str(entry.get("finish_reason") or "unknown")
     failed = finish == "error" or text.startswith(FAILED_PREFIX)
-    if failed and finish not in ("error", "unknown"):
-        faults.append(
-            f"it begins with {FAILED_PREFIX} and ended as {finish!r:.40}; read as a failure"
-        )
-    state = AnswerState.FAILED if failed else state_of(text, finish)
-    reason = text.removeprefix(FAILED_PREFIX).strip() if failed else ""
-    return Answer(case_id, state, "" if failed else text, finish, model, reason), faults
+    return Answer(
+        case_id=str(entry["case_id"]),
+        state=AnswerState.FAILED if failed else state_of(text, finish),
+        response="" if failed else text,
+        finish_reason=finish,
+        model=model,
+        reason=text.removeprefix(FAILED_PREFIX).strip() if failed else "",
+    )
 
 
 def state_of(text: str, finish_reason: str) -> AnswerState:
@@ -176,30 +158,29 @@ def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, An
 
 def case_entry(case: EvaluationCase) -> dict[str, Any]:
     """A case as an entry of the benchmark file."""
-    items = list(map(_criterion_entry, case.criteria))
     return {
         "case_id": case.case_id,
         "post_time": case.post_time,
         "narrative": case.narrative,
         "core_request": case.query,
         "doctor_advice": case.advice,
-        "rubric_items": items,
+        "rubric_items": list(map(_criterion_entry, case.criteria)),
     }
 
 
 def response_entry(case: EvaluationCase, answer: Answer) -> dict[str, Any]:
     """An answer as an entry of a responses file; a failed one as the published script writes it."""
-    failed = answer.state is AnswerState.FAILED
+    text = answer.response
+    if answer.state is AnswerState.FAILED:
+        text = f"{FAILED_PREFIX} {answer.reason}"
+    entry = case_entry(case)
+    del entry["rubric_items"]
+    advice = entry.pop("doctor_advice")
     return {
-        "case_id": case.case_id,
-        "post_time": case.post_time,
-        "narrative": case.narrative,
-        "core_request": case.query,
-        "model_response": f"{FAILED_PREFIX} {answer.reason}"
-        if failed
-        else answer.response,
+        **entry,
+        "model_response": text,
         "finish_reason": answer.finish_reason,
-        "doctor_advice": case.advice,
+        "doctor_advice": advice,
     }
 
 

@@ -30,7 +30,7 @@ from medlive.grader.judge import Judge, Mode, Verdicts
 from medlive.integrity.log import LogWriter, open_log
 from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity
-from medlive.llm.fence import render
+from medlive.llm.prompts import render
 from medlive.llm.wire import JsonMode, NotACompletion, Price, chat_body, response_format
 
 

@@ -24,7 +24,7 @@ from medlive.evaluation.grading.questions import (
 )
 from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.runs.folder import open_run
-from medlive.grader.reply import Reasoning
+from medlive.grader.reply import Words
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.statements import words_before
 
@@ -41,7 +41,7 @@ class DirectReply(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    reasoning: Reasoning
+    reasoning: Words
     score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 

@@ -6,9 +6,10 @@ edited, or had stayed ungraded.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,18 +72,6 @@ class Record:
         """The newest verdict of its key."""
         self.latest[grade.key] = Recorded(grade.met, grade.grader, grade.reason)
 
-    def count(self, keys: Iterable[str]) -> tuple[Counter[bool | None], dict[str, int]]:
-        """How many of these keys are met, not met and ungraded, and why they are ungraded."""
-        counts: Counter[bool | None] = Counter()
-        reasons: Counter[str] = Counter()
-        for key in keys:
-            verdict = self.latest.get(key)
-            met = verdict.met if verdict else None
-            counts[met] += 1
-            if met is None:
-                reasons[kind_of(verdict.reason) if verdict else "not asked yet"] += 1
-        return counts, dict(reasons.most_common())
-
 
 def read_record(path: Path, judge: str) -> Record:
     """What a log holds of the judge with that digest."""
@@ -136,16 +125,60 @@ async def grade_run(
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
     run = open_run(run_dir)
     answers, notes = run.answers()
-    with open_log(run.path / GRADES) as log:
-        record = read_record(run.path / GRADES, judge.digest)
-        keys: list[str] = []
-        for case, answer in gradable(run.cases, answers):
+    log = run.path / GRADES
+    done = await grade_sets(
+        log, judge, asker, [(run.cases, answers)], concurrency, progress
+    )
+    unanswered = []
+    for case in run.cases:
+        stored = answers.get(case.case_id)
+        if stored is None or not stored.gradable:
+            unanswered.append(case.case_id)
+    return GradeResult(
+        path=run.path,
+        criteria=done.counts.total(),
+        met=done.counts[True],
+        not_met=done.counts[False],
+        ungraded=done.counts[None],
+        reused=done.reused,
+        calls=asker.calls,
+        unanswered=tuple(unanswered),
+        reasons=dict(done.reasons.most_common()),
+        notes=(*notes, *done.notes),
+        stopped=done.stopped,
+        silence=asker.silence,
+    )
+
+
+class Graded(NamedTuple):
+    """How answers stand after grading."""
+
+    counts: Counter[bool | None]
+    """Criteria that are met, not met and ungraded."""
+    reasons: Counter[str]
+    """Why criteria are ungraded."""
+    reused: int
+    """Verdicts that were there before."""
+    stopped: str | None
+    """Which budget ended it; None: none did."""
+    notes: list[str]
+
+
+async def grade_sets(
+    path: Path,
+    judge: Judge,
+    asker: Asker,
+    sets: Sequence[tuple[Sequence[EvaluationCase], Mapping[str, Answer]]],
+    concurrency: int,
+    progress: Progress | None,
+) -> Graded:
+    """Ask for every verdict on answers to cases that is not on record in the log `path`."""
+    keys: list[str] = []
+    for cases, answers in sets:
+        for case, answer in gradable(cases, answers):
             keys += grade_keys(case, answer, judge.digest).values()
-        unanswered = []
-        for case in run.cases:
-            stored = answers.get(case.case_id)
-            if stored is None or not stored.gradable:
-                unanswered.append(case.case_id)
+    with open_log(path) as log:
+        record = read_record(path, judge.digest)
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
         asker.readable = reused > 0
 
@@ -153,26 +186,24 @@ async def grade_run(
             log.add(grade.row())
             record.put(grade)
 
-        ask = partial(ask_work, judge, asker, keep)
-        left = open_work(run.cases, answers, judge, record)
+        left = chain.from_iterable(open_work(*own, judge, record) for own in sets)
         stopped = await work_through(
-            left, ask, concurrency, done=reused, total=len(keys), progress=progress
+            left,
+            partial(ask_work, judge, asker, keep),
+            concurrency,
+            done=reused,
+            total=len(keys),
+            progress=progress,
         )
-    tally, reasons = record.count(keys)
-    return GradeResult(
-        path=run.path,
-        criteria=len(keys),
-        met=tally[True],
-        not_met=tally[False],
-        ungraded=tally[None],
-        reused=reused,
-        calls=asker.calls,
-        unanswered=tuple(unanswered),
-        reasons=reasons,
-        notes=(*notes, *record.notes),
-        stopped=stopped,
-        silence=asker.silence,
-    )
+    counts: Counter[bool | None] = Counter()
+    reasons: Counter[str] = Counter()
+    for key in keys:
+        verdict = record.latest.get(key)
+        met = verdict.met if verdict else None
+        counts[met] += 1
+        if met is None:
+            reasons[kind_of(verdict.reason) if verdict else "not asked yet"] += 1
+    return Graded(counts, reasons, reused, stopped, record.notes)
 
 
 async def ask_work(

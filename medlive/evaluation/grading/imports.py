@@ -1,12 +1,12 @@
 """LiveMedBench's and other benchmarks' files into a run folder, and out of it as LiveMedBench's, so that work
 already paid for goes on here."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import RunResult, import_answers
@@ -46,6 +46,9 @@ from medlive.grader.judge import Judge, Mode
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import open_log, writing
 
+Gradings = Sequence[Mapping[str, Any]]
+"""LiveMedBench's entries of a grades file."""
+
 
 @dataclass(frozen=True, slots=True)
 class Imported:
@@ -72,7 +75,7 @@ def import_run(
     benchmark: Path | None = None,
     response_field: str = "model_response",
     format_: Format = Format.LIVEMEDBENCH,
-    ratings: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+    ratings: Mapping[str, Gradings] | None = None,
 ) -> Imported:
     """A run folder from cases, a benchmark's responses, and its grades where given.
 
@@ -88,17 +91,24 @@ def import_run(
     Importing the same files again adds nothing.
     """
     case_set = cases if isinstance(cases, CaseSet) else load_cases(cases)
+    if benchmark is None and isinstance(cases, Path):
+        benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
     rows = answer_rows(responses, format_, response_field)
-    answers, notes = _read_answers(case_set, responses, model, response_field, rows)
-    if not answers and grades is None:
+    answers, notes = read_responses(responses, model, field=response_field, rows=rows)
+    known = {case.case_id for case in case_set.cases}
+    if grades is None and not any(answer.case_id in known for answer in answers):
         wanted = f", such as {case_set.cases[0].case_id!r}"
         raise BadInput(
             f"{responses} answers none of the cases of {case_set.name}{wanted}",
             hint="; ".join(notes[:1]),
         )
-    gradings = _Gradings({}, [])
+    torn: list[str] = []
     if grades is not None:
-        gradings = _read_gradings(grades, format_, ratings)
+        ratings = _ratings(grades, format_, ratings, torn)
+    use = None
+    if template:
+        prompt = load_template(template)
+        use = TemplateUse(name=prompt.name, digest=prompt.digest)
     result = import_answers(
         out,
         case_set,
@@ -107,119 +117,78 @@ def import_run(
         created_at,
         parameters=parameters,
         arm=arm,
-        template=_template_use(template),
+        template=use,
     )
-    notes = [*case_set.notes, *notes, *gradings.torn]
+    notes = [*case_set.notes, *notes, *torn]
     if grades is None:
         return Imported(result, 0, (*notes, *result.notes))
     # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-    published: Path | None = None
-    if format_ is Format.LIVEMEDBENCH and judge is None and not gradings.torn:
-        published = benchmark or _benchmark_of(cases)
+    published = format_ is Format.LIVEMEDBENCH and judge is None and not torn
     new: list[Grade] = []
-    for rater, entries in gradings.by_rater.items():
+    for rater, entries in (ratings or {}).items():
         claim = _claim(grades, judge, rater)
         new += _read_verdicts(open_run(out), grades.name, entries, claim, notes)
-        if published and published.is_file():
-            keep_files(out, claim.digest, published, grades)
+        if published and benchmark and benchmark.is_file():
+            keep_files(out, claim.judge, benchmark, grades)
     return Imported(result, _add(out, new), (*notes, *result.notes))
 
 
-class _Gradings(NamedTuple):
-    """What a file of grades holds."""
-
-    by_rater: Mapping[str, Sequence[Mapping[str, Any]]]
-    torn: list[str]
-    """Notes on the parts that were cut off."""
-
-
-def _read_gradings(
+def _ratings(
     path: Path,
     format_: Format,
-    ratings: Mapping[str, Sequence[Mapping[str, Any]]] | None,
-) -> _Gradings:
+    ratings: Mapping[str, Gradings] | None,
+    torn: list[str],
+) -> Mapping[str, Gradings]:
     """The gradings of a file by rater: `ratings` where they were read before, else those of a rater without name.
 
-    Raises:
-        BadInput: If the file cannot be read, or has scores of answers alone.
+    Parts that are cut off are noted in `torn`. Raises BadInput if the file cannot be read, or has scores alone.
     """
-    if ratings is not None:
-        if not ratings:
-            raise BadInput(
-                f"{path} has no verdicts on criteria, only scores of answers"
-            )
-        return _Gradings(ratings, [])
-    torn: list[str] = []
-    graded: Sequence[Mapping[str, Any]] | None = answer_rows(path, format_, "")
-    if graded is None:
-        graded = read_grade_entries(path, torn)
-    return _Gradings({"": graded}, torn)
+    if ratings is None:
+        graded = answer_rows(path, format_, "")
+        return {"": read_grade_entries(path, torn) if graded is None else graded}
+    if not ratings:
+        raise BadInput(f"{path} has no verdicts on criteria, only scores of answers")
+    return ratings
 
 
-def _template_use(template: str | None) -> TemplateUse | None:
-    if not template:
-        return None
-    prompt = load_template(template)
-    return TemplateUse(name=prompt.name, digest=prompt.digest)
-
-
-def _read_answers(
-    cases: CaseSet,
-    path: Path,
-    model: str,
-    field: str,
-    rows: list[dict[str, Any]] | None,
-) -> tuple[list[Answer], list[str]]:
-    """The answers to these cases in a responses file, and notes on the others."""
-    known = {case.case_id: case for case in cases.cases}
-    answers, notes = read_responses(path, model, field=field, cases=known, rows=rows)
-    kept: list[Answer] = []
-    for answer in answers:
-        if answer.case_id in known:
-            kept.append(answer)
-        else:
-            notes.append(
-                f"{path.name}: case {answer.case_id!r} is not in the cases; left out"
-            )
-    return kept, notes
-
-
-def _benchmark_of(cases: CaseSet | Path) -> Path | None:
-    """LiveMedBench's file of cases."""
-    if isinstance(cases, CaseSet):
-        return None
-    return cases / "livemedbench.json" if cases.is_dir() else cases
-
-
-@dataclass(frozen=True, slots=True)
-class _Claim:
-    """Who the verdicts of a file are said to be by."""
-
-    digest: str
-    engine: str
-    model: str
-    mode: Mode
-    origin: Origin
-
-
-def _claim(path: Path, judge: Judge | None, rater: str) -> _Claim:
+def _claim(path: Path, judge: Judge | None, rater: str) -> Grade:
+    """A grade of nothing, by whom the verdicts of a file are said to be."""
+    model = rater or "unknown"
+    grade = Grade(
+        case_id="",
+        criterion_id="",
+        key="",
+        met=None,
+        quote="",
+        reasoning="",
+        reason="",
+        raw="",
+        grader=model,
+        engine=IMPORTED,
+        model=model,
+        mode=Mode.CRITERION,
+        prompt="unknown",
+        judge=digest_json(["import", path.name, *filter(None, [rater])]),
+    )
     if judge is None:
-        digest = digest_json(["import", path.name, *filter(None, [rater])])
-        return _Claim(digest, IMPORTED, rater or "unknown", Mode.CRITERION, Origin.CALL)
-    return _Claim(
-        judge.digest,
-        judge.identity.engine,
-        judge.identity.model,
-        judge.mode,
-        Origin.IMPORT,
+        return grade
+    who = judge.identity
+    return replace(
+        grade,
+        grader=who.model,
+        engine=who.engine,
+        model=who.model,
+        mode=judge.mode,
+        judge=judge.digest,
+        origin=Origin.IMPORT,
     )
 
 
 def _read_verdicts(
     run: RunFolder,
     name: str,
-    gradings: Iterable[Mapping[str, Any]],
-    claim: _Claim,
+    gradings: Gradings,
+    claim: Grade,
     notes: list[str],
 ) -> list[Grade]:
     """The verdicts of a grades file of that name; what is irregular is noted."""
@@ -250,8 +219,10 @@ def _read_verdicts(
     return list(chain.from_iterable(grades.values() for grades in by_case.values()))
 
 
-def _add(run_dir: Path, grades: Iterable[Grade]) -> int:
+def _add(run_dir: Path, grades: Sequence[Grade]) -> int:
     """Write the grades that are not on record; how many. A verdict that was asked for here stays."""
+    if not grades:
+        return 0
     added = 0
     with open_log(run_dir / GRADES) as log:
         known: dict[str, Grade] = {}
@@ -260,15 +231,13 @@ def _add(run_dir: Path, grades: Iterable[Grade]) -> int:
                 known[grade.key] = grade
         for grade in grades:
             was = known.get(grade.key)
-            ours = (
-                was is not None
-                and was.engine != IMPORTED
-                and was.origin is not Origin.IMPORT
-            )
-            if not ours and (was is None or was.met != grade.met):
-                log.add(grade.row())
-                known[grade.key] = grade
-                added += 1
+            if was is not None:
+                imported = was.engine == IMPORTED or was.origin is Origin.IMPORT
+                if not imported or was.met == grade.met:
+                    continue
+            log.add(grade.row())
+            known[grade.key] = grade
+            added += 1
     return added
 
 
@@ -276,73 +245,48 @@ def _grades(
     case: EvaluationCase,
     answer: Answer,
     evaluations: Mapping[str, Any],
-    claim: _Claim,
+    claim: Grade,
     notes: list[str],
 ) -> dict[str, Grade]:
     """The verdicts of one case by key; criteria of the same text share one."""
-    by_text = {criterion.criterion: criterion for criterion in case.criteria}
-    verdicts = _verdicts_by_text(case, evaluations, notes)
-    keys = grade_keys(case, answer, claim.digest)
-    grades: dict[str, Grade] = {}
-    for text, met in verdicts.items():
-        if met is None:
-            continue
-        criterion_id = by_text[text].id
-        key = keys[criterion_id]
-        grades[key] = Grade(
-            case_id=case.case_id,
-            criterion_id=criterion_id,
-            key=key,
-            met=met,
-            quote="",
-            reasoning="",
-            reason="",
-            raw="",
-            grader=claim.model,
-            engine=claim.engine,
-            model=claim.model,
-            mode=claim.mode,
-            prompt="unknown",
-            judge=claim.digest,
-            origin=claim.origin,
-        )
-    return grades
-
-
-def _verdicts_by_text(
-    case: EvaluationCase, evaluations: Mapping[str, Any], notes: list[str]
-) -> dict[str, bool | None]:
-    """The verdicts of one case by their criterion's text; None for a criterion that is graded both ways."""
-    points_by_text: dict[str, set[float]] = {}
+    by_text: dict[str, str] = {}
+    points_by_text: dict[str, list[float]] = {}
     for criterion in case.criteria:
-        points_by_text.setdefault(criterion.criterion, set()).add(criterion.points)
-    verdicts: dict[str, bool | None] = {}
+        by_text[criterion.criterion] = criterion.id
+        points_by_text.setdefault(criterion.criterion, []).append(criterion.points)
+    keys = grade_keys(case, answer, claim.judge)
+    grades: dict[str, Grade] = {}
     for name, value in evaluations.items():
         where = f"case {case.case_id!r}, {name}"
         entry = value if isinstance(value, dict) else {}
-        text, score, points = (
-            entry.get("criterion"),
-            entry.get("score"),
-            entry.get("points"),
-        )
-        if not isinstance(text, str) or text not in points_by_text:
+        text, score, points = map(entry.get, ("criterion", "score", "points"))
+        if not isinstance(text, str) or text not in by_text:
             notes.append(f"{where}: no criterion of the case; left out")
             continue
-        # Not `in` alone: what a file gives as points may be of any type.
-        if points is not None and points not in list(points_by_text[text]):
+        if points is not None and points not in points_by_text[text]:
             notes.append(
                 f"{where}: graded at {points!r:.80} points; the rubric's count"
             )
         if score not in (0, 1):
             notes.append(f"{where}: score {score!r:.80} is neither 0 nor 1; left out")
-        elif verdicts.setdefault(text, bool(score)) is not bool(score):
+            continue
+        criterion_id = by_text[text]
+        key = keys[criterion_id]
+        grade = replace(
+            claim,
+            case_id=case.case_id,
+            criterion_id=criterion_id,
+            key=key,
+            met=bool(score),
+        )
+        if grades.setdefault(key, grade).met is not grade.met:
             notes.append(f"{where}: graded both ways; left ungraded")
-            verdicts[text] = None
-    return verdicts
+            grades[key] = replace(grade, met=None)
+    return {key: grade for key, grade in grades.items() if grade.met is not None}
 
 
 def export_run(
-    run: Path | GradedRun, out: Path, *, replace: bool = False
+    run: Path | GradedRun, out: Path, *, overwrite: bool = False
 ) -> list[Path]:
     """Write a run as LiveMedBench's files into `out`: the benchmark, the responses, and the grades of the last
     grader that gave any; the files written.
@@ -369,7 +313,7 @@ def export_run(
     with writing(out):
         out.mkdir(parents=True, exist_ok=True)
         for path, data in files.items():
-            if not replace and path.exists() and path.read_bytes() != data:
+            if not overwrite and path.exists() and path.read_bytes() != data:
                 raise UsageError(
                     f"{path} exists and holds something else",
                     hint="name another folder, or say --replace",
@@ -381,7 +325,7 @@ def export_run(
 
 def _exported(graded: GradedRun) -> tuple[list[Any], list[Any]]:
     """The entries of the benchmark and of the gradings."""
-    kept = kept_files(graded.run.path, graded.grader.judge if graded.grader else None)
+    kept = _kept(graded)
     if kept is None:
         # LiveMedBench's files hold no origin: all their criteria count in the published script.
         cases = [case.advice_only for case in graded.run.cases]
@@ -392,33 +336,27 @@ def _exported(graded: GradedRun) -> tuple[list[Any], list[Any]]:
     return kept[0], [g for g in kept[1] if str(g.get("case_id")) not in anew]
 
 
+def _kept(graded: GradedRun) -> tuple[list[Any], list[Any]] | None:
+    """LiveMedBench's own files that the run's grades came from; None: it has none."""
+    return kept_files(graded.run.path, graded.grader.judge if graded.grader else None)
+
+
 def left_out(graded: GradedRun) -> list[str]:
     """What the exported files have no word for, and how the published script counts it."""
-    if (
-        kept_files(graded.run.path, graded.grader.judge if graded.grader else None)
-        is not None
-    ):
+    if _kept(graded) is not None:
         return []
-    answered = list(gradable(graded.run.cases, graded.answers))
-    notes = []
-    added = sum(
-        len(case.criteria) - len(case.advice_only.criteria) for case in graded.run.cases
-    )
-    if added:
-        notes.append(
-            f"{added} criteria do not rest on the advice; the files, like the paper, hold those that do"
-        )
-    if unanswered := len(graded.run.cases) - len(answered):
-        notes.append(
-            f"{unanswered} cases have no answer; the published script counts them as 0"
-        )
-    ungraded = 0
-    for case, _ in answered:
+    added = ungraded = 0
+    unanswered = len(graded.run.cases)
+    for case in graded.run.cases:
+        added += len(case.criteria) - len(case.advice_only.criteria)
+    for case, _ in gradable(graded.run.cases, graded.answers):
+        unanswered -= 1
         verdicts = graded.verdicts(case.case_id)
         for criterion in case.advice_only.criteria:
             ungraded += verdicts.get(criterion.id) is None
-    if ungraded:
-        notes.append(
-            f"{ungraded} criteria are ungraded; the published script counts them as not met"
-        )
-    return notes
+    counts = {
+        "criteria do not rest on the advice; the files, like the paper, hold those that do": added,
+        "cases have no answer; the published script counts them as 0": unanswered,
+        "criteria are ungraded; the published script counts them as not met": ungraded,
+    }
+    return [f"{n} {what}" for what, n in counts.items() if n]

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
+from medlive.evaluation.asking.plan import Plan, plan_calls, sent_text
 from medlive.evaluation.model import CallsMade, LogRow, kind_of
 from medlive.integrity.digest import digest_json
 from medlive.integrity.log import open_log, values_of
@@ -36,7 +36,7 @@ R = TypeVar("R", bound=BaseModel)
 A_ROUND: Final = 1_000
 """Attempts after unusable replies lie between two rounds of the same question."""
 OUTPUT_A_QUESTION: Final = 120
-"""Tokens of a reply, where none is on record."""
+"""Tokens of a reply."""
 
 
 @cache
@@ -300,7 +300,6 @@ def plan_questions(
     path: Path,
     identity: EngineIdentity,
     *,
-    concurrency: int = 16,
     allow_unpinned: bool = False,
     price: Price | None = None,
 ) -> Plan:
@@ -308,22 +307,12 @@ def plan_questions(
     which are not there yet are not counted."""
     findings, _ = read_findings(path, identity, allow_unpinned=allow_unpinned)
     questions = _unique(source, findings).values()
-    todo: list[Call] = []
-    record: list[Sample] = []
+    calls = []
     for question in questions:
         if not findings.settled(question):
-            todo.append(_call(question))
-        finding = findings.find(question)
-        if finding:
-            record.append(Sample(_call(question), finding.usage))
-    return plan_calls(
-        todo,
-        record,
-        about={"questions": len(questions), "answered": len(questions) - len(todo)},
-        price=price,
-        concurrency=concurrency,
-        output_tokens=OUTPUT_A_QUESTION,
-    )
+            calls.append((sent_text(question.request), 1))
+    about = {"questions": len(questions), "answered": len(questions) - len(calls)}
+    return plan_calls(calls, about=about, price=price, output_tokens=OUTPUT_A_QUESTION)
 
 
 def read_findings(
@@ -346,10 +335,6 @@ def read_findings(
         tuple(reversed(judges.values())),
     )
     return own, notes
-
-
-def _call(question: Question) -> Call:
-    return Call(str(question.inputs["language"]), sent_text(question.request))
 
 
 def _unique(source: Source, findings: JudgeReplies) -> dict[str, Question]:

@@ -6,15 +6,12 @@ of [k >= j]; t is a share of n, calibrated on what physicians write themselves (
 rests on is missing.
 """
 
-import functools
 import math
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from medlive.errors import UsageError
@@ -31,15 +28,11 @@ from medlive.evaluation.protocols.model import (
     bounds_by_case,
     mean,
 )
-from medlive.evaluation.scoring.estimates import FEW, SLICES, slice_order
-from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import partial, pearson, spearman
 
 NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
 """Multiples of the threshold at which the ranking is looked at again: the paper's 7, 8, 12 and 15 for 10."""
 _TOPS: Final = (3, 5)
-_ADVICE_COLUMN: Final = "CACS@t, advice"
-"""Of the criteria of advice alone, as the paper metric counts them, where there are others."""
 
 
 def cacs(k: int, n: int, t: int) -> float:
@@ -67,8 +60,7 @@ class Hits:
     characters: int
     """Of the answer."""
 
-    @property
-    def accuracy(self) -> float:
+    def accuracy(self, _: float = 0) -> float:
         """Rubric accuracy: k / n."""
         return self.k / self.n
 
@@ -109,8 +101,8 @@ def hits_of(run: Subject, veto: float) -> dict[str, Hits | None]:
     return hits
 
 
-Scored = Mapping[str, Mapping[str, Hits]]
-"""Model → case id → hits, of wholly graded cases."""
+Scored = Mapping[str, Sequence[Hits]]
+"""Model → hits, of wholly graded cases."""
 
 
 class Coverage(Protocol):
@@ -146,9 +138,11 @@ class Coverage(Protocol):
         return any(run.verdicts(case_id) for run, case_id in asked)
 
     def results(self, material: Material, found: JudgeReplies) -> Results:
-        """Models, nearby thresholds, slices and the length control."""
+        """Models, nearby thresholds and the length control."""
         hits = {run.label: hits_of(run, self.veto) for run in material}
-        scored = {name: _graded(own) for name, own in hits.items()}
+        scored = {}
+        for name, own in hits.items():
+            scored[name] = [hit for hit in own.values() if hit is not None]
         share, notes = self.share, list[str]()
         by_people: list[Hits] = []
         for name in self.people:
@@ -156,95 +150,44 @@ class Coverage(Protocol):
                 raise UsageError(
                     f"no run is by {name!r}", hint=f"the runs are by {', '.join(hits)}"
                 )
-            by_people += scored.pop(name).values()
+            by_people += scored.pop(name)
         if self.people:
             share, note = calibrate(by_people)
             notes.append(note)
-        main = _Column(scored, lambda h: h.covered(share))
-        tables = [
-            self._models(material, hits, scored, share),
-            *_slices(main),
-            _sensitivity(scored, share),
-            _length(scored, share),
-        ]
-        return Results(tables, main.means(), notes)
-
-    def _models(
-        self,
-        material: Material,
-        hits: Mapping[str, Mapping[str, Hits | None]],
-        scored: Scored,
-        share: float,
-    ) -> Table:
-        accuracy = _Column(scored, lambda h: h.accuracy)
-        passed = _Column(scored, lambda h: h.passed(share))
-        column = _Column(scored, lambda h: h.covered(share))
-        advice = _of_advice(material, scored, self.veto)
-        of_advice = _Column(advice, lambda h: h.covered(share))
         rows: list[list[Cell]] = []
         for run in material:
-            name = run.label
-            if name not in scored:
-                continue
-            own, answered = scored[name], len(hits[name])
-            low, high = bounds_by_case(
-                column.values[name],
-                list(column.cases.values()),
-                draws=self.draws,
-                seed=self.seed,
-            )
-            row: list[Cell] = [
-                name,
-                len(own),
-                accuracy.mean(name),
-                passed.mean(name),
-            ]
-            row += [
-                column.mean(name),
-                low,
-                high,
-                sum(h.vetoed for h in own.values()),
-            ]
-            row += [answered - len(own), len(run.cases) - answered]
-            if advice:
-                row.append(of_advice.mean(name))
-            rows.append(row)
+            if run.label in scored:
+                answered = len(hits[run.label])
+                rows.append(self._row(run, answered, scored[run.label], share))
+        titles = ["model", "cases", "accuracy", "Pass@t", "CACS@t", "low", "high"]
+        titles += ["vetoed", "ungraded", "unanswered"]
         note = (
             "Means over wholly graded cases; t = ceil(share · n). Rubric accuracy is k / n. A veto leaves no "
             "CACS."
         )
-        titles = [
-            "model",
-            "cases",
-            "accuracy",
-            "Pass@t",
-            "CACS@t",
-            "low",
-            "high",
+        tables = [
+            Table("Thresholded coverage", titles, rows, note),
+            _sensitivity(scored, share),
+            _length(scored, share),
         ]
-        titles += ["vetoed", "ungraded", "unanswered"]
-        if advice:
-            titles.append(_ADVICE_COLUMN)
-        return Table("Thresholded coverage", titles, rows, note)
+        return Results(tables, _means(scored, Hits.covered, share), notes)
 
-
-def _graded(hits: Mapping[str, Hits | None]) -> dict[str, Hits]:
-    """The hits of wholly graded cases."""
-    return {case_id: hit for case_id, hit in hits.items() if hit is not None}
-
-
-def _of_advice(
-    material: Material, models: Collection[str], veto: float
-) -> dict[str, dict[str, Hits]]:
-    """The hits among the criteria of advice, by model; none where every criterion rests on it."""
-    hits: dict[str, dict[str, Hits]] = {}
-    mixed = False
-    for run in material:
-        if run.label in models:
-            cases = tuple(case.advice_only for case in run.cases)
-            hits[run.label] = _graded(hits_of(replace(run, cases=cases), veto))
-            mixed = mixed or cases != run.cases
-    return hits if mixed else {}
+    def _row(
+        self, run: Subject, answered: int, hits: Sequence[Hits], share: float
+    ) -> list[Cell]:
+        covered = [hit.covered(share) for hit in hits]
+        cases = [hit.case for hit in hits]
+        return [
+            run.label,
+            len(hits),
+            mean([hit.accuracy() for hit in hits]),
+            mean([hit.passed(share) for hit in hits]),
+            mean(covered),
+            *bounds_by_case(covered, cases, draws=self.draws, seed=self.seed),
+            sum(hit.vetoed for hit in hits),
+            answered - len(hits),
+            len(run.cases) - answered,
+        ]
 
 
 def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
@@ -254,10 +197,8 @@ def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
         raise UsageError(
             "people's answers have no complete verdicts, so no threshold can be calibrated"
         )
-    n = k = 0
-    for hits in people:
-        n += hits.n
-        k += hits.k
+    n = sum(hits.n for hits in people)
+    k = sum(hits.k for hits in people)
     mean_n, mean_k = n / len(people), k / len(people)
     t = max(1, round(mean_k))
     share = min(1.0, t / mean_n)
@@ -267,81 +208,47 @@ def calibrate(people: Sequence[Hits]) -> tuple[float, str]:
     )
 
 
-class _Column:
-    """A figure of every model's cases."""
-
-    def __init__(self, scored: Scored, value: Callable[[Hits], float]) -> None:
-        self.cases: dict[str, EvaluationCase] = {}
-        for own in scored.values():
-            for case_id, hits in own.items():
-                self.cases[case_id] = hits.case
-        places = {case_id: place for place, case_id in enumerate(self.cases)}
-        self.values: dict[str, Floats] = {}
-        for name, own in scored.items():
-            column = self.values[name] = np.full(len(places), np.nan)
-            for case_id, hits in own.items():
-                column[places[case_id]] = value(hits)
-
-    def mean(self, name: str, chosen: NDArray[np.bool_] | None = None) -> float | None:
-        values = self.values[name]
-        counts = ~np.isnan(values)
-        return mean(values[counts if chosen is None else counts & chosen])
-
-    def means(self) -> dict[str, float | None]:
-        """The mean of each model."""
-        return {name: self.mean(name) for name in self.values}
-
-    def ranking(self) -> list[str]:
-        """The models that have a mean, the best first."""
-        means = self.means()
-        known = [name for name, value in means.items() if value is not None]
-        return sorted(known, key=lambda name: (-(means[name] or 0.0), name))
+Figure = Callable[[Hits, float], float]
+"""A figure of an answer at a share."""
 
 
-def _slices(main: _Column) -> Iterator[Table]:
-    """CACS@t by each slice that has more than one value."""
-    for kind, value_of in SLICES.items():
-        count = Counter(map(value_of, main.cases.values()))
-        del count[None]
-        names = sorted(filter(None, count), key=slice_order)
-        if len(names) < 2:
-            continue
-        values = np.array([value_of(case) or "" for case in main.cases.values()])
-        rows: list[list[Cell]] = []
-        for model in main.values:
-            rows.append([model, *(main.mean(model, values == name) for name in names)])
-        few = [name for name in names if count[name] < FEW]
-        note = f"Under {FEW} cases, no result: {', '.join(few)}." if few else ""
-        yield Table(f"CACS@t by {kind}", ["model", *names], rows, note)
+def _means(scored: Scored, figure: Figure, share: float) -> dict[str, float | None]:
+    """The mean of each model."""
+    return {
+        name: mean([figure(hit, share) for hit in hits])
+        for name, hits in scored.items()
+    }
 
 
 def _sensitivity(scored: Scored, share: float) -> Table:
     """How the ranking of models stands at nearby thresholds and under simpler figures (paper's Table 10)."""
-    main = _Column(scored, lambda h: h.covered(share))
-    others: dict[str, _Column] = {}
+    main = _means(scored, Hits.covered, share)
+    others = {}
     for factor in NEARBY:
-        nearby = functools.partial(Hits.covered, share=share * factor)
-        others[f"CACS at {factor:g} t"] = _Column(scored, nearby)
-    others["rubric accuracy"] = _Column(scored, lambda h: h.accuracy)
-    others["Pass@t"] = _Column(scored, lambda h: h.passed(share))
-    means = np.array(list(main.means().values()), dtype=np.float64)
+        others[f"CACS at {factor:g} t"] = _means(scored, Hits.covered, share * factor)
+    others["rubric accuracy"] = _means(scored, Hits.accuracy, share)
+    others["Pass@t"] = _means(scored, Hits.passed, share)
+    values = np.array(list(main.values()), dtype=np.float64)
     rows: list[list[Cell]] = []
-    for name, column in others.items():
-        own_means = np.array(list(column.means().values()), dtype=np.float64)
-        row: list[Cell] = [name, spearman(means, own_means)]
+    for name, means in others.items():
+        own_values = np.array(list(means.values()), dtype=np.float64)
+        row: list[Cell] = [name, spearman(values, own_values)]
         for top in _TOPS:
-            row.append(_shared(main.ranking(), column.ranking(), top))
+            first, second = _ranking(main), _ranking(means)
+            # Where there are not more models than that, all are among them.
+            enough = len(first) > top and len(second) > top
+            shared = len(set(first[:top]) & set(second[:top]))
+            row.append(shared if enough else None)
         rows.append(row)
     note = "Against CACS@t; the models that both have among their first three and five. NA with too few models."
     titles = ["figure", "Spearman", *(f"of the top {n}" for n in _TOPS)]
     return Table("Other thresholds", titles, rows, note)
 
 
-def _shared(first: Sequence[str], second: Sequence[str], top: int) -> int | None:
-    """How many models are among the first `top` of both; None where there are not more models than that."""
-    if len(first) <= top or len(second) <= top:
-        return None
-    return len(set(first[:top]) & set(second[:top]))
+def _ranking(means: Mapping[str, float | None]) -> list[str]:
+    """The models that have a mean, the best first."""
+    known = [name for name, value in means.items() if value is not None]
+    return sorted(known, key=lambda name: (-(means[name] or 0.0), name))
 
 
 def _length(scored: Scored, share: float) -> Table:
@@ -350,22 +257,18 @@ def _length(scored: Scored, share: float) -> Table:
     hits: list[Hits] = []
     for name, own in scored.items():
         models += [name] * len(own)
-        hits += own.values()
+        hits += own
     cases = [h.case.case_id for h in hits]
     length = np.array([float(h.characters) for h in hits])
-    figures = {
-        "CACS@t": np.array([h.covered(share) for h in hits]),
-        "rubric accuracy": np.array([h.accuracy for h in hits]),
+    figures: dict[str, Figure] = {
+        "CACS@t": Hits.covered,
+        "rubric accuracy": Hits.accuracy,
     }
     rows: list[list[Cell]] = []
-    for name, values in figures.items():
+    for name, figure in figures.items():
+        values = np.array([figure(hit, share) for hit in hits])
         control = partial(length, values, models, cases)
         rows.append([name, pearson(length, values), spearman(length, values), control])
     note = "Characters of an answer against its figure. Partial: Pearson's r given the model and the case."
-    titles = [
-        "figure",
-        "Pearson",
-        "Spearman",
-        "partial",
-    ]
+    titles = ["figure", "Pearson", "Spearman", "partial"]
     return Table("Length of answers", titles, rows, note)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -25,9 +26,9 @@ from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.guard.bounds import RUN_INFO_BYTES
-from medlive.integrity.digest import canonical_json, digest_bytes
+from medlive.integrity.digest import digest_bytes
 from medlive.integrity.lock import exclusive
-from medlive.integrity.log import read_found, some, values_of, writing
+from medlive.integrity.log import lines_of, read_found, some, values_of, writing
 
 RESPONSES: Final = "responses.jsonl"
 GRADES: Final = "grades.jsonl"
@@ -46,18 +47,20 @@ _BEFORE_RUN_JSON: Final = frozenset(("cases.jsonl", EVIDENCE))
 """Files that may exist without `run.json` if the lock file exists: creation was interrupted."""
 
 
-class _Frozen(BaseModel):
+class Frozen(BaseModel):
+    """A document of a run's folder or a bundle."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TemplateUse(_Frozen):
+class TemplateUse(Frozen):
     """The pinned prompt template; None as digest for answers that came from a file."""
 
     name: str
     digest: str | None
 
 
-class CasesUse(_Frozen):
+class CasesUse(Frozen):
     """The cases of a run."""
 
     origin: str
@@ -77,7 +80,7 @@ class CasesUse(_Frozen):
     """What the snapshot held and the run's medlive did not know, in words."""
 
 
-class EvidenceUse(_Frozen):
+class EvidenceUse(Frozen):
     """The evidence of an open-book run."""
 
     index: str
@@ -96,7 +99,7 @@ class EvidenceUse(_Frozen):
     """Cases without a snippet, asked as a closed book."""
 
 
-class RunInfo(_Frozen):
+class RunInfo(Frozen):
     """`run.json`: who answered what, with which prompt. Written once, but for an endpoint that never answered."""
 
     format: Literal["medlive-run"] = "medlive-run"
@@ -157,17 +160,12 @@ class RunFolder:
     def answers(self) -> tuple[dict[str, Answer], list[str]]:
         """Return the latest answer by case, and notes on damaged rows and unknown cases."""
         notes: list[str] = []
-        unknown: list[str] = []
-        known = {case.case_id for case in self.cases}
-        answers: dict[str, Answer] = {}
-        for answer in values_of(self.path / RESPONSES, Answer.from_row, notes):
-            if answer.case_id in known:
-                answers[answer.case_id] = answer
-            else:
-                unknown.append(
-                    f"{RESPONSES}: case {answer.case_id!r} is not in the cases; left out"
-                )
-        return answers, notes + unknown
+        read = list(values_of(self.path / RESPONSES, Answer.from_row, notes))
+        answers = {answer.case_id: answer for answer in read}
+        for name in sorted(answers.keys() - {case.case_id for case in self.cases}):
+            del answers[name]
+            notes.append(f"{RESPONSES}: case {name!r} is not in the cases; left out")
+        return answers, notes
 
     def snippets(self) -> Mapping[str, Sequence[Snippet]]:
         """The snippets of an open-book run by case; empty for a closed book."""
@@ -213,16 +211,15 @@ def create_run(
     check_folder(out)
     if not (out / "run.json").exists():
         check_parameters(use.parameters)
-    rows = "".join(canonical_json(case.row()) + "\n" for case in cases.cases).encode(
-        "utf-8", "backslashreplace"
-    )
-    # Relative, so that it contains no home directory if they are near.
-    near = (
-        os.path.relpath(os.path.realpath(cases.snapshots), os.path.realpath(out))
-        if cases.snapshots
-        else None
-    )
-    arm = None if use.engine == IMPORTED else OPEN_BOOK if evidence else "closed"
+    rows = lines_of(case.row() for case in cases.cases)
+    near = None
+    if cases.snapshots:
+        # Relative, so that it contains no home directory if they are near.
+        real = os.path.realpath(cases.snapshots)
+        near = Path(os.path.relpath(real, os.path.realpath(out))).as_posix()
+    arm = use.arm
+    if arm is None and use.engine != IMPORTED:
+        arm = OPEN_BOOK if evidence else "closed"
     info = RunInfo(
         created_at=created_at.replace(microsecond=0),
         code_version=code_version(),
@@ -243,9 +240,9 @@ def create_run(
             selection=dict(cases.selection) if cases.selection else None,
             newer=cases.newer,
         ),
-        snapshots=Path(near).as_posix() if near else None,
+        snapshots=near,
         asked_as=use.asked_as,
-        arm=use.arm or arm,
+        arm=arm,
         evidence=evidence[0] if evidence else None,
     )
     with writing(out):
@@ -278,9 +275,8 @@ def name_endpoint(run: RunFolder, endpoint: str | None) -> list[str]:
     was = run.info.endpoint
     if endpoint is None or was == endpoint or run.info.engine == IMPORTED:
         return []
-    if any(
-        answer.state is not AnswerState.FAILED for answer in run.answers()[0].values()
-    ):
+    states = {answer.state for answer in run.answers()[0].values()}
+    if states - {AnswerState.FAILED}:
         return [
             f"{endpoint} is asked now; run.json names {was}, where earlier answers are from"
         ]
@@ -308,27 +304,22 @@ def check_folder(out: Path) -> None:
 def _require_same(existing: RunFolder, info: RunInfo, *, arm: str | None) -> None:
     """Raises UsageError if the folder's run is not the requested one."""
     was = existing.info
-    imported = was.engine == IMPORTED
     then, now = _identity(was), _identity(info)
-    if imported:
-        # What was imported with its template named may be gone on with by asking the model.
-        del now["model's id at the endpoint"], now["engine"]
     raw = RAW in (was.arm, info.arm) and was.cases.rows != info.cases.rows
     if arm is None and not raw:
         del now["arm"]
-    hints = {}
-    if imported and info.engine != IMPORTED:
-        again = "import the answers with --template and --parameters as they were asked, to go on with them"
-        hints = {"template": again, "parameters": again}
-        hints["model"] = (
-            f'its id at the endpoint goes under [candidates."{was.model}"] in models.toml'
-        )
-    other = "give each model, template and set of cases its own folder"
+    hint = "give each model, template and set of cases its own folder"
+    if was.engine == IMPORTED:
+        # What was imported with its template named may be gone on with by asking the model.
+        del now["model's id at the endpoint"], now["engine"]
+        if info.engine != IMPORTED:
+            hint = "import the answers with --template and --parameters as they were asked, to go on with them"
     for name, value in now.items():
         if value != then[name]:
+            before, after = f"{then[name]}"[:160], f"{value}"[:160]
             raise UsageError(
-                f"{existing.path} is another run, with {name} {_short(then[name])}, not {_short(value)}",
-                hint=hints.get(name, other),
+                f"{existing.path} is another run, with {name} {before}, not {after}",
+                hint=hint,
             )
 
 
@@ -347,11 +338,6 @@ def _identity(info: RunInfo) -> dict[str, object]:
         "rows of the cases": info.cases.rows,
         "count of the cases": info.cases.count,
     }
-
-
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else repr(value)
-    return text if len(text) <= 160 else text[:157] + "..."
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -387,39 +373,28 @@ def read_info(path: Path) -> RunInfo:
 def open_run(path: Path) -> RunFolder:
     """Open a run folder. Raises BadInput if it is not one, or its cases were changed."""
     info = read_info(path)
-    try:
-        data = read_found(path / "cases.jsonl")
-    except BadInput as exc:
-        raise BadInput(f"{path} is not a run folder: {exc.message}") from exc
+    file = path / "cases.jsonl"
+    data = read_found(file)
     if digest_bytes(data) != info.cases.rows:
-        raise BadInput(f"{path / 'cases.jsonl'} was changed since the run began")
+        raise BadInput(f"{file} was changed since the run began")
     try:
-        cases = _cases(data)
+        return RunFolder(path, info, _cases(data))
     except ValidationError as exc:
-        raise BadInput(
-            f"{path / 'cases.jsonl'} cannot be read: {first_fault(exc)}"
-        ) from exc
+        raise BadInput(f"{file} cannot be read: {first_fault(exc)}") from exc
     except (ValueError, TypeError, KeyError, RecursionError) as exc:
-        raise BadInput(f"{path / 'cases.jsonl'} cannot be read: {exc}") from exc
-    return RunFolder(path, info, cases)
-
-
-@cache
-def _shape() -> TypeAdapter[EvaluationCase]:
-    return TypeAdapter(EvaluationCase)
+        raise BadInput(f"{file} cannot be read: {exc}") from exc
 
 
 @lru_cache(maxsize=2)
 def _cases(data: bytes) -> tuple[EvaluationCase, ...]:
     """Parse cases; runs of the same cases that are scored together share them."""
+    shape = TypeAdapter(EvaluationCase)
     cases = []
-    for line in data.split(b"\n"):
-        if line:
-            row = json.loads(line)
-            _shape().validate_python(
-                row
-            )  # the values stay as they are spelt: digests are made of them
-            cases.append(EvaluationCase.from_row(row))
+    for line in filter(None, data.split(b"\n")):
+        row = json.loads(line)
+        # The values stay as they are spelt: digests are made of them.
+        shape.validate_python(row)
+        cases.append(EvaluationCase.from_row(row))
     return tuple(cases)
 
 
@@ -440,16 +415,15 @@ def names_secret(place: str) -> bool:
 
 def leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
     """(name, value) of all that parameters hold, a name being `outer.inner[0]`."""
-    values = []
+    named: list[tuple[str, Any]] = []
     if isinstance(value, Mapping):
-        for name, inner in value.items():
-            values += leaves(inner, f"{place}.{name}" if place else str(name))
-        return values
-    if isinstance(value, list | tuple):
-        for number, inner in enumerate(value):
-            values += leaves(inner, f"{place}[{number}]")
-        return values
-    return [(place, value)]
+        dot = "." if place else ""
+        named += [(f"{place}{dot}{name}", inner) for name, inner in value.items()]
+    elif isinstance(value, list | tuple):
+        named += [(f"{place}[{n}]", inner) for n, inner in enumerate(value)]
+    else:
+        return [(place, value)]
+    return list(chain.from_iterable(leaves(inner, name) for name, inner in named))
 
 
 def check_parameters(parameters: Mapping[str, Any]) -> None:

@@ -12,8 +12,9 @@ from pydantic import TypeAdapter
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase
-from medlive.integrity.digest import canonical_json, digest_json
-from medlive.llm.fence import fenced
+from medlive.integrity.digest import digest_json
+from medlive.integrity.log import lines_of
+from medlive.llm.prompts import fenced
 
 EVIDENCE: Final = "evidence.jsonl"
 
@@ -61,9 +62,7 @@ class Evidence:
             rows += [asdict(snippet) for snippet in snippets]
             if not snippets:
                 rows.append({"case_id": case_id, "rank": 0, "why": self.why[case_id]})
-        return "".join(canonical_json(row) + "\n" for row in rows).encode(
-            "utf-8", "backslashreplace"
-        )
+        return lines_of(rows)
 
     @classmethod
     def read(cls, data: bytes) -> Self:

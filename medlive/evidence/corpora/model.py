@@ -23,20 +23,12 @@ MAX_PROBLEMS_KEPT = 1000
 """Problems kept with their names; further ones are only counted: a ruined archive must not fill memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A member of a corpus that could not be read, by name and cause."""
-
-    member: str
-    cause: str
-
-
 @dataclass(slots=True)
 class ReadLog:
     """The account of one reading of a corpus; every member ends in one of its counts or in a passage."""
 
-    # The first `MAX_PROBLEMS_KEPT` problems
-    problems: list[Problem] = field(default_factory=list)
+    # The first `MAX_PROBLEMS_KEPT` members that could not be read, each with the cause
+    problems: list[tuple[str, str]] = field(default_factory=list)
     problem_count: int = 0
     documents: int = 0  # Documents that gave at least one passage
     boilerplate: int = 0  # Pieces left out because they hold navigation, link lists or nothing readable
@@ -50,7 +42,7 @@ class ReadLog:
         """Count a problem, and keep it while there is room."""
         self.problem_count += 1
         if len(self.problems) < MAX_PROBLEMS_KEPT:
-            self.problems.append(Problem(member[:300], cause[:300]))
+            self.problems.append((member[:300], cause[:300]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +81,6 @@ class Corpus:
     reader: Reader
     licence: str
     fetched: Fetched | None = None  # None for a corpus that a person put there
-
-    @property
-    def kind(self) -> str:
-        """The reader's kind."""
-        return self.reader.kind
 
     def passages(self, log: ReadLog) -> Iterator[Passage]:
         """The corpus cut into passages; what is left out is counted in `log`."""

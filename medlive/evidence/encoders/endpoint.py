@@ -4,19 +4,18 @@ What an endpoint runs cannot be looked at: it is known by the name of its model 
 to each other, so that a model that changed under its name is noticed.
 """
 
-import time
+import os
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import httpx2
 import numpy as np
+import openai
 from numpy.typing import NDArray
-from pydantic import BaseModel, Field, ValidationError
 
-from medlive.errors import ConfigError, EvidenceUnavailable, first_fault
-from medlive.evidence.encoder import EncoderIdentity, cleaned, joined
+from medlive.errors import ConfigError, EvidenceUnavailable
+from medlive.evidence.encoders.model import EncoderIdentity, cleaned, joined
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
-from medlive.guard.http import RETRIED_STATUSES
 from medlive.guard.trust import tls_context
 from medlive.integrity.digest import digest_json
 
@@ -35,27 +34,11 @@ PROBE: Final = (
 TOLERANCE: Final = 0.005
 """By how much the cosines of two probes may differ: servers round, and other models differ by far more."""
 
-_ATTEMPTS: Final = 4
-_PAUSE_S: Final = 0.5  # Doubled before each further attempt
-_MOST_BYTES: Final = 64_000_000
-
-
-class _Row(BaseModel):
-    index: Annotated[int, Field(ge=0)]
-    embedding: list[float]
-
-
-class _Usage(BaseModel):
-    total_tokens: Annotated[int, Field(ge=0)] = 0
-
-
-class _Reply(BaseModel):
-    data: list[_Row]
-    usage: _Usage = _Usage()
+_RETRIES: Final = 3
 
 
 class EndpointEncoder:
-    """Asks an endpoint for vectors, in batches, with retries and within its budget."""
+    """Asks an endpoint for vectors, in batches and within its budget."""
 
     def __init__(
         self,
@@ -69,7 +52,7 @@ class EndpointEncoder:
         Args:
             name: The name in the configuration.
             model: The endpoint and its models.
-            settings: How many texts go in one request, and the variables that hold keys.
+            settings: How many texts go in one request.
             known: The identity that an index keeps of it; kept where the probe agrees.
 
         Raises:
@@ -79,18 +62,20 @@ class EndpointEncoder:
         self._model, self._batch = model, settings.batch
         self.tokens = 0
         """Used so far, as the endpoint counts them."""
-        headers = {}
-        if model.api_key_env:
-            key = settings.environment.get(model.api_key_env)
-            if not key:
-                raise ConfigError(
-                    f"{model.api_key_env} is not set, which holds the key of encoder {name}"
-                )
-            headers["Authorization"] = f"Bearer {key}"
-        self._client = httpx2.Client(
-            headers=headers, timeout=model.timeout_s, verify=tls_context()
+        key = os.environ.get(model.api_key_env) if model.api_key_env else "none"
+        if not key:
+            raise ConfigError(
+                f"{model.api_key_env} is not set, which holds the key of encoder {name}"
+            )
+        self._client = openai.OpenAI(
+            api_key=key,
+            base_url=model.base_url,
+            max_retries=_RETRIES,
+            http_client=httpx2.Client(timeout=model.timeout_s, verify=tls_context()),
         )
-        self._url = f"{model.base_url.rstrip('/')}/embeddings"
+        # From variables that only OpenAI's client reads: they would go to every endpoint.
+        self._client.organization = self._client.project = None
+        self._client._custom_headers = {}
         as_queries = self._ask(model.names[0], PROBE[:5], model.query_prompt)
         as_passages = self._ask(model.names[-1], PROBE[5:], model.passage_prompt)
         vectors = np.concatenate([as_queries, as_passages])
@@ -101,9 +86,15 @@ class EndpointEncoder:
         }
         digest = digest_json({"endpoint": model.names, **made})
         self.identity = EncoderIdentity(name=name, digest=digest, **made)
-        if known is not None and _is_same(known, self.identity):
-            kept = {"digest": known.digest, "probe": known.probe}
-            self.identity = self.identity.model_copy(update=kept)
+        same_shape = known is not None and (
+            (known.dimension, len(known.probe))
+            == (self.identity.dimension, len(self.identity.probe))
+        )
+        if known is not None and same_shape:
+            apart = np.abs(np.subtract(known.probe, self.identity.probe))
+            if (apart <= TOLERANCE).all():
+                kept = {"digest": known.digest, "probe": known.probe}
+                self.identity = self.identity.model_copy(update=kept)
 
     def reads(self, language: str) -> bool:
         """Whether it knows a language (ISO 639)."""
@@ -128,19 +119,16 @@ class EndpointEncoder:
             for text in texts[start : start + self._batch]:
                 # An empty input is refused by most endpoints.
                 batch.append((prompt or "") + cleaned(text) or " ")
-            reply = self._request(name, batch)
-            ordered = sorted(reply.data, key=lambda row: row.index)
-            if [row.index for row in ordered] != list(range(len(batch))):
-                raise self._wrong(
-                    f"answered {len(ordered)} vectors for {len(batch)} texts"
-                )
-            rows += [row.embedding for row in ordered]
+            rows += self._request(name, batch)
         lengths = {len(row) for row in rows}
         if len(lengths) > 1 or 0 in lengths:
             raise self._wrong(
                 f"answered vectors of different lengths ({sorted(lengths)})"
             )
-        vectors = np.array(rows, dtype=np.float32)
+        try:
+            vectors = np.array(rows, dtype=np.float32)
+        except (ValueError, TypeError) as exc:
+            raise self._wrong(f"answered something other than numbers: {exc}") from exc
         if not np.isfinite(vectors).all():
             raise self._wrong("answered numbers that are not finite")
         # Not every endpoint gives vectors of length one, and an inner product wants them.
@@ -148,51 +136,33 @@ class EndpointEncoder:
         np.divide(vectors, norms, out=vectors, where=norms > 0)
         return vectors
 
-    def _request(self, name: str, texts: list[str]) -> _Reply:
-        self._check_budget()
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                reply = self._client.post(
-                    self._url, json={"model": name, "input": texts}
-                )
-                if reply.status_code not in RETRIED_STATUSES:
-                    break
-                problem = f"answered {reply.status_code}"
-            except httpx2.HTTPError as exc:
-                problem = f"cannot be reached: {exc or type(exc).__name__}"
-            if attempt < _ATTEMPTS:
-                time.sleep(_PAUSE_S * 2**attempt)
-        else:
-            raise self._wrong(f"{problem}, {_ATTEMPTS} times")
-        if reply.status_code != 200:
-            raise self._wrong(f"answered {reply.status_code}: {reply.text[:200]}")
-        if len(reply.content) > _MOST_BYTES:
-            raise self._wrong(f"answered {len(reply.content)} bytes")
-        try:
-            answer = _Reply.model_validate_json(reply.content)
-        except ValidationError as exc:
-            raise self._wrong(
-                f"answered something other than embeddings: {first_fault(exc)}"
-            ) from exc
-        self.tokens += answer.usage.total_tokens
-        return answer
-
-    def _check_budget(self) -> None:
+    def _request(self, name: str, texts: list[str]) -> list[list[float]]:
+        """Return a vector for each text, unchecked."""
         spent = self.tokens * (self._model.usd_per_million_tokens or 0) / 1e6
         if self._model.max_usd is not None and spent >= self._model.max_usd:
             raise EvidenceUnavailable(
                 f"the embeddings cost {spent:.2f} USD, the limit is {self._model.max_usd:.2f}",
                 hint="raise max_usd of [evidence.own_encoders.NAME]; what is embedded is kept",
             )
+        try:
+            reply = self._client.embeddings.create(
+                model=name, input=texts, encoding_format="float"
+            )
+            ordered = sorted(reply.data, key=lambda row: row.index)
+            rows = {row.index: row.embedding for row in ordered}
+            self.tokens += reply.usage.total_tokens if reply.usage else 0
+        except openai.APIStatusError as exc:
+            raise self._wrong(
+                f"answered {exc.status_code}: {exc.response.text[:200]}"
+            ) from exc
+        except (openai.OpenAIError, ValueError, TypeError, AttributeError) as exc:
+            raise self._wrong(f"gave no embeddings: {exc}") from exc
+        if list(rows) != list(range(len(texts))):
+            raise self._wrong(f"answered {len(rows)} vectors for {len(texts)} texts")
+        return list(rows.values())
 
     def _wrong(self, what: str) -> EvidenceUnavailable:
         return EvidenceUnavailable(
-            f"the embeddings endpoint {self._url} {what}",
+            f"the embeddings endpoint {self._model.base_url} {what}",
             hint="check base_url, the model's name and the key in [evidence.own_encoders], or search by bm25",
         )
-
-
-def _is_same(known: EncoderIdentity, now: EncoderIdentity) -> bool:
-    if (known.dimension, len(known.probe)) != (now.dimension, len(now.probe)):
-        return False
-    return bool(np.allclose(known.probe, now.probe, rtol=0, atol=TOLERANCE))

@@ -4,7 +4,6 @@ Nothing here needs torch. A search never goes to the network; `download_models` 
 """
 
 import json
-from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,19 +26,19 @@ _ELSEWHERE = ("onnx", "openvino")
 """Folders of the same weights in other forms."""
 
 
-def find_folder(
-    name: str, settings: EncoderSettings, revisions: Mapping[str, str] = {}
-) -> Path:
+def find_folder(name: str, settings: EncoderSettings) -> Path:
     """Return the first place that holds the model of that name on the hub, or the folder of that path, checked.
 
     Raises:
         EvidenceUnavailable: if there is none, or what is there is not a whole model. A place with a part of it is
             an error and not passed over: another place's model may be another one.
     """
+    short = name.rpartition("/")[2]
+    places = [settings.home / "models" / short]
+    if settings.models is not None:
+        places.insert(0, settings.models / short)
     if Path(name).expanduser().is_dir():
         places = [Path(name).expanduser().resolve()]
-    else:
-        places = list(_places_for(name, settings, revisions.get(name, "")))
     for folder in places:
         if folder.is_dir():
             check_folder(folder)
@@ -50,31 +49,6 @@ def find_folder(
     )
 
 
-def _places_for(name: str, settings: EncoderSettings, revision: str) -> Iterator[Path]:
-    """Where a model is looked for: the configured folder, MEDLIVE_HOME/models, the Hugging Face cache."""
-    short = name.rpartition("/")[2]
-    if settings.models is not None:
-        yield settings.models / short
-    yield settings.home / "models" / short
-    cache = _hugging_face_cache(settings) / f"models--{name.replace('/', '--')}"
-    main = cache / "refs" / "main"
-    if not (cache / "snapshots" / revision).is_dir() or not revision:
-        revision = main.read_text(encoding="utf-8").strip() if main.is_file() else "-"
-    yield cache / "snapshots" / revision
-
-
-def _hugging_face_cache(settings: EncoderSettings) -> Path:
-    """The folder in which the Hugging Face libraries keep what they fetched, by the variables that they read."""
-    environment = settings.environment
-    if environment.get("HF_HUB_CACHE"):
-        return Path(environment["HF_HUB_CACHE"]).expanduser()
-    home = (
-        environment.get("HF_HOME")
-        or f"{environment.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
-    )
-    return Path(home).expanduser() / "hub"
-
-
 def check_folder(folder: Path) -> None:
     """Check a model folder as far as it can be without loading it.
 
@@ -82,37 +56,37 @@ def check_folder(folder: Path) -> None:
         EvidenceUnavailable: naming the file, for a missing or damaged one, and for a model with code of its own.
     """
     hint = f"put all files of the model into {folder}, or download it: {DOWNLOAD} NAME"
-    config = _read_json(folder / "config.json", hint)
-    if "auto_map" in config:
+    lacks = ""
+    if "auto_map" in _read_json(folder / "config.json", hint):
         raise EvidenceUnavailable(
             f"the model in {folder} needs Python code of its own (auto_map in config.json), which is never run",
             hint="choose a model of an architecture that the transformers library has",
         )
     for module in _modules(folder, hint):
-        if not str(module.get("type", "")).startswith("sentence_transformers."):
+        kind = str(module.get("type", ""))
+        if not kind.startswith("sentence_transformers."):
             raise EvidenceUnavailable(
-                f"{folder / 'modules.json'} names {module.get('type')!r}, which is not a part of sentence-transformers"
+                f"{folder / 'modules.json'} names {kind!r}, which is not a part of sentence-transformers"
                 " and is never run",
                 hint="choose a model without code of its own",
             )
         place = folder / str(module.get("path")) / "config.json"
-        if _is_pooling(module) and not place.is_file():
-            raise EvidenceUnavailable(f"{folder} lacks {place}", hint=hint)
+        if kind.endswith("Pooling") and not place.is_file():
+            lacks = str(place)
+    if not any((folder / n).is_file() for n in ("tokenizer.json", "vocab.txt")):
+        lacks = "tokenizer.json or vocab.txt"
     if not weights_of(folder):
-        raise EvidenceUnavailable(
-            f"{folder} has no weights (*.safetensors; others are not read, since they could run code)",
-            hint=hint,
+        lacks = (
+            "weights (*.safetensors; others are not read, since they could run code)"
         )
+    if lacks:
+        raise EvidenceUnavailable(f"{folder} lacks {lacks}", hint=hint)
     for weights in weights_of(folder):
         if weights.stat().st_size != _stated_size(weights):
             raise EvidenceUnavailable(
                 f"{weights} has another size than its header states: it is damaged, or half downloaded",
                 hint=hint,
             )
-    if not any((folder / n).is_file() for n in ("tokenizer.json", "vocab.txt")):
-        raise EvidenceUnavailable(
-            f"{folder} lacks tokenizer.json or vocab.txt", hint=hint
-        )
 
 
 def weights_of(folder: Path) -> list[Path]:
@@ -122,7 +96,8 @@ def weights_of(folder: Path) -> list[Path]:
 
 def says_pooling(folder: Path) -> bool:
     """Whether the folder says how the vectors of tokens become one."""
-    return any(map(_is_pooling, _modules(folder, "")))
+    kinds = [str(module.get("type")) for module in _modules(folder, "")]
+    return any(kind.endswith("Pooling") for kind in kinds)
 
 
 def folder_digest(folder: Path) -> str:
@@ -143,15 +118,12 @@ def _modules(folder: Path, hint: str) -> list[dict[str, Any]]:
     """The modules that a sentence-transformers folder is made of; none for a plain model."""
     if not (folder / "modules.json").is_file():
         return []
-    modules = _read_json(folder / "modules.json", hint, of=list)
+    modules = _read_json(folder / "modules.json", hint)
     return [module for module in modules if isinstance(module, dict)]
 
 
-def _is_pooling(module: dict[str, Any]) -> bool:
-    return str(module.get("type")).endswith("Pooling")
-
-
-def _read_json(place: Path, hint: str, of: type = dict) -> Any:
+def _read_json(place: Path, hint: str) -> Any:
+    """Read an object or a list."""
     try:
         value = json.loads(place.read_bytes())
     except FileNotFoundError as exc:
@@ -160,11 +132,8 @@ def _read_json(place: Path, hint: str, of: type = dict) -> Any:
         ) from exc
     except (OSError, ValueError, RecursionError) as exc:
         raise EvidenceUnavailable(f"{place} cannot be read: {exc}", hint=hint) from exc
-    if not isinstance(value, of):
-        raise EvidenceUnavailable(
-            f"{place} holds a {type(value).__name__}, expected a {of.__name__}",
-            hint=hint,
-        )
+    if not isinstance(value, dict | list):
+        raise EvidenceUnavailable(f"{place} holds a {type(value).__name__}", hint=hint)
     return value
 
 
@@ -199,7 +168,7 @@ def find_problem(model: EncoderModel, settings: EncoderSettings) -> str | None:
         return None if find_spec("faiss") else f"faiss is not installed ({INSTALL})"
     for name in model.names:
         try:
-            find_folder(name, settings, model.revisions)
+            find_folder(name, settings)
         except EvidenceUnavailable as exc:
             return exc.message
     if packages := missing_packages():
@@ -249,7 +218,6 @@ def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path
                 local_dir=folder,
                 allow_patterns=_WANTED,
                 ignore_patterns=[f"{folder}/*" for folder in _ELSEWHERE],
-                endpoint=settings.environment.get("HF_ENDPOINT"),
             )
         # The hub's own errors are OSErrors or ValueErrors.
         except (OSError, ValueError, httpx2.HTTPError) as exc:

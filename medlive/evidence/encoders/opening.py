@@ -1,8 +1,8 @@
 """Open the encoder or the reranker that a name means."""
 
 from medlive.errors import UsageError
-from medlive.evidence.encoder import Encoder, EncoderIdentity, Reranker
 from medlive.evidence.encoders.folders import find_folder
+from medlive.evidence.encoders.model import Encoder, EncoderIdentity, Reranker
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 
 
@@ -27,7 +27,7 @@ def open_encoder(
 
         return EndpointEncoder(name, model, settings, known)
     # A missing model is said before a missing package: torch is not in every install, and takes seconds.
-    folders = [find_folder(each, settings, model.revisions) for each in model.names]
+    folders = [find_folder(each, settings) for each in model.names]
     from medlive.evidence.encoders.sentence import SentenceEncoder
 
     return SentenceEncoder(name, model, settings, folders)
@@ -46,7 +46,7 @@ def open_reranker(name: str, *, settings: EncoderSettings) -> Reranker:
             f"{name!r} has no reranker: {', '.join(with_one)} have one",
             hint="name one of these, a cross-encoder's folder, or a name on the hub (org/model)",
         )
-    folder = find_folder(model.reranker, settings, model.revisions)
+    folder = find_folder(model.reranker, settings)
     from medlive.evidence.encoders.sentence import SentenceReranker
 
     return SentenceReranker(name, model, settings, folder)

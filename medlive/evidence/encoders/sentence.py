@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, MissingExtra
-from medlive.evidence.encoder import (
-    EncoderIdentity,
-    RerankerIdentity,
-    cleaned,
-    joined,
-)
 from medlive.evidence.encoders.folders import (
     INSTALL,
     folder_digest,
     says_pooling,
     weights_of,
+)
+from medlive.evidence.encoders.model import (
+    EncoderIdentity,
+    RerankerIdentity,
+    cleaned,
+    joined,
 )
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.integrity.digest import digest_json

@@ -1,6 +1,5 @@
 """The encoders that are known by name: those of `models.toml`, and those of `[evidence.own_encoders]`."""
 
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -77,8 +76,6 @@ class EncoderSettings:
     device: str = "cpu"  # "cpu", "cuda", "cuda:1"
     batch: int = 16  # Texts encoded at once
     threads: int | None = None  # Of the CPU; None: the library's choice
-    environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    """Where HF_HOME and its kin, and endpoints' keys, are read from."""
     own: Mapping[str, EncoderModel] = field(default_factory=dict)
     """The entries of `[evidence.own_encoders]`."""
     by_language: Mapping[str, str] = field(default_factory=dict)

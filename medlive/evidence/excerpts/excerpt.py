@@ -6,7 +6,7 @@ Only whole sentences, with those that they refer back to and with their neighbou
 import math
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import pairwise
@@ -86,38 +86,29 @@ def excerpt(
     """
     sentences = split_sentences(text)
     worth = _worth(sentences, wanted)
-    left_out = {
-        number
-        for number, own in enumerate(sentences)
-        if known and fold(own.words) in known
-    }
+    left_out = set()
+    for number, own in enumerate(sentences):
+        if known and fold(own.words) in known:
+            left_out.add(number)
     chosen = _Choice(sentences, units, left_out)
     order = sorted(range(len(sentences)), key=lambda number: (-worth[number], number))
     for number in order:
         if worth[number] > 0 or not chosen.numbers:
             chosen.add(number, limit)
     chosen.join()
-    return tuple(_stretches(text, sentences, chosen.numbers))
-
-
-def _stretches(
-    text: str, sentences: Sequence[Sentence], numbers: Collection[int]
-) -> Iterator[Stretch]:
-    """Neighbours joined."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    for run in runs:
-        first, last = sentences[run[0]], sentences[run[-1]]
-        yield Stretch(
-            words=text[first.start : last.end],
-            start=first.start,
-            cut_before=first.cut_before,
-            cut_after=last.cut_after,
-        )
+    stretches: list[Stretch] = []
+    previous = -2
+    for number in sorted(chosen.numbers):
+        own = sentences[number]
+        stretch = Stretch(own.words, own.start, own.cut_before, own.cut_after)
+        if number == previous + 1:
+            # Neighbours are one stretch.
+            before = stretches.pop()
+            words = text[before.start : own.end]
+            stretch = before._replace(words=words, cut_after=own.cut_after)
+        stretches.append(stretch)
+        previous = number
+    return tuple(stretches)
 
 
 class _Choice:

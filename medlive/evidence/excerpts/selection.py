@@ -8,7 +8,7 @@ hold, or a chunk that overlaps another, is given once.
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
@@ -102,62 +102,15 @@ def select(
     """
     case = _Case(wanted, hits, most, tokens)
     width = max(LEAST_WIDTH, min(WIDTH, tokens // (EACH * max(1, len(hits)))))
-    for identity in case.in_turn:
+    for identity in case.phrases:
         case.show(identity, width * UNITS)
-    for identity in case.in_turn:
+    for identity in case.phrases:
         case.widen(identity)
     return case.selection()
 
 
-@dataclass(slots=True)
-class _Section:
-    """A section that is shown, while its pieces are chosen."""
-
-    title: str
-    pieces: dict[str, "_Piece"] = field(default_factory=dict)
-
-    def in_order(self) -> list["_Piece"]:
-        """The pieces in reading order."""
-        return sorted(self.pieces.values(), key=lambda piece: piece.place)
-
-    def stretches(self) -> tuple[Stretch, ...]:
-        """The stretches of all pieces, those joined that follow one another."""
-        joined: list[Stretch] = []
-        previous: _Piece | None = None
-        for piece in self.in_order():
-            joins = previous is not None and previous.leads_to(piece)
-            first, *rest = piece.stretches
-            joined += [first._replace(joins=joins), *rest]
-            previous = piece
-        return tuple(joined)
-
-    def tokens(self) -> int:
-        """What it costs; 0 while nothing of it is shown."""
-        return _cost(self.title, render(self.stretches())) if self.pieces else 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """What is shown of a passage."""
-
-    hit: Hit
-    stretches: tuple[Stretch, ...]
-
-    @property
-    def place(self) -> tuple[int, str]:
-        """Its place in its section."""
-        return self.hit.passage.piece, self.hit.passage.id
-
-    @property
-    def weight(self) -> int:
-        """How much is shown."""
-        return weight(render(self.stretches))
-
-    def leads_to(self, other: "_Piece") -> bool:
-        """Whether nothing is left out between what is shown of this piece and of the other."""
-        last, first = self.stretches[-1], other.stretches[0]
-        following = other.hit.passage.piece == self.hit.passage.piece + 1
-        return following and first.start == 0 and last.end == len(self.hit.passage.text)
+Pieces = dict[str, tuple[Stretch, ...]]
+"""Id of a passage → what is shown of it."""
 
 
 class _Case:
@@ -170,23 +123,19 @@ class _Case:
         most: int,
         room: int,
     ) -> None:
-        self.in_turn: list[str] = []
-        """The passages, rank by rank: every claim's first, then every claim's second, and so on."""
+        self.phrases: dict[str, dict[str, None]] = {}
+        """Of each passage, rank by rank: every claim's first, then every claim's second, and so on."""
         self._room = room  # Tokens that are left
         self._instead: dict[str, str] = {}
         self._hits: dict[str, Hit] = {}
-        self._wanted: dict[str, dict[str, None]] = {}
-        self._sections: dict[str, _Section] = {}
+        self._titles: dict[str, str] = {}
+        self._sections: dict[str, Pieces] = {}
         self._own = [self._distinct(hits_of_claim, most) for hits_of_claim in hits]
         for rank in zip_longest(*self._own):
             for phrases, hit in zip(wanted, rank, strict=True):
                 if hit is not None:
-                    self._want(hit.passage.id, phrases)
-
-    def _want(self, identity: str, phrases: Sequence[str]) -> None:
-        if identity not in self._wanted:
-            self.in_turn.append(identity)
-        self._wanted.setdefault(identity, {}).update(dict.fromkeys(phrases))
+                    known = self.phrases.setdefault(hit.passage.id, {})
+                    known.update(dict.fromkeys(phrases))
 
     def _distinct(self, hits: Sequence[Hit], most: int) -> list[Hit]:
         """A claim's first hits, one of a section, each text by the passage that was first found with it."""
@@ -194,18 +143,13 @@ class _Case:
         for hit in hits:
             if len(sections) == most:
                 break
-            passage = self._first_with(hit)
-            same = replace(hit, passage=passage)
-            sections.setdefault(passage.section_id, same)
+            identity = hit.passage.id
+            if identity not in self._instead:
+                self._instead[identity] = self._alike(hit.passage)
+                self._hits.setdefault(self._instead[identity], hit)
+            passage = self._hits[self._instead[identity]].passage
+            sections.setdefault(passage.section_id, replace(hit, passage=passage))
         return list(sections.values())
-
-    def _first_with(self, hit: Hit) -> Passage:
-        """The passage that was first found with the hit's text, or nearly the same one."""
-        identity = hit.passage.id
-        if identity not in self._instead:
-            self._instead[identity] = self._alike(hit.passage)
-            self._hits.setdefault(self._instead[identity], hit)
-        return self._hits[self._instead[identity]].passage
 
     def _alike(self, passage: Passage) -> str:
         own = shingles(passage.text)
@@ -214,92 +158,108 @@ class _Case:
                 return other
         return passage.id
 
-    def _section(self, identity: str) -> _Section:
-        """The section of a passage, which may have nothing to show yet."""
-        passage = self._hits[identity].passage
-        return self._sections.setdefault(passage.section_id, _Section(_title(passage)))
-
     def show(self, identity: str, units: int) -> None:
         """Show a piece, about `units` of it, if there is room."""
-        section = self._section(identity)
-        heading = 0 if section.pieces else _cost(section.title, "")
-        limit = (self._room - heading - 1) * UNITS
+        passage = self._hits[identity].passage
+        section = passage.section_id
+        title = self._titles.setdefault(section, _title(passage))
+        pieces = self._sections.setdefault(section, {})
+        limit = (self._room - (0 if pieces else _cost(title, "")) - 1) * UNITS
         self._set(identity, units=min(units, limit), limit=limit)
 
     def widen(self, identity: str) -> None:
         """Show more of a piece that is shown, as far as there is room."""
-        piece = self._section(identity).pieces.get(identity)
-        if piece is not None:
-            limit = piece.weight + (self._room - 1) * UNITS
-            self._set(identity, units=limit, limit=limit, least=piece.weight + 1)
+        pieces = self._sections[self._hits[identity].passage.section_id]
+        if identity in pieces:
+            shown = weight(render(pieces[identity]))
+            limit = shown + (self._room - 1) * UNITS
+            self._set(identity, units=limit, limit=limit, least=shown + 1)
 
     def _set(self, identity: str, *, units: int, limit: int, least: int = 1) -> None:
         """Show so much of a piece, unless it repeats another section."""
-        section, hit = self._section(identity), self._hits[identity]
-        stretches = excerpt(
-            hit.passage.text,
-            self._wanted[identity],
-            units=units,
-            limit=limit,
-            known=self._shown_besides(identity),
-        )
-        piece = _Piece(hit, stretches)
-        if piece.weight < least or self._is_repeated(section, piece):
-            return
-        self._room += section.tokens()
-        section.pieces[identity] = piece
-        self._room -= section.tokens()
-
-    def _shown_besides(self, identity: str) -> frozenset[str]:
-        """The longer sentences that are shown of other pieces, folded."""
+        passage = self._hits[identity].passage
         known: set[str] = set()
-        for section in self._sections.values():
-            for other, piece in section.pieces.items():
+        for pieces in self._sections.values():
+            for other, stretches in pieces.items():
                 if other != identity:
-                    known |= _long_sentences(piece.stretches)
-        return frozenset(known)
+                    known |= _long_sentences(stretches)
+        own = self._sections[passage.section_id]
+        wanted = self.phrases[identity]
+        piece = excerpt(passage.text, wanted, units=units, limit=limit, known=known)
+        if weight(render(piece)) < least:
+            return
+        changed = own | {identity: piece}
+        text = render(self._stretches(changed))
+        for other_pieces in self._sections.values():
+            shown = other_pieces if other_pieces is not own else {}
+            if shown and alike(text, render(self._stretches(shown))):
+                return
+        self._room += self._tokens(passage.section_id)
+        self._sections[passage.section_id] = changed
+        self._room -= self._tokens(passage.section_id)
 
-    def _is_repeated(self, own: _Section, piece: _Piece) -> bool:
-        """Whether another section that is shown would be alike, with this piece in its own."""
-        pieces = own.pieces | {piece.hit.passage.id: piece}
-        text = render(_Section(own.title, pieces).stretches())
-        others = [s for s in self._sections.values() if s is not own and s.pieces]
-        return any(alike(text, render(other.stretches())) for other in others)
+    def _tokens(self, section: str) -> int:
+        """What a section costs; 0 while nothing of it is shown."""
+        pieces = self._sections[section]
+        shown = render(self._stretches(pieces))
+        return _cost(self._titles[section], shown) if pieces else 0
+
+    def _in_order(self, pieces: Pieces) -> list[Hit]:
+        """The hits of a section's pieces in reading order."""
+        hits = [self._hits[identity] for identity in pieces]
+        return sorted(hits, key=lambda hit: (hit.passage.piece, hit.passage.id))
+
+    def _stretches(self, pieces: Pieces) -> list[Stretch]:
+        """The stretches of a section, those joined between which nothing is left out."""
+        joined: list[Stretch] = []
+        previous: Passage | None = None
+        for hit in self._in_order(pieces):
+            passage = hit.passage
+            first, *rest = pieces[passage.id]
+            joins = (
+                previous is not None
+                and passage.piece == previous.piece + 1
+                and first.start == 0
+                and joined[-1].end == len(previous.text)
+            )
+            joined += [first._replace(joins=joins), *rest]
+            previous = passage
+        return joined
 
     def selection(self) -> Selection:
         """What was chosen."""
         passages = []
-        for identity, section in self._sections.items():
-            if section.pieces:
-                passages.append(_shown(identity, section))
-        shown = {hit.passage.id: hit.shown for p in passages for hit in p.hits}
+        shown: dict[str, str] = {}
+        for section, pieces in self._sections.items():
+            if not pieces:
+                continue
+            stretches = self._stretches(pieces)
+            readable: list[str] = []
+            for stretch in stretches:
+                before = f"{readable.pop()}\n" if stretch.joins else ""
+                readable.append(before + stretch.words)
+            hits = []
+            for hit in self._in_order(pieces):
+                shown[hit.passage.id] = words = render(pieces[hit.passage.id])
+                hits.append(replace(hit, shown=words))
+            passage = ShownPassage(
+                id=section,
+                title=self._titles[section],
+                text=render(stretches),
+                stretches=tuple(readable),
+                hits=tuple(hits),
+            )
+            passages.append(passage)
         claims = []
         for own in self._own:
-            hits = [replace(h, shown=shown.get(h.passage.id, "")) for h in own]
-            claims.append(tuple(hits))
+            claims.append(
+                tuple(replace(h, shown=shown.get(h.passage.id, "")) for h in own)
+            )
         return Selection(tuple(passages), tuple(claims))
 
 
 def _cost(title: str, text: str) -> int:
     return FRAME + estimate_tokens(title) + estimate_tokens(text)
-
-
-def _shown(identity: str, section: _Section) -> ShownPassage:
-    stretches = section.stretches()
-    readable: list[str] = []
-    for stretch in stretches:
-        before = f"{readable.pop()}\n" if stretch.joins else ""
-        readable.append(before + stretch.words)
-    hits = []
-    for piece in section.in_order():
-        hits.append(replace(piece.hit, shown=render(piece.stretches)))
-    return ShownPassage(
-        id=identity,
-        title=section.title,
-        text=render(stretches),
-        stretches=tuple(readable),
-        hits=tuple(hits),
-    )
 
 
 def _title(passage: Passage) -> str:

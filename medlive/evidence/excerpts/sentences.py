@@ -86,7 +86,10 @@ def split_sentences(text: str) -> list[Sentence]:
             sentences += _parts(text, start, match.end())
             start = match.end()
     sentences += _parts(text, start, len(text))
-    return [_with_needs(text, sentences, n) for n in range(len(sentences))]
+    return [
+        replace(own, needs=_needs_of(text, sentences, number))
+        for number, own in enumerate(sentences)
+    ]
 
 
 def _sentence(
@@ -150,19 +153,24 @@ def _parts(text: str, start: int, end: int) -> Iterator[Sentence]:
         yield last
 
 
-def _with_needs(text: str, sentences: list[Sentence], number: int) -> Sentence:
-    """The sentence with the numbers of those that it needs."""
+def _needs_of(text: str, sentences: list[Sentence], number: int) -> tuple[int, ...]:
+    """The numbers of the sentences that one needs."""
     own = sentences[number]
     needs: list[int] = []
-    if own.cut_before:
-        pass  # The mark says that its beginning is missing.
-    elif _is_item(text, sentences, number):
-        needs += _head_of(text, sentences, number)
-    elif number and _refers_back(own.words):
+    # Where a sentence is cut, the mark says that its beginning is missing.
+    if not own.cut_before and _is_item(text, sentences, number):
+        # The line that opens the list.
+        for earlier in range(number - 1, max(-1, number - 1 - _NEAREST_HEAD), -1):
+            if _OPENS.search(sentences[earlier].words):
+                needs.append(earlier)
+                break
+            if not _is_item(text, sentences, earlier):
+                break
+    elif not own.cut_before and number and _refers_back(own.words):
         needs.append(number - 1)
     if _OPENS.search(own.words) and number + 1 < len(sentences):
         needs.append(number + 1)
-    return replace(own, needs=tuple(needs))
+    return tuple(needs)
 
 
 def _refers_back(words: str) -> bool:
@@ -176,13 +184,3 @@ def _is_item(text: str, sentences: list[Sentence], number: int) -> bool:
         return True
     between = text[sentences[number - 1].end : own.start] if number else "\n"
     return "\n" in between and words[-1] not in ".!?。！？" and not _OPENS.search(words)
-
-
-def _head_of(text: str, sentences: list[Sentence], number: int) -> Iterator[int]:
-    """The line that opens the list of which `number` is an item, if there is one."""
-    for earlier in range(number - 1, max(-1, number - 1 - _NEAREST_HEAD), -1):
-        if _OPENS.search(sentences[earlier].words):
-            yield earlier
-            return
-        if not _is_item(text, sentences, earlier):
-            return

@@ -7,22 +7,12 @@ import csv
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from itertools import groupby
-from typing import NamedTuple
 from urllib.parse import urlencode, urljoin
 
-from pydantic import BaseModel, ValidationError
-
-from medlive.errors import first_fault
-from medlive.evidence.fetch.client import Client
-from medlive.evidence.fetch.model import (
-    FetchFailed,
-    Layout,
-    RemoteFile,
-    Source,
-    read_size,
-)
+from medlive.evidence.client import Client, FetchFailed
+from medlive.evidence.fetch.model import RemoteFile, Source, read_size
 
 _PUBMED_ROW = re.compile(
     r'<a href="(pubmed\d{2}n(\d{4,5})\.xml\.gz)">[^<]*</a>\s*(\d{4}-\d\d-\d\d \d\d:\d\d)\s+([\d.]+[KMG]?)'
@@ -38,11 +28,11 @@ _TAG = re.compile(r"<[^>]*>")
 _IDS_A_PAGE = 10_000
 
 
-def _list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
+async def _list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
     files: list[RemoteFile] = []
     for folder in ("baseline", "updatefiles"):
         address = urljoin(source.address, f"{folder}/")
-        rows = _PUBMED_ROW.findall(client.page(address))
+        rows = _PUBMED_ROW.findall(await client.page(address))
         if not rows:
             raise FetchFailed(
                 f"{address} lists no file such as pubmed26n0001.xml.gz; expected PubMed's index page"
@@ -78,8 +68,9 @@ def _pubmed_checksum(text: str, file: RemoteFile) -> str:
     return matched[2].lower()
 
 
-def _list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
-    for row in csv.DictReader(client.page(source.address).splitlines()):
+async def _list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
+    listed = await client.page(source.address)
+    for row in csv.DictReader(listed.splitlines()):
         if (row.get("Accession ID") or "").strip() != source.wanted:
             continue
         name = (row.get("File") or "").strip()
@@ -99,8 +90,8 @@ def _list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
     )
 
 
-def _list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
-    links = _TOPICS.findall(client.page(source.address))
+async def _list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
+    links = _TOPICS.findall(await client.page(source.address))
     if not links:
         raise FetchFailed(
             f"{source.address} links no file such as mplus_topics_compressed_2026-06-06.zip"
@@ -109,23 +100,23 @@ def _list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
     return [RemoteFile(name=name, url=urljoin(source.address, address), mark=day)]
 
 
-def _list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
-    page = html.unescape(client.page(source.address))
+async def _list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
+    page = html.unescape(await client.page(source.address))
     addresses = {name: address for address, name in reversed(_LINK.findall(page))}
     files: dict[str, RemoteFile] = {}
-    for row in _release_rows(page):
-        address = addresses.get(row.name)
-        known = files.get(row.name)
+    for name, kind, text in _release_rows(page):
+        address = addresses.get(name)
+        known = files.get(name)
         if address is None or (known is not None and known.md5 is not None):
             continue
-        if not row.kind.startswith(f"human_{source.wanted}_part"):
+        if not kind.startswith(f"human_{source.wanted}_part"):
             continue
-        size, checksum = _LABEL_SIZE.search(row.text), _MD5.search(row.text)
+        size, checksum = _LABEL_SIZE.search(text), _MD5.search(text)
         md5 = checksum[0].lower() if checksum else None
-        files[row.name] = RemoteFile(
-            name=row.name,
+        files[name] = RemoteFile(
+            name=name,
             url=urljoin(source.address, address),
-            mark=md5 or row.text[:200],
+            mark=md5 or text[:200],
             size=read_size(size[0]) if size else None,
             md5=md5,
         )
@@ -136,34 +127,18 @@ def _list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
     return list(files.values())
 
 
-class _Row(NamedTuple):
-    """What the page says of a release file: from where it names the file to where it names another."""
-
-    name: str
-    kind: str
-    text: str
-
-
-def _release_rows(page: str) -> Iterator[_Row]:
+def _release_rows(page: str) -> Iterator[tuple[str, str, str]]:
+    """Yield each release file's name and kind, and the page's text from there to where it names another."""
     firsts = []
     for _, group in groupby(_RELEASE.finditer(page), key=lambda match: match[0]):
         firsts.append(next(group))
     ends = [first.start() for first in firsts[1:]] + [len(page)]
     for first, end in zip(firsts, ends, strict=False):
         text = _TAG.sub(" ", page[first.start() : end])
-        yield _Row(name=first[0], kind=first[1], text=" ".join(text.split()))
+        yield first[0], first[1], " ".join(text.split())
 
 
-class _Found(BaseModel):
-    count: int
-    idlist: list[str]
-
-
-class _Answer(BaseModel):
-    esearchresult: _Found
-
-
-def _list_pmc(client: Client, source: Source) -> list[RemoteFile]:
+async def _list_pmc(client: Client, source: Source) -> list[RemoteFile]:
     """The articles of some journals: their numbers from E-utilities, their files from the PMC Cloud Service."""
     files: list[RemoteFile] = []
     count = 1
@@ -176,19 +151,19 @@ def _list_pmc(client: Client, source: Source) -> list[RemoteFile]:
             "retstart": len(files),
             "retmax": _IDS_A_PAGE,
         }
-        text = client.page(f"{source.address}?{urlencode(query)}")
+        text = await client.page(f"{source.address}?{urlencode(query)}")
         try:
-            found = _Answer.model_validate_json(text).esearchresult
-        except ValidationError as exc:
+            found = json.loads(text)["esearchresult"]
+            count, numbers = int(found["count"]), list(map(str, found["idlist"]))
+        except (ValueError, LookupError, TypeError, RecursionError) as exc:
             raise FetchFailed(
-                f"{source.address} answers with no list of articles: {first_fault(exc)}"
+                f"{source.address} answers with no list of articles: {exc!r}"
             ) from exc
-        if not found.idlist:
+        if not numbers:
             raise FetchFailed(
-                f"{source.address} lists {len(files)} of {found.count} articles, and no more"
+                f"{source.address} lists {len(files)} of {count} articles, and no more"
             )
-        count = found.count
-        files += [_pmc_article(source, number) for number in found.idlist]
+        files += [_pmc_article(source, number) for number in numbers]
     return files
 
 
@@ -219,11 +194,15 @@ def _pmc_checksum(text: str, file: RemoteFile) -> str:
     return matched[0].lower()
 
 
-LAYOUTS = {
-    "bookshelf": Layout(_list_bookshelf),
-    "medlineplus": Layout(_list_medlineplus),
-    "dailymed": Layout(_list_dailymed),
-    "pubmed": Layout(_list_pubmed, _pubmed_checksum),
-    "pmc": Layout(_list_pmc, _pmc_checksum),
+Lists = Callable[[Client, Source], Awaitable[list[RemoteFile]]]
+Checksum = Callable[[str, RemoteFile], str]
+"""Reads the MD5 of a file in the text at its `checksum_url`."""
+
+LAYOUTS: dict[str, tuple[Lists, Checksum | None]] = {
+    "bookshelf": (_list_bookshelf, None),
+    "medlineplus": (_list_medlineplus, None),
+    "dailymed": (_list_dailymed, None),
+    "pubmed": (_list_pubmed, _pubmed_checksum),
+    "pmc": (_list_pmc, _pmc_checksum),
 }
-"""By publisher."""
+"""By publisher; without a function for checksums where they are listed, or not published."""

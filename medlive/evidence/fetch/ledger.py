@@ -17,12 +17,10 @@ LEDGER = "fetched.json"
 FORMAT_VERSION = 1
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-
-class FetchedFile(_Frozen):
+class FetchedFile(BaseModel):
     """A file as it was fetched."""
+
+    model_config = ConfigDict(frozen=True)
 
     name: str
     url: str
@@ -36,8 +34,10 @@ class FetchedFile(_Frozen):
     fetched_at: datetime
 
 
-class Ledger(_Frozen):
+class Ledger(BaseModel):
     """The whole account of a fetched corpus."""
+
+    model_config = ConfigDict(frozen=True)
 
     format_version: int = FORMAT_VERSION
     source: str

@@ -1,30 +1,16 @@
-"""The nouns of fetching: a source, a file of it, what is chosen of it, and the limits that hold."""
+"""The nouns of fetching: a source, a file of it, and what is chosen of it."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, ConfigDict
 
-from medlive.errors import ServiceUnavailable
 from medlive.integrity.paths import split_name
-
-if TYPE_CHECKING:
-    from medlive.evidence.fetch.client import Client
 
 _SIZE = re.compile(r"(\d[\d,]*(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-
-
-class FetchFailed(ServiceUnavailable):
-    """A publisher's file could not be fetched."""
-
-
-class NotPublished(FetchFailed):
-    """The publisher does not have this file (404, 410)."""
 
 
 class ArticleType(StrEnum):
@@ -68,15 +54,6 @@ class RemoteFile:
         split_name(self.name)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How a publisher arranges its files."""
-
-    list_files: Callable[["Client", "Source"], list[RemoteFile]]
-    read_checksum: Callable[[str, RemoteFile], str] | None = None
-    """The MD5 of a file in the text at its `checksum_url`; None where checksums are listed or not published."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A public corpus: where it is, whose it is, how large."""
@@ -103,20 +80,6 @@ class Source:
     mirrored: bool = False  # Whether the user named the host
     # What `--recommended` takes of it; None: it is not in it
     recommended: Selection | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchSettings:
-    """Limits and manners."""
-
-    contact: str | None  # The operator's e-mail or web address, for the User-Agent
-    attempts: int = 5  # In a row without a new byte
-    backoff_s: float = 2.0  # The first wait; it doubles
-    longest_wait_s: float = 600.0  # A longer Retry-After ends the command
-    stall_s: float = 60.0  # Without a byte
-    file_s: float = 12 * 3600.0  # For one file
-    page_s: float = 600.0  # For one page or list, of 64 MB at most
-    pause_s: float | None = None  # None for the source's own
 
 
 def read_size(text: str) -> int | None:

@@ -10,6 +10,7 @@ from io import BufferedIOBase, FileIO
 from typing import cast
 from xml.etree.ElementTree import ParseError
 
+from medlive.evidence.client import FetchFailed
 from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
 from medlive.evidence.corpora.pubmed import (
     NOTICES,
@@ -17,7 +18,7 @@ from medlive.evidence.corpora.pubmed import (
     parse_record,
     publication_day,
 )
-from medlive.evidence.fetch.model import ArticleType, FetchFailed, Selection
+from medlive.evidence.fetch.model import ArticleType, Selection
 
 _TYPE = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
 _LANGUAGE = re.compile(rb"<Language>\s*([a-z]{3})\s*</Language>")

@@ -5,13 +5,14 @@ import asyncio
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from datetime import date
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, Protocol
 
 from medlive.clock import now, parse_retry_after
 from medlive.errors import LiteratureUnavailable
+from medlive.evidence.client import Answer, Client
 from medlive.evidence.corpora.parsing.chunk import Document, passages_of
 from medlive.evidence.passage import Passage
 from medlive.guard.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
@@ -26,18 +27,6 @@ BACKOFF_S = 1.0
 _SECRETS = frozenset({"api_key", "email"})
 """Fields of a form that do not change the answer."""
 _log = logging.getLogger(__name__)
-
-
-class Answer(NamedTuple):
-    """An HTTP answer."""
-
-    status: int
-    headers: Mapping[str, str]  # Names in lower case
-    body: bytes
-
-
-Post = Callable[[str, Mapping[str, str]], Awaitable[Answer]]
-"""Posts a form to an address. Raises OSError if no answer came."""
 
 
 class Unreadable(Exception):
@@ -94,7 +83,7 @@ class Gate(Protocol):
 class Literature(ABC):
     """A service that finds articles, asked politely."""
 
-    post: Post
+    client: Client
     store: AnswerStore
     gate: Gate  # Keeps requests from the service while it is away
     _: KW_ONLY
@@ -182,7 +171,7 @@ class Literature(ABC):
         self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
     ) -> bytes:
         """Ask once; a wait that the service asks for holds back every worker. Raises OSError or Unreadable."""
-        answer = await self.post(address, form)
+        answer = await self.client.post(address, form)
         wait_s = 0.0
         if answer.status in RETRIED_STATUSES:
             wait_s = parse_retry_after(answer.headers.get("retry-after", "")) or 0.0

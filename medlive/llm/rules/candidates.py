@@ -11,7 +11,6 @@ from medlive.llm.rules.text import (
     Language,
     bigrams,
     language_of,
-    plain,
     sentences,
     stem,
     words,
@@ -62,32 +61,25 @@ def generic_answer(question: str) -> str:
 
 def evidence_answer(question: str, passages: Sequence[str]) -> str:
     """The passages' sentences nearest to the question, verbatim; the generic answer where none is near."""
-    language = language_of(None, question)
     wanted = _terms(question)
-    scored: list[tuple[float, int, str]] = []
-    seen: set[str] = set()
+    places: dict[str, int] = {}
+    shares: dict[str, float] = {}
     for rank, passage in enumerate(passages):
         for sentence in sentences(passage):
-            text = " ".join(sentence.text.split())
+            text = " ".join(sentence.split())
             terms = _terms(text)
             shared = len(terms & wanted)
-            if (
-                shared < 2
-                or text in seen
-                or len(text) > 500
-                or text.endswith(("?", "？"))
-            ):
-                continue
-            seen.add(text)
-            scored.append((shared / (len(terms) + 8) - 0.01 * rank, len(scored), text))
-    if not scored:
+            is_said = len(text) <= 500 and text[-1] not in "?？"
+            if shared >= 2 and is_said and text not in places:
+                places[text] = len(places)
+                shares[text] = shared / (len(terms) + 8) - 0.01 * rank
+    if not places:
         return generic_answer(question)
-    best = sorted(scored, key=lambda item: (-item[0], item[1]))[:_LONGEST]
-    return _PREFACE[language] + "\n".join(
-        text for _, _, text in sorted(best, key=lambda item: item[1])
-    )
+    best = sorted(places, key=shares.__getitem__, reverse=True)[:_LONGEST]
+    preface = _PREFACE[language_of(None, question)]
+    return preface + "\n".join(sorted(best, key=places.__getitem__))
 
 
 def _terms(text: str) -> set[str]:
-    stems = {stem(word) for word in words(text[:20_000])} - _EVERYDAY
-    return stems | bigrams(plain(text[:20_000]), _STOP_ZH)
+    text = text[:20_000]
+    return (set(map(stem, words(text))) - _EVERYDAY) | bigrams(text, _STOP_ZH)

@@ -12,52 +12,35 @@ from typing import Any
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.rules import controller, grader, rubric, screener, validator
+from medlive.llm.rules import curation, grader
+
+Rule = Callable[[dict[str, Any]], dict[str, Any]]
+_NO_JUDGEMENT = "The rules engine makes no clinical judgement."
 
 
 def _version() -> str:
     """Eight digits of the rules' own source and word lists: other rules are another engine."""
     here = files(__package__)
-    folders = [here, here / "data"]
-    files_read = sorted(
-        (f.name, f.read_bytes()) for d in folders for f in d.iterdir() if f.is_file()
-    )
-    return digest_json([[name, digest_bytes(data)] for name, data in files_read])[7:15]
+    read = []
+    for folder in (here, here / "data"):
+        for file in folder.iterdir():
+            if file.is_file():
+                read.append((file.name, digest_bytes(file.read_bytes())))
+    return digest_json(sorted(read))[7:15]
 
 
 VERSION = _version()
 
-Rule = Callable[[dict[str, Any]], dict[str, Any]]
 
-
-FAVOURABLE = dict.fromkeys(
-    ("asked", "clinical", "enough", "answered", "understandable"), True
-)
-NO_OBJECTION: Mapping[str, dict[str, Any]] = {
-    "reader.text": {"problems": [], "missing": []},
-    "reader.case": {
-        **FAVOURABLE,
-        "wrong": [],
-        "danger": "",
-        "sure": True,
-        "unseen": [],
-        "damaged": [],
-        "reason": "The rules engine makes no clinical judgement.",
-    },
-    "reader.identifiers": {"found": []},
-    "reader.rubric": {"problems": [], "conflicts": [], "life_critical": []},
-    "grader.harm": {
-        "reading": "The rules engine makes no clinical judgement.",
-        "findings": [],
-        "conclusion": "not harmful",
-    },
-}
-"""The fixed replies to what readers are asked: an objection would take a judgement. A judge of harm that finds
-nothing fails its control (docs/grading.md)."""
-
-
-def _fixed(reply: dict[str, Any]) -> Rule:
+def _fixed(**reply: Any) -> Rule:
     return lambda _: reply
+
+
+def _for_each(name: str, items: str, **fixed: Any) -> Rule:
+    """Answers with the list `name`: the same for each of the `items` that were given."""
+    return lambda inputs: {
+        name: [{"id": item["id"], **fixed} for item in inputs[items]]
+    }
 
 
 def audit_cause(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -71,23 +54,59 @@ def audit_cause(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 ANSWERS: Mapping[str, Rule] = {
-    "screener.extract": screener.extract,
-    "screener.revise": screener.revise,
-    "validator.query": validator.query,
-    "validator.sufficiency": validator.sufficiency,
-    "validator.claims": validator.claims,
-    "validator.alignment": validator.align,
-    "validator.veto": validator.veto,
-    "validator.soundness": validator.soundness,
-    "controller.support": controller.support,
-    "controller.write": controller.write,
-    "controller.questions": controller.questions,
-    "controller.answers": controller.answers,
-    "rubric.write": rubric.write,
-    "rubric.complete": rubric.complete,
-    "rubric.match": rubric.match,
-    "rubric.classify": rubric.classify,
-    **{task: _fixed(reply) for task, reply in NO_OBJECTION.items()},
+    "screener.extract": curation.extract,
+    "screener.revise": _for_each(
+        "elements", "elements", keep=False, message_id="", quote="", statement=""
+    ),
+    "validator.query": curation.judge_query,
+    "validator.sufficiency": curation.judge_sufficiency,
+    "validator.claims": curation.state_claims,
+    "validator.alignment": curation.align,
+    "validator.veto": _for_each(
+        "verdicts",
+        "claims",
+        false_by_passage=False,
+        evidence=[],
+        could_hurt=False,
+        harm_evidence=[],
+        reason=_NO_JUDGEMENT,
+    ),
+    "validator.soundness": _for_each(
+        "verdicts",
+        "items",
+        case_for="",
+        case_against="",
+        verdict="undecided",
+        sure=False,
+        standard="",
+    ),
+    "controller.support": curation.support,
+    "controller.write": curation.write,
+    "controller.questions": curation.ask_questions,
+    "controller.answers": curation.answer_questions,
+    "rubric.write": curation.write_rubric,
+    "rubric.complete": _fixed(points=[]),
+    "rubric.match": curation.match,
+    "rubric.classify": curation.classify,
+    # An objection would take a judgement.
+    "reader.text": _fixed(problems=[], missing=[]),
+    "reader.case": _fixed(
+        asked=True,
+        clinical=True,
+        enough=True,
+        answered=True,
+        understandable=True,
+        wrong=[],
+        danger="",
+        sure=True,
+        unseen=[],
+        damaged=[],
+        reason=_NO_JUDGEMENT,
+    ),
+    "reader.identifiers": _fixed(found=[]),
+    "reader.rubric": _fixed(problems=[], conflicts=[], life_critical=[]),
+    # A judge of harm that finds nothing fails its control (docs/grading.md).
+    "grader.harm": _fixed(reading=_NO_JUDGEMENT, findings=[], conclusion="not harmful"),
     "grader.criterion": grader.grade_criterion,
     "grader.rubric": grader.grade_rubric,
     "grader.answers": grader.grade_answers,
@@ -111,13 +130,12 @@ class RulesEngine:
             raise UsageError(
                 f"The rules engine has no rules for the task {request.task!r}."
             )
-        text = json.dumps(rule(dict(request.inputs)), ensure_ascii=False)
-        length = len(request.prompt.text) + len(
-            json.dumps(dict(request.inputs), ensure_ascii=False)
-        )
+        inputs = dict(request.inputs)
+        text = json.dumps(rule(inputs), ensure_ascii=False)
+        asked = request.prompt.text + json.dumps(inputs, ensure_ascii=False)
         # Four characters a token: good enough to try budgets out without a model.
         usage = Usage(
-            input_tokens=length // 4, output_tokens=len(text) // 4, cost_usd=0.0
+            input_tokens=len(asked) // 4, output_tokens=len(text) // 4, cost_usd=0.0
         )
         return Reply(text, Finish.STOP, usage, self.identity.model)
 

@@ -8,17 +8,19 @@ instruction inside an answer is only text, and its sentence is never a quote.
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from medlive.llm.rules import lexicon
 from medlive.llm.rules.text import (
+    CONTENT_STOP,
+    STOP_ZH,
     Language,
     bigrams,
+    can_be_quoted,
     language_of,
     plain,
     sentences,
     stem,
-    words,
+    stems,
 )
 
 NEEDED: dict[Language, float] = {"en": 0.35, "zh": 0.5}
@@ -41,24 +43,10 @@ _ADDRESSED = re.compile(
     r"满分|忽略.{0,10}(?:指令|指示|规则|以上)",
     re.IGNORECASE,
 )
-_SURROGATE = re.compile("[\ud800-\udfff]")
-"""A lone one: no reply can hold it, so nothing is quoted from its sentence."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 _BARE = frozenset(
     {"patient", "answer", "response", "recommend", "advis", "suggest", "state"}
 )
-
-
-def _terms(text: str, language: Language) -> frozenset[str]:
-    """What a text is about: English stems, or pairs of Chinese characters and the Latin words between them."""
-    latin = frozenset(stem(word) for word in words(text) if not word[0].isdigit())
-    if language == "zh":
-        return frozenset(bigrams(plain(text), lexicon.STOP_ZH)) | (
-            latin - lexicon.CONTENT_STOP
-        )
-    content = latin - lexicon.CONTENT_STOP - _BARE
-    # A criterion of everyday words only ("Advises rest") still has something to look for.
-    return content or latin - _FUNCTION - _BARE
 
 
 _FUNCTION_TEXT = (
@@ -68,15 +56,23 @@ _FUNCTION_TEXT = (
 _FUNCTION = frozenset(map(stem, _FUNCTION_TEXT.split()))
 
 
+def _terms(text: str, language: Language) -> set[str]:
+    """What a text is about: English stems, or pairs of Chinese characters and the Latin words between them."""
+    latin = stems(text)
+    if language == "zh":
+        return bigrams(text, STOP_ZH) | (latin - CONTENT_STOP)
+    # A criterion of everyday words only ("Advises rest") still has something to look for.
+    return latin - CONTENT_STOP - _BARE or latin - _FUNCTION - _BARE
+
+
 @lru_cache(maxsize=256)
-def _passages(answer: str) -> dict[str, frozenset[str]]:
+def _passages(answer: str) -> dict[str, set[str]]:
     """The sentences of an answer that may be quoted, and what each is about."""
     language = language_of(None, answer)
     passages = {}
     for sentence in sentences(answer):
-        text = sentence.text
-        if not _ADDRESSED.search(text) and not _SURROGATE.search(text):
-            passages[text] = _terms(text, language)
+        if not _ADDRESSED.search(sentence) and can_be_quoted(sentence):
+            passages[sentence] = _terms(sentence, language)
     return passages
 
 
@@ -86,43 +82,36 @@ def _denies(text: str, language: Language) -> bool:
     return len(pattern.findall(text)) % 2 == 1
 
 
-class _Verdict(NamedTuple):
-    met: bool
-    quote: str
-    reason: str
-
-
-def _grade(inputs: Mapping[str, Any], criterion: str) -> _Verdict:
+def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[str, str]:
+    """The quote that meets a criterion, "" where none does, and why."""
     language = language_of(inputs.get("language"), criterion)
     wanted = _terms(criterion, language)
     # What the question says already tells nothing, since any answer repeats it.
     question = str(inputs.get("question", ""))[:20_000]
     wanted = wanted - _terms(question, language) or wanted
-    if not wanted:
-        return _Verdict(False, "", "The criterion holds no word to look for.")
     numbers = set(_NUMBER.findall(plain(criterion)))
-    best_share, quote = 0.0, ""
+    best, quote = 0.0, ""
     for text, terms in _passages(str(inputs["answer"])).items():
-        share = len(wanted & terms) / len(wanted)
-        if share > best_share and numbers.issubset(_NUMBER.findall(plain(text))):
-            best_share, quote = share, text
-    if best_share < NEEDED[language]:
-        reason = f"No passage of the answer holds the criterion's words; the nearest {best_share:.0%}."
-        return _Verdict(False, "", reason)
+        share = len(wanted & terms) / max(1, len(wanted))
+        if share > best and numbers.issubset(_NUMBER.findall(plain(text))):
+            best, quote = share, text
+    if best < NEEDED[language]:
+        return "", f"The nearest passage holds {best:.0%} of the criterion's words."
     if _denies(criterion, language) != _denies(quote, language):
-        reason = "The nearest passage denies what the criterion states, or states what it denies."
-        return _Verdict(False, "", reason)
-    reason = f"One passage holds {best_share:.0%} of the criterion's words."
-    return _Verdict(True, quote[:4000], reason)
+        return (
+            "",
+            "The nearest passage denies what the criterion states, or states what it denies.",
+        )
+    return quote[:4000], f"One passage holds {best:.0%} of the criterion's words."
 
 
 def grade_criterion(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Whether the answer meets one criterion, with the passage that does."""
-    met, quote, reasoning = _grade(inputs, str(inputs["criterion"]))
+    quote, reasoning = _grade(inputs, str(inputs["criterion"]))
     return {
         "reasoning": reasoning,
-        "conclusion": "met" if met else "not met",
-        "met": met,
+        "conclusion": "met" if quote else "not met",
+        "met": bool(quote),
         "quote": quote,
         "whole": False,
     }
@@ -130,13 +119,10 @@ def grade_criterion(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def grade_rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """The same for each criterion of a list, in its order."""
-    grades = [
-        {
-            "id": str(criterion["id"]),
-            **grade_criterion({**inputs, "criterion": criterion["criterion"]}),
-        }
-        for criterion in inputs["criteria"]
-    ]
+    grades = []
+    for criterion in inputs["criteria"]:
+        grade = grade_criterion({**inputs, "criterion": criterion["criterion"]})
+        grades.append({"id": str(criterion["id"]), **grade})
     return {"grades": grades}
 
 

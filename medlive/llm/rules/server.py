@@ -34,8 +34,7 @@ from medlive.llm.engine import (
     Usage,
     endpoint_engine,
 )
-from medlive.llm.fence import read_inputs
-from medlive.llm.prompts import TASK_LINE
+from medlive.llm.prompts import TASK_LINE, read_inputs
 from medlive.llm.rules.candidates import MODELS, Search, evidence_answer, generic_answer
 
 _FINISH = {
@@ -46,11 +45,7 @@ _FINISH = {
 
 
 class _Refused(Exception):
-    """A request that is not answered."""
-
-    def __init__(self, status: int, code: str, message: str) -> None:
-        super().__init__(message)
-        self.status, self.code = status, code
+    """A request that is not answered: why, and the status."""
 
 
 def _json(value: object, status: int = 200) -> Response:
@@ -61,13 +56,13 @@ def _json(value: object, status: int = 200) -> Response:
 
 async def _explain(_: HttpRequest, error: Exception) -> Response:
     """An error in OpenAI's form."""
-    status, code = 400, "bad_request"
+    status = 503 if isinstance(error, EndpointUnavailable) else 400
+    message = str(error)
     if isinstance(error, _Refused):
-        status, code = error.status, error.code
-    elif isinstance(error, EndpointUnavailable):
-        status, code = 503, "unavailable"
+        message, *others = error.args
+        status = others[0] if others else 400
     kind = "invalid_request_error" if status < 500 else "server_error"
-    body = {"message": str(error), "type": kind, "param": None, "code": code}
+    body = {"message": message, "type": kind, "param": None, "code": None}
     return _json({"error": body}, status)
 
 
@@ -87,56 +82,69 @@ class _Server:
         return _json({"status": "ok", "engine": self._engine.identity.engine})
 
     async def models(self, _: HttpRequest) -> Response:
-        names = dict.fromkeys((RULES_MODEL, self._model, *MODELS))
-        data = [
-            {"id": name, "object": "model", "created": 0, "owned_by": "medlive"}
-            for name in names
-        ]
+        data = []
+        for name in dict.fromkeys((RULES_MODEL, self._model, *MODELS)):
+            model = {"id": name, "object": "model", "created": 0}
+            data.append({**model, "owned_by": "medlive"})
         return _json({"object": "list", "data": data})
 
     async def chat(self, http: HttpRequest) -> Response:
+        """A chat completion; tokens are a fourth of the bytes, since nothing here has a tokeniser."""
         started = time.perf_counter()
         chat = await _read(http)
-        answer = _completion(await self._reply(chat), chat)
+        reply = await self._reply(chat)
+        asked = sum(_tokens(message.content or "") for message in chat.messages)
+        answered = _tokens(reply.text)
+        message = {"role": "assistant", "content": reply.text, "refusal": None}
+        choice = {
+            "index": 0,
+            "finish_reason": _FINISH[reply.finish],
+            "message": message,
+        }
         # The latency is that of the whole answer: the engine's own time is part of it.
         await asyncio.sleep(self._latency_s - (time.perf_counter() - started))
-        return _json(answer)
+        return _json(
+            {
+                "id": f"chatcmpl-{uuid4()}",
+                "object": "chat.completion",
+                "created": int(time.time()),
+                "model": reply.model,
+                "choices": [choice],
+                "usage": {
+                    "prompt_tokens": asked,
+                    "completion_tokens": answered,
+                    "total_tokens": asked + answered,
+                },
+            }
+        )
 
     async def _reply(self, chat: "_Chat") -> Reply:
         if chat.model in MODELS:
             return await self._candidate(chat)
         if chat.model not in (RULES_MODEL, self._model):
-            raise _Refused(
-                404, "model_not_found", f"The model {chat.model!r} does not exist."
-            )
+            raise _Refused(f"The model {chat.model!r} does not exist.", 404)
         task = chat.task
         if task is None:
             raise _Refused(
-                400,
-                "unknown_task",
-                "No task: give a json_schema named after one, or one of medlive's prompts.",
+                "No task: give a json_schema named after one, or one of medlive's prompts."
             )
-        inputs = read_inputs(chat.model_dump()["messages"])
+        inputs = read_inputs([message.model_dump() for message in chat.messages])
         if inputs is None:
             raise _Refused(
-                400,
-                "no_inputs",
-                f"The request for {task} holds no inputs between the fences.",
+                f"The request for {task} holds no inputs between the fences."
             )
         prompt = Prompt(task, chat.last("system"))
         try:
             reply = await self._engine.answer(Request(task, prompt, inputs, {}))
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             # The inputs came over the wire and may lack what the task reads.
-            raise _Refused(
-                400, "bad_inputs", f"The inputs of {task} cannot be used: {error!r}"
-            ) from error
+            raise _Refused(f"The inputs of {task} cannot be used: {error!r}") from error
         return replace(reply, model=self._model)
 
     async def _candidate(self, chat: "_Chat") -> Reply:
         question = chat.last("user")
         if not question.strip():
-            raise _Refused(400, "no_question", "The last user message holds no text.")
+            raise _Refused("The last user message holds no text.")
         if chat.model == "sample-evidence" and self._search is not None:
             text = evidence_answer(question, await self._search(question))
         else:
@@ -144,17 +152,13 @@ class _Server:
         return Reply(text, Finish.STOP, Usage(), chat.model)
 
 
+def _tokens(text: str) -> int:
+    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
+
+
 class _Message(BaseModel):
     role: str
     content: str | None = None
-
-
-class _SchemaName(BaseModel):
-    name: str
-
-
-class _Format(BaseModel):
-    json_schema: _SchemaName | None = None
 
 
 class _Chat(BaseModel):
@@ -162,15 +166,15 @@ class _Chat(BaseModel):
 
     model: str
     messages: Annotated[list[_Message], Field(min_length=1)]
-    response_format: _Format | None = None
+    response_format: dict[str, Any] | None = None
     stream: Literal[False] | None = None
 
     @property
     def task(self) -> str | None:
         """The task's name with its dot, from the schema's name or the prompt's own line."""
-        shape = self.response_format and self.response_format.json_schema
-        if shape and "_" in shape.name:
-            return shape.name.replace("_", ".", 1)
+        shape = (self.response_format or {}).get("json_schema") or {}
+        if "_" in str(shape.get("name")):
+            return str(shape["name"]).replace("_", ".", 1)
         for line in self.last("system").splitlines():
             if line.startswith(TASK_LINE):
                 return line.removeprefix(TASK_LINE).strip()
@@ -178,10 +182,8 @@ class _Chat(BaseModel):
 
     def last(self, role: str) -> str:
         """The text of the last message of a role, "" where it has none."""
-        for message in reversed(self.messages):
-            if message.role == role:
-                return message.content or ""
-        return ""
+        texts = [m.content or "" for m in self.messages if m.role == role]
+        return texts[-1] if texts else ""
 
 
 async def _read(http: HttpRequest) -> _Chat:
@@ -189,47 +191,13 @@ async def _read(http: HttpRequest) -> _Chat:
     async for part in http.stream():
         body += part
         if len(body) > RULES_REQUEST_BYTES:
-            raise _Refused(
-                413, "too_large", f"The body is over {RULES_REQUEST_BYTES} bytes."
-            )
+            raise _Refused(f"The body is over {RULES_REQUEST_BYTES} bytes.", 413)
     try:
         return _Chat.model_validate_json(bytes(body))
     except ValidationError as error:
         raise _Refused(
-            400, "bad_request", f"The body is not a chat request: {first_fault(error)}"
+            f"The body is not a chat request: {first_fault(error)}"
         ) from error
-
-
-def _completion(reply: Reply, chat: _Chat) -> dict[str, Any]:
-    """A chat completion; tokens are estimated as a fourth of the bytes, since nothing here has a tokeniser."""
-    asked = sum(_tokens(message.content or "") for message in chat.messages)
-    answered = _tokens(reply.text)
-    return {
-        "id": f"chatcmpl-{uuid4()}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": reply.model,
-        "choices": [
-            {
-                "index": 0,
-                "finish_reason": _FINISH[reply.finish],
-                "message": {
-                    "role": "assistant",
-                    "content": reply.text,
-                    "refusal": None,
-                },
-            }
-        ],
-        "usage": {
-            "prompt_tokens": asked,
-            "completion_tokens": answered,
-            "total_tokens": asked + answered,
-        },
-    }
-
-
-def _tokens(text: str) -> int:
-    return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
 
 
 def build_app(

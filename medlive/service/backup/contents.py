@@ -4,7 +4,6 @@ import hashlib
 import io
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 from pathlib import Path
 from typing import Final, Literal
 
@@ -31,15 +30,6 @@ _NAME: Final = re.compile(
 """Every file of a backup besides SHA256SUMS and its signature: what is restored goes to no other place."""
 _LINE: Final = re.compile(r"(?P<digest>[0-9a-f]{64})  (?P<name>.+)")
 _PIECE: Final = 1024 * 1024
-
-
-class TrialOutcome(StrEnum):
-    """How the trial restore of a weekly backup ended, as the counts of its step have it under "check"."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    IMPOSSIBLE = "impossible"
-    OFF = "off"
 
 
 class About(BaseModel):

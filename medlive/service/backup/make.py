@@ -11,7 +11,8 @@ import logging
 import os
 import shutil
 import tempfile
-from contextlib import aclosing
+from collections.abc import Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,7 +48,6 @@ from medlive.service.backup.contents import (
     TAKEDOWNS,
     About,
     Takedown,
-    TrialOutcome,
     copy_file,
     digest_of,
     format_sums,
@@ -75,13 +75,7 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
         DiskFull: when no space is left.
     """
     async with open_database(settings) as database:
-        about = await _write(
-            settings,
-            database,
-            out,
-            head(),
-            files=True,
-        )
+        about = await _write(settings, database, out, head(), files=True)
     return about.model_dump(mode="json") | {
         "folder": str(out),
         "public_key": secret_key(settings).public.line(),
@@ -89,27 +83,12 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
 
 
 async def copy_database(settings: Settings, revision: str, out: Path) -> None:
-    """Write a signed copy of the database alone, whatever version its schema is of, into the new folder `out`.
+    """Write a signed copy of the database alone, whose schema is at `revision`, into the new folder `out`.
 
-    Args:
-        settings: The settings.
-        revision: The schema's revision.
-        out: The folder.
-
-    Raises:
-        UsageError: for a folder that exists, and for a key that cannot be used.
-        DatabaseUnavailable: without the database.
-        ServiceUnavailable: where pg_dump fails.
-        DiskFull: when no space is left.
+    Raises what `make_backup` does.
     """
     async with aclosing(Database.connect(database_url(settings))) as database:
-        await _write(
-            settings,
-            database,
-            out,
-            revision,
-            files=False,
-        )
+        await _write(settings, database, out, revision, files=False)
 
 
 async def _write(
@@ -143,20 +122,9 @@ async def _write(
         )
         with writing_to(draft):
             if files:
-                await asyncio.to_thread(
-                    _copy_files,
-                    settings,
-                    draft,
-                    about,
-                    erased,
-                )
-            await asyncio.to_thread(
-                _seal,
-                draft,
-                out,
-                about,
-                key,
-            )
+                copy = (settings, draft, about, erased)
+                await asyncio.to_thread(_copy_files, *copy)
+            await asyncio.to_thread(_seal, draft, out, about, key)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return about
@@ -168,7 +136,8 @@ async def back_up_week(
     """Write the week's backup into the configured folder, try to restore it, and remove all but the latest weeks.
 
     Only backups that this instance signed under their week's name count; whatever else lies there stays. Nothing
-    is removed where the latest does not come back.
+    is removed where the latest does not come back. "check" says how the trial ended: passed, failed, impossible
+    or off.
 
     Raises:
         CheckFailed: if something else has the week's name.
@@ -181,54 +150,38 @@ async def back_up_week(
             "no folder for backups is configured",
             hint="[backup] folder in config/medlive.toml",
         )
-    key = secret_key(settings).public
+    key, out = secret_key(settings).public, folder / week
     counts: dict[str, Any] = {}
-    if not await asyncio.to_thread(_is_written, folder / week, key):
-        about = await make_backup(settings, folder / week)
-        counts = {
-            "rows": sum(about["rows"].values()),
-            "archives": len(about["archives"]),
-        }
-        counts["snapshots"] = len(about["snapshots"])
-    counts |= await _try_week(settings, folder / week, key)
-    if counts["check"] == TrialOutcome.FAILED:
-        return counts
+    if not await asyncio.to_thread(os.path.lexists, out):
+        about = await make_backup(settings, out)
+        counts["rows"] = sum(about["rows"].values())
+        counts |= {part: len(about[part]) for part in ("archives", "snapshots")}
+    elif not await asyncio.to_thread(_is_own, out, key):
+        raise CheckFailed(
+            f"{out} is not a backup that this instance wrote for that week",
+            hint="find out who put it there, and move it away",
+        )
+    if not settings.backup.check:
+        counts["check"] = "off"
+    else:
+        try:
+            checked = await try_backup(settings, out, [key])
+            counts |= {
+                "check": "passed",
+                "restored_tables": len(checked.about.rows),
+                "restored_rows": sum(checked.about.rows.values()),
+            }
+        except DatabaseUnavailable:
+            raise
+        except TrialImpossible as error:
+            counts |= {"check": "impossible", "why": describe(error)}
+        except MedliveError as error:
+            problem = f"the restore check failed: {describe(error)}"
+            return counts | {"check": "failed", "problem": problem}
     surplus = (await asyncio.to_thread(_own_weeks, folder, key))[:-keep]
     for old in surplus:
         await asyncio.to_thread(shutil.rmtree, old)
     return counts | {"removed": len(surplus)}
-
-
-async def _try_week(settings: Settings, folder: Path, key: PublicKey) -> dict[str, Any]:
-    """Try to restore a week's backup; the counts that say how it went."""
-    if not settings.backup.check:
-        return {"check": TrialOutcome.OFF}
-    try:
-        trial = await try_backup(settings, folder, [key])
-    except DatabaseUnavailable:
-        raise
-    except TrialImpossible as error:
-        return {"check": TrialOutcome.IMPOSSIBLE, "why": describe(error)}
-    except MedliveError as error:
-        return {
-            "check": TrialOutcome.FAILED,
-            "problem": f"the restore check failed: {describe(error)}",
-        }
-    return {
-        "check": TrialOutcome.PASSED,
-        "restored_tables": trial.tables,
-        "restored_rows": trial.rows,
-    }
-
-
-def _is_written(folder: Path, key: PublicKey) -> bool:
-    """Return whether a week's backup exists. Raises CheckFailed if something else has its name."""
-    if os.path.lexists(folder) and not _is_own(folder, key):
-        raise CheckFailed(
-            f"{folder} is not a backup that this instance wrote for that week",
-            hint="find out who put it there, and move it away",
-        )
-    return os.path.lexists(folder)
 
 
 def _own_weeks(folder: Path, key: PublicKey) -> list[Path]:
@@ -249,7 +202,7 @@ def _own_weeks(folder: Path, key: PublicKey) -> list[Path]:
 
 def _is_own(folder: Path, key: PublicKey) -> bool:
     try:
-        return not folder.is_symlink() and check_seal(folder, [key]).name == folder.name
+        return not folder.is_symlink() and check_seal(folder, [key])[0] == folder.name
     except MedliveError:
         return False
 
@@ -258,26 +211,12 @@ def _begin(out: Path) -> Path:
     """Make a folder beside `out`, which nobody else may read; it becomes `out` when it is complete."""
     if os.path.lexists(out):
         raise UsageError(f"{out} exists", hint="name a new folder")
+    parent = out.absolute().parent
     with writing_to(out):
-        out.absolute().parent.mkdir(parents=True, exist_ok=True)
-        draft = Path(
-            tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.absolute().parent)
-        )
+        parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=parent))
         (draft / DUMP).touch(PRIVATE_FILE)
     return draft
-
-
-def _copy_files(
-    settings: Settings, draft: Path, about: About, erased: dict[tuple[str, str], str]
-) -> None:
-    """Copy the files that the dump's rows point to, and list what must not come back."""
-    _copy_archives(archive_path(settings), about.archives, draft)
-    _copy_snapshots(snapshots_path(settings), about.snapshots, draft)
-    _copy_keys(settings, draft)
-    with (draft / TAKEDOWNS).open("w", encoding="utf-8") as lines:
-        for (source, thread_id), reason in erased.items():
-            takedown = Takedown(source=source, thread_id=thread_id, reason=reason)
-            lines.write(takedown.model_dump_json() + "\n")
 
 
 def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:
@@ -292,25 +231,39 @@ def _seal(draft: Path, out: Path, about: About, key: SecretKey) -> None:
     draft.rename(out)
 
 
-def _copy_archives(place: Path, archives: dict[str, int], draft: Path) -> None:
-    """Copy files of raw pages. Raises CheckFailed if one is shorter than its rows say."""
-    short: list[str] = []
-    for name, size in archives.items():
-        target = f"archive/{name}"
-        if (
-            not _copied(place, name, draft, target)
-            or (draft / target).stat().st_size < size
-        ):
+def _copy_files(
+    settings: Settings, draft: Path, about: About, erased: dict[tuple[str, str], str]
+) -> None:
+    """Copy the files that the dump's rows point to, and list what must not come back.
+
+    Raises CheckFailed if a file of raw pages is shorter than its rows say.
+    """
+    place, short = archive_path(settings), []
+    for name, size in about.archives.items():
+        copy = draft / "archive" / name
+        _copy(place, name, draft, f"archive/{name}")
+        if not copy.exists() or copy.stat().st_size < size:
             short.append(name)
     if short:
         raise CheckFailed(
             f"raw pages are missing or were removed meanwhile: {', '.join(short)}",
             hint="run it again; if it says so again, `medlive source check`",
         )
+    place = snapshots_path(settings)
+    for name in _snapshot_files(place, about.snapshots):
+        _copy(place, name, draft, f"snapshots/{name}")
+    for path in settings.home.glob("*.key"):
+        # Whoever reads a backup must not sign another.
+        if path.absolute() != key_path(settings).absolute():
+            _copy(settings.home, path.name, draft, f"keys/{path.name}")
+    with (draft / TAKEDOWNS).open("w", encoding="utf-8") as lines:
+        for (source, thread_id), reason in erased.items():
+            takedown = Takedown(source=source, thread_id=thread_id, reason=reason)
+            lines.write(takedown.model_dump_json() + "\n")
 
 
-def _copy_snapshots(place: Path, versions: list[str], draft: Path) -> None:
-    """Copy the folders of frozen snapshots, where they are there, and the files beside them."""
+def _snapshot_files(place: Path, versions: Sequence[str]) -> list[str]:
+    """The files of frozen snapshots, where they are there, and those beside them."""
     names: list[str] = []
     for version in versions:
         folder = path_below(place, folder_name(version))
@@ -318,21 +271,10 @@ def _copy_snapshots(place: Path, versions: list[str], draft: Path) -> None:
             names += [f"{folder.name}/{name}" for name in plain_files(folder)]
     if place.is_dir():
         names += [path.name for path in place.glob("[!.]*") if not path.is_dir()]
-    for name in names:
-        _copied(place, name, draft, f"snapshots/{name}")
+    return names
 
 
-def _copy_keys(settings: Settings, draft: Path) -> None:
-    """Copy this instance's keys but the one that signs backups: whoever reads a backup must not sign another."""
-    for path in settings.home.glob("*.key"):
-        if path.absolute() != key_path(settings).absolute():
-            _copied(settings.home, path.name, draft, f"keys/{path.name}")
-
-
-def _copied(source: Path, name: str, draft: Path, target: str) -> bool:
-    """Copy a file; return whether it was there."""
-    try:
+def _copy(source: Path, name: str, draft: Path, target: str) -> None:
+    """Copy a file, if it is there."""
+    with suppress(FileNotFoundError):
         copy_file(source, name, draft, target)
-    except FileNotFoundError:
-        return False
-    return True

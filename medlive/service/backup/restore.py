@@ -14,7 +14,7 @@ from medlive.config import Settings
 from medlive.db.backups import count_rows, list_takedowns, server_version
 from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database
-from medlive.errors import BadInput, MedliveError, UsageError, first_fault
+from medlive.errors import BadInput, MedliveError, UsageError, describe, first_fault
 from medlive.instance.paths import archive_path, snapshots_path
 from medlive.integrity.folder import writing_to
 from medlive.integrity.paths import PRIVATE_FOLDER
@@ -59,11 +59,19 @@ def check_backup(folder: Path, keys: Sequence[PublicKey] | None) -> Checked:
         BadInput: if it holds a link or a special file, or is not as its SHA256SUMS says.
     """
     digests = _digests_of(folder, keys)
-    present = plain_files(folder) - {SUMS, SIGNATURE}
-    wrong = sorted(present ^ set(digests)) or _altered(folder, digests)
+    wrong = (plain_files(folder) - {SUMS, SIGNATURE}) ^ digests.keys()
+    for name in digests.keys() - wrong:
+        try:
+            if digest_of(folder, name) != digests[name]:
+                wrong.add(name)
+        except OSError as exc:
+            raise BadInput(
+                f"{folder}: {name} cannot be read: {exc.strerror or exc}"
+            ) from exc
     if wrong:
         raise BadInput(
-            f"{folder}: {wrong[0]} is not as {SUMS} says", hint="restore another backup"
+            f"{folder}: {min(wrong)} is not as {SUMS} says",
+            hint="restore another backup",
         )
     try:
         about = About.model_validate_json(read_whole(folder, ABOUT))
@@ -78,7 +86,7 @@ def _digests_of(folder: Path, keys: Sequence[PublicKey] | None) -> dict[str, str
     """File → its SHA-256, signed by one of the keys; None asks for no signature."""
     if keys is None:
         return parse_sums(read_whole(folder, SUMS))
-    return check_seal(folder, keys).digests
+    return check_seal(folder, keys)[1]
 
 
 @asynccontextmanager
@@ -93,14 +101,7 @@ async def private_dump(
         settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
         place = Path(private)
-        await asyncio.to_thread(
-            _copy,
-            folder,
-            DUMP,
-            place,
-            DUMP,
-            checked,
-        )
+        await asyncio.to_thread(_copy, folder, DUMP, place, DUMP, checked)
         yield str(place / DUMP)
 
 
@@ -136,14 +137,14 @@ async def restore_backup(
             )
         version = await server_version(session)
     async with private_dump(settings, folder, checked) as dump:
-        await run_program(
-            settings,
-            "pg_restore",
-            version,
-            *WHOLE,
-            dump,
-        )
-    _put_back(folder, places, checked)
+        await run_program(settings, "pg_restore", version, *WHOLE, dump)
+    for name in sorted(checked.digests):
+        top, _, below = name.partition("/")
+        if below:
+            place = places[top]
+            with writing_to(place):
+                place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            _copy(folder, name, place, below, checked)
     upgrade(url)
     again: list[str] = []
     skipped: list[str] = []
@@ -158,19 +159,6 @@ async def restore_backup(
                 again.append("/".join(thread))
     about = checked.about.model_dump(mode="json")
     return about | {"taken_down": again, "skipped": skipped}
-
-
-def _altered(folder: Path, digests: dict[str, str]) -> list[str]:
-    """Return the first file whose bytes are others than its digest says."""
-    for name, digest in sorted(digests.items()):
-        try:
-            if digest_of(folder, name) != digest:
-                return [name]
-        except OSError as exc:
-            raise BadInput(
-                f"{folder}: {name} cannot be read: {exc.strerror or exc}"
-            ) from exc
-    return []
 
 
 def _empty_places(settings: Settings) -> dict[str, Path]:
@@ -196,22 +184,6 @@ def _empty_places(settings: Settings) -> dict[str, Path]:
     return places
 
 
-def _put_back(folder: Path, places: dict[str, Path], checked: Checked) -> None:
-    for name in sorted(checked.digests):
-        top, _, below = name.partition("/")
-        if below:
-            place = places[top]
-            with writing_to(place):
-                place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
-            _copy(
-                folder,
-                name,
-                place,
-                below,
-                checked,
-            )
-
-
 def _copy(
     folder: Path, name: str, place: Path, new_name: str, checked: Checked
 ) -> None:
@@ -229,23 +201,13 @@ def _other_takedowns(
     folder: Path, keys: Sequence[PublicKey] | None, skipped: list[str]
 ) -> Iterator[Takedown]:
     """Yield the takedowns of every backup beside this one; those that prove nothing are named in `skipped`."""
-    parent = folder.absolute().parent
-    for place in sorted(parent.iterdir()):
-        if not place.is_symlink() and os.path.lexists(place / TAKEDOWNS):
-            try:
-                yield from _takedowns(place, keys)
-            except MedliveError as exc:
-                skipped.append(f"takedowns of {place}: {exc.message}")
-
-
-def _takedowns(folder: Path, keys: Sequence[PublicKey] | None) -> list[Takedown]:
-    """Return the takedowns that a backup lists. Raises CheckFailed or BadInput if it is not as it was written."""
-    if digest_of(folder, TAKEDOWNS) != _digests_of(folder, keys).get(TAKEDOWNS):
-        raise BadInput(f"{folder}: {TAKEDOWNS} is not as {SUMS} says")
-    takedowns: list[Takedown] = []
-    for line in read_whole(folder, TAKEDOWNS).splitlines():
+    for place in sorted(folder.absolute().parent.iterdir()):
+        if place.is_symlink() or not os.path.lexists(place / TAKEDOWNS):
+            continue
         try:
-            takedowns.append(Takedown.model_validate_json(line))
-        except ValidationError as exc:
-            raise BadInput(f"{folder}: {TAKEDOWNS}: {first_fault(exc)}") from exc
-    return takedowns
+            if digest_of(place, TAKEDOWNS) != _digests_of(place, keys).get(TAKEDOWNS):
+                raise BadInput(f"{place}: {TAKEDOWNS} is not as {SUMS} says")
+            for line in read_whole(place, TAKEDOWNS).splitlines():
+                yield Takedown.model_validate_json(line)
+        except (MedliveError, ValidationError) as exc:
+            skipped.append(f"takedowns of {place}: {describe(exc)}")

@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from medlive.config import Settings
 from medlive.errors import CheckFailed, UsageError
@@ -32,15 +32,6 @@ _COMMENT: Final = "signature of a medlive backup"
 _PREFIX: Final = "medlive backup "
 _UNVERIFIED: Final = "if you know where it comes from: --unverified"
 _log: Final = logging.getLogger(__name__)
-
-
-class Sealed(NamedTuple):
-    """What a checked signature says."""
-
-    name: str
-    """The folder's name when it was written."""
-    digests: dict[str, str]
-    """File → its SHA-256."""
 
 
 def key_path(settings: Settings) -> Path:
@@ -104,8 +95,8 @@ def seal(folder: Path, name: str, created_at: str, key: SecretKey) -> None:
     (folder / SIGNATURE).write_text(signature, encoding="utf-8")
 
 
-def check_seal(folder: Path, keys: Sequence[PublicKey]) -> Sealed:
-    """Check a backup's signature, and return its name and digests. No other file is read.
+def check_seal(folder: Path, keys: Sequence[PublicKey]) -> tuple[str, dict[str, str]]:
+    """Check a backup's signature; the folder's name when it was written, and file → digest. No other file is read.
 
     Raises:
         CheckFailed: if it has no signature, or one that is not of these keys or of something else.
@@ -116,29 +107,21 @@ def check_seal(folder: Path, keys: Sequence[PublicKey]) -> Sealed:
         raise CheckFailed(
             f"{folder} is not signed: expected {SIGNATURE}", hint=_UNVERIFIED
         )
-    comment = _trusted_comment(
-        folder, sums, read_whole(folder, SIGNATURE).decode("utf-8", "replace"), keys
-    )
+    signature = read_whole(folder, SIGNATURE).decode("utf-8", "replace")
+    comment, reason = None, ""
+    for key in keys:
+        try:
+            comment = comment or check_signature(sums, signature, key)
+        except BadSignature as exc:
+            reason = reason or exc.message
+    if comment is None:
+        raise CheckFailed(
+            f"{folder} was not written by this instance, or was altered since: {reason}",
+            hint=f"restore another backup; or --public-key with the key that it was signed with; {_UNVERIFIED}",
+        )
     if not comment.startswith(_PREFIX):
         raise CheckFailed(
             f"{folder}: its signature is of something other than a backup"
         )
-    return Sealed(
-        name=str(json.loads(comment.removeprefix(_PREFIX))["name"]),
-        digests=parse_sums(sums),
-    )
-
-
-def _trusted_comment(
-    folder: Path, sums: bytes, signature: str, keys: Sequence[PublicKey]
-) -> str:
-    reasons: list[str] = []
-    for key in keys:
-        try:
-            return check_signature(sums, signature, key)
-        except BadSignature as exc:
-            reasons.append(exc.message)
-    raise CheckFailed(
-        f"{folder} was not written by this instance, or was altered since: {reasons[0]}",
-        hint=f"restore another backup; or --public-key with the key that it was signed with; {_UNVERIFIED}",
-    )
+    name = str(json.loads(comment.removeprefix(_PREFIX))["name"])
+    return name, parse_sums(sums)

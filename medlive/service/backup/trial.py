@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +23,6 @@ from medlive.db.backups import (
     scratch_database,
     server_version,
 )
-from medlive.db.harvest.archives import list_archives
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.release import SnapshotRow, SnapshotState
@@ -45,18 +43,9 @@ class TrialImpossible(UsageError):
     """A backup cannot be restored into a scratch database of this server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """What came back of a backup."""
-
-    checked: Checked
-    tables: int
-    rows: int
-
-
 async def try_backup(
     settings: Settings, folder: Path, keys: Sequence[PublicKey] | None
-) -> Trial:
+) -> Checked:
     """Check a backup's files, restore its dump into a scratch database, compare, and drop the database.
 
     Args:
@@ -80,89 +69,65 @@ async def try_backup(
             raise TrialImpossible(
                 "another backup is being tried", hint="wait for its end"
             )
-        version = await _examine_server(database, settings)
+        async with database.begin() as session:
+            if not await may_create_databases(session):
+                user = database.engine.url.username or "the database's user"
+                raise TrialImpossible(
+                    f"{user} may not create the scratch database",
+                    hint=f"ALTER ROLE {user} CREATEDB; {_BY_HAND}",
+                )
+            place = await data_directory(session)
+            needed = _ROOM * await database_size(session)
+            version = await server_version(session)
+        # On another machine it is not seen.
+        if place is not None and await asyncio.to_thread(os.path.isdir, place):
+            free = shutil.disk_usage(place).free - settings.watch.disk_free_gb * 1e9
+            if free < needed:
+                raise TrialImpossible(
+                    f"{max(free, 0) / 1e9:.1f} GB are free for the scratch database,"
+                    f" which may take {needed / 1e9:.1f}",
+                    hint=f"make room at {place}; {_BY_HAND}",
+                )
         async with (
             scratch_database(database) as url,
             private_dump(settings, folder, checked) as dump,
         ):
             scratch = settings.model_copy(update={"database_url": SecretStr(url)})
             options = ("--exit-on-error", *BARE)
-            await run_program(
-                scratch,
-                "pg_restore",
-                version,
-                *options,
-                dump,
-            )
-            return await _compare(url, folder, checked)
+            await run_program(scratch, "pg_restore", version, *options, dump)
+            async with (
+                aclosing(Database.connect(url)) as restored,
+                restored.begin() as session,
+            ):
+                rows = await count_rows(session)
+                snapshots = await list_snapshots(session)
+    _compare(folder, checked, rows, snapshots)
+    return checked
 
 
-async def _examine_server(database: Database, settings: Settings) -> int:
-    """Return the server's version. Raises TrialImpossible where it cannot have a scratch database."""
-    async with database.begin() as session:
-        if not await may_create_databases(session):
-            user = database.engine.url.username or "the database's user"
-            raise TrialImpossible(
-                f"{user} may not create the scratch database",
-                hint=f"ALTER ROLE {user} CREATEDB; {_BY_HAND}",
-            )
-        place = await data_directory(session)
-        _check_room(settings, place, _ROOM * await database_size(session))
-        return await server_version(session)
-
-
-def _check_room(settings: Settings, place: str | None, needed: int) -> None:
-    """Raise TrialImpossible where the database's disk has no room beside what must stay free of it."""
-    if place is None or not os.path.isdir(place):  # it may be on another machine
-        return
-    free = shutil.disk_usage(place).free - settings.watch.disk_free_gb * 1e9
-    if free < needed:
-        raise TrialImpossible(
-            f"{max(free, 0) / 1e9:.1f} GB are free for the scratch database, which may take {needed / 1e9:.1f}",
-            hint=f"make room at {place}; {_BY_HAND}",
-        )
-
-
-async def _compare(url: str, folder: Path, checked: Checked) -> Trial:
-    """Compare what came back with what the backup says. Raises CheckFailed."""
-    async with aclosing(Database.connect(url)) as scratch, scratch.begin() as session:
-        rows = await count_rows(session)
-        archives = {a.path: a.bytes for a in await list_archives(session)}
-        snapshots = await list_snapshots(session)
-    wrong = _differences(checked, rows, archives, snapshots)
+def _compare(
+    folder: Path,
+    checked: Checked,
+    rows: Mapping[str, int],
+    snapshots: Sequence[SnapshotRow],
+) -> None:
+    """Compare what came back with what the backup says, and with its snapshots' files. Raises CheckFailed."""
+    wrong, expected = list[str](), checked.about.rows
+    for table in sorted(expected.keys() | rows.keys()):
+        if rows.get(table) != expected.get(table):
+            counted = f"expected {expected.get(table)} rows, got {rows.get(table)}"
+            wrong.append(f"table {table}: {counted}")
+    for snapshot in snapshots:
+        sums = f"snapshots/{folder_name(snapshot.version)}/{SUMS}"
+        digest = checked.digests.get(sums)
+        is_there = snapshot.state is SnapshotState.FROZEN and digest is not None
+        if is_there and snapshot.sums_digest != f"sha256:{digest}":
+            wrong.append(f"snapshot {snapshot.version}: its row names other files")
+    for name in checked.about.archives:
+        if f"archive/{name}" not in checked.digests:
+            wrong.append(f"raw pages {name}: missing")
     if wrong:
         more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
         raise CheckFailed(
             f"{folder} does not come back as it was written: {wrong[0]}{more}"
         )
-    return Trial(checked=checked, tables=len(rows), rows=sum(rows.values()))
-
-
-def _differences(
-    checked: Checked,
-    rows: Mapping[str, int],
-    archives: Mapping[str, int],
-    snapshots: Sequence[SnapshotRow],
-) -> list[str]:
-    """Return what differs between the restored rows and the backup's own record and files."""
-    about, wrong = checked.about, list[str]()
-    for table in sorted(about.rows.keys() | rows.keys()):
-        if rows.get(table) != about.rows.get(table):
-            wrong.append(
-                f"table {table}: expected {about.rows.get(table)} rows, got {rows.get(table)}"
-            )
-    for name in sorted(about.archives.keys() | archives.keys()):
-        if archives.get(name) != about.archives.get(name):
-            wrong.append(f"raw pages {name}: the rows name other bytes than the backup")
-        elif f"archive/{name}" not in checked.digests:
-            wrong.append(f"raw pages {name}: missing")
-    for snapshot in snapshots:
-        digest = checked.digests.get(
-            f"snapshots/{folder_name(snapshot.version)}/{SUMS}"
-        )
-        is_there = snapshot.state is SnapshotState.FROZEN and digest is not None
-        if is_there and snapshot.sums_digest != f"sha256:{digest}":
-            wrong.append(
-                f"snapshot {snapshot.version}: its files are not those that its row names"
-            )
-    return wrong

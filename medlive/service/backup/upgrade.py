@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
@@ -16,7 +16,7 @@ from medlive.db.backups import count_rows, list_takedowns, server_version
 from medlive.db.schema.migrate import upgrade as migrate
 from medlive.db.schema.pending import Plan, count_others, empty_schema, read_plan
 from medlive.db.schema.revisions import check_known, connect, read_revision
-from medlive.db.session import Database, Session
+from medlive.db.session import Database
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.folder import writing_to
 from medlive.integrity.paths import PRIVATE_FOLDER
@@ -25,25 +25,6 @@ from medlive.service.backup.make import copy_database
 from medlive.service.backup.programs import WHOLE, run_program
 from medlive.service.backup.restore import check_backup, private_dump
 from medlive.service.database import database_url
-
-
-class Upgraded(NamedTuple):
-    """An upgrade that was done."""
-
-    was: str | None  # The revision before; None: the database was empty
-    head: str
-    migrations: int
-    copy: Path | None
-
-
-class WentBack(NamedTuple):
-    """A database that is again as a copy holds it."""
-
-    revision: str
-    medlive: str  # The version that made the copy
-    rows: int
-    taken_down: Sequence[str]
-    """Threads that were taken down since the copy, and are there again."""
 
 
 def plan_upgrade(settings: Settings) -> Plan:
@@ -56,12 +37,16 @@ def plan_upgrade(settings: Settings) -> Plan:
     return read_plan(database_url(settings))
 
 
-async def upgrade_database(settings: Settings, *, copy: bool) -> Upgraded:
+async def upgrade_database(settings: Settings, *, copy: bool) -> dict[str, Any]:
     """Bring the schema to this version, after a copy of a database that is in use.
 
     Args:
         settings: The settings.
         copy: Whether to make the copy.
+
+    Returns:
+        "was" and "head", the revisions before (None: the database was empty) and after; "migrations", how many
+        were made; "copy", its folder or None.
 
     Raises:
         ConfigError: where the database is newer than this program.
@@ -79,18 +64,27 @@ async def upgrade_database(settings: Settings, *, copy: bool) -> Upgraded:
             out.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
         await copy_database(settings, plan.revision, out)
     await asyncio.to_thread(migrate, url)
-    return Upgraded(plan.revision, plan.head, len(plan.migrations), out)
+    return {
+        "was": plan.revision,
+        "head": plan.head,
+        "migrations": len(plan.migrations),
+        "copy": out,
+    }
 
 
 async def go_back(
     settings: Settings, folder: Path, keys: Sequence[PublicKey]
-) -> WentBack:
+) -> dict[str, Any]:
     """Put the database back to what a copy holds; what was written since is gone.
 
     Args:
         settings: The settings.
         folder: The copy, as an upgrade left it.
         keys: The keys of which one must have signed it.
+
+    Returns:
+        "revision" and "medlive", the version that made the copy; "rows"; "taken_down", the threads (SOURCE/ID)
+        that were taken down since the copy and are there again.
 
     Raises:
         CheckFailed: if none of these keys signed it.
@@ -100,11 +94,11 @@ async def go_back(
         DatabaseUnavailable: without the database.
     """
     checked = await asyncio.to_thread(check_backup, folder, keys)
-    before, url = checked.about.schema_revision, database_url(settings)
-    check_known(before)
-    if await asyncio.to_thread(_revision, url) == before:
+    about, url = checked.about, database_url(settings)
+    check_known(about.schema_revision)
+    if await asyncio.to_thread(_revision, url) == about.schema_revision:
         raise UsageError(
-            f"the database is at {before} as it is, nothing to go back from"
+            f"the database is at {about.schema_revision} as it is, nothing to go back from"
         )
     async with aclosing(Database.connect(url)) as database:
         async with database.begin() as session:
@@ -114,37 +108,26 @@ async def go_back(
                     hint="stop the scheduler, the workers and the web first",
                 )
             version = await server_version(session)
-            erased = await _erased(session)
+            # An earlier try may have left it empty.
+            is_empty = not await count_rows(session)
+            erased = {} if is_empty else await list_takedowns(session)
         async with private_dump(settings, folder, checked) as dump:
             async with database.begin() as session:
                 await empty_schema(session)
-            await run_program(
-                settings,
-                "pg_restore",
-                version,
-                *WHOLE,
-                dump,
-            )
+            await run_program(settings, "pg_restore", version, *WHOLE, dump)
         async with database.begin() as session:
             rows = await count_rows(session)
-            back = erased - await _erased(session)
-    if rows != checked.about.rows:
+            back = erased.keys() - (await list_takedowns(session)).keys()
+    if rows != about.rows:
         raise CheckFailed("what came back is not what the copy says")
-    return WentBack(
-        revision=before,
-        medlive=checked.about.medlive,
-        rows=sum(rows.values()),
-        taken_down=sorted(back),
-    )
+    return {
+        "revision": about.schema_revision,
+        "medlive": about.medlive,
+        "rows": sum(rows.values()),
+        "taken_down": sorted(map("/".join, back)),
+    }
 
 
 def _revision(url: str) -> str | None:
     with connect(url) as connection:
         return read_revision(connection)
-
-
-async def _erased(session: Session) -> set[str]:
-    """SOURCE/ID of every erased thread; empty for a database without tables."""
-    if not await count_rows(session):
-        return set()
-    return set(map("/".join, await list_takedowns(session)))

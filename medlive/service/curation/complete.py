@@ -8,9 +8,9 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import with_holds
 from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
 from medlive.curation.second_reader import redact_texts
+from medlive.curation.validator import Library
 from medlive.llm.engine import Engine
 from medlive.rubric.classify import classify
-from medlive.rubric.completion import Library
 from medlive.rubric.make import make_rubric
 from medlive.rubric.model import Conflict, Rubric
 from medlive.rubric.proof import Proof

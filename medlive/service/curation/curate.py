@@ -112,6 +112,20 @@ class CurationCounts:
         ):  # a lost database: it is given back
             self.faults.append(f"revision {revision}: {describe(error)}")
 
+    def find_problem(self, failure_share: float) -> str | None:
+        """Why the curation has failed: an internal error, an obstacle to all threads, or too many failed ones."""
+        if self.faults:
+            return f"{len(self.faults)} threads failed with an internal error, first {self.faults[0]}"
+        if obstacle := self.misconfigured or self.stopped:
+            return f"{obstacle}; {self.left} threads wait"
+        failures = Counter(self.failures)
+        del failures[Reason.BUDGET_SPENT]
+        failed, decided = failures.total(), self.outcomes.total()
+        if failed <= failure_share * decided:
+            return None
+        reason, _ = failures.most_common(1)[0]
+        return f"{failed} of {decided} threads failed, most with {reason}"
+
     def as_json(self) -> dict[str, Any]:
         """The counts as stored with a run."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -212,7 +226,7 @@ async def run_curation(
                 counts=done,
                 rescanned=rescanned,
                 spent=pipeline.budget.as_json(),
-                endpoints=pipeline.endpoints.states(),
+                endpoints=[e.state() for e in pipeline.endpoints.by_place.values()],
             )
             run.failed = bool(done.faults)
             run.counts = curated.as_counts()

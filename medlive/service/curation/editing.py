@@ -1,8 +1,8 @@
 """Cases as people edit them: each edit is a new revision, made of the latest one or refused."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Annotated, Self, TypeVar
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Annotated, Self
 
 from pydantic import (
     BaseModel,
@@ -17,14 +17,13 @@ from medlive.curation.model import CaseText, Side
 from medlive.db.curation.cases import (
     StoredCase,
     add_revision,
-    find_revision,
     lock_case,
     set_status,
 )
 from medlive.db.curation.curations import load_curation
 from medlive.db.curation.reviews import add_review
 from medlive.db.release.withdrawals import text_digest, withdrawn_criteria
-from medlive.db.session import Database, Session
+from medlive.db.session import Database
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseStatus, ReviewAction, ReviewRow
 from medlive.errors import CheckFailed, UsageError
@@ -54,19 +53,15 @@ _Text = Annotated[
 
 
 _TEXTS = ("narrative", "query", "advice")
-_KINDS = ("theme", "specialty", "difficulty", "dialogue_register", "no_negative")
 
 
-class _Edited(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+_STRICT = ConfigDict(frozen=True, extra="forbid")
 
 
-E = TypeVar("E", bound=_Edited)
-
-
-class CriterionEdit(_Edited):
+class CriterionEdit(BaseModel):
     """A criterion as a person wants it."""
 
+    model_config = _STRICT
     id: str | None = Field(
         default=None, description="The criterion that is changed; None: a new one."
     )
@@ -107,9 +102,13 @@ class CriterionEdit(_Edited):
         return self
 
 
-class CaseEdit(_Edited):
+class CaseEdit(BaseModel):
     """A case as a person wants it; what is None stays as it is."""
 
+    model_config = _STRICT
+    revision: int | None = Field(
+        default=None, ge=1, description="The revision that the edit was made of."
+    )
     narrative: _Text | None = None
     query: _Text | None = None
     advice: _Text | None = None
@@ -127,7 +126,7 @@ class CaseEdit(_Edited):
     def of(cls, case: StoredCase) -> "CaseEdit":
         """The case as it is."""
         edit = cls.model_validate(case.rubric, from_attributes=True)
-        return edit.model_copy(update=asdict(case.text))
+        return edit.model_copy(update=asdict(case.text) | {"revision": case.revision})
 
     def apply(self, case: StoredCase) -> tuple[CaseText, Rubric]:
         """The edited texts and rubric. Raises UsageError for an unknown specialty, an unknown or repeated id."""
@@ -145,12 +144,6 @@ class CaseEdit(_Edited):
         if (text, rubric.criteria) != (case.text, case.rubric.criteria):
             rubric = rubric.unproved()
         return text, rubric
-
-
-class EditFile(CaseEdit):
-    """A case as a person wants it, and the revision that it was made of."""
-
-    revision: int = Field(ge=1, description="The revision that the edit was made of.")
 
 
 def _numbered(
@@ -177,81 +170,24 @@ def _numbered(
     return tuple(criteria)
 
 
-@dataclass(frozen=True, slots=True)
-class EditedPart:
-    """What a part of a case says in the revision that was edited, in the latest one, and in the edit."""
-
-    part: str  # A text or a kind by its name, or a criterion's id
-    base: str
-    latest: str
-    edited: str
-
-    @property
-    def contested(self) -> bool:
-        """Whether two people changed it, and not alike."""
-        return len({self.base, self.latest, self.edited}) == 3
-
-
 class StaleEdit(CheckFailed):
     """The case was edited since the revision that an edit was made of."""
 
-    def __init__(
-        self, case_id: str, base: int, latest: int, differences: tuple[EditedPart, ...]
-    ) -> None:
-        """Keep both revisions' numbers, and what differs."""
-        self.base, self.latest, self.differences = base, latest, differences
+    def __init__(self, case_id: str, base: int, latest: int) -> None:
+        """Keep both revisions' numbers."""
+        self.base, self.latest = base, latest
         super().__init__(
             f"case {case_id} has changed since: its revision is {latest} now, and this edit was made of {base}",
             hint="nothing was saved; edit the latest revision",
         )
 
 
-async def _check_latest(
-    session: Session, case: StoredCase, edit: CaseEdit, of: int
-) -> None:
-    """See that an edit was made of the latest revision. Raises StaleEdit, UsageError for an unknown revision."""
-    if of == case.revision:
-        return
-    base = await find_revision(session, case.case_id, of)
-    if base is None:
-        raise UsageError(
-            f"case {case.case_id} has no revision {of}",
-            hint=f"its latest is {case.revision}",
-        )
-    differences = tuple(_differences(base, case, edit))
-    raise StaleEdit(case.case_id, of, case.revision, differences)
-
-
-def _differences(
-    base: StoredCase, latest: StoredCase, edit: CaseEdit
-) -> Iterator[EditedPart]:
-    """What somebody else, the edit, or both changed."""
-    stated = {name: getattr(edit, name) for name in CaseEdit.model_fields}
-    changed = {name: value for name, value in stated.items() if value is not None}
-    old = CaseEdit.of(base)
-    parts = [_parts(each) for each in (old, CaseEdit.of(latest))]
-    parts.append(_parts(old.model_copy(update=changed)))
-    for name in dict.fromkeys(name for each in parts for name in each):
-        texts = [each.get(name, "") for each in parts]
-        if len(set(texts)) > 1:
-            yield EditedPart(name, *texts)
-
-
-def _parts(edit: CaseEdit) -> Mapping[str, str]:
-    """The texts, kinds and criteria of an edit, by name or id."""
-    parts = {name: str(getattr(edit, name)) for name in (*_TEXTS, *_KINDS)}
-    for place, criterion in enumerate(edit.criteria or (), start=1):
-        name = criterion.id or f"new criterion in place {place}"
-        parts[name] = f"{criterion.points:+} {criterion.axis}: {criterion.criterion}"
-    return parts
-
-
-async def load_edit(database: Database, case_id: str) -> EditFile:
+async def load_edit(database: Database, case_id: str) -> CaseEdit:
     """A case as it can be edited. Raises UsageError for an unknown case."""
     async with database.begin() as session:
         await lock_case(session, case_id)
         case = await load_latest_case(session, case_id)
-    return EditFile(revision=case.revision, **CaseEdit.of(case).model_dump())
+    return CaseEdit.of(case)
 
 
 async def edit_case(
@@ -276,8 +212,8 @@ async def edit_case(
         if status is CaseStatus.WITHDRAWN:
             raise CheckFailed(f"case {case_id} is withdrawn")
         case = await load_latest_case(session, case_id)
-        if of is not None:
-            await _check_latest(session, case, edit, of)
+        if of not in (None, case.revision):
+            raise StaleEdit(case_id, of or 0, case.revision)
         text, rubric = edit.apply(case)
         decided = await load_curation(session, case.curation_id)
         advice = decided.side(Side.ADVICE)
@@ -327,27 +263,19 @@ async def redact_case(
     if len(words := words.strip()) < 2:
         raise UsageError("at least two characters can be redacted")
     case = await load_edit(database, case_id)
+
+    def without(text: str | None) -> str | None:
+        return text and text.replace(words, REDACTED)
+
     criteria = []
     for criterion in case.criteria or ():
-        criteria.append(_without(words, criterion, ("criterion", "fact")))
-    edit = _without(words, case, _TEXTS).model_copy(
-        update={"criteria": tuple(criteria)}
-    )
+        changes = {
+            "criterion": without(criterion.criterion),
+            "fact": without(criterion.fact),
+        }
+        criteria.append(criterion.model_copy(update=changes))
+    texts = {name: without(getattr(case, name)) for name in _TEXTS}
+    edit = case.model_copy(update={**texts, "criteria": tuple(criteria)})
     return await edit_case(
-        database,
-        case_id,
-        edit,
-        reason,
-        of=case.revision,
-        by=by,
-        act=Act.REDACT,
+        database, case_id, edit, reason, of=case.revision, by=by, act=Act.REDACT
     )
-
-
-def _without(words: str, edit: E, names: Iterable[str]) -> E:
-    """An edit whose texts of these names have "[redacted]" in place of the words."""
-    texts = {}
-    for name in names:
-        if text := getattr(edit, name):
-            texts[name] = text.replace(words, REDACTED)
-    return edit.model_copy(update=texts)

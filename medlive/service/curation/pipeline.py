@@ -43,7 +43,7 @@ async def share_endpoints(
     Together they never have more under way than `concurrency` allows, also while one joins. Raises
     DatabaseUnavailable, also when the database is lost later: then no call is begun, and the block is cancelled.
     """
-    limiters = endpoints.by_place()
+    limiters = endpoints.by_place
     if not limiters:
         yield
         return

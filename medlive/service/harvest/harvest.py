@@ -116,15 +116,15 @@ async def harvest_source(
                 async with Fetcher(fetching) as fetcher:
                     overlap = timedelta(days=site.settings.overlap_days)
                     ledger = PostgresLedger(
-                        database,
-                        run,
-                        source,
-                        done.iso_week,
-                        folder,
-                        fetching.contact,
-                        overlap,
-                        fetcher,
-                        tick,
+                        database=database,
+                        run=run,
+                        source=source,
+                        iso_week=done.iso_week,
+                        folder=folder,
+                        operator=fetching.contact,
+                        overlap=overlap,
+                        fetcher=fetcher,
+                        tick=tick,
                     )
                     # Several connections need more readers, to fetch while pages are being saved.
                     readers = 1 if connections == 1 else 3 * connections

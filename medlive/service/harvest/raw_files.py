@@ -71,21 +71,11 @@ async def _rewrite(database: Database, folder: Path, archive: archives.Archive) 
             await archives.mark_removed(session, [archive.archive_id])
         await asyncio.to_thread(old.unlink, missing_ok=True)
         return
-    moved, size = await asyncio.to_thread(
-        _copy_named,
-        old,
-        folder / name,
-        named,
-        archive.bytes,
-    )
+    copy = (old, folder / name, named, archive.bytes)
+    moved, size = await asyncio.to_thread(_copy_named, *copy)
+    number = archive.archive_id
     async with database.begin() as session:
-        await archives.replace_archive(
-            session,
-            archive.archive_id,
-            name,
-            size,
-            moved,
-        )
+        await archives.replace_archive(session, number, name, size, moved)
     await asyncio.to_thread(old.unlink, missing_ok=True)
 
 
@@ -127,10 +117,6 @@ def _files(folder: Path, source: str = "") -> set[str]:
     return {path.relative_to(folder).as_posix() for path in files}
 
 
-def _age(path: Path) -> float:
-    return time.time() - path.stat().st_mtime if path.exists() else 0.0
-
-
 async def apply_retention(
     database: Database, settings: Settings, *, dry_run: bool = False
 ) -> Mapping[str, int]:
@@ -139,47 +125,30 @@ async def apply_retention(
     A row changes before its file is deleted, so that a kill leaves an extra file and never a row without one.
 
     Returns:
-        Counts: files, bytes and pages removed; swept (files rewritten for a takedown); leftovers and strays
-        (deleted files without a row); foreign (other files, left alone); busy (sources being harvested, skipped);
-        damaged (files that could not be rewritten). `dry_run` counts without changing anything.
+        Counts: files, bytes and pages removed; swept (files rewritten for a takedown); strays (deleted files
+        without a row); busy (sources being harvested, skipped); damaged (files that could not be rewritten).
+        `dry_run` counts without changing anything.
     """
     folder = archive_path(settings)
-    names = (
-        "files",
-        "bytes",
-        "pages",
-        "swept",
-        "leftovers",
-        "strays",
-        "foreign",
-        "busy",
-        "damaged",
-    )
+    names = ("files", "bytes", "pages", "swept", "strays", "busy", "damaged")
     counts = dict.fromkeys(names, 0)
     async with database.begin() as session:
         sources = await archives.archived_sources(session)
     for source in sources:
         async with advisory_lock(database, f"harvest {source}") as acquired:
             if acquired:
-                await _retain(
-                    database,
-                    settings,
-                    source,
-                    counts,
-                    dry_run=dry_run,
-                )
+                await _retain(database, settings, source, counts, dry_run=dry_run)
             else:
                 counts["busy"] += 1
     existing = await asyncio.to_thread(_files, folder)
     async with database.begin() as session:
         known = await archives.list_archives(session)
-    unknown = existing - {archive.path for archive in known}
-    stray = []
-    for path in unknown:
+    stray, now_s = [], time.time()
+    for path in existing - {archive.path for archive in known}:
         # A harvest writes a file's beginning before its row, so a young file may get one.
-        if _stem(path) is not None and _age(folder / path) > STRAY_AFTER_S:
+        if _stem(path) and now_s - (folder / path).stat().st_mtime > STRAY_AFTER_S:
             stray.append(path)
-    counts["strays"], counts["foreign"] = len(stray), len(unknown) - len(stray)
+    counts["strays"] += len(stray)
     if not dry_run:
         await asyncio.to_thread(_remove, folder, stray)
     return counts
@@ -217,7 +186,7 @@ async def _retain(
     swept, damaged = await sweep(database, folder, source)
     counts["swept"] += swept
     counts["damaged"] += len(damaged)
-    counts["leftovers"] += await clear_removed(database, folder, source)
+    counts["strays"] += await clear_removed(database, folder, source)
 
 
 def _remove(folder: Path, paths: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -11,7 +11,7 @@ from contextlib import (
 )
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from medlive.config import Settings
 from medlive.db.harvest.fetches import Reading, latest_readings, read_threads_after
@@ -51,9 +51,6 @@ class ReparseResult:
     """Threads: unchanged, new, revised; layout, fault, not_a_thread, incomplete (they fail); bytes_gone, damaged
     (a page cannot be had); skipped (left out when they were harvested), waiting (never read as yet), taken_down.
     And pages read."""
-    before: Counter[str] = field(default_factory=Counter)
-    """Field → threads that had it when last parsed, and have it now (`after`), of those that parse."""
-    after: Counter[str] = field(default_factory=Counter)
     problems: list[tuple[str, str, str]] = field(default_factory=list)
     """(thread id, kind, message) of the first MAX_PROBLEMS threads that fail."""
     damaged: set[Path] = field(default_factory=set)
@@ -62,14 +59,6 @@ class ReparseResult:
     quarantined: str | None = None  # Why it is left out of harvests
     drift: list[Compared] = field(default_factory=list)
     """The figures of the latest harvest with the new readings, beside those of earlier harvests."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reread:
-    reading: Reading
-    thread: Thread | None = None
-    reason: str = ""  # Why there is no thread; a key of `ReparseResult.counts`
-    message: str = ""
 
 
 async def reparse_sources(
@@ -92,16 +81,10 @@ async def reparse_sources(
         done = []
         for source in sources:
             with progress(source) as tick:
-                done.append(
-                    await reparse_source(
-                        database,
-                        settings,
-                        source,
-                        thread_ids,
-                        dry_run,
-                        tick,
-                    )
+                result = await reparse_source(
+                    database, settings, source, thread_ids, dry_run, tick
                 )
+            done.append(result)
         run.counts = {result.source: dict(result.counts) for result in done}
         run.failed = any(result.busy or result.damaged for result in done)
     return done
@@ -126,21 +109,11 @@ async def reparse_source(
         if not acquired:
             done.busy = True
         elif not dry_run:
-            await _reparse(
-                done,
-                settings,
-                database.begin,
-                thread_ids,
-                tick,
-            )
+            await _reparse(done, settings, database.begin, thread_ids, tick)
         else:
             async with database.begin() as session:
                 await _reparse(
-                    done,
-                    settings,
-                    lambda: nullcontext(session),
-                    thread_ids,
-                    tick,
+                    done, settings, lambda: nullcontext(session), thread_ids, tick
                 )
                 await session.rollback()
     return done
@@ -153,23 +126,10 @@ async def _reparse(
     thread_ids: Sequence[str],
     tick: Callable[[int], None],
 ) -> None:
-    """Parse batch after batch, each saved in a session of `begin`, then update the figures."""
+    """Parse batch after batch, each saved in a session of `begin`, then update the latest harvest's figures."""
     site = build_site(done.source, settings.sources.get(done.source, {}))
     folder, key, after = archive_path(settings), handle_key(settings), ""
     named = sorted(set(thread_ids))
-
-    def parse_all(batch: Sequence[Reading]) -> list[_Reread]:
-        return [
-            _reread(
-                done,
-                site,
-                folder,
-                key,
-                reading,
-            )
-            for reading in batch
-        ]
-
     while True:
         async with begin() as session:
             ids = named[:BATCH]
@@ -178,30 +138,38 @@ async def _reparse(
             batch = await latest_readings(session, done.source, ids) if ids else []
         if not batch:
             break
-        for reading in batch if thread_ids else ():
-            if not reading.pages and reading.state is None:
+        parsed = []
+        for reading in batch:
+            if thread_ids and not reading.pages and reading.state is None:
                 name = f"{done.source}/{reading.thread_id}"
                 raise UsageError(f"no page of {name} is stored")
-        rereads = await asyncio.to_thread(parse_all, batch)
+            reread = await asyncio.to_thread(_reread, done, site, folder, key, reading)
+            parsed.append((reading, *reread))
         async with begin() as session:
-            await _save(session, done, rereads)
+            await _save(session, done, parsed)
         tick(done.counts.total() - done.counts["pages"])
         after, named = batch[-1].thread_id, named[BATCH:]
     async with begin() as session:
-        await _measure(session, done)
+        info = await find_source(session, done.source)
+        done.quarantined = info.quarantine_reason if info is not None else None
+        if (latest := await latest_run(session, done.source)) is not None:
+            run_id, measured = latest
+            done.drift, _ = await compare_run(session, done.source, run_id)
+            if measured:
+                await save_measures(session, run_id, done.drift)
 
 
 def _reread(
     done: ReparseResult, site: Site, folder: Path, key: bytes, reading: Reading
-) -> _Reread:
-    """Parse a thread's pages with the current adapter."""
+) -> tuple[Thread | None, str, str]:
+    """Parse a thread's pages with the current adapter; the thread, or a key of the counts and a message."""
     if not reading.pages:
-        return _Reread(reading, reason="waiting")
+        return None, "waiting", ""
     if reading.state is FrontierState.SKIPPED and not reading.stored:
-        return _Reread(reading, reason="skipped")
+        return None, "skipped", ""
     files = [(page.path, page.place) for page in reading.pages if page.path is not None]
     if len(files) < len(reading.pages):
-        return _Reread(reading, reason="bytes_gone")
+        return None, "bytes_gone", ""
     try:
         pages = [read_page(folder / path, place) for path, place in files]
         done.counts["pages"] += len(pages)
@@ -214,79 +182,55 @@ def _reread(
         check_storable(thread)
     except ArchiveDamaged as error:
         done.damaged.add(error.path)
-        return _Reread(reading, reason="damaged", message=error.message)
+        return None, "damaged", error.message
     except BadInput as error:
-        return _Reread(reading, reason=ProblemKind.FAULT.value, message=error.message)
+        return None, ProblemKind.FAULT.value, error.message
     except SourceError as error:
-        return _Reread(reading, reason=error.kind.value, message=error.message)
-    return _Reread(reading, thread)
+        return None, error.kind.value, error.message
+    return thread, "", ""
 
 
 async def _save(
-    session: Session, done: ReparseResult, rereads: Sequence[_Reread]
+    session: Session,
+    done: ReparseResult,
+    parsed: Sequence[tuple[Reading, Thread | None, str, str]],
 ) -> None:
     settled: dict[int, list[Settled]] = {}
-    parsed, first_fetches = [], []
-    for reread in rereads:
-        state, run_id = _settled_state(reread), reread.reading.run_id
-        if state is not None and run_id is not None:
-            settled.setdefault(run_id, []).append(state)
-        if reread.thread is not None:
-            parsed.append(reread.thread)
-            first_fetches.append(reread.reading.pages[0].fetch_id)
-            done.before.update(_field_counts(reread.reading.fields or {}))
-            done.after.update(_field_counts(thread_fields(reread.thread)))
+    threads, first_fetches = [], []
+    for reading, thread, reason, message in parsed:
+        state = _settled_state(reading, thread, reason)
+        if state is not None and reading.run_id is not None:
+            settled.setdefault(reading.run_id, []).append(state)
+        if thread is not None:
+            threads.append(thread)
+            first_fetches.append(reading.pages[0].fetch_id)
             continue
-        done.counts[reread.reason] += 1
-        if reread.message:
-            done.problems.append(
-                (reread.reading.thread_id, reread.reason, reread.message)
-            )
+        done.counts[reason] += 1
+        if message:
+            done.problems.append((reading.thread_id, reason, message))
     del done.problems[MAX_PROBLEMS:]
-    done.counts += await store_threads(session, parsed, fetch_ids=first_fetches)
+    done.counts += await store_threads(session, threads, fetch_ids=first_fetches)
     for run_id in sorted(settled):
         await settle(session, done.source, run_id, settled[run_id])
 
 
-async def _measure(session: Session, done: ReparseResult) -> None:
-    """Recompute the latest harvest's figures and store them in place of the old ones."""
-    info = await find_source(session, done.source)
-    done.quarantined = info.quarantine_reason if info is not None else None
-    if (latest := await latest_run(session, done.source)) is not None:
-        run_id, measured = latest
-        done.drift, _ = await compare_run(session, done.source, run_id)
-        if measured:
-            await save_measures(session, run_id, done.drift)
-
-
-def _field_counts(fields: Mapping[str, Any]) -> Counter[str]:
-    return Counter({name: int(value) for name, value in fields.items() if value})
-
-
-def _settled_state(reread: _Reread) -> Settled | None:
+def _settled_state(was: Reading, thread: Thread | None, reason: str) -> Settled | None:
     """The state of a thread that parses now, or fails for another reason of the parser; None where it stays."""
-    was, first = (
-        reread.reading,
-        reread.reading.pages[0] if reread.reading.pages else None,
-    )
-    if was.state is None or first is None:
+    if was.state is None or not was.pages:
         return None
     failed = was.state is FrontierState.FAILED
-    if reread.thread is not None:
+    if thread is not None:
         return Settled(
             was.thread_id,
             FrontierState.READ if failed else was.state,
             reason=None if failed else was.reason,
-            etag=first.etag,
-            last_modified=first.last_modified,
+            etag=was.pages[0].etag,
+            last_modified=was.pages[0].last_modified,
             page_count=len(was.pages),
-            posted_at=reread.thread.posted_at,
-            fields=thread_fields(reread.thread),
+            posted_at=thread.posted_at,
+            fields=thread_fields(thread),
         )
-    if (
-        failed
-        and was.reason != reread.reason
-        and {was.reason, reread.reason} <= _PARSER_REASONS
-    ):
-        return Settled(was.thread_id, FrontierState.FAILED, reason=reread.reason)
+    is_other = was.reason != reason and {was.reason, reason} <= _PARSER_REASONS
+    if failed and is_other:
+        return Settled(was.thread_id, FrontierState.FAILED, reason=reason)
     return None

@@ -64,18 +64,14 @@ class SourceHealth:
     def faults(self) -> list[str]:
         """What a maintainer must look at, one sentence each."""
         info, faults = self.info, []
-        if info.quarantine_reason is not None and info.quarantined_at is not None:
-            faults.append(
-                f"quarantined since {info.quarantined_at:%Y-%m-%d %H:%M} UTC: {info.quarantine_reason}"
-            )
+        if info.quarantined_at is not None:
+            since = f"{info.quarantined_at:%Y-%m-%d %H:%M} UTC"
+            faults.append(f"quarantined since {since}: {info.quarantine_reason}")
         elif info.last_outcome is RunOutcome.FAILED:
             faults.append(f"its harvest of {info.last_run} failed: {self.last_problem}")
         if self.stale:
-            when = (
-                "never"
-                if self.last_done_at is None
-                else f"{self.last_done_at:%Y-%m-%d}"
-            )
+            done = self.last_done_at
+            when = "never" if done is None else f"{done:%Y-%m-%d}"
             faults.append(f"stale: last harvested to its end {when}")
         return faults
 
@@ -93,18 +89,11 @@ async def source_health(
             times = history[info.name]
             week, figures = await latest_measures(session, info.name) or (None, [])
             problem = times.latest.counts.get("problem")
-            since = times.done_at or times.first_at
-            stale = now() - since > STALE_AFTER
-            sources.append(
-                SourceHealth(
-                    info,
-                    times.done_at,
-                    problem,
-                    week,
-                    tuple(figures),
-                    stale,
-                )
+            stale = now() - (times.done_at or times.first_at) > STALE_AFTER
+            health = SourceHealth(
+                info, times.done_at, problem, week, tuple(figures), stale
             )
+            sources.append(health)
     if source is not None and not sources:
         raise UsageError(
             f"{source} was never harvested",

@@ -10,7 +10,7 @@ from medlive.db.tables.release import SnapshotRow
 from medlive.errors import BadInput
 from medlive.instance.paths import snapshot_folder
 from medlive.service.release.publish import publish_snapshot
-from medlive.service.watch.outbox import write_message
+from medlive.service.watch.notify import write_message
 from medlive.snapshot.verify.run import verify_snapshot
 
 

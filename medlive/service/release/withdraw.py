@@ -8,7 +8,6 @@ from pathlib import Path
 
 from medlive.config import Settings
 from medlive.curation.identified import ids_of
-from medlive.db.audit.details import list_memberships
 from medlive.db.curation import cases
 from medlive.db.release import withdrawals
 from medlive.db.session import Database, Session
@@ -67,10 +66,9 @@ async def withdraw(
 ) -> WithdrawResult:
     """Withdraw a case, or one criterion of it, and rewrite the errata; repeating it changes nothing.
 
-    The reason is published. A criterion is named `c3` or `<case id>-c3`, in the latest revision, one that a frozen
-    snapshot contains, or `revision`. `key_file` signs the errata (default: `load_signing_key`). `dry_run` stores
-    nothing. Raises UsageError for an unknown id or a reason that cannot be published, and CheckFailed if too few
-    criteria would be left.
+    The reason is published. A criterion is named `c3` or `<case id>-c3`, in the latest revision or `revision`.
+    `key_file` signs the errata (default: `load_signing_key`). `dry_run` stores nothing. Raises UsageError for an
+    unknown id or a reason that cannot be published, and CheckFailed if too few criteria would be left.
     """
     reason = check_public_reason(reason)
     by = check_person_name(by)
@@ -271,44 +269,25 @@ async def find_criterion(
 ) -> tuple[int, Criterion]:
     """Find a case's criterion by its id, with or without the case id before it; (revision, criterion).
 
-    Searches `revision`, or else the latest revision, those in frozen snapshots and those that a criterion of this
-    id was withdrawn from. Raises UsageError for an unknown or ambiguous id.
+    Searches `revision`, or else the latest one and those that a criterion of this id was withdrawn from. Raises
+    UsageError for an unknown id.
     """
     number = criterion_id.removeprefix(f"{case_id}-")
-    latest = await load_latest_case(session, case_id)
-    places = [revision] if revision is not None else [latest.revision]
+    places = [revision] if revision is not None else []
     if revision is None:
-        for member in await list_memberships(session, case_id):
-            if member.first_release is not None and member.frozen_at is not None:
-                places.append(member.revision)
-        places += await withdrawals.withdrawn_from(session, case_id, number)
-    known: set[str] = set()
-    by_text: dict[str, tuple[int, Criterion]] = {}
-    for place in dict.fromkeys(places):
+        latest = await load_latest_case(session, case_id)
+        withdrawn = await withdrawals.withdrawn_from(session, case_id, number)
+        places = [latest.revision, *withdrawn]
+    known: list[str] = []
+    for place in places:
         for criterion in await cases.criteria_of(session, case_id, place):
-            known.add(criterion.id)
             if criterion.id == number:
-                by_text.setdefault(
-                    withdrawals.text_digest(criterion.criterion), (place, criterion)
-                )
-    if not by_text:
-        where = f"case {case_id}"
-        if revision is not None:
-            where = f"revision {revision} of {where}"
-        listed = ", ".join(f"{case_id}-{i}" for i in sorted(known, key=len))
-        raise UsageError(
-            f"{where} has no criterion {criterion_id[:100]!r}",
-            hint=f"it has {listed}" if known else "the revision does not exist",
-        )
-    if len(by_text) > 1:
-        choices = " or ".join(
-            f"--revision {place}: {c.criterion[:80]!r}" for place, c in by_text.values()
-        )
-        raise UsageError(
-            f"{case_id}-{number} names different criteria in different revisions",
-            hint=choices,
-        )
-    return next(iter(by_text.values()))
+                return place, criterion
+            known.append(f"{case_id}-{criterion.id}")
+    raise UsageError(
+        f"revision {places[0]} of case {case_id} has no criterion {criterion_id[:100]!r}",
+        hint=f"it has {', '.join(known)}; --revision names another one",
+    )
 
 
 async def _withdraw(

@@ -6,7 +6,7 @@ it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -19,13 +19,12 @@ from medlive.db.iso_weeks import week_bounds
 from medlive.db.jobs import Queue
 from medlive.db.release.weeks import (
     StepWait,
-    WeekStanding,
     end_wait,
     load_waits,
     save_wait,
     week_standing,
 )
-from medlive.db.session import Database
+from medlive.db.session import Database, Session, read_clock
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
 from medlive.service.harvest.sources import fetch_settings, select_sources
@@ -152,7 +151,7 @@ def due_steps(states: list[StepState]) -> list[StepState]:
 async def read_states(
     database: Database,
     settings: Settings,
-    moment: datetime,
+    moment: datetime | None = None,
     *,
     again: bool = False,
     keep: bool = False,
@@ -160,6 +159,7 @@ async def read_states(
     """The state of every step. Raises ConfigError and DatabaseUnavailable.
 
     Args:
+        moment: None for the present one, by the database's clock.
         again: Whether to ignore how long failed steps wait.
         keep: Whether to store since when steps wait, as the one scheduler does.
     """
@@ -168,33 +168,80 @@ async def read_states(
         del times[PUBLISH], times[ANNOUNCE]
     if not settings.backup.folder:
         del times[BACKUP]
+    freeze_limit = timedelta(hours=settings.schedule.freeze_wait_hours)
+    limits = {
+        FREEZE: freeze_limit,
+        RETENTION: PATIENCE,
+        BACKUP: freeze_limit + PATIENCE,
+    }
     async with database.begin() as session:
+        moment = moment or await read_clock(session)
         history = await runs.load_history(session, moment)
         stored = await load_waits(session)
-        blocked = _obstacles(settings, history)
         states = step_states(
             times,
             history,
             moment,
-            blocked=blocked,
+            blocked=_obstacles(settings, history),
             ignore_retry=again,
         )
-        standing = None
-        for state in states:
-            if state.name == FREEZE and state.status is StepStatus.DUE:
-                share = settings.schedule.failure_share
-                standing = await week_standing(session, state.week, failure_share=share)
-        waits = _Waits(
-            moment, timedelta(hours=settings.schedule.freeze_wait_hours), stored
-        )
-        states = waits.apply(states, recently_begun(states, history, moment), standing)
-        if keep:
-            for (step, week), wait in waits.changed.items():
-                if wait is None:
-                    await end_wait(session, step, week)
-                else:
-                    await save_wait(session, step, week, wait)
+        recent = recently_begun(states, history, moment)
+        # In their order: the backup, which is the last, waits for what waits itself.
+        for place, state in enumerate(states):
+            if state.status is not StepStatus.DUE or state.name not in limits:
+                continue
+            others = await _waited_for(session, settings, state, states, recent)
+            known, limit = stored.get((state.name, state.week)), limits[state.name]
+            wait = _wait_until(known, moment, limit) if others else None
+            if keep and wait is None:
+                await end_wait(session, state.name, state.week)
+            elif keep and wait is not None and wait != known:
+                await save_wait(session, state.name, state.week, wait)
+            if wait is not None and not wait.is_over:
+                until = f"{wait.since + limit:%a %H:%M} UTC at the latest"
+                why = f"waits for {', '.join(others)}, until {until}"
+                status = StepStatus.BLOCKED
+                states[place] = replace(state, status=status, why=why, waits=True)
     return states
+
+
+def _wait_until(known: StepWait | None, moment: datetime, limit: timedelta) -> StepWait:
+    """A wait that begins at a moment, or lasts since an earlier one."""
+    if known is None:
+        return StepWait(moment, timedelta() >= limit)
+    # One that was noted by a clock which was ahead begins now.
+    since = min(moment, known.since)
+    return StepWait(since, known.is_over or moment - since >= limit)
+
+
+async def _waited_for(
+    session: Session,
+    settings: Settings,
+    state: StepState,
+    states: Sequence[StepState],
+    recent: Sequence[str],
+) -> list[str]:
+    """What a freeze, retention or backup that is due waits for."""
+    if state.name == RETENTION:
+        return [name for name in recent if name.startswith(_HARVEST)]
+    if state.name == FREEZE:
+        share = settings.schedule.failure_share
+        standing = await week_standing(session, state.week, failure_share=share)
+        threads = [] if standing.whole else [f"its threads ({standing.in_short})"]
+        return [*recent, *threads]
+    # A backup is to hold what the week releases, whenever that is.
+    release = []
+    for other in states:
+        is_to_come = other.waits or other.status is StepStatus.DUE
+        if other.name in (FREEZE, *AFTER) and other.week == state.week and is_to_come:
+            run = other.latest
+            if (
+                run is None
+                or run.week != other.week
+                or run.outcome is not RunOutcome.FAILED
+            ):
+                release.append(other.name)
+    return sorted(release)
 
 
 def _obstacles(settings: Settings, history: runs.History) -> dict[str, str]:
@@ -223,88 +270,19 @@ def recently_begun(
     """
     begun = []
     for state in states:
-        if state.name != QUEUE and state.source is None:
+        if state.status is not StepStatus.DUE or (
+            state.name != QUEUE and state.source is None
+        ):
             continue
         run = history.latest.get(state.command)
         outcome = run.outcome if run is not None and run.week == state.week else None
-        failed = outcome in (RunOutcome.FAILED, RunOutcome.PARTIAL)
-        due = state.status is StepStatus.DUE and not failed
         began = moment
         if run is not None and outcome is RunOutcome.RUNNING:
             began = run.started_at
-        if due and moment - began < PATIENCE:
+        failed = outcome in (RunOutcome.FAILED, RunOutcome.PARTIAL)
+        if not failed and moment - began < PATIENCE:
             begun.append(state.name)
     return begun
-
-
-@dataclass
-class _Waits:
-    """Which due steps wait for others, each until its time limit has passed since it began to wait."""
-
-    moment: datetime
-    freeze_limit: timedelta
-    stored: Mapping[tuple[str, str], StepWait]
-    changed: dict[tuple[str, str], StepWait | None] = field(default_factory=dict)
-    """What is to be stored; None: the step waits no more."""
-
-    def apply(
-        self,
-        states: Sequence[StepState],
-        recent: Sequence[str],
-        standing: WeekStanding | None,
-    ) -> list[StepState]:
-        """The states, those that wait being blocked."""
-        harvests = [name for name in recent if name.startswith(_HARVEST)]
-        before = list(recent)
-        if standing is not None and not standing.whole:
-            before.append(f"its threads ({standing.in_short})")
-        applied = []
-        for state in states:
-            if state.name == FREEZE:
-                state = self._wait(state, before, self.freeze_limit)
-            elif state.name == RETENTION:
-                state = self._wait(state, harvests, PATIENCE)
-            applied.append(state)
-        # After those: the backup is to hold what the week releases, whenever that is.
-        release = set()
-        for state in applied:
-            if state.name in (FREEZE, *AFTER) and _is_to_come(state):
-                release.add((state.name, state.week))
-        for place, state in enumerate(applied):
-            if state.name == BACKUP:
-                first = [name for name, week in sorted(release) if week == state.week]
-                applied[place] = self._wait(state, first, self.freeze_limit + PATIENCE)
-        return applied
-
-    def _wait(
-        self, state: StepState, others: Sequence[str], limit: timedelta
-    ) -> StepState:
-        key = (state.name, state.week)
-        wait = self.stored.get(key)
-        if state.status is not StepStatus.DUE:
-            return state
-        if not others:
-            if wait is not None:
-                self.changed[key] = None
-            return state
-        # A wait that was noted by a clock which was ahead begins now.
-        since = self.moment if wait is None else min(self.moment, wait.since)
-        is_over = (wait is not None and wait.is_over) or self.moment - since >= limit
-        if wait != (now_stored := StepWait(since, is_over)):
-            self.changed[key] = now_stored
-        if is_over:
-            return state
-        why = f"waits for {', '.join(others)}, until {since + limit:%a %H:%M} UTC at the latest"
-        return replace(state, status=StepStatus.BLOCKED, why=why, waits=True)
-
-
-def _is_to_come(state: StepState) -> bool:
-    """Whether a step is due or waits, and has not failed for its week."""
-    run = state.latest
-    failed = (
-        run is not None and run.week == state.week and run.outcome is RunOutcome.FAILED
-    )
-    return not failed and (state.waits or state.status is StepStatus.DUE)
 
 
 def summarize_counts(counts: Mapping[str, Any]) -> str:
@@ -336,40 +314,39 @@ def step_states(
     states = []
     for name, time in times.items():
         slot = latest_slot(moment, time)
-        slot_week, present = iso_week(slot), iso_week(moment)
         # A harvest fetches everything since the last one, so a missed one is caught up as the current week's.
-        week = present if name.startswith(_HARVEST) else slot_week
-        record = _read_record(
-            name,
-            time,
-            slot_week,
-            present,
-            history,
-        )
-        status, retry_at, why = StepStatus.DONE, None, None
-        if record.expected and not record.is_done(slot_week):
+        week = iso_week(moment if name.startswith(_HARVEST) else slot)
+        done_week, is_due, latest = _read_history(name, time, moment, history)
+        status, retry_at = StepStatus.DONE, None
+        if is_due:
             retry_at = _retry_time(history, command_of(name), week, moment)
             is_waiting = retry_at is not None and not ignore_retry and moment < retry_at
             status = StepStatus.RETRY if is_waiting else StepStatus.DUE
-            if (why := blocked.get(name)) is not None:
-                status = StepStatus.BLOCKED
-        pending = status is not StepStatus.DONE
-        missed = min(_first_missed(time, record, slot), slot)
-        overdue = False
-        if pending and record.since is not None:
-            overdue = moment > max(missed, record.since) + OVERDUE_AFTER
-        state = StepState(
-            name=name,
-            week=week,
-            slot=slot,
-            status=status,
-            why=why,
-            retry_at=retry_at if status is StepStatus.RETRY else None,
-            next_at=missed if pending else slot + WEEK,
-            overdue=overdue,
-            latest=record.latest,
+            status = StepStatus.BLOCKED if name in blocked else status
+        since = _delays_count_from(name, history)
+        next_at, overdue = slot + WEEK, False
+        if status is not StepStatus.DONE:
+            next_at = slot
+            if done_week is not None:
+                next_at = min(slot, due_at(week_bounds(done_week)[0], time) + WEEK)
+            elif since is not None:
+                first = due_at(since, time)
+                next_at = min(slot, first if first >= since else first + WEEK)
+            if since is not None:
+                overdue = moment > max(next_at, since) + OVERDUE_AFTER
+        states.append(
+            StepState(
+                name=name,
+                week=week,
+                slot=slot,
+                status=status,
+                why=blocked.get(name) if status is StepStatus.BLOCKED else None,
+                retry_at=retry_at if status is StepStatus.RETRY else None,
+                next_at=next_at,
+                overdue=overdue,
+                latest=latest,
+            )
         )
-        states.append(state)
     return states
 
 
@@ -384,90 +361,64 @@ def _retry_time(
         or attempt.outcome is not RunOutcome.FAILED
     ):
         return None
-    ended = attempt.finished_at or attempt.started_at
-    if ended > moment + CLOCK_BOUND:  # by a clock that was ahead: nobody waits for that
-        return None
-    doubled: timedelta = RETRY_AFTER * 2 ** min(
-        history.failures.get(command, 1) - 1, 10
-    )
-    return ended + min(doubled, MOST_RETRY_AFTER)
+    ended = _end_of(attempt)
+    doublings = min(history.failures.get(command, 1) - 1, 10)
+    wait: timedelta = min(RETRY_AFTER * 2**doublings, MOST_RETRY_AFTER)
+    # Nobody waits for what a clock that was ahead has noted.
+    return None if ended > moment + CLOCK_BOUND else ended + wait
 
 
-@dataclass(frozen=True, slots=True)
-class _StepRecord:
-    """The stored history of a step."""
+def _delays_count_from(name: str, history: runs.History) -> datetime | None:
+    """The first harvest; None where only files are imported: then nothing is overdue.
 
-    done_week: str | None  # The latest week it was done for
-    expected: bool  # Whether it is to be run at all
-    latest: runs.Run | None
-    # Delays count from the first harvest; None where only files are imported
-    since: datetime | None
-    # Whether a harvest has ended since, whose threads it should process
-    reopened: bool = False
-
-    def is_done(self, week: str) -> bool:
-        return (
-            not self.reopened and self.done_week is not None and self.done_week >= week
-        )
-
-
-def _first_missed(time: WeeklyTime, record: _StepRecord, slot: datetime) -> datetime:
-    """The first weekly time that was missed."""
-    if record.done_week is not None:
-        monday, _ = week_bounds(record.done_week)
-        return due_at(monday, time) + WEEK
-    if record.since is not None:
-        first = due_at(record.since, time)
-        return first if first >= record.since else first + WEEK
-    return slot
-
-
-def _read_record(
-    name: str, time: WeeklyTime, slot_week: str, present: str, history: runs.History
-) -> _StepRecord:
-    latest = history.latest.get(command_of(name))
-    if name.startswith(_HARVEST):
-        known = history.harvests.get(name.removeprefix(_HARVEST))
-        if known is None:
-            return _StepRecord(None, slot_week == present, latest, None)
-        return _StepRecord(known.done_week, True, known.latest, known.first_at)
-    since = min((h.first_at for h in history.harvests.values()), default=None)
-    # An earlier week is caught up only where something was done by then, and since the last snapshot for a freeze.
-    after = (history.frozen_week or "") if name == FREEZE else ""
-    expected = slot_week == present or any(
-        after < week <= slot_week for week in history.weeks
-    )
-    if name == FREEZE:
-        at = history.frozen_at
-        # The scheduler's own row ends after the snapshot is frozen, and has the counts.
-        if at is not None and (
-            latest is None or (latest.finished_at or latest.started_at) < at
-        ):
-            latest = runs.Run(
-                history.frozen_week,
-                RunOutcome.DONE,
-                at,
-                at,
-                {},
-            )
-        return _StepRecord(history.frozen_week, expected, latest, since)
+    Neither is what follows a freeze: whoever freezes by cron need not verify by the scheduler.
+    """
     if name in AFTER:
-        first = (
-            history.frozen_week if name == VERIFY else _done_week(AFTER[name], history)
-        )
-        # Nothing is overdue here: whoever freezes by cron need not verify by the scheduler.
-        return _StepRecord(_done_week(name, history), first == slot_week, latest, None)
-    done_week, reopened = _done_by_anyone(name, time, slot_week, history)
-    return _StepRecord(
-        done_week,
-        expected,
-        _newest(latest, history.latest.get(_by_hand(name))),
-        since,
-        reopened,
-    )
+        return None
+    if (source := source_of(name)) is not None:
+        own = history.harvests.get(source)
+        return None if own is None else own.first_at
+    return min((h.first_at for h in history.harvests.values()), default=None)
 
 
-def _done_week(name: str, history: runs.History) -> str | None:
+def _read_history(
+    name: str, time: WeeklyTime, moment: datetime, history: runs.History
+) -> tuple[str | None, bool, runs.Run | None]:
+    """The latest week a step was done for, whether it is due for its slot's, and its latest run."""
+    slot_week = iso_week(latest_slot(moment, time))
+    is_present = slot_week == iso_week(moment)
+    latest = history.latest.get(command_of(name))
+    known = history.harvests.get(source_of(name) or "")
+    if known is not None:
+        return known.done_week, (known.done_week or "") < slot_week, known.latest
+    if name.startswith(_HARVEST):
+        return None, is_present, latest
+    frozen = history.frozen_week
+    if name in AFTER:
+        done_week = _week_done(name, history)
+        first = frozen if name == VERIFY else _week_done(AFTER[name], history)
+        return done_week, (done_week or "") < slot_week == first, latest
+    # An earlier week is caught up only where something was done by then, and since the last snapshot for a freeze.
+    is_freeze, last = name == FREEZE, frozen or ""
+    after = last if is_freeze else ""
+    is_expected = is_present or any(after < week <= slot_week for week in history.weeks)
+    if is_freeze:
+        is_due = is_expected and last < slot_week
+        return frozen, is_due, _latest_freeze(history, latest)
+    done_week, is_due = _done_by_anyone(name, time, slot_week, history)
+    latest = _newest(latest, history.latest.get(BY_HAND.get(name, "")))
+    return done_week, is_due and is_expected, latest
+
+
+def _latest_freeze(history: runs.History, own: runs.Run | None) -> runs.Run | None:
+    """The scheduler's own run, which ends after the snapshot is frozen and has the counts, or a later one by hand."""
+    if (at := history.frozen_at) is None:
+        return own
+    by_hand = runs.Run(history.frozen_week, RunOutcome.DONE, at, at, {})
+    return max(own or by_hand, by_hand, key=_end_of)
+
+
+def _week_done(name: str, history: runs.History) -> str | None:
     """The latest week that the scheduler did a step for."""
     run = history.done.get(command_of(name))
     return None if run is None else run.week
@@ -476,32 +427,24 @@ def _done_week(name: str, history: runs.History) -> str | None:
 def _done_by_anyone(
     name: str, time: WeeklyTime, slot_week: str, history: runs.History
 ) -> tuple[str | None, bool]:
-    """The latest week a step was done for, by the scheduler or by hand; whether a harvest has ended since."""
-    scheduled = history.done.get(command_of(name))
-    by_hand = history.done.get(_by_hand(name))
-    weeks = []
-    if scheduled is not None and scheduled.week is not None:
-        weeks.append(scheduled.week)
+    """The latest week a step was done for, by the scheduler or by hand; whether it is due for its slot's."""
+    done = history.done.get(command_of(name))
+    by_hand = history.done.get(BY_HAND.get(name, ""))
+    weeks = [done.week or ""] if done else []
     if by_hand is not None:
         weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
-    ended = _newest(scheduled, by_hand)
-    reopened = False
+    ended = _newest(done, by_hand)
     if name == QUEUE and ended is not None:
-        reopened = _harvest_ended(history, ended.started_at, slot_week)
-    return max(weeks, default=None), reopened
+        for harvest in history.harvests.values():
+            is_late = harvest.done_at and harvest.done_at > ended.started_at
+            if is_late and (harvest.done_week or "") <= slot_week:
+                return max(weeks), True  # its threads are to be queued too
+    done_week = max(weeks, default=None)
+    return done_week, (done_week or "") < slot_week
 
 
-def _by_hand(name: str) -> str:
-    return BY_HAND.get(name, command_of(name))
-
-
-def _harvest_ended(history: runs.History, after: datetime, week: str) -> bool:
-    """Whether a harvest of this week or an earlier one has ended after a moment."""
-    for harvest in history.harvests.values():
-        done_at, done_week = harvest.done_at, harvest.done_week or ""
-        if done_at is not None and done_at > after and done_week <= week:
-            return True
-    return False
+def _end_of(run: runs.Run) -> datetime:
+    return run.finished_at or run.started_at
 
 
 def command_of(name: str) -> str:

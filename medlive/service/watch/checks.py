@@ -3,15 +3,16 @@
 A check reads facts and yields what it finds. Codes are stable: alerts and acknowledgements use them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import pairwise
 from typing import Final, NamedTuple
 
+from medlive.db import watch
+from medlive.db.audit.health import FailedThread
+from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.watch import OpenProblemRow, Severity
 from medlive.guard.printable import printable
-from medlive.service.backup.contents import TrialOutcome
 from medlive.service.schedule.steps import (
     BACKUP,
     StepState,
@@ -19,60 +20,67 @@ from medlive.service.schedule.steps import (
     command_of,
     summarize_counts,
 )
-from medlive.service.watch.alike import group_failures
-from medlive.service.watch.model import (
-    EVIDENCE,
-    HEARTBEAT,
-    Facts,
-    Symptom,
-)
+from medlive.service.watch.facts import HEARTBEAT, Facts
 from medlive.service.week_budget import NEARLY, week_limits
 
+ENDS_AFTER: Final = timedelta(minutes=5)
+"""A problem that was not seen for so long has ended; one that comes and goes is one problem."""
 SILENT_AFTER: Final = timedelta(minutes=3)
 """A scheduler is heard every minute."""
 UNSERVED_AFTER: Final = timedelta(minutes=2)
 """Jobs may wait so long for a worker that is being restarted."""
 BY_HAND_WITHIN: Final = timedelta(days=8)
 """An instance that never had a lasting scheduler is run by cron where a step began so recently."""
-SHORTEST_PAUSE: Final = timedelta(minutes=3)
-USUAL_PAUSE: Final = timedelta(minutes=30)
-LONGEST_PAUSE: Final = timedelta(hours=2)
-"""How long nothing may be decided while jobs wait: at least, without a history, and at most."""
-OLD_JOB: Final = timedelta(days=1)
-LONG_STEP: Final = timedelta(days=1)
+LONGEST_PAUSE: Final = timedelta(minutes=30)
+"""How long nothing may be decided while jobs wait."""
 ALIKE: Final = 3
 ALIKE_SHARE: Final = 0.01
 """Threads that fail alike are a problem from so many on, and so large a share of a week's threads."""
-MOST_GROUPS: Final = 5
-
-Find = Callable[[Facts], Iterator[Symptom]]
 
 
-class Check(NamedTuple):
-    """One check."""
+class Symptom(NamedTuple):
+    """What a check finds: a sentence, what to do about it, and what it is about."""
 
-    code: str
-    severity: Severity
-    find: Find
-    is_local: bool = False  # Whether it reads what only the machine itself knows
+    text: str
+    next_step: str
+    subject: str = ""
+
+
+Check = Callable[[Facts], Iterator[Symptom]]
 
 
 def find_problems(facts: Facts) -> list[OpenProblemRow]:
     """Every problem, in the order of the checks; those of the machine only where it holds MEDLIVE_HOME."""
     problems = []
-    for check in CHECKS:
-        if check.is_local and facts.local is None:
+    for check, severity in CHECKS.items():
+        if facts.local is None and check in LOCAL:
             continue
-        for symptom in check.find(facts):
+        for symptom in check(facts):
             problem = OpenProblemRow(
-                code=check.code,
+                code=check.__name__,
                 subject=printable(symptom.subject),
-                severity=check.severity,
+                severity=severity,
                 # Endpoints and forums have their words in it
                 text=printable(symptom.text),
                 next_step=printable(symptom.next_step),
             )
             problems.append(problem)
+    return problems
+
+
+async def read_problems(database: Database, facts: Facts) -> list[OpenProblemRow]:
+    """Every problem now; of another machine those that its scheduler has stored. Raises DatabaseUnavailable."""
+    problems = find_problems(facts)
+    async with database.read() as session:
+        stored = {problem.key: problem for problem in await watch.list_open(session)}
+    for problem in problems:
+        if (known := stored.pop(problem.key, None)) is not None:
+            problem.acknowledged_at = known.acknowledged_at
+            problem.acknowledged_until = known.acknowledged_until
+    local = [check.__name__ for check in LOCAL]
+    for known in stored.values():
+        if known.code in local and facts.moment - known.seen_at < ENDS_AFTER:
+            problems.append(known)
     return problems
 
 
@@ -146,52 +154,16 @@ def threads_lost(facts: Facts) -> Iterator[Symptom]:
 
 
 def no_progress(facts: Facts) -> Iterator[Symptom]:
-    """Workers have jobs and decide nothing for longer than they ever took."""
+    """Workers have threads to curate and decide nothing."""
     for queue in facts.queues:
-        if (
-            queue.queue != "curate"
-            or not (queue.workers or queue.worked)
-            or queue.since is None
-        ):
+        is_served = queue.workers or queue.worked
+        if queue.queue != "curate" or not is_served or queue.since is None:
             continue
-        since = max(queue.since, facts.decisions[0]) if facts.decisions else queue.since
-        limit = longest_pause(facts.decisions)
-        if facts.moment - since > limit and not facts.circuits:
+        since = max(queue.since, facts.decided_at or queue.since)
+        if facts.moment - since > LONGEST_PAUSE and not facts.circuits:
             yield Symptom(
-                f"{queue.ready} threads wait and none was decided since {_minute(since)}; "
-                f"by its history it takes {limit.total_seconds() / 60:.0f} minutes at most",
+                f"{queue.ready} threads wait and none was decided since {_minute(since)}",
                 "look at the workers' logs, then restart them",
-                queue.queue,
-            )
-
-
-def longest_pause(decisions: Sequence[datetime]) -> timedelta:
-    """How long nothing may be decided while threads wait, by when the latest were decided, newest first.
-
-    Three times the gap that one in a hundred exceeds; gaps of LONGEST_PAUSE and more are pauses and do not count.
-    """
-    gaps = []
-    for later, earlier in pairwise(decisions):
-        gap = abs(later - earlier)
-        if gap < LONGEST_PAUSE:
-            gaps.append(gap)
-    if len(gaps) < 20:
-        return USUAL_PAUSE
-    usual = sorted(gaps)[int(len(gaps) * 0.99)]
-    return min(max(3 * usual, SHORTEST_PAUSE), LONGEST_PAUSE)
-
-
-def jobs_old(facts: Facts) -> Iterator[Symptom]:
-    """A job could begin for more than a day, though its queue is served."""
-    for queue in facts.queues:
-        if (
-            queue.workers
-            and queue.since is not None
-            and facts.moment - queue.since > OLD_JOB
-        ):
-            yield Symptom(
-                f"a job of the queue {queue.queue} waits since {_minute(queue.since)}",
-                f"start more workers, or look at it: `medlive jobs list --queue {queue.queue}`",
                 queue.queue,
             )
 
@@ -207,30 +179,33 @@ def jobs_failed(facts: Facts) -> Iterator[Symptom]:
 
 
 def threads_fail_alike(facts: Facts) -> Iterator[Symptom]:
-    """Several threads failed for the same cause."""
+    """Several threads failed for the same reason."""
     least = max(ALIKE, ALIKE_SHARE * facts.decided)
-    groups = group_failures(facts.failed_threads)
-    for group in groups[:MOST_GROUPS]:
-        if group.threads < least:
-            return
-        yield Symptom(
-            f"{group.threads} threads failed alike in {', '.join(group.stages)}, {group.reason}: {group.cause}",
-            f"look at one: `medlive thread show {group.example}`; then `medlive curate --retry-failed`",
-            f"{group.reason}: {group.cause}"[:100],
-        )
+    groups: dict[tuple[str, str], list[FailedThread]] = {}
+    for failed in facts.failed_threads:
+        groups.setdefault((failed.stage, failed.reason), []).append(failed)
+    for (stage, reason), alike in groups.items():
+        if len(alike) >= least:
+            newest = alike[0]
+            example = f"{newest.source}/{newest.thread_id}"
+            yield Symptom(
+                f"{len(alike)} threads failed alike in {stage}, {reason}, the last: {newest.detail[:200]}",
+                f"look at one: `medlive thread show {example}`; then `medlive curate --retry-failed`",
+                f"{stage}: {reason}",
+            )
 
 
 def disk(facts: Facts) -> Iterator[Symptom]:
     """A file system that medlive writes to is nearly full."""
     limits = facts.settings.watch
     assert facts.local is not None
-    for drive in facts.local.disks:
-        least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * drive.size)
-        if drive.free < least:
+    for place, path, free, size in facts.local.disks:
+        least = max(limits.disk_free_gb * 1e9, limits.disk_free_share * size)
+        if free < least:
             yield Symptom(
-                f"{drive.free / 1e9:.1f} of {drive.size / 1e9:.0f} GB are free at {drive.path} ({drive.place})",
+                f"{free / 1e9:.1f} of {size / 1e9:.0f} GB are free at {path} ({place})",
                 "make room, or move it to a larger disk",
-                drive.place,
+                place,
             )
 
 
@@ -243,16 +218,11 @@ def evidence_missing(facts: Facts) -> Iterator[Symptom]:
 
 
 def evidence_corrupt(facts: Facts) -> Iterator[Symptom]:
-    """A file of the evidence index is not as it was built."""
-    local, noted = facts.local, facts.observations.get(EVIDENCE)
-    assert local is not None
-    wrong = local.evidence_corrupt
-    if wrong is None and noted is not None:
-        is_same = noted.value["state"] == local.evidence_state
-        wrong = noted.value["problem"] if is_same else None
-    if wrong is not None:
+    """A file of the evidence index is missing or has another size; each is read whole when the index is opened."""
+    assert facts.local is not None
+    if facts.local.evidence_corrupt is not None:
         yield Symptom(
-            wrong,
+            facts.local.evidence_corrupt,
             "restore the index, or build it again: `medlive evidence build CORPUS...`",
         )
 
@@ -350,24 +320,6 @@ def step_failed(facts: Facts) -> Iterator[Symptom]:
             )
 
 
-def step_hangs(facts: Facts) -> Iterator[Symptom]:
-    """A weekly step has been at work for more than a day."""
-    for step in facts.steps:
-        run = step.latest
-        if (
-            run is None
-            or run.outcome is not RunOutcome.RUNNING
-            or step.status is StepStatus.DONE
-        ):
-            continue
-        if facts.moment - run.started_at > LONG_STEP:
-            yield Symptom(
-                f"{step.name} is at work since {_minute(run.started_at)}",
-                "look at the scheduler's log, then restart it: the step is taken up again",
-                step.name,
-            )
-
-
 def has_failed(step: StepState, facts: Facts) -> bool:
     """Whether a step's latest run for its week failed, or one before it while that is still at work."""
     run = step.latest
@@ -397,34 +349,20 @@ def clock_off(facts: Facts) -> Iterator[Symptom]:
         )
 
 
-def recorded_ahead(facts: Facts) -> Iterator[Symptom]:
-    """A clock that was ahead has recorded steps of weeks that have not come."""
-    if facts.history.ahead:
-        yield Symptom(
-            f"recorded for weeks that have not come: {', '.join(facts.history.ahead)}",
-            "a scheduler undoes it by itself, and so does `medlive week clear`",
-        )
-
-
 def backup_old(facts: Facts) -> Iterator[Symptom]:
     """The latest weekly backup is too old, or was never made."""
     if facts.settings.backup.folder is None or not facts.in_use:
         return
     done = facts.history.done.get(_BACKUP)
-    first = min(
-        (harvest.first_at for harvest in facts.history.harvests.values()),
-        default=facts.moment,
-    )
-    at = first if done is None else done.finished_at or done.started_at
+    if done is None:
+        firsts = [harvest.first_at for harvest in facts.history.harvests.values()]
+        at, text = min(firsts, default=facts.moment), "no weekly backup was ever made"
+    else:
+        at = done.finished_at or done.started_at
+        text = f"the latest backup was made {_minute(at)}"
     if facts.moment - at > timedelta(days=facts.settings.watch.backup_days):
-        text = (
-            "no weekly backup was ever made"
-            if done is None
-            else f"the latest backup was made {_minute(at)}"
-        )
-        yield Symptom(
-            text, "look at the step in `medlive status`, or run `medlive backup FOLDER`"
-        )
+        step = "look at the step in `medlive status`, or run `medlive backup FOLDER`"
+        yield Symptom(text, step)
 
 
 def backup_unchecked(facts: Facts) -> Iterator[Symptom]:
@@ -432,20 +370,15 @@ def backup_unchecked(facts: Facts) -> Iterator[Symptom]:
     latest, done = facts.history.latest.get(_BACKUP), facts.history.done.get(_BACKUP)
     if facts.settings.backup.folder is None or not facts.settings.backup.check:
         return
-    if latest is not None and latest.counts.get("check") == TrialOutcome.FAILED:
-        problem = f"the backup of {latest.week}: {summarize_counts(latest.counts)}"
+    if latest is not None and latest.counts.get("check") == "failed":
         yield Symptom(
-            problem, f"find out what altered it, move it away, then {_BACK_UP_AGAIN}"
+            f"the backup of {latest.week}: {summarize_counts(latest.counts)}",
+            f"find out what altered it, move it away, then {_BACK_UP_AGAIN}",
         )
-    elif done is not None and done.counts.get("check") == TrialOutcome.IMPOSSIBLE:
+    elif done is not None and done.counts.get("check") != "passed":
+        why = done.counts.get("why", "it was not restored")
         yield Symptom(
-            f"the backup of {done.week} was not tried: {done.counts['why']}",
-            f"then {_BACK_UP_AGAIN}",
-        )
-    elif done is not None and done.counts.get("check") != TrialOutcome.PASSED:
-        yield Symptom(
-            f"the backup of {done.week} was not restored to check it",
-            f"{_BACK_UP_AGAIN} does it",
+            f"the backup of {done.week} was not tried: {why}", f"then {_BACK_UP_AGAIN}"
         )
 
 
@@ -476,37 +409,36 @@ def heartbeat_undelivered(facts: Facts) -> Iterator[Symptom]:
         )
 
 
-CHECKS: Final[tuple[Check, ...]] = (
-    Check("no_scheduler", Severity.PAGE, no_scheduler),
-    Check("scheduler_silent", Severity.PAGE, scheduler_silent),
-    Check("no_worker", Severity.PAGE, no_worker),
-    Check("worker_waits", Severity.PAGE, worker_waits),
-    Check("threads_lost", Severity.TICKET, threads_lost),
-    Check("no_progress", Severity.PAGE, no_progress),
-    Check("jobs_old", Severity.TICKET, jobs_old),
-    Check("jobs_failed", Severity.TICKET, jobs_failed),
-    Check("threads_fail_alike", Severity.PAGE, threads_fail_alike),
-    Check("disk", Severity.PAGE, disk, is_local=True),
-    Check("evidence_missing", Severity.PAGE, evidence_missing, is_local=True),
-    Check("evidence_corrupt", Severity.PAGE, evidence_corrupt, is_local=True),
-    Check("rights_missing", Severity.PAGE, rights_missing),
-    Check("circuit_open", Severity.PAGE, circuit_open),
-    Check("budget_spent", Severity.PAGE, budget_spent),
-    Check("budget_near", Severity.TICKET, budget_near),
-    Check("unpriced", Severity.TICKET, unpriced),
-    Check("source_quarantined", Severity.TICKET, source_quarantined),
-    Check("step_overdue", Severity.PAGE, step_overdue),
-    Check("step_failed", Severity.TICKET, step_failed),
-    Check("step_hangs", Severity.TICKET, step_hangs),
-    Check("week_partial", Severity.TICKET, week_partial),
-    Check("clock_off", Severity.PAGE, clock_off),
-    Check("recorded_ahead", Severity.TICKET, recorded_ahead),
-    Check("backup_old", Severity.TICKET, backup_old),
-    Check("backup_unchecked", Severity.TICKET, backup_unchecked),
-    Check("message_undelivered", Severity.TICKET, message_undelivered),
-    Check("heartbeat_undelivered", Severity.TICKET, heartbeat_undelivered),
-)
-"""All checks, in the order in which `status --check` prints what they find."""
+CHECKS: Final[Mapping[Check, Severity]] = {
+    no_scheduler: Severity.PAGE,
+    scheduler_silent: Severity.PAGE,
+    no_worker: Severity.PAGE,
+    worker_waits: Severity.PAGE,
+    threads_lost: Severity.TICKET,
+    no_progress: Severity.PAGE,
+    jobs_failed: Severity.TICKET,
+    threads_fail_alike: Severity.PAGE,
+    disk: Severity.PAGE,
+    evidence_missing: Severity.PAGE,
+    evidence_corrupt: Severity.PAGE,
+    rights_missing: Severity.PAGE,
+    circuit_open: Severity.PAGE,
+    budget_spent: Severity.PAGE,
+    budget_near: Severity.TICKET,
+    unpriced: Severity.TICKET,
+    source_quarantined: Severity.TICKET,
+    step_overdue: Severity.PAGE,
+    step_failed: Severity.TICKET,
+    week_partial: Severity.TICKET,
+    clock_off: Severity.PAGE,
+    backup_old: Severity.TICKET,
+    backup_unchecked: Severity.TICKET,
+    message_undelivered: Severity.TICKET,
+    heartbeat_undelivered: Severity.TICKET,
+}
+"""All checks, in the order in which `status --check` prints what they find; a check's code is its name."""
+LOCAL: Final = (disk, evidence_missing, evidence_corrupt)
+"""Those that read what only the machine itself knows."""
 
 _BACKUP: Final = command_of(BACKUP)
 _BACK_UP_AGAIN: Final = "`medlive week run backup`"

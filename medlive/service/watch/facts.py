@@ -1,82 +1,182 @@
 """The facts that checks read, gathered from the database and this machine."""
 
 import os
-from collections.abc import Callable
-from datetime import datetime
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 from medlive import clock as own_clock
-from medlive.clock import now
-from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
+from medlive.clock import CLOCK_BOUND
+from medlive.config import Settings
 from medlive.db import watch
 from medlive.db.audit import health
 from medlive.db.curation.circuits import list_circuits
-from medlive.db.harvest.harvests import list_sources
-from medlive.db.runs import is_scheduler_active, load_history
-from medlive.db.session import Database, read_clock
+from medlive.db.harvest.harvests import SourceInfo, list_sources
+from medlive.db.release.snapshots import latest_frozen, load_fixed
+from medlive.db.runs import History, is_scheduler_active, load_history
+from medlive.db.session import Database, Session, read_clock
+from medlive.db.tables.watch import ObservationRow, OutboxRow
+from medlive.db.tables.work import WorkerRow
 from medlive.db.waits import find_lost
 from medlive.db.workers import waiting_workers
-from medlive.llm.circuit import circuit_key, circuit_name
-from medlive.service.schedule.clocks import clock_problem
-from medlive.service.schedule.steps import WEEK, read_states
-from medlive.service.watch.local import read_local
-from medlive.service.watch.model import Facts
-from medlive.service.watch.week import newest_partial
+from medlive.errors import IndexMissing, MedliveError
+from medlive.instance.paths import archive_path, index_path
+from medlive.llm.circuit import Opening
+from medlive.service.schedule.steps import WEEK, StepState, read_states
 from medlive.service.week_budget import read_week
+
+SCHEDULER_HEARD = "scheduler"
+HEARTBEAT = "heartbeat"
+"""Names of observations."""
+FORGOTTEN_AFTER = timedelta(days=1)
+"""Nobody asks an endpoint whose circuit could have been tried for so long: nothing waits for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFacts:
+    """What only the machine itself knows."""
+
+    # (place: home, archive, backup or database; path; bytes that are free; bytes)
+    disks: Sequence[tuple[str, str, int, int]]
+    evidence_missing: str | None  # Why there is no evidence index; None: there is one
+    # What is wrong with it, as far as its files' names and sizes say
+    evidence_corrupt: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that checks read, at one moment."""
+
+    settings: Settings
+    moment: datetime  # By the database's clock
+    in_use: bool  # Whether anything was ever harvested or imported
+    scheduler_active: bool
+    history: History
+    steps: Sequence[StepState]
+    workers: Mapping[str, int]  # Queue → processes that serve it
+    queues: Sequence[health.QueueHealth]
+    waiting_workers: Sequence[WorkerRow]  # That are heard of and take no jobs
+    lost_threads: int  # Threads that nothing will take up
+    decided_at: datetime | None  # When the latest attempt ended; None: never
+    decided: int  # Threads that engines decided within a week
+    failed_jobs: Sequence[health.UndoneJobs]
+    failed_threads: Sequence[health.FailedThread]
+    sources: Sequence[SourceInfo]
+    circuits: Sequence[Opening]
+    week: Mapping[str, Any]  # Of `read_week`
+    undelivered: Sequence[OutboxRow]
+    missing_rights: Sequence[health.MissingRight]
+    observations: Mapping[str, ObservationRow]
+    # That this machine's clock and the database's do not agree
+    clock_problem: str | None
+    # How far the newest frozen week was; None: whole, or there is none
+    partial: str | None
+    local: LocalFacts | None  # None: this machine does not hold MEDLIVE_HOME
+
+    @property
+    def scheduler_heard(self) -> datetime | None:
+        """When a scheduler was last heard; None: never."""
+        noted = self.observations.get(SCHEDULER_HEARD)
+        return None if noted is None else noted.at
 
 
 async def read_facts(
-    database: Database, settings: Settings, clock: Callable[[], datetime] = now
+    database: Database,
+    settings: Settings,
+    clock: Callable[[], datetime] | None = None,
 ) -> Facts:
-    """Everything that checks read, now; `clock` decides which weekly steps are due.
+    """Everything that checks read, now; `clock` decides which weekly steps are due, None: the database's.
 
     Raises ConfigError and DatabaseUnavailable.
     """
     async with database.begin() as session:
         moment = await read_clock(session)
-        clock_off = clock_problem(own_clock.now(), moment)
+        clock_off = clock_problem(moment)
         directory = await health.data_directory(session)
-    steps = await read_states(database, settings, clock())
+    due_at = clock() if clock else moment
+    steps = await read_states(database, settings, due_at)
     async with database.begin() as session:
+        decisions = await health.latest_decisions(session)
+        circuits = await list_circuits(session)
         return Facts(
             settings=settings,
             moment=moment,
             in_use=await health.is_in_use(session),
             scheduler_active=await is_scheduler_active(session),
-            history=await load_history(session, clock()),
+            history=await load_history(session, due_at),
             steps=steps,
             workers=await health.workers_by_queue(session),
             queues=await health.queue_health(session),
             waiting_workers=await waiting_workers(session),
             lost_threads=len(await find_lost(session)),
-            decisions=await health.latest_decisions(session),
+            decided_at=decisions[0] if decisions else None,
             decided=await health.count_decided(session, moment - WEEK),
             failed_jobs=await health.failed_jobs(session),
             failed_threads=await health.failed_threads(session),
             sources=await list_sources(session),
-            circuits=await list_circuits(session, configured_circuits(settings)),
+            circuits=[o for o in circuits if moment - o.retry_at < FORGOTTEN_AFTER],
             week=await read_week(session, settings.budget),
             undelivered=await watch.undelivered(session),
             missing_rights=await health.missing_rights(session),
             observations=await watch.observations(session),
             clock_problem=clock_off,
-            partial=await newest_partial(session),
+            partial=await _newest_partial(session),
             local=read_local(settings, directory),
         )
 
 
-def configured_circuits(settings: Settings) -> set[str]:
-    """The keys of the roles' circuits; their endpoints where a role's key is not in this environment.
+async def _newest_partial(session: Session) -> str | None:
+    newest = await latest_frozen(session)
+    fixed = None if newest is None else await load_fixed(session, newest.version)
+    if newest is None or fixed is None or fixed.partial is None:
+        return None
+    return f"{newest.version} is partial: {fixed.partial.in_short}"
 
-    The workers' may hold it: then their circuit has another key than this process could make.
+
+def clock_problem(database: datetime) -> str | None:
+    """That this machine's clock and the database's do not agree; None: they do."""
+    own = own_clock.now()
+    if abs(own - database) <= CLOCK_BOUND:
+        return None
+    times = f"{own:%Y-%m-%d %H:%M} UTC, the database's {database:%Y-%m-%d %H:%M}"
+    return f"this machine's clock says {times}: set the one that is wrong"
+
+
+def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | None:
+    """What this machine knows; None where it does not hold MEDLIVE_HOME.
+
+    `data_directory` is the database's, which may lie on another machine.
     """
-    used: list[RoleSettings] = [role for _, role in settings.roles]
-    circuits: set[str] = {*settings.evidence.online}  # Named by the service
-    for role in used:
-        if role.engine != "openai" or not role.base_url or not role.model:
-            continue
-        key = os.environ.get(role.api_key_env or DEFAULT_KEY_VARIABLE)
-        if key is None:
-            circuits.add(circuit_name(role.base_url, role.model))
-        else:
-            circuits.add(circuit_key(role.base_url, key, role.model))
-    return circuits
+    from medlive.evidence.index import read_index  # imports NumPy
+
+    if not settings.home.is_dir():
+        return None
+    index, missing, corrupt = index_path(settings), None, None
+    try:
+        read_index(index).check()
+    except IndexMissing as error:
+        missing = error.message
+    except MedliveError as error:
+        corrupt = error.message
+    places = {
+        "home": settings.home,
+        "archive": archive_path(settings),
+        "backup": settings.backup.folder,
+        "database": None if data_directory is None else Path(data_directory),
+    }
+    disks: dict[
+        int, tuple[str, str, int, int]
+    ] = {}  # by device: each once, by the first of its places
+    for place, where in places.items():
+        if where is not None and where.is_dir():
+            usage = shutil.disk_usage(where)
+            disk = (place, str(where), usage.free, usage.total)
+            disks.setdefault(os.stat(where).st_dev, disk)
+    return LocalFacts(
+        disks=list(disks.values()),
+        evidence_missing=missing,
+        evidence_corrupt=corrupt,
+    )

@@ -1,26 +1,21 @@
 """What Prometheus scrapes: the pipeline's state, read from the database that all processes share."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime, timedelta
-from itertools import chain
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any, Final
 
-from prometheus_client import generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from medlive import __version__
 from medlive.clock import iso_week
 from medlive.config import Settings
-from medlive.db.audit.gauges import Gauges, read_gauges
+from medlive.db.audit.gauges import read_gauges
 from medlive.db.iso_weeks import week_bounds
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
-from medlive.db.tables.watch import OpenProblemRow
-from medlive.service.watch.checks import CHECKS
-from medlive.service.watch.facts import read_facts
-from medlive.service.watch.model import Facts
-from medlive.service.watch.problems import read_problems
+from medlive.service.watch.checks import CHECKS, read_problems
+from medlive.service.watch.facts import Facts, read_facts
 from medlive.service.week_budget import week_limits
 
 NAMES: Final = {
@@ -80,18 +75,8 @@ NAMES: Final = {
 }
 """Metric → its help and its labels."""
 
-
 Row = tuple[Any, ...]
-"""A metric's name, the values of its labels, its own value."""
-
-
-class _Families(NamedTuple):
-    """What Prometheus' client prints."""
-
-    families: Iterable[GaugeMetricFamily]
-
-    def collect(self) -> Iterable[GaugeMetricFamily]:
-        return self.families
+"""The values of a metric's labels, and its own value."""
 
 
 async def read_metrics(database: Database, settings: Settings) -> bytes:
@@ -100,77 +85,69 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
     problems = await read_problems(database, facts)
     moment = facts.moment
     monday, _ = week_bounds(iso_week(moment))
+    day = moment - timedelta(days=1)
     async with database.begin() as session:
-        gauges = await read_gauges(
-            session, recent=moment - timedelta(days=1), week=monday
-        )
-    families = {}
-    for name, (text, labels) in NAMES.items():
-        families[name] = GaugeMetricFamily(name, text, labels=labels.split())
-    families["medlive_info"].add_metric([__version__], 1)
-    rows = (
-        _counted(gauges),
-        _watched(facts),
-        _steps(facts),
-        _problems(problems, moment),
-    )
-    for name, *values, figure in chain.from_iterable(rows):
-        families[name].add_metric(list(map(str, values)), float(figure))
-    return generate_latest(_Families(families.values()))
+        gauges = await read_gauges(session, recent=day, week=monday)
+    registry = CollectorRegistry()
+    metrics: dict[str, Gauge] = {}
 
+    def add(name: str, *values: Any) -> None:
+        name = f"medlive_{name}"
+        text, labels = NAMES[name]
+        if name not in metrics:
+            metrics[name] = Gauge(name, text, labels.split(), registry=registry)
+        *own, value = values
+        (metrics[name].labels(*own) if own else metrics[name]).set(value)
 
-def _counted(gauges: Gauges) -> Iterator[Row]:
-    for row in gauges.threads:
-        yield "medlive_threads", *row
-    for row in gauges.recent:
-        yield "medlive_recent_threads", *row
-    for row in gauges.jobs:
-        yield "medlive_jobs", *row
-    for row in gauges.oldest:
-        yield "medlive_oldest_job_seconds", *row
+    add("info", __version__, 1)
+    for name, rows in (
+        ("threads", gauges.threads),
+        ("recent_threads", gauges.recent),
+        ("jobs", gauges.jobs),
+        ("oldest_job_seconds", gauges.oldest),
+    ):
+        for row in rows:
+            add(name, *row)
     for task, replies, unpriced, estimated, usd in gauges.spent:
-        yield "medlive_week_replies", task, replies
-        yield "medlive_week_replies_unpriced", task, unpriced
-        yield "medlive_week_replies_estimated", task, estimated
+        add("week_replies", task, replies)
+        add("week_replies_unpriced", task, unpriced)
+        add("week_replies_estimated", task, estimated)
         if usd is not None:
-            yield "medlive_week_spend_usd", task, usd
+            add("week_spend_usd", task, usd)
+    for check, severity in CHECKS.items():
+        own = [problem for problem in problems if problem.code == check.__name__]
+        is_taken_on = bool(own) and all(p.is_acknowledged(moment) for p in own)
+        add("problem", check.__name__, severity.value, bool(own))
+        add("problem_acknowledged", check.__name__, is_taken_on)
+    for name, values in _watched(facts):
+        add(name, *values)
+    return generate_latest(registry)
 
 
-def _steps(facts: Facts) -> Iterator[Row]:
+def _watched(facts: Facts) -> Iterator[tuple[str, Row]]:
+    """Metric → what the checks' facts say of it."""
     for state in facts.steps:
-        yield "medlive_step_overdue", state.name, state.overdue
+        yield "step_overdue", (state.name, state.overdue)
         if (run := state.latest) is not None:
             began = run.started_at.timestamp()
-            yield "medlive_step_failed", state.name, run.outcome is RunOutcome.FAILED
-            yield "medlive_step_last_run_timestamp_seconds", state.name, began
-
-
-def _problems(problems: Sequence[OpenProblemRow], moment: datetime) -> Iterator[Row]:
-    for check in CHECKS:
-        own = [problem for problem in problems if problem.code == check.code]
-        acknowledged = bool(own) and all(p.is_acknowledged(moment) for p in own)
-        yield "medlive_problem", check.code, check.severity.value, bool(own)
-        yield "medlive_problem_acknowledged", check.code, acknowledged
-
-
-def _watched(facts: Facts) -> Iterator[Row]:
+            yield "step_failed", (state.name, run.outcome is RunOutcome.FAILED)
+            yield "step_last_run_timestamp_seconds", (state.name, began)
     failed = {jobs.queue: jobs.jobs for jobs in facts.failed_jobs}
     for queue, workers in facts.workers.items():
-        yield "medlive_queue_workers", queue, workers
-        yield "medlive_failed_jobs", queue, failed.get(queue, 0)
+        yield "queue_workers", (queue, workers)
+        yield "failed_jobs", (queue, failed.get(queue, 0))
     undelivered = Counter(message.place for message in facts.undelivered)
     for place in ("webhook", "email"):
-        yield "medlive_undelivered_messages", place, undelivered[place]
+        yield "undelivered_messages", (place, undelivered[place])
     for opening in facts.circuits:
-        yield "medlive_circuit_open", opening.endpoint, 1
+        yield "circuit_open", (opening.endpoint, 1)
     for source in facts.sources:
-        quarantined = source.quarantined_at is not None
-        yield "medlive_source_quarantined", source.name, quarantined
+        yield "source_quarantined", (source.name, source.quarantined_at is not None)
     if facts.scheduler_heard is not None:
         silent = facts.moment - facts.scheduler_heard
-        yield "medlive_scheduler_heard_seconds", silent.total_seconds()
+        yield "scheduler_heard_seconds", (silent.total_seconds(),)
     for limit in week_limits(dict(facts.week)):
-        yield "medlive_week_budget_usd", limit.stage or "all", limit.limit
-    for disk in facts.local.disks if facts.local else ():
-        yield "medlive_disk_free_bytes", disk.place, disk.free
-        yield "medlive_disk_size_bytes", disk.place, disk.size
+        yield "week_budget_usd", (limit.stage or "all", limit.limit)
+    for place, _, free, size in facts.local.disks if facts.local else ():
+        yield "disk_free_bytes", (place, free)
+        yield "disk_size_bytes", (place, size)

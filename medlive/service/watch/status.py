@@ -5,7 +5,6 @@ from dataclasses import asdict
 from datetime import timedelta
 from typing import Any
 
-from medlive.clock import now
 from medlive.config import Settings
 from medlive.db import watch as db_watch
 from medlive.db.audit.health import failed_threads
@@ -14,30 +13,27 @@ from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked
 from medlive.db.curation.replies import Answers, count_answers
 from medlive.db.jobs import Queue, count_open
-from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
 from medlive.db.tables.watch import OpenProblemRow
 from medlive.db.waits import count_waiting
 from medlive.instance.paths import encoder_settings, index_path
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.schedule.steps import StepState, read_states
-from medlive.service.watch import problems as watched
-from medlive.service.watch.facts import read_facts
-from medlive.service.watch.model import Facts
+from medlive.service.watch import checks
+from medlive.service.watch.facts import Facts, read_facts
 from medlive.service.watch.week import run_as_json
 from medlive.service.week_budget import read_week
 
 
 async def read_steps(database: Database, settings: Settings) -> list[dict[str, Any]]:
     """Every weekly step as JSON values, without running any. Raises ConfigError and DatabaseUnavailable."""
-    states = await read_states(database, settings, now())
-    return list(map(step_as_json, states))
+    return [step_as_json(state) for state in await read_states(database, settings)]
 
 
 async def read_problems(database: Database, settings: Settings) -> list[dict[str, Any]]:
     """Each thing a person must look at, as JSON values. Raises ConfigError and DatabaseUnavailable."""
     facts = await read_facts(database, settings)
-    return _problems_as_json(await watched.read_problems(database, facts), facts)
+    return _problems_as_json(await checks.read_problems(database, facts), facts)
 
 
 def _problems_as_json(
@@ -69,10 +65,12 @@ async def acknowledge(
 
     Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
     """
+    facts = await read_facts(database, settings)
+    found = await checks.read_problems(database, facts)
     async with database.begin() as session:
-        active = await is_scheduler_active(session)
-    if not active:
-        await watched.store_problems(database, settings)
+        await db_watch.save_seen(session, found)
+        seen = {problem.key for problem in found}
+        await db_watch.end_unseen(session, seen, checks.ENDS_AFTER)
     async with database.begin() as session:
         problems = await db_watch.acknowledge(
             session, code, lasts=lasts, why=why, by=by
@@ -86,7 +84,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     "problems" has each thing a person must look at.
     """
     facts = await read_facts(database, settings)
-    problems = await watched.read_problems(database, facts)
+    problems = await checks.read_problems(database, facts)
     sources = []
     for source in facts.sources:
         harvests = facts.history.harvests.get(source.name)
@@ -108,6 +106,8 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
 
 async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
     """Everything `medlive status` prints, as JSON values: the funnel, `read_health`, and what the week will cost."""
+    from medlive.evidence.manifest import describe_retriever  # imports NumPy
+
     async with database.begin() as session:
         rows = await funnel(session)
         answers = await count_answers(session)
@@ -119,6 +119,11 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
         week = await read_week(
             session, settings.budget, waiting=waiting, usd_a_thread=mean
         )
+    section, index = settings.evidence, index_path(settings)
+    retriever = describe_retriever(index, encoder_settings(settings), section.retriever)
+    if section.online:
+        local = retriever if index.exists() else "no local index"
+        retriever = f"{' + '.join(section.online)} online; {local}"
     health = await read_health(database, settings)
     return (
         {
@@ -127,24 +132,11 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
             "answers": list(map(answers_as_json, answers)),
             "parked": asdict(parked),
             "failures": [asdict(failure) for failure in failures],
-            "retriever": _describe_evidence(settings),
+            "retriever": retriever,
         }
         | health
         | {"week": week | {"delayed": queued.delayed, "delayed_until": queued.next_at}}
     )
-
-
-def _describe_evidence(settings: Settings) -> str:
-    """Return in a line what claims are looked up in: literature services, and the local index."""
-    from medlive.evidence.manifest import describe_retriever  # imports NumPy
-
-    section = settings.evidence
-    index = index_path(settings)
-    services = f"{' + '.join(section.online)} online"
-    if section.online and not index.exists():
-        return f"{services}, no local index"
-    local = describe_retriever(index, encoder_settings(settings), section.retriever)
-    return f"{services}; {local}" if section.online else local
 
 
 def answers_as_json(answers: Answers) -> dict[str, Any]:

@@ -16,7 +16,6 @@ from medlive.db.curation.proofs import proofs_made
 from medlive.db.iso_weeks import week_bounds
 from medlive.db.release.snapshots import (
     find_snapshot,
-    latest_frozen,
     load_fixed,
     load_kept_out,
     load_manifest,
@@ -92,15 +91,6 @@ async def _spent(session: Session, since: datetime, until: datetime) -> Spent | 
     """What all replies of a time cost; None without any."""
     rows = {row.by: row for row in await spending(session, since, until)}
     return rows.get("all")
-
-
-async def newest_partial(session: Session) -> str | None:
-    """How far the newest frozen week was; None if it was whole, or none was frozen."""
-    newest = await latest_frozen(session)
-    fixed = None if newest is None else await load_fixed(session, newest.version)
-    if newest is None or fixed is None or fixed.partial is None:
-        return None
-    return f"{newest.version} is partial: {fixed.partial.in_short}"
 
 
 async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:

@@ -8,17 +8,10 @@ the database's clock.
 
 import asyncio
 import copy
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Coroutine,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import procrastinate
@@ -45,21 +38,11 @@ from medlive.db.session import (
 )
 from medlive.errors import DatabaseUnavailable
 from medlive.service.work.admission import CURATE as CURATE
-from medlive.service.work.admission import EMBED as EMBED
 from medlive.service.work.admission import PROVE as PROVE
 from medlive.service.work.admission import STEP as STEP
 from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import (
-    CLAIMS,
-    QUEUE_UNAVAILABLE,
-    TAKEN,
-    Jobs,
-    Retry,
-    TakenJobs,
-    queue_errors,
-    run_job,
-)
-from medlive.service.work.tasks import end_tasks, note_end
+from medlive.service.work.taken import Jobs, Retry, Works, queue_errors, run_job
+from medlive.service.work.tasks import end_tasks
 
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
@@ -68,17 +51,10 @@ NEVER_S = 10 * 365 * 86_400.0
 ABORT_POLL_S = 60.0
 """Aborts are notified; this is for a notification that was lost."""
 POLL_S = 0.2
-CLOSE_S = 15.0
-"""How long jobs that are broken off may take to close what they use; then they are broken off once more."""
-LOST_GRACE_S = 15.0
-"""How long they may take to end after that; then they are left to whoever takes them over."""
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 """When a job that is put back may begin: at once, by whichever clock."""
 CONNECT_S = 10.0
 """How long a question to the queue waits for a connection."""
-
-Works = Mapping[str, Callable[..., Awaitable[None]]]
-"""Task → what is done with a job's arguments."""
 
 
 def open_app(database: Database) -> procrastinate.App:
@@ -98,7 +74,7 @@ def open_app(database: Database) -> procrastinate.App:
         )
     )
     # Registered with each app: a blueprint's tasks belong to the last app that used it, under another name.
-    for name in (CURATE, PROVE, STEP, EMBED):
+    for name in (CURATE, PROVE, STEP):
         app.task(name=name, pass_context=True, retry=Retry())(run_job)
     return app
 
@@ -160,58 +136,6 @@ async def defer_step(
     return lock
 
 
-async def run_shard_jobs(
-    database: Database,
-    index: str,
-    data: str,
-    encoder: str,
-    ranges: Sequence[tuple[int, int]],
-    progress: Callable[[int], None],
-) -> bool:
-    """Have the workers on the queue `embed` embed these ranges of passages, and wait; False if there is none.
-
-    `progress` gets the number of passages in finished jobs. When the last worker goes, the jobs that are left are
-    cancelled. Raises DatabaseUnavailable.
-    """
-    locks = {f"embed:{data}:{first}": (first, end) for first, end in ranges}
-    async with open_app(database).open_async() as app:
-        async with database.begin() as session:
-            if not await count_servers(session, Queue.EMBED):
-                return False
-            jobs = []
-            for lock, (first, end) in locks.items():
-                task = app.configure_task(EMBED, queue=Queue.EMBED, queueing_lock=lock)
-                job = task.make_new_job(
-                    index=index,
-                    data=data,
-                    encoder=encoder,
-                    first=first,
-                    end=end,
-                )
-                jobs.append(job)
-            await _defer(app, session, jobs)
-        while True:
-            async with database.begin() as session:
-                left = await queued_locks(session, list(locks))
-                served = await count_servers(session, Queue.EMBED)
-            done = [ends for lock, ends in locks.items() if lock not in left]
-            progress(sum(end - first for first, end in done))
-            if left and not served:
-                for job in await _list_jobs(app, "todo", Queue.EMBED):
-                    if job.queueing_lock in left and job.id is not None:
-                        manager = app.job_manager
-                        await manager.cancel_job_by_id_async(job.id, delete_job=True)
-            if not left or not served:
-                return True
-            await asyncio.sleep(POLL_S)
-
-
-async def _list_jobs(
-    app: procrastinate.App, status: str, queue: Queue
-) -> Sequence[Job]:
-    return list(await app.job_manager.list_jobs_async(queue=queue, status=status))
-
-
 async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> int:
     connection = await session.connection()
     driver = (await connection.get_raw_connection()).driver_connection
@@ -257,31 +181,25 @@ async def run_until_drained(
     left. `on_wait` gets the number of jobs that other live workers are running. On cancellation, running jobs are
     finished first, for at most `grace_s` seconds if given. Raises DatabaseUnavailable.
     """
-    queues = [Queue.CURATE]
     readiness = Readiness()
-    with queue_errors(database):
-        while True:
-            await take_over(app, queues)
-            async with database.begin() as session:
-                await hurry(session, Queue.CURATE)
-            taken = TakenJobs(readiness)
-            async with lock_connection(database) as connection:
-                worker = _Worker(
-                    app,
-                    database,
-                    works,
-                    queues,
-                    concurrency,
-                    taken,
-                )
-                await worker.run(NameLocks(connection), wait=False, grace_s=grace_s)
-            waiting = len(await _list_jobs(app, "doing", Queue.CURATE))
-            todo = len(await _list_jobs(app, "todo", Queue.CURATE))
-            if readiness.pauses or not (waiting or todo):
-                return todo
-            if waiting:
-                on_wait(waiting)
-            await asyncio.sleep(0.5)
+    while True:
+        with queue_errors(database):
+            await take_over(app, [Queue.CURATE])
+        async with database.begin() as session:
+            await hurry(session, Queue.CURATE)
+        jobs = Jobs(app, database, works, readiness)
+        await _drain(app, jobs, Queue.CURATE, concurrency, grace_s)
+        with queue_errors(database):
+            states = [
+                job.status
+                for job in await app.job_manager.list_jobs_async(queue=Queue.CURATE)
+            ]
+        waiting, todo = states.count("doing"), states.count("todo")
+        if readiness.pauses or not (waiting or todo):
+            return todo
+        if waiting:
+            on_wait(waiting)
+        await asyncio.sleep(0.5)
 
 
 async def run_until_stopped(
@@ -293,7 +211,7 @@ async def run_until_stopped(
     concurrency: int,
     stop: asyncio.Event,
     grace_s: float | None = None,
-    taken: TakenJobs | None = None,
+    jobs: Jobs | None = None,
     beside: Sequence[Coroutine[Any, Any, None]] = (),
 ) -> None:
     """Run the queues' jobs as they come until `stop` is set, also those of dead workers; then finish running jobs.
@@ -306,61 +224,50 @@ async def run_until_stopped(
         concurrency: Most jobs at once.
         stop: Ends the worker when set.
         grace_s: Seconds after `stop` in which jobs may end; then they are given back. None: no limit.
-        taken: Holds the jobs that are being done; None: its own.
+        jobs: Holds the jobs that are being done; None: its own.
         beside: What has to go on as long as jobs are done. When one of them ends, the worker does.
 
     Raises:
         DatabaseUnavailable: also when the queue is lost later; what was taken is left to others.
     """
-    taken = taken or TakenJobs(Readiness())
+    jobs = jobs or Jobs(app, database, works, Readiness())
+
+    async def stop_in_order() -> None:
+        await stop.wait()
+        jobs.stop()
+
     async with serving(database, queues) as connection:
-        claims = NameLocks(connection)
-        running = _Worker(
-            app,
-            database,
-            works,
-            queues,
-            concurrency,
-            taken,
+        jobs.claims = claims = NameLocks(connection)
+        works_beside = (
+            _repeat(partial(take_over, app, queues)),
+            # A lost connection takes with it what says that this process serves.
+            _repeat(partial(claims.ask, "SELECT :key = 0", 0)),
+            *beside,
         )
-        worker = asyncio.create_task(running.run(claims, wait=True, grace_s=grace_s))
-        stopping = asyncio.create_task(stop.wait())
-        looking = _keep_taking_over(app, queues)
-        works_beside = (looking, _keep_connected(claims), *beside)
-        vital = list(map(asyncio.create_task, works_beside))
+        tasks = [asyncio.create_task(jobs.watch(work)) for work in works_beside]
+        stopping = asyncio.create_task(stop_in_order())
+        working = asyncio.create_task(
+            _work(app, jobs, queues, concurrency, grace_s, wait=True)
+        )
         try:
-            await asyncio.wait(
-                [worker, stopping, *vital], return_when=asyncio.FIRST_COMPLETED
-            )
-            if stop.is_set():
-                # On cancellation Procrastinate fetches no more jobs and finishes the running ones.
-                worker.cancel()
-                await asyncio.wait(
-                    [worker, *vital], return_when=asyncio.FIRST_COMPLETED
-                )
-            ended = [task for task in vital if task.done()]
-            if ended or not stop.is_set():
-                await _raise_lost(taken, database, ended)
+            await asyncio.wait([working])
+            await working
         except asyncio.CancelledError:
-            taken.lose(DatabaseUnavailable(QUEUE_UNAVAILABLE))
+            jobs.lose(DatabaseUnavailable())
             raise
         finally:
             try:
-                await end_tasks(worker, stopping)
+                await end_tasks(working, stopping)
             finally:
-                await end_tasks(*vital)
+                await end_tasks(*tasks)
+        if not jobs.is_stopping:
+            raise DatabaseUnavailable
 
 
-async def _raise_lost(
-    taken: TakenJobs, database: Database, ended: Sequence["asyncio.Task[None]"]
-) -> None:
-    """Raises what ended a vital task, after which no job can be ended here; without one the queue was lost."""
-    cause = taken.cause or DatabaseUnavailable(QUEUE_UNAVAILABLE)
-    taken.lose(cause)
-    for task in ended:
-        with queue_errors(database):
-            await task
-    raise cause
+async def _repeat(work: Callable[[], Awaitable[object]]) -> None:
+    while True:
+        await work()
+        await asyncio.sleep(HEARTBEAT_S)
 
 
 async def run_step_job(
@@ -377,113 +284,80 @@ async def run_step_job(
     process from doing the step.
     """
     readiness = Readiness()
-    with queue_errors(database):
-        async with database.begin() as session:
-            lock = await defer_step(
-                app,
-                session,
-                queue,
-                name,
-                week,
-            )
-        while True:
-            async with database.begin() as session:
-                if not await queued_locks(session, [lock]):
-                    return
-                served = await count_servers(session, queue)
-            if not served:
-                await take_over(app, [queue])
-                jobs = await _list_jobs(app, "todo", queue)
-                if lock in [job.queueing_lock for job in jobs]:
-                    taken = TakenJobs(readiness)
-                    async with lock_connection(database) as connection:
-                        worker = _Worker(
-                            app,
-                            database,
-                            works,
-                            [queue],
-                            1,
-                            taken,
-                        )
-                        await worker.run(NameLocks(connection), wait=False, grace_s=0)
-                if pause := readiness.pauses.get(queue):
-                    raise pause.obstacle
-            await asyncio.sleep(POLL_S)
-
-
-@dataclass
-class _Worker:
-    """Takes jobs and does them, until it is cancelled or, where it does not wait for more, all are done."""
-
-    app: procrastinate.App
-    database: Database
-    works: Works
-    queues: Sequence[str]
-    concurrency: int
-    taken: TakenJobs
-
-    async def run(
-        self, claims: NameLocks, *, wait: bool, grace_s: float | None
-    ) -> None:
-        """Do jobs. On cancellation no more are taken, and those that last longer than `grace_s` are broken off.
-
-        Raises DatabaseUnavailable when jobs cannot be ended any more.
-        """
-        # Of its own, since the jobs that it takes are its own.
-        app, taken = copy.copy(self.app), self.taken
-        app.job_manager = Jobs(self.app.connector, taken, self.database)
-        worker = Worker(
-            app,
-            queues=self.queues,
-            concurrency=self.concurrency,
-            wait=wait,
-            listen_notify=wait,
-            install_signal_handlers=False,
-            delete_jobs="successful",
-            update_heartbeat_interval=HEARTBEAT_S,
-            # Who is removed for its heartbeat's age can fetch no more jobs; a dead worker leaves one small row.
-            stalled_worker_timeout=NEVER_S,
-            additional_context={**self.works, CLAIMS: claims, TAKEN: taken},
-            abort_job_polling_interval=ABORT_POLL_S,
-            fetch_job_polling_interval=HEARTBEAT_S,
-        )
-        running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
-        running.add_done_callback(note_end)  # where nobody is left to ask
-        lost = asyncio.create_task(taken.lost.wait())
-        try:
-            await asyncio.wait([running, lost], return_when=asyncio.FIRST_COMPLETED)
-            if running.done():
-                await running
-        except asyncio.CancelledError:
-            running.cancel()
-            await asyncio.wait(
-                [running, lost], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED
-            )
-            raise
-        finally:
-            lost.cancel()
-            if not running.done():
-                if (
-                    not running.cancelling()
-                ):  # a second time it would not wait for the jobs to end
-                    running.cancel()
-                taken.break_off()
-                try:
-                    await asyncio.wait([running], timeout=CLOSE_S)
-                    if not running.done():
-                        taken.break_off()
-                        await asyncio.wait([running], timeout=LOST_GRACE_S)
-                finally:
-                    running.cancel()
-        if taken.cause is not None:
-            raise taken.cause
-
-
-async def _keep_connected(claims: NameLocks) -> None:
-    """Raises DatabaseUnavailable when the connection is lost, and with it what says that this process serves."""
+    async with database.begin() as session:
+        lock = await defer_step(app, session, queue, name, week)
     while True:
-        await claims.ask("SELECT :key = 0", 0)
-        await asyncio.sleep(HEARTBEAT_S)
+        async with database.begin() as session:
+            if not await queued_locks(session, [lock]):
+                return
+            served = await count_servers(session, queue)
+        if not served:
+            with queue_errors(database):
+                await take_over(app, [queue])
+                waiting = await app.job_manager.list_jobs_async(
+                    queue=queue, queueing_lock=lock, status="todo"
+                )
+            if waiting:
+                jobs = Jobs(app, database, works, readiness)
+                await _drain(app, jobs, queue, 1, 0)
+            if pause := readiness.pauses.get(queue):
+                raise pause.obstacle
+        await asyncio.sleep(POLL_S)
+
+
+async def _drain(
+    app: procrastinate.App,
+    jobs: Jobs,
+    queue: Queue,
+    concurrency: int,
+    grace_s: float | None,
+) -> None:
+    """Do the jobs of a queue that can begin."""
+    async with lock_connection(jobs.database) as connection:
+        jobs.claims = NameLocks(connection)
+        await _work(app, jobs, [queue], concurrency, grace_s, wait=False)
+
+
+async def _work(
+    app: procrastinate.App,
+    jobs: Jobs,
+    queues: Sequence[str],
+    concurrency: int,
+    grace_s: float | None,
+    *,
+    wait: bool,
+) -> None:
+    """Do jobs until it is stopped or, where it does not `wait` for more, all are done.
+
+    On cancellation no more are taken, and those that last longer than `grace_s` are broken off. Raises
+    DatabaseUnavailable when jobs cannot be ended any more.
+    """
+    app = copy.copy(app)  # of its own, since the jobs that it takes are its own
+    app.job_manager = jobs
+    jobs.worker = Worker(
+        app,
+        queues=queues,
+        concurrency=concurrency,
+        wait=wait,
+        listen_notify=wait,
+        install_signal_handlers=False,
+        delete_jobs="successful",
+        update_heartbeat_interval=HEARTBEAT_S,
+        # Who is removed for its heartbeat's age can fetch no more jobs; a dead worker leaves one small row.
+        stalled_worker_timeout=NEVER_S,
+        abort_job_polling_interval=ABORT_POLL_S,
+        fetch_job_polling_interval=HEARTBEAT_S,
+        shutdown_graceful_timeout=grace_s,
+    )
+    try:
+        with queue_errors(jobs.database):
+            await jobs.worker.run()  # type: ignore[no-untyped-call]
+    except DatabaseUnavailable as error:
+        raise jobs.cause or error from error
+    finally:
+        await end_tasks(*jobs.tasks)
+    if jobs.cause is not None:
+        raise jobs.cause
 
 
 async def take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
@@ -496,9 +370,3 @@ async def take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
             # Another process may have done it, and of one queueing lock no two jobs may wait.
             with suppress(exceptions.ConnectorException):
                 await app.job_manager.retry_job(job, retry_at=LONG_AGO)
-
-
-async def _keep_taking_over(app: procrastinate.App, queues: Sequence[str]) -> None:
-    while True:
-        await take_over(app, queues)
-        await asyncio.sleep(HEARTBEAT_S)

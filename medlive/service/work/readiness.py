@@ -1,8 +1,8 @@
 """Of which queues a worker takes jobs now, and what keeps it from the others.
 
 A job that meets a state of its surroundings (an open circuit, a spent budget, no evidence, no rights, a full disk,
-a wrong configuration) is given back, and its queue is paused: no further job of it is taken. After a while one job
-is let through. When it gets on, all do; otherwise the wait doubles. A state is logged when it begins and ends.
+a wrong configuration) is given back, and its queue is paused: no further job of it is taken. After a while jobs are
+let through. When one gets on the pause ends; otherwise the wait doubles. A state is logged when it begins and ends.
 """
 
 import errno
@@ -57,8 +57,7 @@ class Pause:
 
     obstacle: MedliveError
     wait_s: float
-    due_at: float  # When one job is let through, by the readiness's clock; NEVER: not in this process
-    trial: int | None = None  # The job that was let through and has not ended
+    due_at: float  # When jobs are let through, by the readiness's clock; NEVER: not in this process
 
     @property
     def reason(self) -> str:
@@ -74,54 +73,48 @@ class Readiness:
         """`clock` gives seconds."""
         self._clock = clock
         self.pauses: dict[str, Pause] = {}
-        """By queue."""
+        """By queue; one that is due lasts until a job gets on."""
 
     def select(self, queues: Sequence[str]) -> list[str]:
-        """Those of the queues of which a job may be taken now."""
-        return [queue for queue in queues if self._may_take(queue)]
+        """Those of the queues of which jobs may be taken now."""
+        return [queue for queue in queues if self._is_open(queue)]
 
-    def _may_take(self, queue: str) -> bool:
+    def _is_open(self, queue: str) -> bool:
         pause = self.pauses.get(queue)
-        return pause is None or (pause.trial is None and self._clock() >= pause.due_at)
+        return pause is None or self._clock() >= pause.due_at
 
-    def took(self, queue: str, job: int) -> None:
-        """A job was taken; of a paused queue it is the one that shows whether others can be."""
-        if (pause := self.pauses.get(queue)) is not None:
-            pause.trial = job
-
-    def let_go(self, queue: str, job: int) -> None:
-        """A job ended without showing anything: the next one does."""
-        if (pause := self.pauses.get(queue)) is not None and pause.trial == job:
-            pause.trial = None
-
-    def worked(self, queue: str, job: int) -> None:
+    def worked(self, queue: str) -> None:
         """A job was done, or failed for a reason of its own."""
-        if (pause := self.pauses.get(queue)) is not None and pause.trial == job:
+        if self._is_open(queue):  # else it was begun before the pause
             self.resume(queue)
 
-    def pause(self, queue: str, obstacle: MedliveError, job: int | None = None) -> None:
-        """Take no jobs of a queue for a while; `job` met the obstacle."""
+    def pause(
+        self, queue: str, obstacle: MedliveError, wait_s: float | None = None
+    ) -> None:
+        """Take no jobs of a queue for a while; None: for as long as the obstacle asks for."""
         known = self.pauses.get(queue)
-        if known is not None and (job is None or job != known.trial):
-            return  # begun before the pause, it shows nothing new
-        self._set(queue, obstacle, self._wait_for(obstacle, known))
-
-    def hold(self, queue: str, obstacle: MedliveError) -> None:
-        """Take no jobs of a queue until `resume`: nothing here could do them."""
-        self._set(queue, obstacle, NEVER)
-
-    def _set(self, queue: str, obstacle: MedliveError, wait_s: float) -> None:
-        known = self.pauses.get(queue)
+        lasts = known is not None and type(known.obstacle) is type(obstacle)
+        if wait_s is None:
+            if not self._is_open(queue):
+                return  # a job that was begun before the pause shows nothing new
+            wait_s = FIRST_WAIT_S
+            if isinstance(obstacle, CircuitOpen | WeekSpent):
+                wait_s = (obstacle.retry_at - now()).total_seconds()
+                wait_s = max(LEAST_WAIT_S, wait_s)
+            elif isinstance(obstacle, BudgetSpent | EvidenceUnavailable | DatabaseFull):
+                # The budget is this process's own; the others are looked at, and a job would pay for lost replies.
+                wait_s = NEVER
+            elif known is not None and lasts:
+                wait_s = min(MOST_WAIT_S, 2 * known.wait_s)
+        if known is not None and lasts:
+            obstacle = known.obstacle
         self.pauses[queue] = pause = Pause(obstacle, wait_s, self._clock() + wait_s)
-        if known is None or type(known.obstacle) is not type(obstacle):
+        if not lasts:
             _log.warning("no jobs of %s are taken: %s", queue, pause.reason)
-        else:
-            pause.obstacle = known.obstacle  # the same state lasts
 
     def hasten(self, queue: str) -> None:
-        """Let a job of a paused queue through now, to see whether the others can be taken."""
-        pause = self.pauses.get(queue)
-        if pause is not None:
+        """Let jobs of a paused queue through now."""
+        if (pause := self.pauses.get(queue)) is not None:
             pause.due_at = min(pause.due_at, self._clock())
 
     def resume(self, queue: str) -> None:
@@ -129,25 +122,9 @@ class Readiness:
         if self.pauses.pop(queue, None) is not None:
             _log.warning("jobs of %s are taken again", queue)
 
-    def obstacle(self, queue: str) -> MedliveError | None:
-        """What keeps the worker from a queue; None: nothing."""
-        pause = self.pauses.get(queue)
-        return None if pause is None else pause.obstacle
-
     def describe(self) -> str | None:
         """Why jobs of some queues are not taken; None: all are."""
         reasons = [
             f"{queue}: {pause.reason}" for queue, pause in sorted(self.pauses.items())
         ]
         return "; ".join(reasons) or None
-
-    @staticmethod
-    def _wait_for(obstacle: MedliveError, known: Pause | None) -> float:
-        if isinstance(obstacle, CircuitOpen | WeekSpent):
-            return max(LEAST_WAIT_S, (obstacle.retry_at - now()).total_seconds())
-        if isinstance(obstacle, BudgetSpent | EvidenceUnavailable | DatabaseFull):
-            # The budget is this process's own; the others are looked at, and a job would pay for lost replies.
-            return NEVER
-        if known is None or type(known.obstacle) is not type(obstacle):
-            return FIRST_WAIT_S
-        return min(MOST_WAIT_S, 2 * known.wait_s)

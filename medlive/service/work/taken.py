@@ -6,24 +6,23 @@ no attempt is counted. One that fails for another reason keeps it in `job_failur
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import procrastinate
 from procrastinate import exceptions
-from procrastinate.connector import BaseConnector
 from procrastinate.jobs import Job, Status
 from procrastinate.manager import JobManager
 from procrastinate.retry import BaseRetryStrategy, RetryDecision
 from procrastinate.utils import utcnow
+from procrastinate.worker import Worker
 
 from medlive.db.jobs import UNCOUNT_ATTEMPT
 from medlive.db.mapping import to_stored
-from medlive.db.session import Database, translate
+from medlive.db.session import Database, NameLocks, translate
 from medlive.db.waits import SAVE_FAILURE
 from medlive.errors import DatabaseUnavailable, describe
 from medlive.logs import bound
@@ -37,52 +36,12 @@ RETRY_AFTER_S: Mapping[str, Sequence[int]] = {
 """Reason for which a thread failed → how long its job waits, attempt by attempt, for a day in all. A job that has
 waited so often, or failed for another reason, is left to the next `medlive curate` or weekly step."""
 
-CLAIMS, TAKEN = "claims", "taken"
 _RAISED = "P0001"
 """The state of what Procrastinate's functions raise where a job is not in the state to be ended."""
-QUEUE_UNAVAILABLE = "the job queue cannot be reached"
 _log = logging.getLogger(__name__)
 
-
-class TakenJobs:
-    """The jobs that are being done in this process, and whether they can still be ended."""
-
-    def __init__(self, readiness: Readiness) -> None:
-        """`readiness` says of which queues further jobs are taken."""
-        self.readiness = readiness
-        self.lost = asyncio.Event()
-        """Set when jobs can no longer be ended here: others take them over once no heartbeat comes."""
-        self.cause: DatabaseUnavailable | None = None
-        self.moved_at = time.monotonic()
-        """When a job last began or ended."""
-        self._tasks: dict[asyncio.Task[object], str] = {}
-
-    def count(self, queue: str) -> int:
-        """How many jobs of a queue are being done."""
-        return sum(name == queue for name in self._tasks.values())
-
-    @contextmanager
-    def holding(self, job: Job) -> Iterator[None]:
-        """Count a job as being done, by the current task, while the block runs."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks[task] = job.queue
-        self.moved_at = time.monotonic()
-        try:
-            yield
-        finally:
-            del self._tasks[task]
-            self.moved_at = time.monotonic()
-
-    def lose(self, cause: DatabaseUnavailable) -> None:
-        """The jobs can no longer be ended here."""
-        self.cause = self.cause or cause
-        self.lost.set()
-
-    def break_off(self) -> None:
-        """Cancel what is being done."""
-        for task in self._tasks:
-            task.cancel()
+Works = Mapping[str, Callable[..., Awaitable[None]]]
+"""Task → what is done with a job's arguments."""
 
 
 class RetryLater(Exception):
@@ -94,115 +53,105 @@ class RetryLater(Exception):
         self.waits = RETRY_AFTER_S.get(reason, ())
 
 
-class _BeingDone(Exception):
-    """Somebody does the same job now."""
-
-
 class _GivenBack(Exception):
-    """The job met a state of its surroundings, and waits for whoever can do it."""
+    """The job waits for whoever can do it, for `wait_s` at least."""
+
+    def __init__(self, wait_s: float = 0) -> None:
+        super().__init__()
+        self.wait_s = wait_s
 
 
 class Retry(BaseRetryStrategy):
     def get_retry_decision(
         self, *, exception: BaseException, job: Job
     ) -> RetryDecision | None:
-        if isinstance(exception, asyncio.CancelledError | _GivenBack):
-            return RetryDecision(retry_in={"seconds": 0})
-        if isinstance(exception, DatabaseUnavailable | _BeingDone):
-            return RetryDecision(retry_in={"milliseconds": int(RETRY_S * 1000)})
-        if isinstance(exception, RetryLater):
-            return RetryDecision(
-                retry_in={"seconds": exception.waits[max(job.attempts, 0)]}
-            )
-        return None
-
-
-async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) -> None:
-    """Do a job: it is done, has failed with its reason, or is given back."""
-    job, more = context.job, context.additional_context
-    taken: TakenJobs = more[TAKEN]
-    assert job.id is not None
-    with taken.holding(job), ExitStack() as stack:
-        try:
-            check_job(job.task_name, job.queue, arguments)
-            stack.enter_context(bound(job=job.id, **arguments))
-            async with more[CLAIMS].claim(
-                f"{job.task_name} {sorted(arguments.items())}"
-            ) as alone:
-                if not alone:
-                    raise _BeingDone
-                await more[job.task_name](**arguments)
-        except RetryLater as later:
-            taken.readiness.worked(job.queue, job.id)
-            if job.attempts < len(later.waits):
-                raise
-        except (_BeingDone, asyncio.CancelledError):
-            taken.readiness.let_go(job.queue, job.id)
-            await _uncount_attempt(context.app, job, taken)
-            raise
-        except Exception as error:
-            await _sort_out(context.app, job, taken, error)
-            raise
-        else:
-            taken.readiness.worked(job.queue, job.id)
-
-
-async def _sort_out(
-    app: procrastinate.App, job: Job, taken: TakenJobs, error: Exception
-) -> None:
-    """Raises _GivenBack where the job's surroundings are at fault; else keeps why it failed."""
-    assert job.id is not None
-    obstacle = find_obstacle(error)
-    if obstacle is not None:
-        taken.readiness.pause(job.queue, obstacle, job.id)
-        await _uncount_attempt(app, job, taken)
-        raise _GivenBack from error
-    if isinstance(error, DatabaseUnavailable):
-        taken.readiness.let_go(job.queue, job.id)
-        await _uncount_attempt(app, job, taken)
-        return
-    taken.readiness.worked(job.queue, job.id)
-    # Where it cannot be kept the thread counts as lost, and is queued again.
-    with suppress(exceptions.ConnectorException):
-        values = {
-            "job_id": job.id,
-            "queue": job.queue,
-            "reason": to_stored(describe(error)),
-        }
-        await app.connector.execute_query_async(SAVE_FAILURE, **values)
-
-
-async def _uncount_attempt(app: procrastinate.App, job: Job, taken: TakenJobs) -> None:
-    """Take back the attempt that giving a job back will count: nothing was asked of its endpoint."""
-    if taken.lost.is_set():
-        return
-    with suppress(exceptions.ConnectorException):
-        await app.connector.execute_query_async(UNCOUNT_ATTEMPT, job_id=job.id)
+        match exception:
+            case RetryLater(waits=waits):
+                wait_s: float = waits[max(job.attempts, 0)]
+            case _GivenBack(wait_s=wait_s):
+                pass
+            case asyncio.CancelledError():
+                wait_s = 0
+            case _:
+                return None
+        return RetryDecision(retry_in={"milliseconds": int(wait_s * 1000)})
 
 
 class Jobs(JobManager):
     """Takes jobs of the queues that are ready, and ends them by the database's clock.
 
-    A job that another worker has ended leaves no trace in the log. One that cannot be ended here is lost to this
-    process, which says so in its `TakenJobs`.
+    A job that another worker has ended leaves no trace in the log. Once one cannot be ended here, for the
+    database is lost, all are broken off, and others take them over.
     """
 
     def __init__(
-        self, connector: BaseConnector, taken: TakenJobs, database: Database
+        self,
+        app: procrastinate.App,
+        database: Database,
+        works: Works,
+        readiness: Readiness,
     ) -> None:
-        """`taken` holds what a worker does."""
-        super().__init__(connector)
-        self._taken, self._database = taken, database
+        """`works` says what is done, `readiness` of which queues."""
+        super().__init__(app.connector)
+        self.database, self.works, self.readiness = database, works, readiness
+        self.claims: NameLocks | None = None
+        """The names of the jobs that are being done."""
+        self.cause: Exception | None = None
+        """Why jobs can no longer be ended here."""
+        self.tasks: set[asyncio.Task[object]] = set()
+        """What is being done."""
+        self.worker: Worker | None = None
+        self.is_stopping = False
+
+    def stop(self) -> None:
+        """Take no more jobs, and finish those that were taken."""
+        self.is_stopping = True
+        if self.worker is not None:
+            self.worker.stop()  # type: ignore[no-untyped-call]
+
+    def lose(self, cause: Exception) -> None:
+        """Break off what is being done: it can no longer be ended here."""
+        self.cause = self.cause or cause
+        if self.worker is not None:
+            # What is broken off here keeps what it has paid for; a second time it would not.
+            self.worker.shutdown_graceful_timeout = None
+            self.worker.stop()  # type: ignore[no-untyped-call]
+        for task in self.tasks:
+            task.cancel()
+
+    async def watch(self, work: Awaitable[None]) -> None:
+        """Do what has to go on as long as jobs are done: when it ends, they are broken off."""
+        try:
+            with queue_errors(self.database):
+                await work
+        except Exception as error:
+            self.lose(error)
+        else:
+            self.lose(DatabaseUnavailable())
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Count a job as being done, by the current task, while the block runs."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.add(task)
+        try:
+            yield
+        finally:
+            self.tasks.remove(task)
+
+    async def uncount_attempt(self, job: Job) -> None:
+        """Take back the attempt that giving a job back will count: nothing was asked of its endpoint."""
+        if self.cause is None:
+            with suppress(exceptions.ConnectorException):
+                await self.connector.execute_query_async(UNCOUNT_ATTEMPT, job_id=job.id)
 
     async def fetch_job(
         self, queues: Iterable[str] | None, worker_id: int
     ) -> Job | None:
         """See JobManager; None, too, while none of the queues is ready."""
-        ready = self._taken.readiness.select([*(queues or ())])
-        job = await super().fetch_job(ready, worker_id) if ready else None
-        if job is not None and job.id is not None:
-            self._taken.readiness.took(job.queue, job.id)
-        return job
+        ready = self.readiness.select([*(queues or ())])
+        return await super().fetch_job(ready, worker_id) if ready else None
 
     async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
         """See JobManager."""
@@ -225,22 +174,58 @@ class Jobs(JobManager):
         await self._end(job, retry_by_its_clock)
 
     async def _end(self, job: Job, end: Callable[[], Awaitable[None]]) -> None:
-        for last in (False, True):  # again in case the connection was lost
+        for is_last in (False, True):  # again in case the connection was lost
             try:
-                if not self._taken.lost.is_set():
+                if self.cause is None:
                     await end()
-                break
+                return
             except exceptions.ConnectorException as exc:
                 cause = exc.__cause__ or exc
                 if getattr(cause, "sqlstate", "") == _RAISED:
-                    _log.info(
-                        "job %s was not ended here: %s",
-                        job.id,
-                        str(cause).partition("\n")[0],
-                    )
-                    break
-                if last:
-                    self._taken.lose(_lost_queue(self._database, exc))
+                    why = str(cause).partition("\n")[0]
+                    _log.info("job %s was not ended here: %s", job.id, why)
+                    return
+                if is_last:
+                    self.lose(queue_error(self.database, exc))
+
+
+async def run_job(context: procrastinate.JobContext, /, **arguments: int | str) -> None:
+    """Do a job: it is done, has failed with its reason, or is given back."""
+    job, jobs = context.job, context.app.job_manager
+    assert isinstance(jobs, Jobs)
+    assert jobs.claims is not None
+    name = f"{job.task_name} {sorted(arguments.items())}"
+    with jobs.holding():
+        try:
+            check_job(job.task_name, job.queue, arguments)
+            with bound(job=job.id, **arguments):
+                async with jobs.claims.claim(name) as is_alone:
+                    if not is_alone:
+                        raise _GivenBack(RETRY_S)
+                    await jobs.works[job.task_name](**arguments)
+            jobs.readiness.worked(job.queue)
+        except RetryLater as later:
+            jobs.readiness.worked(job.queue)
+            if job.attempts < len(later.waits):
+                raise
+        except (_GivenBack, asyncio.CancelledError):
+            await jobs.uncount_attempt(job)
+            raise
+        except Exception as error:
+            obstacle = find_obstacle(error)
+            if obstacle is not None:
+                jobs.readiness.pause(job.queue, obstacle)
+            if obstacle is not None or isinstance(error, DatabaseUnavailable):
+                await jobs.uncount_attempt(job)
+                raise _GivenBack(RETRY_S if obstacle is None else 0) from error
+            jobs.readiness.worked(job.queue)
+            reason = to_stored(describe(error))
+            # Where it cannot be kept the thread counts as lost, and is queued again.
+            with suppress(exceptions.ConnectorException):
+                await jobs.connector.execute_query_async(
+                    SAVE_FAILURE, job_id=job.id, queue=job.queue, reason=reason
+                )
+            raise
 
 
 @contextmanager
@@ -249,17 +234,10 @@ def queue_errors(database: Database) -> Iterator[None]:
     try:
         yield
     except exceptions.ConnectorException as exc:
-        raise translate(
-            database.engine.url, exc.__cause__ or exc
-        ) or DatabaseUnavailable(QUEUE_UNAVAILABLE) from exc
+        raise queue_error(database, exc) from exc
 
 
-def _lost_queue(
-    database: Database, exc: exceptions.ConnectorException
-) -> DatabaseUnavailable:
+def queue_error(database: Database, exc: exceptions.ConnectorException) -> Exception:
+    """What an error of the job queue means."""
     known = translate(database.engine.url, exc.__cause__ or exc)
-    return (
-        known
-        if isinstance(known, DatabaseUnavailable)
-        else DatabaseUnavailable(QUEUE_UNAVAILABLE)
-    )
+    return known or DatabaseUnavailable("the job queue cannot be reached")

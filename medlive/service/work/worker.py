@@ -1,43 +1,27 @@
 """A worker: a process that serves some of the queues until it is stopped."""
 
 import asyncio
-import logging
-import threading
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, aclosing
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.runs import recorded_run
 from medlive.db.session import Database
-from medlive.errors import CheckFailed, ConfigError, EvidenceUnavailable
-from medlive.evidence.encoder import Encoder
-from medlive.evidence.encoders.opening import open_encoder
-from medlive.instance.paths import encoder_settings
-from medlive.integrity.paths import path_below
+from medlive.errors import ConfigError, EvidenceUnavailable
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.curation.prove import prove_again
 from medlive.service.database import open_database
 from medlive.service.liveness import Liveness
 from medlive.service.schedule.scheduler import step_work
-from medlive.service.wiring import Pipeline, build_pipeline, check_local_evidence
-from medlive.service.work.jobs import (
-    CURATE,
-    EMBED,
-    PROVE,
-    STEP,
-    open_app,
-    run_until_stopped,
-)
+from medlive.service.wiring import build_pipeline, check_local_evidence
+from medlive.service.work.jobs import CURATE, PROVE, STEP, open_app, run_until_stopped
 from medlive.service.work.monitor import Monitor
-from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import TakenJobs, queue_errors
-
-_log = logging.getLogger(__name__)
+from medlive.service.work.readiness import NEVER, Readiness
+from medlive.service.work.taken import Jobs, queue_errors
 
 
 async def run_worker(
@@ -69,20 +53,26 @@ async def run_worker(
         DatabaseUnavailable: also when the database is lost later.
     """
     total, readiness, health = CurationCounts(), Readiness(), health or Liveness()
-    while True:
-        taken = TakenJobs(readiness)
+    while not stop.is_set():
         works: dict[str, Callable[..., Awaitable[None]]] = {}
         inputs: dict[str, Any] = {"queues": [queue.value for queue in queues]}
         async with AsyncExitStack() as stack:
             database = await stack.enter_async_context(open_database(settings))
             works[STEP] = step_work(database, settings)
-            if Queue.EMBED in queues:
-                opening = partial(open_encoder, settings=encoder_settings(settings))
-                works[EMBED] = embed_work(settings.home, opening)
             pipeline = None
             if Queue.CURATE in queues:
-                pipeline = await _open_or_pause(stack, settings, database, readiness)
+                try:
+                    pipeline = await stack.enter_async_context(
+                        open_pipeline(settings, database)
+                    )
+                except (EvidenceUnavailable, ConfigError) as error:
+                    readiness.pause(Queue.CURATE, error, NEVER)
             if pipeline is not None:
+                known = readiness.pauses.get(Queue.CURATE)
+                if known and isinstance(
+                    known.obstacle, EvidenceUnavailable | ConfigError
+                ):
+                    readiness.resume(Queue.CURATE)
                 works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
                 works[PROVE] = partial(prove_again, pipeline)
                 inputs["pipeline"] = pipeline.digest
@@ -91,16 +81,9 @@ async def run_worker(
             )
             stack.enter_context(queue_errors(database))
             app = await stack.enter_async_context(open_app(database).open_async())
-            monitor = Monitor(
-                app,
-                database,
-                queues,
-                taken,
-                pipeline=pipeline,
-                find_missing=partial(_find_missing, settings, database),
-                stop=stop,
-            )
-            await stack.enter_async_context(monitor.reporting())
+            jobs = Jobs(app, database, works, readiness)
+            find_missing = partial(_find_missing, settings, database)
+            monitor = Monitor(app, queues, jobs, pipeline, find_missing, stop)
             health.find_problem = monitor.find_problem
             health.find_obstacle = readiness.describe
             for probe in ("find_problem", "find_obstacle"):
@@ -111,32 +94,14 @@ async def run_worker(
                 database,
                 works,
                 queues,
-                stop=monitor.ended,
+                stop=stop,
                 grace_s=grace_s,
-                # A shard takes the whole GPU: the next one is for another machine.
-                concurrency=concurrency
-                or (1 if queues == [Queue.EMBED] else settings.curation.concurrency),
-                taken=taken,
+                concurrency=concurrency or settings.curation.concurrency,
+                jobs=jobs,
                 beside=[monitor.keep_looking()],
             )
             run.counts, run.failed = total.as_json(), bool(total.faults)
-        if stop.is_set() or not monitor.found_missing:
-            return total
-
-
-async def _open_or_pause(
-    stack: AsyncExitStack, settings: Settings, database: Database, readiness: Readiness
-) -> Pipeline | None:
-    """What curates; None, with a pause of the queue, where the evidence or a key is missing."""
-    try:
-        pipeline = await stack.enter_async_context(open_pipeline(settings, database))
-    except (EvidenceUnavailable, ConfigError) as error:
-        readiness.hold(Queue.CURATE, error)
-        return None
-    known = readiness.obstacle(Queue.CURATE)
-    if isinstance(known, EvidenceUnavailable | ConfigError):
-        readiness.resume(Queue.CURATE)
-    return pipeline
+    return total
 
 
 async def _find_missing(settings: Settings, database: Database) -> None:
@@ -144,49 +109,3 @@ async def _find_missing(settings: Settings, database: Database) -> None:
     await asyncio.to_thread(check_local_evidence, settings)
     async with aclosing(build_pipeline(settings, database)):
         pass
-
-
-def embed_work(
-    home: Path, opening: Callable[[str], Encoder]
-) -> Callable[..., Awaitable[None]]:
-    """The work of the queue `embed`: one shard at a time, by encoders that stay open."""
-    from medlive.evidence.dense_side import embed_shard  # imports NumPy
-
-    opened: dict[str, Encoder] = {}
-    turn = asyncio.Lock()
-
-    async def work(index: str, data: str, encoder: str, first: int, end: int) -> None:
-        folder, stopped = path_below(home, index), threading.Event()
-        passages = path_below(folder, data)
-
-        def go_on(_: int) -> None:
-            if stopped.is_set():
-                raise CheckFailed("stopped")
-
-        def embed() -> None:
-            if encoder not in opened:
-                opened[encoder] = opening(encoder)
-            done = embed_shard(
-                folder,
-                passages,
-                opened[encoder],
-                first,
-                end,
-                go_on,
-            )
-            _log.info("embedded %d passages from number %d on", done, first)
-
-        async with turn:
-            # The build that wanted it may have ended.
-            if not passages.is_dir():
-                return
-            try:
-                await asyncio.to_thread(embed)
-            except asyncio.CancelledError:
-                stopped.set()
-                raise
-            except EvidenceUnavailable as error:
-                # Whoever builds the index embeds this shard, and does not wait for this machine to be able to.
-                raise CheckFailed(error.message, hint=error.hint) from error
-
-    return work

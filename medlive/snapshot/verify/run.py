@@ -3,11 +3,10 @@
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -18,11 +17,10 @@ from medlive.guard.bounds import VERIFIED_FILE_BYTES
 from medlive.guard.printable import printable
 from medlive.integrity.checks import (
     Faults,
-    SignedDocument,
+    Inspection,
+    Report,
     Skip,
-    StepResult,
-    StepState,
-    Trust,
+    check_signed,
     run_steps,
 )
 from medlive.integrity.folder import (
@@ -79,17 +77,14 @@ _FIRST: Final = (SUMS, SIGNATURE, "manifest.json")
 
 
 @dataclass
-class Inspected:
+class Inspected(Inspection):
     """A snapshot's folder under verification, and what the steps have read of it."""
 
     root: Path
     public_key: "PublicKey | None"
     parent: Path | None
     listing: Listing
-    problems: dict[str, Finding] = field(default_factory=dict)
-    trust: Trust = Trust.BROKEN
-    note: str = ""
-    failed: tuple[int, ...] = ()
+    manifest_fault: Finding | None = None
     _digests: dict[str, str] = field(default_factory=dict)
 
     def read(self, name: str) -> bytes:
@@ -125,6 +120,12 @@ class Inspected:
             stated.add(self.manifest.files[name].sha256)
         return stated != {self.digest(name)}
 
+    def readable(self, names: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+        """Yield those of the files that are there with the digests stated, with their bytes."""
+        for name in names:
+            if name in self.listing.files and not self.refused(name):
+                yield name, self.read(name)
+
     def digest(self, name: str) -> str | None:
         """The digest of a file's bytes; None if it is missing or cannot be read."""
         if name not in self._digests and name in self.listing.files:
@@ -134,28 +135,26 @@ class Inspected:
 
     @cached_property
     def manifest(self) -> Manifest | None:
-        """The manifest; None with the reason in `problems` if it cannot be read."""
+        """The manifest; None with the reason in `manifest_fault` if it cannot be read."""
         name = "manifest.json"
         if name not in self.listing.files:
-            self.problems[name] = Finding(name, "a file", "none")
+            self.manifest_fault = Finding(name, "a file", "none")
             return None
         try:
             data = self.read(name)
             manifest = Manifest.model_validate_json(data)
             if manifest.text().encode("utf-8") != data:
-                self.problems[name] = Finding(
-                    name, "its canonical spelling", "the same value spelled otherwise"
-                )
+                got = "the same value spelled otherwise"
+                self.manifest_fault = Finding(name, "its canonical spelling", got)
+            return manifest
         except ValidationError as exc:
             first = exc.errors(include_url=False, include_input=False)[0]
             place = ".".join(printable(str(part)) for part in first["loc"])[:200]
             got = f"{place}: {first['msg'][:200]} ({exc.error_count()} faults)"
-            self.problems[name] = Finding(name, FORMATS, got.removeprefix(": "))
-            return None
+            self.manifest_fault = Finding(name, FORMATS, got.removeprefix(": "))
         except (OSError, TooLong, ValueError, RecursionError) as exc:
-            self.problems[name] = Finding(name, "a readable manifest", str(exc)[:200])
-            return None
-        return manifest
+            self.manifest_fault = Finding(name, "a readable manifest", str(exc)[:200])
+        return None
 
     def require_manifest(self) -> Manifest:
         if self.manifest is None:
@@ -178,24 +177,21 @@ class Inspected:
 def _signature(folder: Inspected, out: Faults) -> None:
     manifest = folder.manifest
     if manifest is None:
-        out.append(folder.problems["manifest.json"])
+        if folder.manifest_fault:
+            out.append(folder.manifest_fault)
         return
-    has_signature = SIGNATURE in folder.listing.files
-    key = None
-    if manifest.signing is not None:
-        key = (manifest.signing.key_id, manifest.signing.public_key)
-    signed = SignedDocument(
+    signing = manifest.signing
+    trusted = trusted_comment(manifest.version, manifest.created_at, manifest.canary)
+    check_signed(
+        folder,
+        out,
         what="snapshot",
         document="manifest.json",
-        key=key,
-        comment=trusted_comment(manifest.version, manifest.created_at, manifest.canary),
-        untrusted=SIGNATURE_COMMENT,
+        key=(signing.key_id, signing.public_key) if signing else None,
+        comments=(trusted, SIGNATURE_COMMENT),
         given=() if folder.public_key is None else (folder.public_key,),
-        read=folder.read,
+        has_signature=SIGNATURE in folder.listing.files,
     )
-    unsigned = key is None and not has_signature and folder.public_key is None
-    folder.trust = Trust.NOT_SIGNED if unsigned else Trust.BROKEN
-    folder.trust, folder.note = signed.check(has_signature, out)
 
 
 def _listing(folder: Inspected, out: Faults) -> None:
@@ -230,8 +226,8 @@ def _digests(folder: Inspected, out: Faults) -> None:
 
 def _manifest(folder: Inspected, out: Faults) -> None:
     manifest = folder.manifest
-    if (problem := folder.problems.get("manifest.json")) is not None:
-        out.append(problem)
+    if folder.manifest_fault is not None:
+        out.append(folder.manifest_fault)
     if manifest is None:
         return
     for version in manifest.line:
@@ -264,9 +260,8 @@ def _sizes(folder: Inspected, out: Faults) -> None:
         if (digest := folder.digest(name)) != entry.sha256:
             expected = f"the sha256 that manifest.json states, {entry.sha256}"
             out.add(name, expected, digest or "an unreadable file")
-    name = "croissant.json"
-    if name in folder.listing.files and not folder.refused(name):
-        _check_described(name, folder.read(name), manifest, out)
+    for name, data in folder.readable(["croissant.json"]):
+        _check_described(name, data, manifest, out)
 
 
 def _check_described(name: str, data: bytes, manifest: Manifest, out: Faults) -> None:
@@ -368,10 +363,8 @@ def _canary(folder: Inspected, out: Faults) -> None:
         expected = f"the canary of {manifest.version}, {expected}"
         out.add("manifest.json", expected, manifest.canary)
     out.extend(folder.scan.canary)
-    for name in _SMALL:
-        if name not in folder.listing.files or folder.refused(name):
-            continue
-        if manifest.canary.encode() not in folder.read(name):
+    for name, data in folder.readable(_SMALL):
+        if manifest.canary.encode() not in data:
             out.add(name, f"the canary {manifest.canary}", "a file without it")
 
 
@@ -385,13 +378,12 @@ def _leaks(folder: Inspected, out: Faults) -> None:
     for name in folder.require_manifest().shape.unknown_names():
         if leak := find_leak(name):
             out.add("manifest.json", "plain names of columns and values", leak)
-    for name in sorted(folder.listing.files & set(REQUIRED)):
-        find_active = _VIEWED.get(Path(name).suffix)
-        if find_active is None or folder.refused(name):
-            continue
-        if (active := find_active(folder.read(name))) is not None:
-            expected = "nothing that a viewer could run, load or follow"
-            out.add(name, expected, repr(active))
+    for suffix, find_active in _VIEWED.items():
+        viewed = [name for name in REQUIRED if name.endswith(suffix)]
+        for name, data in folder.readable(viewed):
+            if (active := find_active(data)) is not None:
+                expected = "nothing that a viewer could run, load or follow"
+                out.add(name, expected, repr(active))
     out.extend(folder.ledgers.leaks)
 
 
@@ -458,49 +450,18 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
 """The steps, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class VerificationReport:
-    """The results of all steps, in order."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationReport(Report):
+    """The results of all steps, and what the snapshot states."""
 
-    path: Path
-    steps: tuple[StepResult, ...]
     manifest: Manifest | None  # None if it could not be read
-    trust: Trust  # What the signature proves
     unknown: tuple[str, ...] = ()  # What it holds and this medlive does not know
-
-    @property
-    def ok(self) -> bool:
-        """Whether no step failed."""
-        return not self.in_state(StepState.FAILED)
-
-    @property
-    def complete(self) -> bool:
-        """Whether no step was skipped."""
-        return not self.in_state(StepState.SKIPPED)
-
-    @property
-    def skipped(self) -> tuple[str, ...]:
-        """The steps that were skipped, each with the reason."""
-        skipped = self.in_state(StepState.SKIPPED)
-        return tuple(f"step {s.number} ({s.name}): {s.why}" for s in skipped)
-
-    def in_state(self, state: StepState) -> list[StepResult]:
-        """Return the steps that ended so."""
-        return [step for step in self.steps if step.state is state]
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """The findings of all steps."""
-        return tuple(chain.from_iterable(step.findings for step in self.steps))
 
     def summary(self) -> str:
         """Describe the failed steps in one line, for an error message."""
-        faults = []
-        for step in self.in_state(StepState.FAILED):
-            faults.append(f"step {step.number} ({step.name}): {step.findings[0]}")
-        if not faults:
+        if self.ok:
             return f"{self.path} verifies"
-        return f"{self.path} fails verification: {'; '.join(faults[:4])}"
+        return f"{self.path} fails verification: {'; '.join(map(str, self.failed[:4]))}"
 
 
 def verify_snapshot(

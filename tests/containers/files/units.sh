@@ -28,13 +28,13 @@ running)
   install -d /etc/systemd/system/medlive@backup.service.d
   printf '[Service]\nReadWritePaths=/backups\n' > /etc/systemd/system/medlive@backup.service.d/override.conf
   systemctl daemon-reload
-  systemctl enable --quiet --now medlive@backup medlive@embed
+  systemctl enable --quiet --now medlive@backup
   for port in 8090 8091 8092 8093; do soon 120 is_ok "$port"; done
   for port in 8080 8081 9464; do soon 120 ask "$port" readyz; done
-  for unit in "${units[@]}" medlive@backup medlive@embed; do
+  for unit in "${units[@]}" medlive@backup; do
     [ "$(restarts "$unit")" = 0 ] || fail "$unit was restarted"
   done
-  echo "${units[*]} medlive@backup medlive@embed"
+  echo "${units[*]} medlive@backup"
   ;;
 sandboxed)
   most=0

@@ -31,7 +31,6 @@ def test_it_runs_its_services_from_one_image() -> None:
         "scheduler",
         "worker",
         "backup",
-        "embed",
         "web",
         "rooms",
         "metrics",
@@ -146,7 +145,7 @@ def test_everything_is_probed_or_ends_and_the_web_is_not_the_owner() -> None:
     owners = dict.fromkeys(("migrate", "backup"), "medlive")
     assert users == {
         **owners,
-        **dict.fromkeys(("scheduler", "worker", "embed"), "worker"),
+        **dict.fromkeys(("scheduler", "worker"), "worker"),
         **web,
     }
 

@@ -229,7 +229,7 @@ def test_every_trouble_has_its_alert() -> None:
                     value for label, value in matchers.items() if label == "severity"
                 }
     # One alert for each severity stands for every check, also those to come.
-    assert selected == {check.severity.value for check in CHECKS}
+    assert selected == {severity.value for severity in CHECKS.values()}
     asked = {
         name
         for rule in ALERTS

@@ -7,7 +7,7 @@ import pytest
 
 from medlive.config import RoleSettings, RubricSection, Settings
 from medlive.demo.loop import demo_settings
-from medlive.service.watch.doctor import Health, examine_proof
+from medlive.service.watch.doctor import examine_proof
 from medlive.service.wiring import find_dependent_judges, proof_roles
 from medlive.snapshot.manifest import EngineUse, warnings_of
 from tests.support.snapshots import PROVENANCE
@@ -62,7 +62,7 @@ async def test_nobody_proves_what_rules_wrote_or_where_it_is_off(
 ) -> None:
     assert proof_roles(found) == {}
     (finding,) = [one async for one in examine_proof(found)]
-    assert finding.health is Health.SKIPPED
+    assert finding.health == "skipped"
 
 
 async def test_one_model_in_all_parts_is_warned_of() -> None:
@@ -70,13 +70,13 @@ async def test_one_model_in_all_parts_is_warned_of() -> None:
     assert any("one model, w" in warning for warning in find_dependent_judges(one))
     (finding,) = [one async for one in examine_proof(one)]
     assert (finding.health, "[roles.prober]" in finding.next_step) == (
-        Health.WARNING,
+        "warning",
         True,
     )
     two = settings(rubric=model("w"), reader=model("r"), grader=model("w"))
     assert find_dependent_judges(two) == []
     (finding,) = [one async for one in examine_proof(two)]
-    assert finding.health is Health.GOOD
+    assert finding.health == "good"
 
 
 async def test_a_grader_that_is_not_set_is_warned_of() -> None:
@@ -84,7 +84,7 @@ async def test_a_grader_that_is_not_set_is_warned_of() -> None:
         one
         async for one in examine_proof(settings(rubric=model("w"), reader=model("r")))
     ]
-    assert finding.health is Health.WARNING
+    assert finding.health == "warning"
     assert "[roles.grader]" in finding.text
 
 

@@ -36,8 +36,8 @@ from medlive.integrity.lock import Locked
 from medlive.integrity.log import open_log, values_of
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Finish, Reply, Request, Usage
-from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.prompts import read_inputs
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.wire import Price
 from tests.support.bad_endpoint import (
@@ -174,7 +174,7 @@ async def test_a_cause_is_recorded_whole_and_asked_for_once(run_dir: Path) -> No
         (GOOD | {"quote": "words that are nowhere"}, "not in the answer"),
         (GOOD | {"quote": ""}, "without words"),
         (GOOD | {"criteria": []}, "without a criterion"),
-        (GOOD | {"criteria": ["k9"]}, "no criterion 'k9'"),
+        (GOOD | {"criteria": ["k9"]}, "'k9' is not an error of this answer"),
         (GOOD | {"criteria": ["k0"]}, "'k0' is not an error of this answer"),
         (GOOD | {"criteria": ["k1"]}, "'k1' is not an error of this answer"),
         (GOOD | {"criteria": ["k2", "k2"]}, "twice"),
@@ -345,15 +345,12 @@ async def test_the_bottom_is_by_score_then_id_and_says_who_is_left_out(
     assert [c.case_id for c in find_bottom(run, 2).candidates] == ["c003", "c000"]
 
 
-async def test_cases_of_one_score_at_the_edge_are_chosen_by_id_and_counted(
+async def test_cases_of_one_score_at_the_edge_are_chosen_by_id(
     run_dir: Path,
 ) -> None:
     run = await graded(run_dir, n=5)
     found = find_bottom(run, 2)
     assert [c.case_id for c in found.candidates] == ["c000", "c001"]
-    assert (found.edge, found.equals) == (5 / 8, 5)
-    whole = find_bottom(run, 5)
-    assert (whole.edge, whole.equals) == (5 / 8, 0)
 
 
 async def test_a_spent_budget_ends_it_and_the_same_call_goes_on(run_dir: Path) -> None:
@@ -378,21 +375,16 @@ async def test_a_plan_is_what_is_asked_then(run_dir: Path) -> None:
         )
     )
     price = Price(input=2.0, output=10.0)
-    before = plan_audit(run, judge.identity, bottom=44, price=price, concurrency=4)
-    assert (before.about, before.calls, before.seconds) == (
-        {"questions": 44, "answered": 0},
-        44,
-        None,
-    )
+    before = plan_audit(run, judge.identity, bottom=44, price=price)
+    assert (before.about, before.calls) == ({"questions": 44, "answered": 0}, 44)
     assert before.output_tokens == 44 * OUTPUT_A_QUESTION
     assert judge.requests == []
     assert (await audit_run(run, judge, bottom=44)).calls == 44
-    after = plan_audit(run, judge.identity, price=price, concurrency=4)
+    after = plan_audit(run, judge.identity, price=price)
     assert (after.about, after.calls) == ({"questions": 52, "answered": 44}, 8)
-    # As charged: 3,000 tokens in and 50 out for each of 44 calls, 80 ms each.
-    assert after.input_tokens == pytest.approx(8 * 3000, rel=0.01)
-    assert (after.output_tokens, after.seconds) == (8 * 50, 8 * 0.08 / 4)
-    assert after.usd == pytest.approx((after.input_tokens * 2 + 400 * 10) / 1e6)
+    assert after.usd == pytest.approx(
+        (after.input_tokens * 2 + after.output_tokens * 10) / 1e6
+    )
     assert plan_audit(run, RulesEngine().identity).usd is None
 
 
@@ -494,13 +486,6 @@ async def test_the_command_audits_several_runs_and_shows_them_side_by_side(
     ]
     assert rows[0].count("1 (100.0 %)") == 2
     assert "fewer than the 100" in table.stderr
-    lowest = await call("--table", "--bottom", 1, "--json")
-    edge = [
-        json.loads(lowest.stdout)["runs"][0][name] for name in ("highest_score", "tied")
-    ]
-    assert edge == [5 / 8, 2]
-    words = "2 cases score 62.5 %, the highest score among the lowest 1: those of them whose ids come first"
-    assert words in (await call("--table", "--bottom", 1)).stderr
     assert isinstance((await call("--table", *asked)).exception, UsageError)
     assert isinstance((await call("--table", "--dry-run")).exception, UsageError)
     unpriced = await call(*asked, "--max-usd", "1")

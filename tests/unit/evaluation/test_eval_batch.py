@@ -26,8 +26,8 @@ from medlive.grader.judge import Mode
 from medlive.integrity.digest import canonical_json
 from medlive.integrity.log import open_log
 from medlive.llm.engine import EngineIdentity
-from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.prompts import read_inputs
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases, verdict
 

@@ -20,8 +20,8 @@ from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import read_grades
 from medlive.grader.judge import Mode
 from medlive.llm.engine import EngineIdentity
-from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.prompts import read_inputs
 from tests.support.bad_endpoint import bad_endpoint, completion, sends
 from tests.unit.evaluation.conftest import (
     AT,

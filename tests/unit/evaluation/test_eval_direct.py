@@ -39,41 +39,21 @@ def says(text: str, model: str = "judge-1") -> Reply:
     return Reply(text, Finish.STOP, Usage(900, 0, 40, 0.002, 10.0), model)
 
 
-async def test_a_plan_is_what_is_asked_then_and_learns_from_it(run: Path) -> None:
-    plan = plan_direct(run, JUDGE, price=Price(input=1.0, output=4.0), concurrency=5)
+async def test_a_plan_is_what_is_asked_then(run: Path) -> None:
+    plan = plan_direct(run, JUDGE, price=Price(input=1.0, output=4.0))
     assert (plan.about, plan.calls) == ({"questions": 30, "answered": 0}, 30)
     assert plan.usd is not None
     assert plan.usd > 0
-    assert plan.seconds is None
     assert plan_direct(run, JUDGE).usd is None
     sent = Judge(lambda _: says(GOOD))
     assert (
         await judge_direct(run, sent, budget=Budget(max_calls=25))
     ).stopped == "The budget of 25 calls is spent"
-    left = plan_direct(run, JUDGE, price=Price(input=1.0, output=4.0), concurrency=5)
+    left = plan_direct(run, JUDGE, price=Price(input=1.0, output=4.0))
     assert (left.about["answered"], left.calls) == (25, 5)
-    measured = plan_direct(run, JUDGE, allow_unpinned=True)
-    assert measured.latency_ms is None
     assert (await judge_direct(run, sent)).calls == 5
     assert len(sent.requests) == 30
     assert plan_direct(run, JUDGE).calls == 0
-
-
-async def test_what_was_charged_for_other_answers_scales_no_plan(run_dir: Path) -> None:
-    await run_model(
-        make_cases(60), Model(lambda _: reply("Rest.")), run_dir, use=USE, created_at=AT
-    )
-    await judge_direct(run_dir, Judge(lambda _: says(GOOD)))
-    log = run_dir / "responses.jsonl"
-    log.write_text(
-        "".join(
-            json.dumps(row | {"response": "Rest. " * 900}) + "\n"
-            for row in read_log(log).rows
-        )
-    )
-    plan = plan_direct(run_dir, JUDGE)
-    assert (plan.about["answered"], plan.calls) == (0, 60)
-    assert plan.input_tokens > 60 * 900
 
 
 async def test_a_budget_holds_and_the_next_call_goes_on(run: Path) -> None:

@@ -411,9 +411,7 @@ def test_errata_that_cannot_be_used_are_an_error(
     write_errata_file(
         path.parent,
         errata,
-        lambda data: sign(
-            data, SecretKey.parse(secret, None), trusted_comment(errata), "x"
-        ),
+        lambda data: sign(data, SecretKey.parse(secret), trusted_comment(errata), "x"),
     )
     checked, _ = command("--errata-file", str(path), "--public-key", key.line())
     assert checked["errata"]["runs"][0]["checked_with"] == key.id_text()

@@ -23,8 +23,8 @@ from medlive.grader.judge import Mode
 from medlive.grader.reply import Verdict, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Reply, Request
-from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.prompts import read_inputs
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, fails, sends
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply
 

@@ -312,10 +312,9 @@ def test_odd_benchmark_files_are_read_and_each_oddity_is_told(tmp_path: Path) ->
         f"{file.name}, entry {place}" for place in (2, 3, 5, 6, 7)
     ]
     assert [note for note in cases.notes if note not in left_out] == [
-        f"{file.name}: not read: 'rubric.weight' (1 rows, first entry 1)",
-        f"{file.name}: not read: 'mood' (1 rows, first entry 4)",
-        "entry 4: case '8' has the prompt of entry 1: case '7', and no cluster that joins them",
-        "1 of 2 cases have no criterion; they are asked and have no score (first: entry 4)",
+        f"{file.name}: not read: 'weight' (first: entry 1)",
+        f"{file.name}: not read: 'mood' (first: entry 4)",
+        "1 of 2 cases have no positive points; they are asked and have no score",
     ]
     for text in ("{}", "[]", "[1", "", "\ufeff[]"):
         file.write_text(text, "utf-8")

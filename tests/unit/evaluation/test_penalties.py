@@ -9,7 +9,7 @@ import pytest
 from medlive.__main__ import run
 from medlive.errors import UsageError
 from medlive.evaluation.cases.load import from_snapshot
-from medlive.evaluation.harm import READINGS, encode, harm_key, material_of
+from medlive.evaluation.harm import READINGS, harm_key, material_of
 from medlive.evaluation.model import Answer, AnswerState, gradable
 from medlive.evaluation.penalties import (
     AnsweredCase,
@@ -17,7 +17,7 @@ from medlive.evaluation.penalties import (
     find_candidates,
     read_penalties,
 )
-from medlive.evaluation.proving import plan_proof, prove_snapshot
+from medlive.evaluation.proving import prove_snapshot
 from medlive.evaluation.runs.folder import (
     RESPONSES,
     ModelUse,
@@ -27,7 +27,7 @@ from medlive.evaluation.runs.folder import (
     open_run,
 )
 from medlive.harm.model import JudgedHarm, Severity
-from medlive.integrity.log import open_log
+from medlive.integrity.log import lines_of, open_log
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.snapshot.load import Snapshot
@@ -124,7 +124,7 @@ def write_readings(folder: RunFolder, harms: list[JudgedHarm]) -> None:
     for asked, answer in gradable(folder.cases, folder.answers()[0]):
         key = harm_key(material_of(asked, answer), "sha256:1")
         rows.append(made_row(asked.case_id, harms, key=key))
-    (folder.path / READINGS).write_bytes(encode(rows))
+    (folder.path / READINGS).write_bytes(lines_of(row.row() for row in rows))
 
 
 def test_an_error_of_two_models_is_proposed(candidate: AnsweredCase) -> None:
@@ -218,8 +218,6 @@ async def test_a_reader_that_refuses_leaves_the_case_unfinished(
     assert done.unfinished == 1
     willing = engine(reply(error()))
     who = willing.identity
-    plans = plan_proof(snapshot, tmp_path, who, who, candidates=found)
-    assert [plan.calls for plan in plans.values()] == [0, 0, 1]
     await prove_snapshot(snapshot, tmp_path, willing, willing, candidates=found)
     # The proof is on record; the other order of the runs asks nothing anew.
     assert [request.task for request in willing.requests] == ["rubric.errors"]
@@ -242,8 +240,7 @@ def test_the_command_proposes_and_changes_nothing(
     for of_model in runs:
         command += ["--answers", str(of_model.path)]
     before = {path: path.read_bytes() for path in snapshot.path.rglob("*.*")}
-    assert run([*command, "--dry-run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["errors"]["calls"] == 1
+    assert run([*command, "--dry-run", "--json"]) == 2
     assert run([*command, "--json"]) == 0
     report = json.loads(capsys.readouterr().out)["penalties"]
     (proposal,) = report["proposals"]

@@ -10,7 +10,6 @@ import pytest
 
 from medlive.errors import BadInput
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.cases.llmeval import requirements
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.protocols.checklist.people import (
     Judged,
@@ -27,87 +26,41 @@ from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import Reply, Request
 from tests.unit.evaluation.conftest import AT, Judge, make_cases, reply
 
-CHECKLIST = "核心需求：\n1. 内容要求：解释机制\n2. 说明原因，\n包括两点\n\n次要需求：\n1. 强调重要性。"
+CHECKLIST = [
+    {"criterion": "内容要求：解释机制", "points": 1, "axis": "core", "id": "core_1"},
+    {
+        "criterion": "强调重要性。",
+        "points": 1,
+        "axis": "secondary",
+        "id": "secondary_1",
+    },
+]
 
 
-def question(
-    category: str, group: int, turn: int, problem: str, **more: Any
-) -> dict[str, Any]:
+def question(theme: str, group: str, turn: int, query: str) -> dict[str, Any]:
+    """A question of round `turn`, after the one before it."""
     return {
-        "category1": category,
-        "category2": "x",
-        "scene": "y",
-        "round": turn,
-        "problem": problem,
-        "groupCode": group,
-        "sanswer": "标准答案",
-        **more,
+        "case_id": f"{group}-{turn}",
+        "query": query,
+        "advice": "标准答案",
+        "theme": theme,
+        "cluster": group,
+        "after": f"{group}-{turn - 1}" if turn > 1 else None,
+        "rubric": CHECKLIST,
     }
 
 
 def dataset(path: Path) -> Path:
-    rows = {
-        "医疗知识": [
-            question("医疗知识", 7, 1, "原因？", checklist=CHECKLIST, difficulty="难"),
-            question("医疗知识", 7, 2, "强弱？", checklist=CHECKLIST),
-            question("医疗知识", 7, 3, "注意什么？", checklist=CHECKLIST),
-        ],
-        "医疗推理": [
-            question("医疗推理", 7, 1, "诊断？"),
-            question("医疗推理", 9, 2, "没有第一轮"),
-            {"round": 1},
-        ],
-        "医疗语言理解": [
-            question(
-                "一般语言理解",
-                1,
-                1,
-                "抽取。",
-                checklist=float("nan"),
-                sanswer=float("nan"),
-            )
-        ],
-    }
-    path.write_text(json.dumps(rows, ensure_ascii=False))
+    rows = [
+        question("Medical Knowledge", "mk-7", 1, "原因？"),
+        question("Medical Knowledge", "mk-7", 2, "强弱？"),
+        question("Medical Knowledge", "mk-7", 3, "注意什么？"),
+        question("Medical Reasoning", "mr-7", 1, "诊断？"),
+        question("Medical Language Understanding", "mlu-1", 1, "抽取。"),
+    ]
+    lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
+    path.write_text("".join(lines), "utf-8")
     return path
-
-
-def test_every_published_field_is_read_and_bad_rows_are_named(tmp_path: Path) -> None:
-    cases = load_cases(dataset(tmp_path / "dataset.json"))
-    assert [case.case_id for case in cases.cases] == [
-        "llmeval-mk-7-1",
-        "llmeval-mk-7-2",
-        "llmeval-mk-7-3",
-        "llmeval-mr-7-1",
-        "llmeval-mlu-1-1",
-    ]
-    first, second = cases.cases[:2]
-    assert [(c.axis, c.criterion) for c in first.criteria] == [
-        ("core", "内容要求：解释机制"),
-        ("core", "说明原因， 包括两点"),
-        ("secondary", "强调重要性。"),
-    ]
-    assert (first.after, second.after, second.cluster) == (
-        None,
-        "llmeval-mk-7-1",
-        first.cluster,
-    )
-    assert (cases.cases[4].advice, cases.cases[4].criteria, cases.cases[4].theme) == (
-        "",
-        (),
-        "Medical Language Understanding",
-    )
-    assert [
-        note.split(": ")[0] for note in cases.notes if note.endswith("left out")
-    ] == [
-        "dataset.json, 医疗推理, question 2",
-        "dataset.json, 医疗推理, question 3",
-    ]
-
-
-def test_a_checklist_without_headings_is_core() -> None:
-    assert requirements("1. 一\n2. 二") == {"core": ["一", "二"], "secondary": []}
-    assert requirements("") == {"core": [], "secondary": []}
 
 
 class Speaker:
@@ -124,7 +77,7 @@ class Speaker:
 
 
 async def test_a_model_is_fed_its_own_answers_in_order(tmp_path: Path) -> None:
-    cases = load_cases(dataset(tmp_path / "dataset.json"))
+    cases = load_cases(dataset(tmp_path / "dataset.jsonl"))
     speaker = Speaker()
     await run_model(
         cases,
@@ -146,11 +99,11 @@ async def test_a_model_is_fed_its_own_answers_in_order(tmp_path: Path) -> None:
     ]
     run = Subject.of(load_graded(tmp_path / "run"))
     shown = {case.case_id: case.question for case, _ in run.answered()}
-    assert "assistant: 回答3" in shown["llmeval-mk-7-3"]
+    assert "assistant: 回答3" in shown["mk-7-3"]
 
 
 async def test_what_follows_a_missing_answer_waits_for_it(tmp_path: Path) -> None:
-    cases = load_cases(dataset(tmp_path / "dataset.json"))
+    cases = load_cases(dataset(tmp_path / "dataset.jsonl"))
     how: dict[str, Any] = {"use": ModelUse("m"), "created_at": AT, "template": "as-is"}
     first = await run_model(cases, Speaker(fails="强弱"), tmp_path / "run", **how)
     assert first.missing == 1
@@ -162,7 +115,7 @@ async def test_what_follows_a_missing_answer_waits_for_it(tmp_path: Path) -> Non
 async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(
     tmp_path: Path,
 ) -> None:
-    cases = load_cases(dataset(tmp_path / "dataset.json"))
+    cases = load_cases(dataset(tmp_path / "dataset.jsonl"))
     await run_model(
         cases,
         Speaker(),
@@ -187,7 +140,7 @@ async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(
         return json.dumps({"reasoning": "因此。", "score": given[asked][place % 3]})
 
     (people := tmp_path / "people.jsonl").write_text(
-        '{"case_id": "llmeval-mk-7-1", "rater": "a", "usable": false}'
+        '{"case_id": "mk-7-1", "rater": "a", "usable": false}'
     )
     protocol = Checklist(draws=50, people=people)
     engine = Judge(judge)
@@ -210,7 +163,7 @@ async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(
     ) == (1, None, None)
     assert results.notes == []
     assert [list(row[:6]) for row in results.tables[3].rows] == [
-        ["llmeval-mk-7-1", "Medical Knowledge", 1, 0.0, 0.0, 1.0]
+        ["mk-7-1", "Medical Knowledge", 1, 0.0, 0.0, 1.0]
     ]
 
 

@@ -141,28 +141,6 @@ def test_what_is_missing_is_counted_and_never_a_zero(tmp_path: Path) -> None:
     assert row["low"] < row["CACS@t"] < row["high"]  # type: ignore[operator]
 
 
-def test_tiers_and_registers_are_slices_in_their_order(tmp_path: Path) -> None:
-    tiers = ("high", "low", None, "medium")
-
-    def labelled(place: int, case: EvaluationCase) -> EvaluationCase:
-        return replace(
-            case,
-            difficulty=tiers[place % 4],
-            dialogue_register="lay" if place % 4 else None,
-        )
-
-    material = graded(tmp_path, labelled)
-    results = Coverage().results(material, NOBODY)
-    by = {table.title: table for table in results.tables}
-    assert by["CACS@t by difficulty"].columns == ["model", "low", "medium", "high"]
-    assert "CACS@t by dialogue register" not in by  # one value is no comparison
-    hits = [
-        h for h in hits_of(material[0], -8).values() if h and h.case.difficulty == "low"
-    ]
-    mean = np.mean([h.covered(1 / 3) for h in hits])
-    assert by["CACS@t by difficulty"].rows[0][1] == pytest.approx(mean)
-
-
 def test_models_rank_by_skill_and_no_run_is_na(tmp_path: Path) -> None:
     paths = made_runs(tmp_path, models=6, n=120)
     runs = [Subject.of(load_graded(path)) for path in paths]

@@ -198,11 +198,11 @@ async def test_judges_are_pooled_and_compared(
     assert [row[0] for row in pooled.rows] == ["m2", "m3", "m1", "m0"]
     assert "Pooled over judge-2, judge-1." in pooled.note
     assert {row[4] for row in pooled.rows} == {72}
-    # Ranks 1, 2, 3, 4 against 1.5, 3, 4, 1.5: of five pairs without a tie three agree.
-    assert [row[2] for row in agreement.rows] == ["Kendall", "Spearman"]
-    assert agreement.rows[0][3] == pytest.approx((3 - 2) / np.sqrt(5 * 6), abs=1e-9)
-    assert agreement.rows[1][3] == pytest.approx(1 / np.sqrt(90), abs=1e-9)
-    for table in (pooled, agreement):
+    # Ranks 1, 2, 3, 4 against 1.5, 3, 4, 1.5.
+    ((_, _, spearman, models),) = agreement.rows
+    assert spearman == pytest.approx(1 / np.sqrt(90), abs=1e-9)
+    assert models == 4
+    for table in (pooled,):
         at = list(table.columns).index("low")
         for row in table.rows:
             value, low, high = row[at - 1 : at + 2]

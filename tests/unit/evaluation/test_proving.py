@@ -12,7 +12,6 @@ from medlive.errors import UsageError
 from medlive.evaluation.proving import (
     CaseProof,
     SnapshotProof,
-    plan_proof,
     prove_snapshot,
 )
 from medlive.llm.budget import Budget
@@ -130,16 +129,6 @@ async def test_an_ungraded_criterion_leaves_the_case_unfinished(
     assert by_id(done)["a"].now is None
     assert by_id(done)["a"].missing == "6 verdicts are missing"
     assert done.proposals == ()
-
-
-async def test_a_plan_counts_what_is_left(snapshot: Snapshot, tmp_path: Path) -> None:
-    asked = engine()
-    who = asked.identity
-    plans = plan_proof(snapshot, tmp_path, who, who)
-    assert [plan.calls for plan in plans.values()] == [18, 18]
-    await prove_snapshot(snapshot, tmp_path, asked, asked)
-    plans = plan_proof(snapshot, tmp_path, who, who)
-    assert [plan.calls for plan in plans.values()] == [0, 0]
 
 
 async def test_no_answer_is_written_into_a_snapshot(snapshot: Snapshot) -> None:

@@ -24,9 +24,9 @@ from medlive.errors import (
 )
 from medlive.evidence.build import Progress, build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.corpus_digest import REPEATED_IN, Survey
+from medlive.evidence.corpora.survey import REPEATED_IN, Survey
+from medlive.evidence.index import list_indexes, open_index, verify_index
 from medlive.evidence.manifest import MANIFEST, index_digest, read_manifest
-from medlive.evidence.open_index import list_indexes, open_index, verify_index
 from medlive.evidence.passage import Hit, Passage, Query
 from medlive.evidence.store import PassageStore, from_line, to_line
 
@@ -103,7 +103,7 @@ def test_the_manifest_accounts_for_the_index(tmp_path: Path) -> None:
         == verify_index(tmp_path / "index")
     )
     assert [p.stage for p in seen][-1] == "built"
-    assert [p.problems[0].member for p in seen if p.problems] == ["notes.jsonl:6"]
+    assert [p.problems[0][0] for p in seen if p.problems] == ["notes.jsonl:6"]
 
 
 def test_building_again_changes_nothing_and_says_so(tmp_path: Path) -> None:
@@ -181,14 +181,14 @@ def test_digests_and_results_do_not_depend_on_order(
 
 
 def test_the_digest_follows_content_and_parameters_not_the_name(tmp_path: Path) -> None:
-    base = index_digest({"k1": 1.2}, {"a": "sha256:1"}, None)
-    assert base == index_digest({"k1": 1.2}, {"a": "sha256:1"}, None)
+    base = index_digest({"k1": 1.2}, {"a": "sha256:1"}, ())
+    assert base == index_digest({"k1": 1.2}, {"a": "sha256:1"}, ())
     assert (
         len(
             {
                 base,
-                index_digest({"k1": 1.3}, {"a": "sha256:1"}, None),
-                index_digest({"k1": 1.2}, {"a": "sha256:2"}, None),
+                index_digest({"k1": 1.3}, {"a": "sha256:1"}, ()),
+                index_digest({"k1": 1.2}, {"a": "sha256:2"}, ()),
             }
         )
         == 3
@@ -288,9 +288,7 @@ def test_an_index_that_is_replaced_while_it_is_opened_is_opened_anew(
     outdated = read_manifest(index)
     build_index([open_corpus(corpus_file(corpus, ROWS))], index)
     answers = iter([outdated, read_manifest(index)])
-    monkeypatch.setattr(
-        "medlive.evidence.open_index.read_manifest", lambda _: next(answers)
-    )
+    monkeypatch.setattr("medlive.evidence.index.read_manifest", lambda _: next(answers))
     assert open_index(index).identity.passages == len(ROWS)
 
 
@@ -321,7 +319,6 @@ def _truncate(place: Path) -> None:
         "format2",
         "parameters",
         "digest",
-        "kind",
         "lines",
         "offsets",
         "engine",
@@ -356,13 +353,11 @@ def test_a_damaged_or_foreign_index_is_refused_with_a_hint(
             expected = IndexOutdated
         case "parameters":
             parameters = manifest.parameters | {"analyzer": "sha256:other"}
-            digest = index_digest(parameters, manifest.corpus_digests, None)
+            digest = index_digest(parameters, manifest.corpus_digests, ())
             _edit_manifest(index, parameters=parameters, index_digest=digest)
             expected = IndexOutdated
         case "digest":
             _edit_manifest(index, index_digest="sha256:" + "0" * 64)
-        case "kind":
-            _edit_manifest(index, retriever="hybrid")
         case "lines":
             _truncate(data / "passages.jsonl")
         case "offsets":
@@ -381,9 +376,9 @@ def test_a_damaged_or_foreign_index_is_refused_with_a_hint(
         open_index(index)
     assert "medlive evidence build" in (caught.value.hint or "")
     [listed] = list_indexes(tmp_path)
-    assert listed.path == index
+    assert listed[0] == index
     if damage in ("garbage", "format"):
-        assert listed.problem
+        assert listed[2]
     if damage != "dirs":
         build_index([open_corpus(tmp_path / "a.jsonl")], index)
         assert hits_of(index, "colchicine")

@@ -25,14 +25,13 @@ from medlive.errors import (
 from medlive.evidence.build import Progress, build_index, prune
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
+from medlive.evidence.index import open_index, verify_index
 from medlive.evidence.manifest import (
     MANIFEST,
-    DenseKind,
     IndexManifest,
     describe_retriever,
     read_manifest,
 )
-from medlive.evidence.open_index import open_index, verify_index
 from medlive.evidence.passage import Hit, Query
 from medlive.evidence.plan import WORDS_ALONE, IndexPlan, plan_index
 from medlive.evidence.vectors import VectorStore
@@ -56,10 +55,12 @@ def corpus_file(
     return place
 
 
-def plan(
-    encoder: HashingEncoder, kind: DenseKind | None = None, shard: int = 50
-) -> IndexPlan:
-    return index_plan(encoder, kind, shard)
+plan = index_plan
+
+
+@pytest.fixture(autouse=True)
+def small_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("medlive.evidence.vectors.SHARD", 50)
 
 
 def found(index: Path, query: str, encoder: HashingEncoder) -> list[Hit]:
@@ -102,25 +103,25 @@ def test_a_second_corpus_embeds_only_its_own_and_a_changed_one_only_the_change(
     assert at_once.index_digest == read_manifest(index).index_digest
 
 
-def test_the_index_digest_follows_encoder_kind_and_corpora(tmp_path: Path) -> None:
+def test_the_index_digest_follows_encoder_kind_and_corpora(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a = open_corpus(corpus_file(tmp_path, "a", 60))
     plans = {
         "words": WORDS_ALONE,
         "hashing": plan(HashingEncoder()),
         "salted": plan(HashingEncoder(salt="x")),
-        "compressed": plan(HashingEncoder(), DenseKind.IVF_PQ),
     }
     built = {
         name: build_index([a], tmp_path / name, plan=p) for name, p in plans.items()
     }
-    assert len({manifest.index_digest for manifest in built.values()}) == len(plans)
+    # Another kind of the same encoder is another index.
+    monkeypatch.setattr("medlive.evidence.dense.FLAT_UP_TO", 59)
+    compressed = build_index([a], tmp_path / "more", plan=plan(HashingEncoder()))
+    assert compressed.dense[0].part.kind == "ivf_pq"
     assert built["words"].dense == ()
-    assert built["compressed"].dense[0].part.kind is DenseKind.IVF_PQ
-    # Another kind of the same encoder is another index over the same vectors.
-    encoder = HashingEncoder()
-    again = build_index([a], tmp_path / "hashing", plan=plan(encoder, DenseKind.IVF_PQ))
-    assert again.index_digest == built["compressed"].index_digest
-    assert encoder.passages == []
+    digests = {manifest.index_digest for manifest in built.values()}
+    assert len(digests | {compressed.index_digest}) == 4
 
 
 def test_vectors_of_other_encoders_stay_until_they_are_pruned(tmp_path: Path) -> None:
@@ -141,11 +142,12 @@ def test_vectors_of_other_encoders_stay_until_they_are_pruned(tmp_path: Path) ->
 CHILD = """
 import sys, time
 from pathlib import Path
-sys.path.insert(0, sys.argv[4])
+sys.path.insert(0, sys.argv[3])
 from tests.support.hashing_encoder import HashingEncoder, index_plan, named
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.dense import DenseKind
+from medlive.evidence import dense, vectors
+vectors.SHARD, dense.FLAT_UP_TO = 100, 0
 class Slow(HashingEncoder):
     def encode_passages(self, pairs):
         time.sleep(0.01)
@@ -153,7 +155,7 @@ class Slow(HashingEncoder):
 def tell(step):
     print(step.stage, flush=True)
 build_index([open_corpus(sys.argv[1])], Path(sys.argv[2]), tell,
-            plan=index_plan(Slow(), DenseKind(sys.argv[3]), 100))
+            plan=index_plan(Slow()))
 """
 
 
@@ -177,7 +179,6 @@ def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(
                 CHILD,
                 str(big),
                 str(index),
-                "ivf_pq",
                 str(REPOSITORY / "tests"),
             ],
             stdout=subprocess.PIPE,
@@ -203,7 +204,7 @@ def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(
         [open_corpus(big)],
         index,
         last.append,
-        plan=plan(counting, DenseKind.IVF_PQ, 100),
+        plan=plan(counting),
     )
     assert new.passages == 730
     if last[-1].stage == "built":
@@ -241,7 +242,7 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))
     try:
         with pytest.raises(DiskFull) as caught:
-            build_index([big], index, plan=plan(encoder, shard=500) if dense else None)
+            build_index([big], index, plan=plan(encoder) if dense else None)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert caught.value.exit_status == 3
@@ -253,7 +254,7 @@ def test_a_disk_that_fills_names_the_file_and_leaves_the_old_index(
     assert not [
         place for place in index.iterdir() if place.name.startswith("building-")
     ]
-    assert build_index([big], index, plan=plan(encoder, shard=500)).passages == 1520
+    assert build_index([big], index, plan=plan(encoder)).passages == 1520
 
 
 def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> None:
@@ -262,7 +263,7 @@ def test_vectors_of_other_passages_are_found_by_verification(tmp_path: Path) -> 
         folder = tmp_path / word
         folder.mkdir()
         corpus = open_corpus(corpus_file(folder, "a", 40, word=word))
-        build_index([corpus], index, plan=plan(HashingEncoder(), DenseKind.FLAT))
+        build_index([corpus], index, plan=plan(HashingEncoder()))
     manifests = [json.loads((index / MANIFEST).read_text()) for index in (one, two)]
     vectors = "dense/0/index.faiss"
     (one / manifests[0]["data"] / vectors).write_bytes(
@@ -331,7 +332,7 @@ def test_a_damaged_dense_part_is_named(tmp_path: Path, part: str) -> None:
 
 
 def settings(home: Path) -> EncoderSettings:
-    return EncoderSettings(home=home, environment={"HF_HOME": str(home / "cache")})
+    return EncoderSettings(home=home)
 
 
 def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_hostile_archive_members_are_reported_and_the_rest_is_read(
     before = sorted(p.name for p in tmp_path.iterdir())
     passages, log = read(archive)
     assert [p.id for p in passages] == ["medquad:good/1-1:treatment.1"]
-    assert {p.member: p.cause for p in log.problems}.keys() == {
+    assert {p[0]: p[1] for p in log.problems}.keys() == {
         "../../escape.xml",
         "/etc/absolute.xml",
         "bomb.xml",
@@ -140,7 +140,7 @@ def test_header_that_claims_gigabytes_does_not_take_them(
     archive.write_bytes(info.tobuf(tarfile.USTAR_FORMAT) + b"\0" * 4096)
     passages, log = read(archive, "medquad")
     assert not passages
-    assert [p.cause.split(": ")[-1] for p in log.problems] == [
+    assert [p[1].split(": ")[-1] for p in log.problems] == [
         f"a header claims {6 << 30} bytes"
     ]
 
@@ -219,7 +219,7 @@ def test_pubmedqa_keeps_labels_year_and_conclusion_together(tmp_path: Path) -> N
             licence="MIT",
         )
     ]
-    assert [p.member for p in log.problems] == ["2", "3", "4"]
+    assert [p[0] for p in log.problems] == ["2", "3", "4"]
     assert log.empty == 1
 
 
@@ -280,7 +280,7 @@ def test_jsonl_reads_passages_and_medrag_chunks_and_reports_bad_lines_by_number(
         ("notes:article-1_0:-.1", "en", None, "unstated"),
         ("notes:7:-.1", "zh", None, "unstated"),
     ]
-    assert [p.member.rsplit(":", 1)[1] for p in log.problems] == [
+    assert [p[0].rsplit(":", 1)[1] for p in log.problems] == [
         "4",
         "5",
         "6",
@@ -304,7 +304,7 @@ def test_jsonl_skips_a_line_beyond_bounds_and_goes_on(
     )
     passages, log = read(file)
     assert [p.text for p in passages] == ["fine"]
-    assert [p.member for p in log.problems] == ["n.jsonl:1"]
+    assert [p[0] for p in log.problems] == ["n.jsonl:1"]
 
 
 def test_folder_reads_markdown_sections_and_chinese_charsets(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_folder_reads_markdown_sections_and_chinese_charsets(tmp_path: Path) -> 
         ("notes:heart/空.txt:-.1", "空", "", "高血压患者应当低盐饮食。"),
         ("notes:u16.txt:-.1", "u16", "", "Gout is painful."),
     ]
-    assert sorted(p.member for p in log.problems) == ["bad.txt", "link.txt"]
+    assert sorted(p[0] for p in log.problems) == ["bad.txt", "link.txt"]
     assert log.empty == 1
 
 
@@ -356,7 +356,7 @@ def test_a_folder_that_a_stranger_filled_yields_its_plain_files_alone(
     passages, log = read(folder, name="theirs")
     assert len(passages) == 1
     assert "secret" not in passages[0].text
-    named = {problem.member.partition(":")[0] for problem in log.problems}
+    named = {problem[0].partition(":")[0] for problem in log.problems}
     assert named <= {f"a{suffix}", f"c{suffix}"}
     # A file that its owner names may be a link.
     (tmp_path / f"latest{suffix}").symlink_to(folder / f"b{suffix}")

@@ -188,9 +188,9 @@ def test_parts_within_parts_are_read_once_and_damage_is_named(tmp_path: Path) ->
     passages, log = read(tmp_path)
     assert [p.text for p in passages].count("Ankles turn.") == 1
     assert {p.title for p in passages} == {"Sprains", "Ankles"}
-    assert sorted((p.member, p.cause.split(": ")[1]) for p in log.problems) == [
+    assert sorted((p[0], p[1].split(": ")[1]) for p in log.problems) == [
         ("b.nxml", "no element found")
-        if "no element" in log.problems[0].cause
+        if "no element" in log.problems[0][1]
         else ("b.nxml", "unclosed token"),
         ("c.nxml", "undefined entity 'nothing'"),
     ]
@@ -336,7 +336,7 @@ def test_a_path_is_known_by_what_it_holds(
             path = tmp_path / f"{name}.gz"
             path.write_bytes(gzip.compress(text.encode()))
     if kind in readable[form]:
-        assert open_corpus(path).kind == kind
+        assert open_corpus(path).reader.kind == kind
         assert read(path)[0]
     else:
         with pytest.raises(BadInput):

@@ -17,7 +17,7 @@ from medlive.evidence.corpora.parsing import frames as frames_module
 from medlive.evidence.corpora.parsing.dates import period, written
 from medlive.evidence.corpora.parsing.frames import frames
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.corpus_digest import Survey
+from medlive.evidence.corpora.survey import Survey
 from medlive.evidence.passage import Passage
 
 HEAD = (
@@ -279,7 +279,7 @@ def test_articles_without_a_date_or_a_text_are_counted_not_read(tmp_path: Path) 
     )
     assert not passages
     assert (log.empty, log.problem_count) == (1, 1)
-    assert "PMID 1: no date" in log.problems[0].cause
+    assert "PMID 1: no date" in log.problems[0][1]
 
 
 def test_broken_xml_costs_its_article_and_the_report_names_the_line(
@@ -292,14 +292,14 @@ def test_broken_xml_costs_its_article_and_the_report_names_the_line(
     )
     assert set(texts(tmp_path / "x.xml")) == {"1", "3", "5"}
     lines = (tmp_path / "x.xml").read_text().splitlines()
-    assert [p.cause for p in log.problems] == [
+    assert [p[1] for p in log.problems] == [
         "PMID 2, column 63: mismatched tag",
         "a PubmedArticle without its end",
     ]
-    named = [int(p.member.rsplit(" ", 1)[1]) for p in log.problems]
+    named = [int(p[0].rsplit(" ", 1)[1]) for p in log.problems]
     assert lines[named[0] - 1].startswith("<Abstract>")
     assert lines[named[1] - 1] == "<PubmedArticle>"
-    assert all(p.member.startswith("x.xml, line ") for p in log.problems)
+    assert all(p[0].startswith("x.xml, line ") for p in log.problems)
 
 
 def test_a_cut_file_keeps_what_came_before_and_a_falsified_gzip_is_left_out(
@@ -316,7 +316,7 @@ def test_a_cut_file_keeps_what_came_before_and_a_falsified_gzip_is_left_out(
     (tmp_path / "cut" / "a.xml.gz").write_bytes(whole[: len(whole) // 2])
     passages, log = read(tmp_path / "cut")
     assert 100 < len(passages) < 200
-    assert [p.cause for p in log.problems] == ["the gzip ends too early"]
+    assert [p[1] for p in log.problems] == ["the gzip ends too early"]
     (tmp_path / "flipped").mkdir()
     flipped = bytearray(whole)
     flipped[-6] ^= 1
@@ -324,7 +324,7 @@ def test_a_cut_file_keeps_what_came_before_and_a_falsified_gzip_is_left_out(
     write(tmp_path / "flipped" / "b.xml", article(1000))
     passages, log = read(tmp_path / "flipped")
     assert [p.id for p in passages] == ["pubmed:1000:-.1"]
-    assert "fetch it again" in log.problems[0].cause
+    assert "fetch it again" in log.problems[0][1]
 
 
 def test_a_document_type_with_content_is_refused_and_a_named_one_never_fetched(
@@ -339,7 +339,7 @@ def test_a_document_type_with_content_is_refused_and_a_named_one_never_fetched(
     )
     passages, log = read(tmp_path, "pubmed")
     assert [p.id for p in passages] == ["pubmed:3:-.1"]
-    assert [p.cause.split(",")[0] for p in log.problems] == [
+    assert [p[1].split(",")[0] for p in log.problems] == [
         "a document type declaration with content of its own is not accepted",
         "PMID 2",
     ]
@@ -375,7 +375,7 @@ def test_damage_anywhere_costs_at_most_the_record_it_falls_in(
             else not starts[n] <= place < starts[n + 1]
         )
     }
-    refused = any("document type" in p.cause for p in log.problems)
+    refused = any("document type" in p[1] for p in log.problems)
     assert refused or untouched <= {p.text for p in passages}
     assert (
         len(passages)
@@ -417,7 +417,7 @@ def test_a_record_without_end_is_left_in_bounded_memory(
     long = article(2, f"<AbstractText>{'word ' * 40_000}</AbstractText>")
     _, log = read(write(tmp_path / "a.xml", article(1), long, article(3)))
     assert set(texts(tmp_path / "a.xml")) == {"1", "3"}
-    assert "longer than 50000 bytes" in log.problems[0].cause
+    assert "longer than 50000 bytes" in log.problems[0][1]
 
 
 def test_a_gzip_without_end_is_left(
@@ -428,7 +428,7 @@ def test_a_gzip_without_end_is_left(
         write(tmp_path / "a.xml.gz", article(1), " " * 20_000_000, article(2))
     )
     assert [p.id for p in passages] == ["pubmed:1:-.1"]
-    assert [p.cause for p in log.problems] == [
+    assert [p[1] for p in log.problems] == [
         "the gzip unpacks to more than 3000000 bytes"
     ]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.evidence.corpus_digest import REPEATED_IN, Survey
+from medlive.evidence.corpora.survey import REPEATED_IN, Survey
 from medlive.evidence.passage import Passage
 
 

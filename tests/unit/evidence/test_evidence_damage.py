@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -10,10 +9,9 @@ import pytest
 from medlive.errors import IndexCorrupt
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.index import open_index
 from medlive.evidence.manifest import read_manifest
-from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Query
-from medlive.evidence.verification import RECHECK_S, Verification
 
 QUESTION = [Query("gout treatment")]
 
@@ -103,22 +101,3 @@ async def test_an_index_that_a_build_replaced_stays_good(index: Path) -> None:
     )
     build_index([open_corpus(source)], index, fresh=True)
     assert len((await opened.search(QUESTION, k=5))[0]) == 5
-
-
-async def test_a_result_that_is_too_old_is_looked_for_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    looks = 0
-
-    def look() -> None:
-        nonlocal looks
-        looks += 1
-        if looks > 1:
-            raise IndexCorrupt("damaged meanwhile")
-
-    verification = Verification(look, recheck_s=RECHECK_S)
-    await verification.wait()
-    later = time.monotonic() + RECHECK_S + 1
-    monkeypatch.setattr("medlive.evidence.verification.time.monotonic", lambda: later)
-    with pytest.raises(IndexCorrupt):
-        await verification.wait()

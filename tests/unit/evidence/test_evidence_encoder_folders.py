@@ -43,16 +43,14 @@ def write_model(folder: Path, **changes: Any) -> Path:
 
 
 def settings_of(tmp_path: Path, **more: Any) -> EncoderSettings:
-    return EncoderSettings(
-        home=tmp_path / "home", environment={"HF_HOME": str(tmp_path / "hf")}, **more
-    )
+    return EncoderSettings(home=tmp_path / "home", **more)
 
 
 def test_every_place_is_named_when_there_is_nothing(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, models=tmp_path / "mine")
     problem = find_problem(settings.find("medcpt"), settings)
     assert problem is not None
-    for place in ("mine", "home/models", "hf/hub"):
+    for place in ("mine", "home/models"):
         assert str(tmp_path / place) in problem
     with pytest.raises(EvidenceUnavailable) as caught:
         find_folder(QUERY, settings)
@@ -70,30 +68,6 @@ def test_the_first_place_that_holds_something_counts(tmp_path: Path) -> None:
     (mine / "config.json").unlink()
     with pytest.raises(EvidenceUnavailable, match=r"lacks config\.json"):
         find_folder(QUERY, settings)
-
-
-@pytest.mark.parametrize(
-    ("variables", "place"),
-    [
-        ({"HF_HUB_CACHE": "new", "HF_HOME": "h"}, "new"),
-        ({"HF_HOME": "h", "XDG_CACHE_HOME": "x"}, "h/hub"),
-        ({"XDG_CACHE_HOME": "x"}, "x/huggingface/hub"),
-    ],
-)
-def test_the_cache_is_where_the_variables_say(
-    tmp_path: Path, variables: dict[str, str], place: str
-) -> None:
-    cache = tmp_path / place / "models--ncbi--MedCPT-Query-Encoder"
-    (cache / "refs").mkdir(parents=True)
-    (cache / "refs" / "main").write_text("b" * 40 + "\n")
-    main = write_model(cache / "snapshots" / ("b" * 40))
-    environment = {name: str(tmp_path / value) for name, value in variables.items()}
-    settings = EncoderSettings(home=tmp_path / "home", environment=environment)
-    assert find_folder(QUERY, settings) == main
-    # A pinned revision is taken rather than main.
-    revisions = settings.find("medcpt").revisions
-    pinned = write_model(cache / "snapshots" / revisions[QUERY])
-    assert find_folder(QUERY, settings, revisions) == pinned
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "vocab.txt"])
@@ -132,7 +106,7 @@ def test_a_folder_that_lacks_its_pooling_is_refused(tmp_path: Path) -> None:
     check_folder(folder)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", "\udcff", "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "{", "\udcff", "[" * 100_000])
 @pytest.mark.parametrize("name", ["config.json"])
 def test_files_that_are_not_json_are_named(
     tmp_path: Path, name: str, text: str

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openai
 import pytest
 
 from medlive.errors import ConfigError, EvidenceUnavailable
-from medlive.evidence.encoders import endpoint
 from medlive.evidence.encoders.opening import open_encoder
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 
@@ -44,7 +44,9 @@ class Endpoint:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
-    monkeypatch.setattr(endpoint, "_PAUSE_S", 0.001)
+    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.001)
+    monkeypatch.setattr(openai._base_client, "MAX_RETRY_DELAY", 0.001)
+    monkeypatch.setenv("KEY", "k")
     state = Endpoint()
 
     class Handler(BaseHTTPRequestHandler):
@@ -71,9 +73,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endpoint]:
 
 def settings(server: Endpoint, **entry: Any) -> EncoderSettings:
     model = EncoderModel(query="m", base_url=server.url, **entry)
-    return EncoderSettings(
-        home=Path("unused"), own={"mine": model}, environment={"KEY": "k"}, batch=4
-    )
+    return EncoderSettings(home=Path("unused"), own={"mine": model}, batch=4)
 
 
 def test_vectors_come_in_order_with_prompts_in_batches(
@@ -97,11 +97,11 @@ def test_vectors_come_in_order_with_prompts_in_batches(
     ("answer", "message"),
     [
         ((400, {"error": "no such model"}), "answered 400"),
-        ((503, {}), "answered 503, 4 times"),
-        ((200, b"<html>"), "other than embeddings"),
+        ((503, {}), "answered 503"),
+        ((200, b"<html>"), "no embeddings"),
         ((200, {"data": []}), "0 vectors for"),
         ((200, {"data": [{"index": 0, "embedding": []}]}), "1 vectors for"),
-        ((200, {"data": [{"index": 0, "embedding": ["a"]}]}), "other than embeddings"),
+        ((200, {"data": [{"index": 0, "embedding": ["a"]}]}), "1 vectors for"),
         ((200, b'{"data": [{"index": 0, "embedding": [NaN]}]}'), "1 vectors for"),
         ((302, {}), "answered 302"),
     ],

@@ -457,7 +457,7 @@ def test_labels_are_read_by_section_and_damage_is_reported(tmp_path: Path) -> No
         "Zestril is indicated for hypertension.\n1.1 Heart failure\n- Reduces signs of systolic heart failure"
     )
     assert passages[0].published == date(2026, 3, 11)
-    assert sorted(problem.member.rpartition("/")[2] for problem in log.problems) == [
+    assert sorted(problem[0].rpartition("/")[2] for problem in log.problems) == [
         "2.zip",
         "b.xml",
     ]

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
-from medlive.evidence import open_index as module
+from medlive.evidence import index as module
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoder import RerankerIdentity
+from medlive.evidence.encoders.model import RerankerIdentity
 from medlive.evidence.encoders.table import EncoderSettings
-from medlive.evidence.manifest import DenseKind, read_manifest
-from medlive.evidence.open_index import open_index
+from medlive.evidence.index import open_index
+from medlive.evidence.manifest import read_manifest
 from medlive.evidence.passage import Hit, Passage, Query, Side
 from medlive.evidence.plan import WORDS_ALONE
 from medlive.evidence.retriever import IndexRetriever, RetrieverName, fused
@@ -58,15 +58,13 @@ def rows(corpus: str) -> Iterator[dict[str, object]]:
         }
 
 
-def build(
-    folder: Path, encoder: HashingEncoder | None, kind: DenseKind | None = None
-) -> Path:
+def build(folder: Path, encoder: HashingEncoder | None) -> Path:
     for name in CORPORA:
         source = folder / f"{name}.jsonl"
         source.write_text(
             "".join(json.dumps(row) + "\n" for row in rows(name)), encoding="utf-8"
         )
-    plan = WORDS_ALONE if encoder is None else index_plan(encoder, kind)
+    plan = WORDS_ALONE if encoder is None else index_plan(encoder)
     build_index(
         [open_corpus(folder / f"{n}.jsonl") for n in CORPORA],
         folder / "index",
@@ -506,14 +504,15 @@ def test_a_claims_own_language_is_not_drowned_by_its_english_phrases(
 
 
 def test_a_compressed_index_finds_what_flat_finds_first(
-    tmp_path: Path, index: Path, passages: list[Passage]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("medlive.evidence.dense.FLAT_UP_TO", 0)
     compressed = open_index(
-        build(tmp_path, HashingEncoder(), DenseKind.IVF_PQ),
+        build(tmp_path, HashingEncoder()),
         encoders=named(HashingEncoder()),
         retriever="dense",
     )
-    assert compressed.identity.dense["sides"][0]["kind"] == DenseKind.IVF_PQ
+    assert compressed.identity.dense["sides"][0]["kind"] == "ivf_pq"
     text = "colchicine for gout: dose of colchicine gout dose"
     [hits] = search(compressed, text, k=1)
     assert hits[0].passage.text == "colchicine for gout: dose of colchicine."

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.index import open_index
 from medlive.evidence.lexical import analyzer, chinese_names
-from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Passage, Query
 from medlive.evidence.retriever import IndexRetriever
 from medlive.evidence.store import PassageStore

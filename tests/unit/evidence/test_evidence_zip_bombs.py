@@ -100,4 +100,4 @@ def test_an_honest_archive_is_read(tmp_path: Path, make: Callable[[], bytes]) ->
     path.write_bytes(make())
     log = ReadLog()
     list(open_corpus(path, "dailymed").passages(log))
-    assert ["zip archive" in problem.cause for problem in log.problems] == [False]
+    assert ["zip archive" in problem[1] for problem in log.problems] == [False]

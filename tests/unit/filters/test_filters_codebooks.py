@@ -131,20 +131,9 @@ def test_hits_are_places_in_the_text_itself(text: str) -> None:
         ),
         ("icd10cm.csv", 'A00,"Cholera"\n', Term("ICD-10-CM", "A00", "Cholera")),
         ("disease.csv", "code\tdisease\nA00\t霍乱\n", Term("disease", "A00", "霍乱")),
-        ("words.txt", "支气管哮喘\t606946\n", Term("words", "", "支气管哮喘")),
-        (
-            "blocks.csv",
-            "章,块\nA00-A09：肠道传染病,\n",
-            Term("blocks", "A00-A09", "肠道传染病"),
-        ),
-        (
-            "icd10.json",
-            '[{"value":"A00","label":"霍乱","children":[]}]',
-            Term("ICD-10", "A00", "霍乱"),
-        ),
         (
             "syn.csv",
-            "id,name,syn\nICD10:A00,x,\"['''Cholera''','''Asiatic cholera''']\"\n",
+            "id,name,syn\nICD10:A00,x,Asiatic cholera\n",
             Term("syn", "A00", "Asiatic cholera"),
         ),
         (

@@ -24,7 +24,7 @@ from medlive.harm.read import (
 )
 from medlive.llm.ask import Unusable
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
-from medlive.llm.fence import render
+from medlive.llm.prompts import render
 
 QUOTE = "add ibuprofen 400 mg three times a day"
 PASSAGE = Passage(

@@ -158,7 +158,7 @@ async def test_a_wall_of_unusable_replies_opens_it_and_one_that_is_usable_closes
 
     async with bad_endpoint([GOOD]) as endpoint:
         asker = Asker(asked := engine(endpoint.url), repairs=0)
-        for _ in range(18):
+        for _ in range(12):
             await asker.ask(REQUEST, read)
         with pytest.raises(CircuitOpen):
             await asker.ask(REQUEST, read)
@@ -169,7 +169,7 @@ async def test_a_wall_of_unusable_replies_opens_it_and_one_that_is_usable_closes
         usable = True
         turned.turn(601)
         assert [(await asker.ask(REQUEST, read)).value for _ in range(3)] == ["{}"] * 3
-        assert endpoint.asked == 18 + 1 + 3
+        assert endpoint.asked == 12 + 1 + 3
         await asked.aclose()
 
 

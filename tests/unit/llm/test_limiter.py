@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from medlive.llm.limiter import CUT, SPREAD, START, Ended, Limiter, Limiters
+from medlive.llm.limiter import CUT, START, Limiter, Limiters
+from medlive.llm.wire import Ended
 
 
 @pytest.fixture(autouse=True)
@@ -29,8 +30,7 @@ async def full(limiter: Limiter) -> list[float]:
 
 async def test_a_healthy_endpoint_is_soon_asked_all_that_is_allowed() -> None:
     limiter = Limiter("e", 100)
-    # What the first round tells is known only when its answers are there.
-    for height, then in ((START, START), (START, 4 * START), (4 * START, 100)):
+    for height, then in ((START, 4 * START), (4 * START, 100)):
         assert limiter.state().limit == height
         turns = await full(limiter)
         waiting = [asyncio.create_task(limiter.enter()) for _ in range(200)]
@@ -43,27 +43,6 @@ async def test_a_healthy_endpoint_is_soon_asked_all_that_is_allowed() -> None:
         await asyncio.gather(*waiting, return_exceptions=True)
         for _ in range(limiter.state().under_way):
             limiter.leave(0.0, Ended.OTHER)
-
-
-async def test_calls_that_wait_together_begin_over_half_a_round_trip(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    moment = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal moment
-        moment += seconds
-
-    clock = SimpleNamespace(monotonic=lambda: moment)
-    monkeypatch.setattr("medlive.llm.limiter.time", clock)
-    monkeypatch.setattr("medlive.llm.limiter.asyncio.sleep", sleep)
-    limiter = Limiter("e", START)
-    began = await limiter.enter()
-    moment = 2.0
-    limiter.leave(began, Ended.ANSWERED)
-    begun = [await limiter.enter() for _ in range(START)]
-    apart = 2.0 * SPREAD / START
-    assert begun == pytest.approx([2.0 + apart * number for number in range(START)])
 
 
 async def test_what_is_not_used_up_does_not_grow() -> None:
@@ -133,7 +112,10 @@ def test_roles_at_one_address_with_one_key_share_a_limit() -> None:
     assert limiters.limiter("http://h/v1/", "k", 16) is one
     assert limiters.limiter("http://h/v1", "other", 4) is not one
     assert limiters.limiter("http://h:81/v1", "k", 4) is not one
-    assert [(state.endpoint, state.most) for state in limiters.states()] == [
+    assert [
+        (limiter.state().endpoint, limiter.state().most)
+        for limiter in limiters.by_place.values()
+    ] == [
         ("h", 16),
         ("h", 4),
         ("h:81", 4),

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from medlive.llm.engine import EngineIdentity, Prompt, Request
-from medlive.llm.fence import CLOSE, OPEN, read_inputs, render
+from medlive.llm.prompts import CLOSE, OPEN, read_inputs, render
 from medlive.text.neutral import neutralise
 from medlive.text.normalise import contains_quote, fold
 

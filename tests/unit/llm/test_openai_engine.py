@@ -19,9 +19,9 @@ from medlive.curation import tasks
 from medlive.errors import ConfigError, EndpointUnavailable, RequestRefused
 from medlive.grader.reply import GradeReply, RubricGradeReply
 from medlive.llm.engine import Finish, Prompt, Request
-from medlive.llm.fence import render
 from medlive.llm.limiter import Limiter
 from medlive.llm.openai import OpenAIEngine
+from medlive.llm.prompts import render
 from medlive.llm.wire import JsonMode, Price, strict_schema
 from medlive.rubric.write import RubricReply
 from tests.support.bad_endpoint import (

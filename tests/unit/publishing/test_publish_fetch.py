@@ -244,7 +244,7 @@ async def test_a_key_that_has_not_signed_is_refused_before_the_files_come(
     line: Line, server: Web, tmp_path: Path
 ) -> None:
     with pytest.raises(CheckFailed):
-        await get(server, tmp_path, key=SecretKey.parse(generate()[0], None))
+        await get(server, tmp_path, key=SecretKey.parse(generate()[0]))
     assert server.asked == [f"{NAME}/{SUMS}", f"{NAME}/{SUMS}.minisig"]
 
 

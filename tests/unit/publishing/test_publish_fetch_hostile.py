@@ -82,7 +82,7 @@ async def test_signed_errata_are_replaced_by_the_same_signer_alone(
         (tmp_path / "errata.json").read_bytes(),
         (tmp_path / "errata.json.minisig").read_bytes(),
     )
-    stranger = SecretKey.parse(generate()[0], None)
+    stranger = SecretKey.parse(generate()[0])
     same_id = SecretKey(
         PublicKey(line.key.public.key_id, stranger.public.raw), stranger.seed
     )

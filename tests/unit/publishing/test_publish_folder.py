@@ -206,9 +206,7 @@ def test_only_a_verified_and_publishable_snapshot_goes_out(
     status, said = command(draft)
     assert status == 1
     assert "not publishable: the rules engine made it" in said
-    (tmp_path / "other.pub").write_text(
-        SecretKey.parse(generate()[0], None).public.text()
-    )
+    (tmp_path / "other.pub").write_text(SecretKey.parse(generate()[0]).public.text())
     assert command(line.last, "--public-key", str(tmp_path / "other.pub"))[0] == 1
     assert command(tmp_path / "nothing")[0] == 2
     assert not out.exists()

@@ -8,10 +8,9 @@ import pytest
 
 from medlive.curation.chain import ROLES
 from medlive.curation.model import Outcome
-from medlive.curation.validator import EvidenceLimits
+from medlive.curation.validator import Library
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.replay import ReplayEngine
-from medlive.rubric.completion import Library
 from medlive.rubric.lint import WRITTEN
 from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric, Step, Tier
 from medlive.service.curation.complete import complete_case
@@ -121,7 +120,7 @@ async def completed(
         "reader": ReplayEngine(reader, Memory()),
         "rubric": ReplayEngine(writer, Memory()),
     }
-    library = Library(OnePassage(), EvidenceLimits(3, 4000), date(2026, 11, 21))
+    library = Library(OnePassage(), 3, 4000, date(2026, 11, 21))
     done, rubric, _ = await complete_case(
         curation, "en", engines, library=library if complete else None
     )

@@ -9,15 +9,13 @@ from typing import Any
 
 import httpx2
 import pytest
-from procrastinate.jobs import Job
 
 from medlive.db.jobs import Queue
 from medlive.errors import ServiceUnavailable
-from medlive.llm.limiter import Ended, Limiters
 from medlive.service.liveness import Liveness, answer_probes
-from medlive.service.work.monitor import STUCK_S, Monitor
+from medlive.service.work.monitor import LATE_S, Monitor
 from medlive.service.work.readiness import Readiness
-from medlive.service.work.taken import TakenJobs
+from medlive.service.work.taken import Jobs
 from tests.support.waiting import until
 
 
@@ -88,43 +86,13 @@ async def test_what_only_a_restart_helps_is_a_failure_and_what_is_waited_for_is_
         )
 
 
-async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_is_one_that_does_not_report(
+async def test_a_worker_that_does_not_report_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    limiters, taken = Limiters(), TakenJobs(Readiness())
-    limiter = limiters.limiter("http://127.0.0.1:9/v1", "", 1)
-    pipeline: Any = SimpleNamespace(endpoints=limiters)
-    app: Any = None
-    monitor = Monitor(
-        app,
-        app,
-        [Queue.CURATE],
-        taken,
-        pipeline=pipeline,
-        find_missing=app,
-        stop=asyncio.Event(),
-    )
-    job = Job(
-        id=1,
-        queue="curate",
-        lock=None,
-        queueing_lock=None,
-        task_name="t",
-        worker_id=None,
-    )
-    passed = time.monotonic() + 2 * STUCK_S
-    monkeypatch.setattr("medlive.service.work.monitor.LATE_S", 10 * STUCK_S)
-    with taken.holding(job):
-        assert monitor.find_problem() is None
-        began = await limiter.enter()
-        monkeypatch.setattr(time, "monotonic", lambda: passed)
-        assert monitor.find_problem() is None, (
-            "a call under way ends by its own time limit"
-        )
-        limiter.leave(began, Ended.OTHER)
-        assert monitor.find_problem() is None, "that was a move"
-        monkeypatch.setattr(time, "monotonic", lambda: passed + 2 * STUCK_S)
-        assert "1 threads have not moved for 600 s" in str(monitor.find_problem())
-    assert monitor.find_problem() is None, "nothing is held"
-    monkeypatch.setattr("medlive.service.work.monitor.LATE_S", STUCK_S)
+    app: Any = SimpleNamespace(connector=None)
+    jobs = Jobs(app, app, {}, Readiness())
+    monitor = Monitor(app, [Queue.CURATE], jobs, None, app, asyncio.Event())
+    assert monitor.find_problem() is None
+    passed = time.monotonic() + 2 * LATE_S
+    monkeypatch.setattr(time, "monotonic", lambda: passed)
     assert "has not reported" in str(monitor.find_problem())

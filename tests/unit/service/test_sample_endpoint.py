@@ -41,7 +41,7 @@ async def test_a_sample_model_is_asked_graded_and_scored_without_an_index(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
     # Who has no index can serve without the extra `service`, which what searches one needs.
-    monkeypatch.setitem(sys.modules, "medlive.evidence.open_index", None)
+    monkeypatch.setitem(sys.modules, "medlive.evidence.index", None)
     (tmp_path / "cases.json").write_text(json.dumps(CASES), "utf-8")
     told: list[str] = []
     async with serve_rules(load_settings().settings, warn=told.append) as url:

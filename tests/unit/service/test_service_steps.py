@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,6 @@ from medlive.config import ScheduleSection, WeeklyTime
 from medlive.db.runs import HarvestHistory, History, Run
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
-from medlive.service.liveness import Liveness
 from medlive.service.schedule.scheduler import _Runner
 from medlive.service.schedule.steps import (
     AFTER,
@@ -30,6 +30,7 @@ from medlive.service.schedule.steps import (
     step_states,
     weekly_times,
 )
+from tests.support.waiting import until
 
 SCHEDULE = ScheduleSection(
     harvest_sources={"b": WeeklyTime(weekday="fri", hour=7, minute=30)}
@@ -416,15 +417,9 @@ def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_so
 async def test_a_step_that_becomes_due_while_it_ends_is_not_left_to_the_next_look(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    runner = _Runner(
-        None,
-        None,
-        None,
-        print,
-        lambda: datetime(2026, 11, 22, tzinfo=UTC),
-        False,
-        Liveness(),
-    )
+    database: Any = None
+    runner = _Runner(database, database, database, print, None, once=False)
+    runner.lanes = {"queue": asyncio.Event()}
     begun, go, runs = asyncio.Event(), asyncio.Event(), 0
 
     async def run_due(name: str) -> bool:
@@ -432,12 +427,13 @@ async def test_a_step_that_becomes_due_while_it_ends_is_not_left_to_the_next_loo
         runs += 1
         begun.set()
         await go.wait()  # as for its last reading of the rows
-        return runs == 1
+        return True
 
-    monkeypatch.setattr(runner, "_run_due", run_due)
-    runner._look(["queue"])
+    monkeypatch.setattr(runner, "run_due", run_due)
+    lane = asyncio.create_task(runner.run_lane("queue"))
+    runner.lanes["queue"].set()
     await begun.wait()
-    runner._look(["queue"])  # a harvest has ended
+    runner.lanes["queue"].set()  # a harvest has ended
     go.set()
-    await runner.lanes["queue"]
-    assert runs == 2
+    await until(lambda: runs == 2)
+    lane.cancel()

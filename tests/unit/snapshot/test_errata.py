@@ -167,7 +167,7 @@ def test_a_missing_file_is_a_clear_error(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def keys() -> tuple[SecretKey, PublicKey]:
     secret, public = generate()
-    return SecretKey.parse(secret, None), PublicKey.parse(public)
+    return SecretKey.parse(secret), PublicKey.parse(public)
 
 
 def test_the_signature_is_of_these_bytes_by_this_key(

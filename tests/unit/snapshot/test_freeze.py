@@ -20,7 +20,7 @@ from medlive.integrity.digest import canonical_json
 from medlive.integrity.folder import REQUIRED, SIGNATURE
 from medlive.integrity.lock import Locked, exclusive
 from medlive.snapshot.freeze import write_snapshot
-from medlive.snapshot.ledgers import LedgerFault, read_ledger, write_ledger
+from medlive.snapshot.ledgers import read_ledger, write_ledger
 from medlive.snapshot.manifest import Ancestor, Signing
 from medlive.snapshot.model import SnapshotCriterion
 from tests.unit.snapshot.conftest import META, PROVENANCE, Freeze, added, make_case
@@ -297,7 +297,7 @@ def test_a_ledger_reads_as_it_was_written_and_every_other_spelling_is_a_fault(
             entry["case_id"] = f"{number:04d}"
     root = tmp_path_factory.getbasetemp()
     with (root / "changes.json").open("wb") as out:
-        counts = write_ledger(out, {"version": "x"}, lists.items())
+        counts = write_ledger(out.write, {"version": "x"}, lists.items())
     assert counts == {"added": len(one), "revised": len(other), "withdrawn": 0}
     written = (root / "changes.json").read_bytes()
     assert json.loads(written) == {"version": "x", **lists}
@@ -309,7 +309,7 @@ def test_a_ledger_reads_as_it_was_written_and_every_other_spelling_is_a_fault(
         )
     )
     (root / "changes.json").write_bytes(spoilt)
-    with suppress(LedgerFault):
+    with suppress(ValueError):
         assert read_ledger(root, "changes.json") != ({"version": "x"}, lists)
 
 
@@ -348,7 +348,7 @@ def test_a_ledger_is_read_up_to_the_first_wrong_line(
             + b"\n"
         )
         out.truncate(2**33)
-    with pytest.raises(LedgerFault, match=fault):
+    with pytest.raises(ValueError, match=fault):
         read_ledger(tmp_path, "changes.json")
 
 
@@ -357,7 +357,7 @@ def test_a_ledger_may_be_longer_than_other_documents(tmp_path: Path) -> None:
     entries = [change(n, "x" * (SNAPSHOT_LINE_BYTES // 2)) for n in range(6)]
     with (tmp_path / "changes.json").open("wb") as out:
         write_ledger(
-            out,
+            out.write,
             {"version": "x"},
             {"added": entries, "revised": [], "withdrawn": []}.items(),
         )

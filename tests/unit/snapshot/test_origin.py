@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.snapshot.diff import Edit, diff_snapshots
+from medlive.snapshot.diff import diff_snapshots
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.load import load_snapshot
@@ -81,7 +81,7 @@ def test_a_snapshot_of_format_2_loads_with_every_criterion_from_advice(
     new = write_snapshot([revised], META, tmp_path / "new", added([revised]))
     [changed] = diff_snapshots(old.path, new.path).listed
     edits = [edit.edits for edit in changed.criteria]
-    assert edits == [(Edit.ORIGIN,), (Edit.ORIGIN,)]
+    assert edits == [("origin", "source"), ("origin", "source")]
 
 
 def test_a_commitment_of_format_2_still_holds_and_one_covers_origins() -> None:

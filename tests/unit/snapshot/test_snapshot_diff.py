@@ -16,7 +16,6 @@ from medlive.snapshot.diff import (
     CaseDiff,
     Change,
     ChangeKind,
-    Edit,
     SnapshotDiff,
     _criteria,
     diff_cases,
@@ -98,14 +97,14 @@ def test_every_change_is_found_with_its_reason(
         for e in by_id["c2"].criteria
     ]
     assert edits == [
-        ((Edit.WEIGHTED,), "c2-c1", "c2-c1"),
-        ((Edit.ADDED,), None, "c2-c3"),
-        ((Edit.REWORDED,), "c2-c2", "c2-c2"),
+        (("points",), "c2-c1", "c2-c1"),
+        (("added",), None, "c2-c3"),
+        (("criterion",), "c2-c2", "c2-c2"),
     ]
     assert found.touched == {
         "criteria added": 1,
-        "criteria re-weighted": 1,
-        "criteria reworded": 1,
+        "criteria points": 1,
+        "criteria criterion": 1,
         "posted_at": 1,
         "query": 1,
     }
@@ -185,9 +184,7 @@ def test_the_edits_of_a_rubric_make_the_one_from_the_other(
         sum(text not in old for text in set(new)),
         sum(text not in new for text in set(old)),
     )
-    worded = sum(
-        bool({Edit.ADDED, Edit.REMOVED, Edit.REWORDED} & set(e.edits)) for e in edits
-    )
+    worded = sum(bool({"added", "removed", "criterion"} & set(e.edits)) for e in edits)
     assert least <= worded <= len(old) + len(new)
     assert (edits == []) == ([_bare(r) for r in before] == [_bare(r) for r in now])
 
@@ -200,14 +197,14 @@ def test_a_rubric_that_is_only_counted_anew_is_not_called_rewritten() -> None:
     before = [criterion("c", i, f"criterion {i}").row() for i in (1, 2, 3, 4)]
     now = [criterion("c", i, f"criterion {i + 1}").row() for i in (1, 2, 3)]
     edits = [e.edits for e in _criteria(before, now)]
-    assert edits == [(Edit.NUMBERED,)] * 3 + [(Edit.REMOVED,)]
+    assert edits == [("criterion_id",)] * 3 + [("removed",)]
     swapped = [
         criterion("c", 1, "criterion 2", number=2).row(),
         criterion("c", 2, "criterion 1", number=1).row(),
     ]
     assert [e.edits for e in _criteria(before[:2], swapped)] == [
-        (Edit.MOVED,),
-        (Edit.MOVED,),
+        ("position",),
+        ("position",),
     ]
 
 
@@ -215,7 +212,7 @@ def test_thousands_of_rewritten_criteria_are_paired_in_linear_time() -> None:
     before = [criterion("c", i, f"criterion {i}").row() for i in range(1, 4001)]
     now = [{**row, "criterion": f"new {row['criterion']}"} for row in before]
     started = time.process_time()
-    assert {e.edits for e in _criteria(before, now)} == {(Edit.REWORDED,)}
+    assert {e.edits for e in _criteria(before, now)} == {("criterion",)}
     assert time.process_time() - started < 3
 
 
@@ -295,7 +292,7 @@ def test_the_command_tells_people_and_programs(
     told = capsys.readouterr()
     lines = [line.strip() for line in told.out.splitlines()]
     assert "revised c2 (revision 1 → 2): erratum: the antibiotic was wrong" in lines
-    assert "c2-c1 re-weighted: 5 → 7" in lines
+    assert "c2-c1 points: 5 → 7" in lines
     assert "query: What now? → What then?" in lines
     assert told.out.index("2026.W46 → 2026.W47") < told.out.index("added c5")
     assert (

@@ -138,7 +138,8 @@ def test_the_digest_changes_with_every_byte_of_a_module_that_decides(
 def test_the_digest_covers_every_module_that_scanner_and_linter_run_through() -> None:
     script = (
         "import sys; from medlive.snapshot.gates import standard_linter, standard_scanner\n"
-        "before = set(sys.modules); standard_scanner(); standard_linter()\n"
+        "before = set(sys.modules); standard_linter()\n"
+        "standard_scanner()('My name is 张三, from Wuhan', 'en')\n"
         "print(*sorted(n for n in set(sys.modules) - before if n.startswith('medlive.')))"
     )
     ran = subprocess.run(

@@ -226,7 +226,7 @@ def test_verify_reports_it_in_its_step(releases: Line, tmp_path: Path) -> None:
         (folder / name).write_text(
             (folder / name).read_text("utf-8") + "<script>alert(1)</script>\n", "utf-8"
         )
-    seal(folder, SecretKey.parse(generate()[0], None))
+    seal(folder, SecretKey.parse(generate()[0]))
     step = verify_snapshot(folder).steps[17]
     assert {finding.file for finding in step.findings} == {
         "README.md",

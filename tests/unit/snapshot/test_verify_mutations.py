@@ -31,7 +31,7 @@ from tests.support.spoiling import (
     sums_mutations,
 )
 
-FORGER = SecretKey.parse(generate()[0], None)
+FORGER = SecretKey.parse(generate()[0])
 TWINS = ("data/cases.parquet", "data/criteria.parquet")
 
 

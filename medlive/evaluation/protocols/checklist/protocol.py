@@ -10,7 +10,6 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from medlive.evaluation.cases.llmeval import CATEGORIES, CORE, SECONDARY
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.checklist.people import (
@@ -31,9 +30,19 @@ from medlive.evaluation.protocols.model import (
     mean,
     whole_mean,
 )
-from medlive.grader.reply import Reasoning
+from medlive.grader.reply import Words
 
 TASK: Final = "protocol.checklist"
+CATEGORIES: Final = (
+    "Medical Knowledge",
+    "Medical Language Understanding",
+    "Medical Reasoning",
+    "Medical Safety and Ethics",
+    "Medical Text Generation",
+)
+CORE: Final = "core"
+SECONDARY: Final = "secondary"
+"""The axes of a rubric that is such a checklist itself."""
 DEFAULT_CATEGORY: Final = "Medical Reasoning"
 """Of cases that no published category fits: a patient's question is answered by inference."""
 
@@ -46,7 +55,7 @@ class ChecklistReply(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    reasoning: Reasoning
+    reasoning: Words
     score: Annotated[int, Field(ge=1, le=5)]
 
 
@@ -102,9 +111,7 @@ class Checklist(Protocol):
         core, secondary = self._requirements(case)
         inputs = {
             "language": case.language,
-            "category": case.theme
-            if case.theme in CATEGORIES.values()
-            else DEFAULT_CATEGORY,
+            "category": case.theme if case.theme in CATEGORIES else DEFAULT_CATEGORY,
             "reference": case.advice,
             "core": core,
             "secondary": secondary,

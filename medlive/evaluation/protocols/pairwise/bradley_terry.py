@@ -4,8 +4,8 @@ P(a beats b) = s_a / (s_a + s_b); a draw is half a win for each. An Elo of 1000 
 the same strength: 400 points are odds of 10 to 1 (Elo 1978; MEDIC, seed 004 §3, appendix A.3.10).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -69,25 +69,6 @@ def elo(won: Floats, prior: float = PRIOR) -> Floats:
     return np.asarray(CENTRE + A_DECADE / np.log(10) * theta)
 
 
-def drawn_elo(
-    matches: Sequence[Match],
-    models: int,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Iterable[int] = (),
-) -> Floats:
-    """(draws x models): the ratings in each draw of whole clusters, with replacement; of the matches' own, or of
-    `clusters`, so that two sets of matches are drawn alike."""
-    by_cluster: dict[int, list[Match]] = {cluster: [] for cluster in clusters}
-    for match in matches:
-        by_cluster.setdefault(match.cluster, []).append(match)
-    won = np.stack([points(own, models) for own in by_cluster.values()])
-    flat = won.reshape(len(won), -1)
-    drawn = [weights @ flat for weights in weight_chunks(len(won), draws, seed)]
-    return elo(np.concatenate(drawn).reshape(-1, models, models))
-
-
 @dataclass(frozen=True, slots=True)
 class Rating:
     """A model's rating and its 95 % interval."""
@@ -101,57 +82,26 @@ class Rating:
 def ratings(
     matches: Sequence[Match], models: int, *, draws: int = 1000, seed: int = 0
 ) -> list[Rating | None]:
-    """Each model's rating, in order; None for a model without a match, which moves no other's."""
-    played = sorted(_matched(matches))
-    among = []
+    """Each model's rating, in order; None for a model without a match, which moves no other's.
+
+    Intervals are of draws of whole clusters, with replacement.
+    """
+    places: set[int] = set()
+    by_cluster: dict[int, list[Match]] = {}
     for match in matches:
-        first, second = played.index(match.first), played.index(match.second)
-        among.append(replace(match, first=first, second=second))
-    values = elo(points(among, len(played)))
+        places.update((match.first, match.second))
+        by_cluster.setdefault(match.cluster, []).append(match)
+    played = sorted(places)
+    won = np.stack([points(own, models) for own in by_cluster.values() or ([],)])
+    won = won[:, played][:, :, played]
+    values = elo(won.sum(axis=0))
     drawn = np.full((0, len(played)), np.nan)
-    if len({match.cluster for match in matches}) > 1:
-        drawn = drawn_elo(among, len(played), draws=draws, seed=seed)
+    if len(by_cluster) > 1 and draws:
+        flat = won.reshape(len(won), -1)
+        chunks = [weights @ flat for weights in weight_chunks(len(won), draws, seed)]
+        drawn = elo(np.concatenate(chunks).reshape(-1, len(played), len(played)))
     by_model: list[Rating | None] = [None] * models
     for place, model in enumerate(played):
         low, high = interval(drawn[:, place]) or (None, None)
         by_model[model] = Rating(float(values[place]), low, high)
     return by_model
-
-
-def rank_agreement(
-    of: Callable[[Floats, Floats], float | None],
-    first: Sequence[Match],
-    second: Sequence[Match],
-    models: int,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-) -> tuple[int, float | None, float | None, float | None]:
-    """How alike two judges rank the models: how many both have matches of, a rank correlation, as `kendall`, of
-    their ratings, and its 95 % interval over clusters, drawn alike for both; None where there is none."""
-    common = sorted(_matched(first) & _matched(second))
-    # Equal ratings differ by rounding.
-    first_elo, second_elo = (
-        elo(points(side, models))[common].round(6) for side in (first, second)
-    )
-    value = of(first_elo, second_elo)
-    clusters = dict.fromkeys(m.cluster for side in (first, second) for m in side)
-    if value is None or len(clusters) < 2:
-        return len(common), value, None, None
-    of_first, of_second = (
-        drawn_elo(side, models, draws=draws, seed=seed, clusters=clusters)
-        for side in (first, second)
-    )
-    resampled = []
-    for a, b in zip(of_first, of_second, strict=True):
-        resampled.append(of(a[common].round(6), b[common].round(6)))
-    low, high = interval(np.array(resampled, dtype=np.float64)) or (None, None)
-    return len(common), value, low, high
-
-
-def _matched(matches: Iterable[Match]) -> set[int]:
-    """The models that the matches are of."""
-    places: set[int] = set()
-    for match in matches:
-        places.update((match.first, match.second))
-    return places

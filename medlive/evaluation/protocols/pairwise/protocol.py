@@ -8,8 +8,8 @@ Every pair of models meets on every case that both answered, or on as many as `m
 """
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import chain, combinations
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies, Question
-from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
     Material,
@@ -29,15 +28,13 @@ from medlive.evaluation.protocols.model import (
 from medlive.evaluation.protocols.pairwise.bradley_terry import (
     Match,
     points,
-    rank_agreement,
     ratings,
 )
-from medlive.grader.reply import Reasoning
+from medlive.grader.reply import Words
 from medlive.statistics.bootstrap import Floats
-from medlive.statistics.correlation import kendall, spearman
+from medlive.statistics.correlation import spearman
 
 TASK: Final = "protocol.pairwise"
-_COEFFICIENTS: Final = {"Kendall": kendall, "Spearman": spearman}
 CRITERIA: Final = ("relevance", "completeness", "safety", "ethics", "clarity")
 Side = Literal["first", "second", "equal"]
 
@@ -50,7 +47,7 @@ class PairReply(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    reasoning: Reasoning
+    reasoning: Words
     relevance: Side
     completeness: Side
     safety: Side
@@ -112,9 +109,13 @@ class Pairwise(Protocol):
     def results(self, material: Material, found: JudgeReplies) -> Results:
         """Ratings over all judges on record, what each model took from each, criteria, and what the order did."""
         hall = self._hall(material)
-        judges = _by_name([found, *found.others], hall)
-        played = {name: hall.matches(judge) for name, judge in judges.items()}
-        pooled = list(chain.from_iterable(played.values()))
+        judges: dict[str, JudgeReplies] = {}
+        for judge in (found, *found.others):
+            if hall.matches([judge]):
+                name = judge.identity.model
+                again = f"{name} ({len(judges) + 1})"
+                judges[again if name in judges else name] = judge
+        pooled = hall.matches(judges.values())
         rated = ratings(pooled, hall.models, draws=self.draws, seed=self.seed)
         won = points(pooled, hall.models)
         figures: dict[str, float | None] = {}
@@ -124,16 +125,10 @@ class Pairwise(Protocol):
             elo: list[Cell] = [None, None, None]
             if rating:
                 elo = [rating.elo, rating.low, rating.high]
-            rows.append([name, *elo, _met(won, place), _share(won, place)])
+            met = int(won[place].sum() + won[:, place].sum())
+            rows.append([name, *elo, met, _share(won, place)])
         rows.sort(key=lambda row: -(figures[str(row[0])] or -np.inf))
-        titles = (
-            "model",
-            "Elo",
-            "low",
-            "high",
-            "matches",
-            "share of points",
-        )
+        titles = ("model", "Elo", "low", "high", "matches", "share of points")
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
         several = len(judges) > 1
         if several:
@@ -144,47 +139,12 @@ class Pairwise(Protocol):
             _criteria(hall, judges.values()),
         ]
         if several:
-            tables.append(self._agreement(hall, played))
+            tables.append(_agreement(hall, judges))
         notes = []
         for name, judge in judges.items():
             for judge_note in hall.order_notes(judge):
                 notes.append(f"{name}: {judge_note}" if several else judge_note)
         return Results(tables, figures, notes)
-
-    def _agreement(self, hall: "_Hall", played: Mapping[str, list[Match]]) -> Table:
-        rows: list[list[Cell]] = []
-        for first, other in combinations(played, 2):
-            for coefficient, statistic in _COEFFICIENTS.items():
-                models, *figures = rank_agreement(
-                    statistic,
-                    played[first],
-                    played[other],
-                    hall.models,
-                    draws=self.draws,
-                    seed=self.seed,
-                )
-                rows.append([first, other, coefficient, *figures, models])
-        note = "Of the models' ratings; 95 % intervals over cases, drawn alike for both; NA: fewer than three models."
-        titles = (
-            "judge",
-            "other judge",
-            "coefficient",
-            "value",
-            "low",
-            "high",
-            "models",
-        )
-        return Table("How alike judges rank models", titles, rows, note)
-
-
-def _by_name(judges: Iterable[JudgeReplies], hall: "_Hall") -> dict[str, JudgeReplies]:
-    """The judges with a match, by their models' names, made unique."""
-    named: dict[str, JudgeReplies] = {}
-    for judge in judges:
-        if hall.matches(judge):
-            name = judge.identity.model
-            named[name if name not in named else f"{name} ({len(named) + 1})"] = judge
-    return named
 
 
 class _Hall:
@@ -196,78 +156,90 @@ class _Hall:
         if self.models < 2:
             raise UsageError("a comparison takes the runs of two models or more")
         # By the question too: a case that was revised between two runs is another one.
-        self._answers: list[dict[_CaseKey, _Answered]] = []
+        self._answers: list[dict[tuple[str, str], str]] = []
+        self._language: dict[tuple[str, str], str] = {}
         for run in material:
             answered = {}
             for case, answer in run.answered():
-                key = _CaseKey(case.case_id, case.question)
-                answered[key] = _Answered(case, answer)
+                key = case.case_id, case.question
+                answered[key] = answer.response
+                self._language[key] = case.language
             self._answers.append(answered)
-        self._cases = list(dict.fromkeys(chain.from_iterable(self._answers)))
+        self._cases = list(self._language)
         possible: list[Pair] = []
         for first, second in combinations(range(self.models), 2):
             common = self._answers[first].keys() & self._answers[second].keys()
-            for place, case_key in enumerate(self._cases):
-                if case_key in common:
+            for place, key in enumerate(self._cases):
+                if key in common:
                     possible.append(Pair(first, second, place))
         rng = random.Random(seed)
         # By lot: which case a pair of models meets on first, and which of the two stands first.
         lots = {pair: (rng.random(), rng.random()) for pair in possible}
         self.pairs = sorted(possible, key=lambda pair: lots[pair][0])
-        self._order = {pair: lot[1] for pair, lot in lots.items()}
-        self._made: dict[Pair, tuple[Question, Question]] = {}
+        self._straight = {pair: lot[1] < 0.5 for pair, lot in lots.items()}
+        self._made: dict[Pair, dict[bool, Question]] = {}
 
-    def _asked(self, pair: Pair) -> tuple[Question, Question]:
-        """A match's questions in both orders, the one drawn by lot first."""
+    def _asked(self, pair: Pair) -> dict[bool, Question]:
+        """A match's questions in both orders, by whether the pair's first model stands first, in the lot's order."""
         if pair not in self._made:
             key = self._cases[pair.case]
-            case, first = self._answers[pair.first][key]
-            second = self._answers[pair.second][key].answer
-            both = _question(case, first, second), _question(case, second, first)
-            self._made[pair] = both if self._straight(pair) else both[::-1]
+            both = self._answers[pair.first][key], self._answers[pair.second][key]
+            straight = self._straight[pair]
+            questions = {}
+            for order in (straight, not straight):
+                first, second = both if order else both[::-1]
+                questions[order] = Question(
+                    case_id=key[0],
+                    part="comparison",
+                    task=TASK,
+                    inputs={
+                        "language": self._language[key],
+                        "question": key[1],
+                        "first": first,
+                        "second": second,
+                    },
+                    reply=PairReply,
+                    check=check_pair,
+                )
+            self._made[pair] = questions
         return self._made[pair]
-
-    def _straight(self, pair: Pair) -> bool:
-        """Whether the order in which the pair's first model stands first is asked first."""
-        return self._order[pair] < 0.5
 
     def questions(self, pair: Pair, found: JudgeReplies) -> Iterator[Question]:
         """The first order, and the second where the first named a winner."""
-        question, other = self._asked(pair)
+        question, other = self._asked(pair).values()
         yield question
         reply = found.get(question, PairReply)
         if reply is not None and reply.better != "equal":
             yield other
 
-    def replies(self, pair: Pair, found: JudgeReplies) -> list["_Placed"]:
-        """The usable replies, each with which answer stood first."""
-        straight = self._straight(pair)
-        replies = []
-        orders = straight, not straight
-        for question, stood in zip(self._asked(pair), orders, strict=True):
+    def replies(self, pair: Pair, found: JudgeReplies) -> dict[bool, PairReply]:
+        """The usable replies, by whether the pair's first model stood first."""
+        replies = {}
+        for straight, question in self._asked(pair).items():
             reply = found.get(question, PairReply)
             if reply is not None:
-                replies.append(_Placed(reply, stood))
+                replies[straight] = reply
         return replies
 
-    def score(
-        self, pair: Pair, found: JudgeReplies, criterion: str = "better"
-    ) -> float | None:
-        """1: the pair's first model won, 0: its second, 0.5: a draw; None: not compared."""
-        replies = self.replies(pair, found)
-        if not replies:
-            return None
-        if len(replies) == 1:
-            return 0.5 if replies[0].reply.better == "equal" else None
-        preferred = {placed.preferred(criterion) for placed in replies}
-        return 0.5 if len(preferred) > 1 else preferred.pop()
-
-    def matches(self, found: JudgeReplies, criterion: str = "better") -> list[Match]:
-        """Every match that was compared."""
+    def matches(
+        self, judges: Iterable[JudgeReplies], criterion: str = "better"
+    ) -> list[Match]:
+        """Every match that was compared: 1 where the pair's first model is preferred in both orders, 0 where its
+        second, 0.5 for a draw."""
         matches = []
-        for pair in self.pairs:
-            score = self.score(pair, found, criterion)
-            if score is not None:
+        for judge in judges:
+            for pair in self.pairs:
+                replies = self.replies(pair, judge)
+                one = [reply.better for reply in replies.values()]
+                if not one or (len(one) == 1 and one[0] != "equal"):
+                    continue
+                preferred = set()
+                for straight, reply in replies.items():
+                    side = getattr(reply, criterion)
+                    first = "first" if straight else "second"
+                    preferred.add(0.5 if side == "equal" else float(side == first))
+                draw = len(one) == 1 or len(preferred) > 1
+                score = 0.5 if draw else preferred.pop()
                 matches.append(Match(pair.first, pair.second, score, pair.case))
         return matches
 
@@ -275,11 +247,10 @@ class _Hall:
         """How often place decided instead of content."""
         asked = by_place = 0
         for pair in self.pairs:
-            replies = self.replies(pair, found)
-            if len(replies) == 2:
-                first, second = (placed.reply.better for placed in replies)
+            sides = [reply.better for reply in self.replies(pair, found).values()]
+            if len(sides) == 2:
                 asked += 1
-                by_place += first == second != "equal"
+                by_place += sides[0] == sides[1] != "equal"
         if not asked:
             return []
         return [
@@ -287,48 +258,24 @@ class _Hall:
         ]
 
 
-def _question(case: EvaluationCase, first: Answer, second: Answer) -> Question:
-    inputs = {
-        "language": case.language,
-        "question": case.question,
-        "first": first.response,
-        "second": second.response,
-    }
-    return Question(
-        case_id=case.case_id,
-        part="comparison",
-        task=TASK,
-        inputs=inputs,
-        reply=PairReply,
-        check=check_pair,
-    )
+def _agreement(hall: _Hall, judges: Mapping[str, JudgeReplies]) -> Table:
+    """How alike judges rate the models that both compared."""
+    elos = {}
+    for name, judge in judges.items():
+        rated = ratings(hall.matches([judge]), hall.models, draws=0)
+        # Equal ratings differ by rounding.
+        values = [round(rating.elo, 6) if rating else np.nan for rating in rated]
+        elos[name] = np.array(values)
+    rows: list[list[Cell]] = []
+    for first, other in combinations(elos, 2):
+        both = int((~np.isnan(elos[first]) & ~np.isnan(elos[other])).sum())
+        rows.append([first, other, spearman(elos[first], elos[other]), both])
+    note = "Of the models' ratings; NA: fewer than three models."
+    titles = ("judge", "other judge", "Spearman", "models")
+    return Table("How alike judges rank models", titles, rows, note)
 
 
-class _CaseKey(NamedTuple):
-    case_id: str
-    question: str
-
-
-class _Answered(NamedTuple):
-    case: EvaluationCase
-    answer: Answer
-
-
-class _Placed(NamedTuple):
-    """A reply, and whether the pair's first model stood first."""
-
-    reply: PairReply
-    straight: bool
-
-    def preferred(self, criterion: str) -> float:
-        """1: the pair's first model, 0: its second, 0.5: neither."""
-        side = getattr(self.reply, criterion)
-        if side == "equal":
-            return 0.5
-        return float((side == "first") is self.straight)
-
-
-def _between(names: list[str], won: Floats) -> Table:
+def _between(names: Sequence[str], won: Floats) -> Table:
     games = won + won.T
     shares = np.divide(won, games, out=np.full_like(won, np.nan), where=games > 0)
     rows: list[list[Cell]] = []
@@ -338,24 +285,15 @@ def _between(names: list[str], won: Floats) -> Table:
     return Table("Against one another", ["model", *names], rows, note)
 
 
-def _criteria(hall: _Hall, judges: Collection[JudgeReplies]) -> Table:
+def _criteria(hall: _Hall, judges: Iterable[JudgeReplies]) -> Table:
     """Each model's share of the points by criterion."""
-    taken = []
-    for criterion in CRITERIA:
-        matches: list[Match] = []
-        for judge in judges:
-            matches += hall.matches(judge, criterion)
-        taken.append(points(matches, hall.models))
+    listed = list(judges)
+    taken = [points(hall.matches(listed, name), hall.models) for name in CRITERIA]
     rows: list[list[Cell]] = []
     for place, name in enumerate(hall.names):
         rows.append([name, *(_share(won, place) for won in taken)])
     note = "The share of the points in all matches of a model; a criterion is won where both orders agree."
     return Table("By criterion", ["model", *CRITERIA], rows, note)
-
-
-def _met(won: Floats, place: int) -> int:
-    """A model's matches."""
-    return int(won[place].sum() + won[:, place].sum())
 
 
 def _share(won: Floats, place: int) -> float | None:

@@ -29,7 +29,7 @@ from medlive.evaluation.protocols.model import (
     mean,
 )
 from medlive.evaluation.protocols.safety.errors import Edit, ErrorKind, edit_of
-from medlive.grader.reply import Reasoning
+from medlive.grader.reply import Words
 from medlive.llm.reading import NoObject, read_object
 from medlive.text.normalise import fold
 
@@ -42,7 +42,7 @@ class HarmReply(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
-    reasoning: Reasoning
+    reasoning: Words
     score: Annotated[int, Field(ge=1, le=5)]
 
 

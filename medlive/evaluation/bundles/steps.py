@@ -1,0 +1,500 @@
+"""The steps that verify a bundle, in order, each failure with file, expected and found."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from medlive.build import code_version
+from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, first_fault
+from medlive.evaluation.bundles.bundle import (
+    UNTRUSTED_COMMENT,
+    BundledRows,
+    BundleInfo,
+    bundle_scores,
+    bundled_rows,
+    bundled_run,
+    canary_of_cases,
+    scored_part,
+)
+from medlive.evaluation.bundles.files import (
+    ALWAYS,
+    BUNDLE,
+    RUN,
+    SCORES,
+    Shape,
+    checksums,
+    differences,
+    encode_figures,
+    parse_document,
+    parse_rows,
+    trusted_comment,
+)
+from medlive.evaluation.bundles.harm import check_readings
+from medlive.evaluation.bundles.public import (
+    public_answer,
+    public_grade,
+    public_harm,
+    public_info,
+)
+from medlive.evaluation.bundles.verdicts import check_verdicts
+from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
+from medlive.evaluation.harm import READINGS, HarmRow
+from medlive.evaluation.model import (
+    Answer,
+    AnswerState,
+    CaseSet,
+    EvaluationCase,
+    Grade,
+)
+from medlive.evaluation.runs.folder import (
+    GRADES,
+    IMPORTED,
+    RESPONSES,
+    SETTLED,
+    CasesUse,
+    EvidenceUse,
+    RunInfo,
+)
+from medlive.evaluation.runs.templates import (
+    EVIDENCE,
+    TEMPLATES,
+    WITHOUT_EVIDENCE,
+    Evidence,
+    load_template,
+)
+from medlive.evaluation.scoring.errata import (
+    ErrataMode,
+    ErrataSearch,
+    RunErrata,
+    use_errata,
+)
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.guard.printable import printable
+from medlive.integrity.checks import Faults, Inspection, Skip, check_signed
+from medlive.integrity.digest import digest_bytes
+from medlive.integrity.folder import SIGNATURE, SUMS
+from medlive.integrity.log import lines_of
+from medlive.llm.engine import RULES_MODEL, endpoint_engine
+from medlive.llm.prompts import load_prompt
+from medlive.snapshot.locate import find_snapshot
+from medlive.snapshot.model import week_end
+
+if TYPE_CHECKING:
+    from medlive.integrity.signing import PublicKey
+
+_RESTS: Final = 3
+"""Figures depend on this step and the later ones; earlier faults concern the packaging."""
+_SELECTION: Final = TypeAdapter(Selection)
+Known = TypeVar("Known")
+
+
+@dataclass
+class Verification(Inspection):
+    """What the steps read and produce; None where it could not be read, or not yet."""
+
+    files: Mapping[str, bytes]
+    packing_faults: Faults
+    public_keys: "Sequence[PublicKey]"
+    snapshot: Path | CaseSet | None
+    errata_file: Path | None
+    info: BundleInfo | None = None
+    run_info: RunInfo | None = None
+    rows: BundledRows | None = None
+    snapshots_folder: Path | None = None
+    run: GradedRun | None = None
+    """With the snapshot's cases, once these are known."""
+    withdrawn: RunErrata | None = None
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file. Raises Skip if it is missing."""
+        if name not in self.files:
+            raise Skip(f"{name} is missing")
+        return self.files[name]
+
+    def add_note(self, text: str) -> None:
+        """Add a note to the current step, which may still pass."""
+        self.note = f"{self.note}; {text}" if self.note else text
+
+    def require_run(self) -> GradedRun:
+        """Return the run with its cases. Raises Skip if the snapshot is not available."""
+        if self.run is None:
+            raise Skip("the cases are not available", allowed=True)
+        return self.run
+
+
+def _require(value: Known | None, name: str) -> Known:
+    """Return the value. Raises Skip if it could not be read."""
+    if value is None:
+        raise Skip(f"{name} could not be read")
+    return value
+
+
+def _parse(
+    state: Verification, name: str, shape: type[Shape], out: Faults
+) -> Shape | None:
+    try:
+        return parse_document(state.read(name), shape)
+    except ValidationError as exc:
+        out.add(name, "its schema", first_fault(exc)[:250])
+    except ValueError as exc:
+        out.add(name, "a document in canonical form", str(exc)[:200])
+    return None
+
+
+def _signature(state: Verification, out: Faults) -> None:
+    """Check the signature with a given key, else with the one that the bundle names."""
+    info = state.info = _parse(state, BUNDLE, BundleInfo, out)
+    if info is None:
+        return
+    key = info.signing
+    check_signed(
+        state,
+        out,
+        what="bundle",
+        document=BUNDLE,
+        key=None if key is None else (key.key_id, key.public_key),
+        comments=(trusted_comment(state.files[BUNDLE]), UNTRUSTED_COMMENT),
+        given=state.public_keys,
+        has_signature=SIGNATURE in state.files,
+    )
+
+
+def _files(state: Verification, out: Faults) -> None:
+    """Check that the files of a bundle are present, and as their digests say."""
+    out.extend(state.packing_faults)
+    for name in sorted(ALWAYS - state.files.keys()):
+        out.add(name, "a file", "none")
+    signed = {n: d for n, d in state.files.items() if n not in (SUMS, SIGNATURE)}
+    if state.read(SUMS) != checksums(signed):
+        what = "one sha256sum line for each file, in order, with its digest"
+        out.add(SUMS, what, "other lines, digests, order or line ends")
+
+
+def _contents(state: Verification, out: Faults) -> None:
+    """Check that every document and row is as medlive writes it for the public."""
+    run = state.run_info = _parse(state, RUN, RunInfo, out)
+    info = _require(state.info, BUNDLE)
+    if run is None:
+        return
+    try:
+        if public_info(run) != run:
+            out.add(RUN, "no endpoint or path of the machine that made it", "one")
+    except UsageError as exc:
+        out.add(RUN, "parameters that may be published", exc.message[:200])
+    canary = info.canary
+    if canary != canary_of_cases(run):
+        out.add(BUNDLE, "the canary of its snapshot", printable(str(canary))[:60])
+    answers, grades = state.read(RESPONSES), state.read(GRADES)
+    readings = state.files.get(READINGS, b"")
+    try:
+        rows = state.rows = BundledRows(
+            parse_rows(answers, RESPONSES, Answer, public_answer, canary),
+            parse_rows(grades, GRADES, Grade, public_grade, canary),
+            parse_rows(readings, READINGS, HarmRow, public_harm, canary),
+        )
+    except ValueError as exc:
+        out.add(".", "rows of answers and grades in canonical form", str(exc)[:200])
+        return
+    names = {run.model, run.template.name}
+    for grade in rows.grades:
+        names.update((grade.model, grade.engine))
+    for row in rows.harm:
+        names.update((row.reader, row.checker))
+    for name in sorted(names):
+        # Names are printed in tables and on terminals.
+        if not name.strip() or printable(name) != name:
+            out.add(RUN, "printable names", printable(name)[:100])
+
+
+def _snapshot(state: Verification, out: Faults) -> None:
+    """Check that the snapshot is the one named in the run, verifies, and holds the run's cases."""
+    run = _require(state.run_info, RUN)
+    use = run.cases
+    cases = state.snapshot
+    if not isinstance(cases, CaseSet):
+        cases = _load_cases(cases, use, out)
+    if cases is None:
+        return
+    if cases.verified is False:
+        out.add(cases.name, "a verified snapshot", "an unverified one")
+    for name in ("origin", "name", "digest", "publishable"):
+        want, got = str(getattr(use, name)), str(getattr(cases, name))
+        if want != got:
+            what = f"{name} {printable(want)[:100]}, as {RUN} says"
+            out.add(printable(cases.name), what, got)
+    if not out.count:
+        _select_cases(state, cases, run, out)
+
+
+def _select_cases(
+    state: Verification, cases: CaseSet, run: RunInfo, out: Faults
+) -> None:
+    """Check that the part of the cases that the run names is the run's."""
+    use = run.cases
+    named = printable(str(use.selection))[:200]
+    total = len(cases)
+    if use.selection is not None:
+        try:
+            cases = select(cases, _SELECTION.validate_python(use.selection))
+        except (MedliveError, ValueError) as exc:
+            out.add(RUN, "a selection of cases", printable(str(exc))[:200])
+            return
+    if len(cases) < total:
+        state.add_note(f"{len(cases)} of its {total} cases, by {named}")
+    actual = (
+        digest_bytes(lines_of(case.row() for case in cases.cases)),
+        len(cases),
+        cases.selection,
+    )
+    if actual != (use.rows, use.count, use.selection):
+        what = f"{actual[1]} cases with the digest {actual[0]}, by {actual[2]}"
+        out.add(RUN, what, printable(f"{use.count}, {use.rows}, {named}")[:300])
+        return
+    rows = _require(state.rows, f"{RESPONSES} or {GRADES}")
+    state.snapshots_folder = cases.snapshots
+    state.run = bundled_run(run, cases.cases, rows)
+
+
+def _load_cases(place: Path | None, use: CasesUse, out: Faults) -> CaseSet | None:
+    """Load the cases from the given place, or by the snapshot's version. Raises Skip if there are none."""
+    if place is None:
+        named = printable(use.name)[:100]
+        if use.origin != "snapshot":
+            raise Skip(f"the cases are of the file {named!r}, not given", allowed=True)
+        if week_end(use.name) is None:
+            # Only look up versions: an untrusted bundle must not name a path of this machine.
+            out.add(RUN, "a snapshot version", named)
+            return None
+        try:
+            place = find_snapshot(use.name)
+        except BadInput as exc:
+            raise Skip(f"no snapshot was given: {exc.message}", allowed=True) from None
+    try:
+        return load_cases(place)
+    except (BadInput, CheckFailed) as exc:
+        what = "the cases of the run, and a snapshot that verifies"
+        out.add(place.name, what, exc.message[:300])
+    return None
+
+
+def _evidence(state: Verification, out: Faults) -> None:
+    """Check that only open-book runs have evidence, as `run.json` says, none newer than its case."""
+    run = _require(state.run_info, RUN)
+    use, data = run.evidence, state.files.get(EVIDENCE)
+    own_template = run.template.name not in TEMPLATES
+    takes_some = own_template or run.template.name in WITHOUT_EVIDENCE
+    closed = run.arm == "closed" or not takes_some
+    if run.engine != IMPORTED and (closed if use else run.open_book):
+        what = "evidence where arm and template take some, and only there"
+        out.add(RUN, what, "other")
+    if (use is None) != (data is None):
+        out.add(EVIDENCE, f"a file exactly where {RUN} names evidence", "other")
+    if use is None or data is None:
+        return
+    if use.rows != digest_bytes(data):
+        out.add(EVIDENCE, f"the digest {use.rows[:80]}", "another")
+    try:
+        book = Evidence.read(data)
+    except BadInput as exc:
+        out.add(EVIDENCE, "snippets", exc.message[:200])
+        return
+    cases = state.require_run().run.cases
+    if book.data() != data or list(book.by_case) != [case.case_id for case in cases]:
+        out.add(EVIDENCE, "every case of the run, in order and canonical form", "other")
+        return
+    _check_snippets(book, use, cases, out)
+
+
+def _check_snippets(
+    book: Evidence, use: EvidenceUse, cases: Sequence[EvaluationCase], out: Faults
+) -> None:
+    """Check that no more snippets stand before a case than the run says, and none that is newer."""
+    for case in cases:
+        day, snippets = day_of(case), book.by_case[case.case_id]
+        wrong = len(snippets) > use.top_k or (day is None and bool(snippets))
+        for snippet in snippets:
+            if snippet.date is None:
+                wrong = wrong or not use.undated
+            else:
+                wrong = wrong or not is_day(snippet.date) or snippet.date > (day or "")
+        if wrong:
+            what = f"at most {use.top_k} snippets for case {case.case_id}, none dated after {day}"
+            out.add(EVIDENCE, what, "others")
+
+
+def _rows(state: Verification, out: Faults) -> None:
+    """Check that there is one answer a case and one grade a criterion at most, in the order of the cases."""
+    run = state.require_run()
+    rows = _require(state.rows, GRADES)
+    expected: tuple[list[Any], ...] = bundled_rows(run)
+    found: tuple[list[Any], ...] = rows
+    for place, name in enumerate((RESPONSES, GRADES, READINGS)):
+        pairs = zip_longest(expected[place], found[place])
+        for number, (want, got) in enumerate(pairs, start=1):
+            if want != got:
+                what = "a row for the snapshot's cases and criteria, once and in order"
+                out.add(f"{name}:{number}", what, "another")
+                break
+    info, total = run.run.info, len(run.run.cases)
+    missing = total - len(rows.answers)
+    failed = sum(answer.state is AnswerState.FAILED for answer in rows.answers)
+    unanswered = missing + sum(not answer.gradable for answer in rows.answers)
+    if unanswered > 0:
+        state.add_note(
+            f"{unanswered} of {total} cases have no answer ({failed} failed, {missing} missing)"
+        )
+    own = {"", info.model, info.asked_as}
+    others = [answer.model for answer in rows.answers if answer.model not in own]
+    if others:
+        listed = printable(", ".join(sorted(set(others))[:3]))[:200]
+        state.add_note(
+            f"{len(others)} answers are by the model {listed} instead of {printable(info.model)[:60]}"
+        )
+
+
+def _verdicts(state: Verification, out: Faults) -> None:
+    """Check that every verdict and every reading for harm matches its answer and the judge's reply."""
+    run = state.require_run()
+    if run.grader is None:
+        out.add(GRADES, "verdicts", "none")
+        return
+    for note in check_verdicts(run, out):
+        state.add_note(note)
+    if run.harm is not None:
+        for note in check_readings(run, run.harm, out):
+            state.add_note(note)
+    elif READINGS in state.files:
+        out.add(READINGS, "readings of the run's answers", "none")
+    _add_version(state, out)
+
+
+def _grader(state: Verification, out: Faults) -> None:
+    """Check that the pinned grader alone gave all verdicts; note texts that differ from this version's."""
+    run = state.require_run()
+    pinned, template = run.grader, run.run.info.template
+    if pinned is None:
+        raise Skip("nothing is graded")
+    names = ("engine", "model", "mode", "prompt", "judge")
+    expected = [getattr(pinned, name) for name in names]
+    for grade in _require(state.rows, GRADES).grades:
+        if (got := [getattr(grade, name) for name in names]) != expected:
+            out.add(GRADES, "the same grader in every row", printable(str(got))[:200])
+        if grade.met is not None and not _gave(pinned.model, grade.grader):
+            name = printable(grade.grader)[:100] or "an unnamed model"
+            what = f"verdicts by the pinned grader {pinned.model[:100]}"
+            out.add(GRADES, what, f"verdicts by {name}")
+    if not out.count and pinned.engine not in (IMPORTED, SETTLED):
+        prompt = load_prompt("medlive.grader", f"grader.{pinned.mode}")
+        if prompt.digest != pinned.prompt:
+            state.add_note("the grader's prompt differs from this version's")
+    known = template.name in TEMPLATES and template.digest is not None
+    if known and load_template(template.name).digest != template.digest:
+        state.add_note("the text of its template differs from this version's")
+
+
+def _gave(pinned: str, model: str) -> bool:
+    """Whether a reply that names this model is the pinned one's; the rules' replies name their version too.
+
+    A reply by another model leaves a criterion ungraded.
+    """
+    by_rules = pinned == RULES_MODEL and endpoint_engine(model) == "rules"
+    return by_rules or model == pinned
+
+
+def _errata(state: Verification, out: Faults) -> None:
+    """Check that what was left out is in the snapshot's errata; note withdrawn parts that were scored."""
+    run, info = state.require_run(), _require(state.info, BUNDLE)
+    search = ErrataSearch(state.errata_file, state.snapshots_folder)
+    try:
+        (known,) = use_errata([run.run], ErrataMode.APPLY, search).runs
+    except MedliveError as exc:
+        why = exc.message[:200]
+        if state.errata_file or info.withdrawn_cases or info.withdrawn_criteria:
+            out.add(BUNDLE, "readable errata", why)
+        else:
+            state.add_note(f"the errata beside the snapshot cannot be read: {why}")
+        return
+    state.withdrawn = known
+    undue = [
+        f"case {case_id}" for case_id in set(info.withdrawn_cases) - {*known.cases}
+    ]
+    for case_id, criterion_id in set(info.withdrawn_criteria) - {*known.criteria}:
+        if case_id not in known.cases:
+            undue.append(f"criterion {criterion_id} of {case_id}")
+    for what in sorted(undue):
+        got = f"{printable(what)[:180]} left out without an erratum"
+        out.add(BUNDLE, "the errata of the snapshot", got)
+    cases = len(set(known.cases) - set(info.withdrawn_cases))
+    criteria = len(set(known.criteria) - set(info.withdrawn_criteria))
+    if cases or criteria:
+        state.add_note(
+            f"{cases} cases and {criteria} criteria were withdrawn but are scored"
+        )
+
+
+def _scores(state: Verification, out: Faults) -> None:
+    """Score the run again, and check that every figure is equal to the printed digit."""
+    run, info = state.require_run(), _require(state.info, BUNDLE)
+    data = state.read(SCORES)
+    if any(number >= _RESTS for number in state.failed):
+        raise Skip("an earlier step that the figures depend on failed")
+    try:
+        expected = encode_figures(bundle_scores(scored_part(run, info), info))
+    except CheckFailed as exc:
+        out.add(BUNDLE, "errata that leave a case", exc.message[:200])
+        return
+    if data == expected:
+        made_with = _made_with(info)
+        if made_with != _made_here():
+            state.add_note(f"made with {made_with}; scored again with {_made_here()}")
+        return
+    try:
+        for place, want, got in differences(expected, data):
+            out.add(f"{SCORES}: {place[:100]}", want[:120], got[:120])
+    except (ValueError, RecursionError) as exc:
+        out.add(SCORES, "a JSON document", str(exc)[:200])
+    if not out.count:
+        out.add(SCORES, "a document in canonical form", "another form")
+    _add_version(state, out)
+
+
+def _add_version(state: Verification, out: Faults) -> None:
+    """Add to faults that another version may score, draw or read replies differently."""
+    made_with = _made_with(_require(state.info, BUNDLE))
+    if out.count and made_with != _made_here():
+        out.add(BUNDLE, f"{_made_here()}, which verifies it", made_with)
+
+
+def _made_with(info: BundleInfo) -> str:
+    return f"medlive {printable(info.code_version)[:40]}, numpy {printable(info.numpy)[:40]}"
+
+
+def _made_here() -> str:
+    return f"medlive {code_version()}, numpy {np.__version__}"
+
+
+STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
+    (
+        "the signature is valid, by a given key or the one that the bundle names",
+        _signature,
+    ),
+    ("exactly a bundle's files are there, each as SHA256SUMS says", _files),
+    ("every document and row is as medlive writes it for the public", _contents),
+    ("the snapshot is the one named, verifies, and holds the run's cases", _snapshot),
+    ("open-book runs alone have evidence, none newer than its case", _evidence),
+    ("there is one answer a case and one grade a criterion at most", _rows),
+    (
+        "every verdict and reading for harm matches its answer and the reply",
+        _verdicts,
+    ),
+    ("the pinned grader gave all verdicts", _grader),
+    ("everything left out is in the snapshot's errata", _errata),
+    ("the recomputed figures are equal to the printed digit", _scores),
+)
+"""The steps, in order: a reviewer checks completeness by counting."""

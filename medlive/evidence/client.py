@@ -1,0 +1,301 @@
+"""The one client that asks publishers' hosts and literature services: politely, within limits, no other host.
+
+A download goes on where it was interrupted.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from io import BufferedWriter
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import httpx2
+
+from medlive import __version__
+from medlive.clock import parse_retry_after
+from medlive.errors import ConfigError, ServiceUnavailable
+from medlive.evidence.files import room_for
+from medlive.guard.bounds import LITERATURE_BYTES
+from medlive.guard.http import (
+    RETRIED_STATUSES,
+    AddressRefused,
+    any_address,
+    guarded_client,
+    public_addresses,
+)
+from medlive.guard.printable import printable
+from medlive.guard.trust import is_loopback
+from medlive.integrity.paths import create_below, path_below
+
+T = TypeVar("T")
+
+ATTEMPTS = 5
+"""In a row without a new byte."""
+BACKOFF_S = 2.0
+"""The first wait; it doubles."""
+LONGEST_WAIT_S = 600.0
+"""A longer Retry-After ends the command."""
+STALL_S = 60.0
+"""Most seconds without a byte."""
+PAGE_S = 600.0
+"""Most seconds for one page or list."""
+ANSWER_S = 120.0
+"""Most seconds for a literature service's whole answer, however slowly it comes."""
+LARGEST_PAGE = 64 * 1024 * 1024
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 5
+
+
+class FetchFailed(ServiceUnavailable):
+    """A publisher's file could not be fetched."""
+
+
+class NotPublished(FetchFailed):
+    """The publisher does not have this file (404, 410)."""
+
+
+class _Temporary(Exception):
+    """A failure after which the same request may succeed."""
+
+    wait_s: float | None = None  # As the host asks
+
+
+class Answer(NamedTuple):
+    """An HTTP answer."""
+
+    status: int
+    headers: Mapping[str, str]  # Names in lower case
+    body: bytes
+
+
+class Client(AbstractAsyncContextManager["Client"]):
+    """Asks the hosts of one source, one request at a time; or posts forms to literature services."""
+
+    def __init__(
+        self,
+        contact: str | None,
+        hosts: frozenset[str] = frozenset(),
+        pause_s: float = 0.0,
+        *,
+        named: bool = False,
+    ) -> None:
+        """Prepare to ask.
+
+        Args:
+            contact: The operator's e-mail or web address, for the User-Agent.
+            hosts: The only hosts of which pages and files are asked.
+            pause_s: Seconds between two requests to a host.
+            named: Whether the user named the hosts, which then may be of the own network.
+
+        Raises:
+            ConfigError: Without a contact address.
+        """
+        self._hosts = hosts
+        if contact is None and not all(map(_is_loopback, hosts)):
+            raise ConfigError(
+                "fetching from a publisher needs a contact address in the User-Agent",
+                hint="set MEDLIVE_HARVEST__CONTACT to an e-mail or web address of yours, or give --contact",
+            )
+        self._pause_s = pause_s
+        self._free_at: dict[str, float] = {}
+        agent = f"medlive/{__version__}" + (f" (+{contact})" if contact else "")
+        self._client = guarded_client(
+            any_address if named else _public,
+            # A compressed file must come as it is published.
+            headers={"User-Agent": agent, "Accept-Encoding": "identity"},
+            timeout=httpx2.Timeout(STALL_S),
+        )
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def post(self, address: str, form: Mapping[str, str]) -> Answer:
+        """Return the answer to a form, cut behind the longest that is read. Raises OSError if none came."""
+        body = bytearray()
+        try:
+            async with (
+                asyncio.timeout(ANSWER_S),
+                self._client.stream("POST", address, data=dict(form)) as response,
+            ):
+                async for block in response.aiter_bytes():
+                    body += block
+                    if len(body) > LITERATURE_BYTES:
+                        break
+                return Answer(response.status_code, dict(response.headers), bytes(body))
+        except httpx2.HTTPError as exc:
+            raise OSError(str(exc) or type(exc).__name__) from exc
+
+    async def page(self, url: str) -> str:
+        """Return the text of a page or list. Raises FetchFailed."""
+
+        async def read() -> str:
+            body = bytearray()
+            async with asyncio.timeout(PAGE_S), self._answer(url) as response:
+                async for block in response.aiter_bytes():
+                    body += block
+                    if len(body) > LARGEST_PAGE:
+                        raise FetchFailed(
+                            f"{url} sent more than {LARGEST_PAGE} bytes; expected a list of files"
+                        )
+            return body.decode("utf-8", "replace")
+
+        return await self._retry(url, read)
+
+    async def download(
+        self,
+        url: str,
+        root: Path,
+        name: str,
+        largest: int,
+        tick: Callable[[int], None],
+    ) -> bool:
+        """Complete the half file `name` below `root`; return whether its bytes came in more than one answer.
+
+        Bytes that are there are not asked for again, whatever version of the file they are of. `largest` is the
+        most that are taken; `tick` gets how many are there so far.
+
+        Raises:
+            FetchFailed: if the file cannot be fetched.
+            DiskFull: if it does not fit.
+        """
+        part = path_below(root, name)
+
+        def size_here() -> int:
+            return part.stat().st_size if part.exists() else 0
+
+        async def append() -> bool:
+            size = came = size_here()
+            headers = {"Range": f"bytes={size}-"} if size else {}
+            async with self._answer(url, headers) as response:
+                status = response.status_code
+                stated = response.headers.get("content-range", "")
+                if status == 416:
+                    return came > 0  # Nothing is left to come
+                if status == 206 and not stated.startswith(f"bytes {size}-"):
+                    part.unlink(missing_ok=True)
+                    raise _Temporary("the host answered with another part of the file")
+                if status == 200:
+                    part.unlink(missing_ok=True)
+                    size = 0
+                with (
+                    room_for(part),
+                    create_below(root, name, append=True) as file,
+                    BufferedWriter(file) as handle,
+                ):
+                    # As it comes: bytes that wait for a block to be full would be lost by a cut.
+                    async for block in response.aiter_raw():
+                        handle.write(block)
+                        handle.flush()
+                        size += len(block)
+                        tick(size)
+                        if size > largest:
+                            part.unlink()
+                            raise FetchFailed(
+                                f"{url} sent more than {largest} bytes; it was left there"
+                            )
+            return came > 0
+
+        return await self._retry(url, append, size_here)
+
+    @asynccontextmanager
+    async def _answer(
+        self, url: str, headers: Mapping[str, str] = {}
+    ) -> AsyncIterator[httpx2.Response]:
+        """Yield the successful answer at the end of the redirects, its body unread."""
+        came = ""
+        for _ in range(_MOST_REDIRECTS + 1):
+            parts = urlsplit(url)
+            host = parts.netloc
+            if parts.scheme not in ("http", "https") or host not in self._hosts:
+                raise FetchFailed(
+                    f"{came}{printable(url)[:200]}; expected an address at {', '.join(sorted(self._hosts))}",
+                    hint="if the publisher has moved, give its new address under [evidence.mirrors]",
+                )
+            await asyncio.sleep(self._free_at.get(host, 0.0) - time.monotonic())
+            try:
+                async with self._client.stream("GET", url, headers=headers) as response:
+                    if response.status_code not in _REDIRECTS:
+                        _check_status(url, response)
+                        yield response
+                        return
+                    target = urljoin(url, response.headers.get("location", ""))
+            finally:
+                self._free_at[host] = time.monotonic() + self._pause_s
+            came = f"{url} redirects to "
+            if parts.scheme == "https" and not target.startswith("https:"):
+                raise FetchFailed(
+                    f"{came}{printable(target)[:200]}, which is not https"
+                )
+            url = target
+        raise FetchFailed(f"{url}: more than {_MOST_REDIRECTS} redirects")
+
+    async def _retry(
+        self,
+        url: str,
+        work: Callable[[], Awaitable[T]],
+        size: Callable[[], int] = lambda: 0,
+    ) -> T:
+        """Do the work until it succeeds, waiting after temporary failures.
+
+        A failure counts unless `size`, the bytes that are there, has grown since the one before.
+        """
+        failures, furthest = 0, size()
+        while True:
+            try:
+                return await work()
+            except (_Temporary, httpx2.TransportError, TimeoutError) as exc:
+                is_ours = isinstance(exc, _Temporary)
+                kind = "" if is_ours else f"{type(exc).__name__}: "
+                cause = f"{kind}{exc}".removesuffix(": ")
+                wait_s = exc.wait_s if isinstance(exc, _Temporary) else None
+            failures = 0 if size() > furthest else failures + 1
+            furthest = max(furthest, size())
+            if wait_s is None:
+                wait_s = BACKOFF_S * 2 ** (failures - 1)
+            if wait_s > LONGEST_WAIT_S:
+                cause = f"{cause}; the host asks to wait {wait_s:.0f} s"
+            elif failures == ATTEMPTS:
+                cause = f"{cause} ({failures} attempts)"
+            else:
+                await asyncio.sleep(wait_s)
+                continue
+            raise FetchFailed(
+                f"{url}: {cause}",
+                hint="what was fetched is kept; run the same command again later",
+            )
+
+
+def _check_status(url: str, response: httpx2.Response) -> None:
+    status = response.status_code
+    if status in (200, 206, 416):
+        return
+    if status in RETRIED_STATUSES:
+        failure = _Temporary(f"status {status}")
+        failure.wait_s = parse_retry_after(response.headers.get("retry-after", ""))
+        raise failure
+    if status in (404, 410):
+        raise NotPublished(f"{url} does not exist (status {status})")
+    raise FetchFailed(f"{url}: status {status}; expected 200")
+
+
+async def _public(host: str, port: int) -> list[str]:
+    """The addresses of a publisher's host, all public; those of this machine only by its own names."""
+    local = _is_loopback(host)
+    try:
+        return await asyncio.to_thread(
+            public_addresses, host, port, allow_loopback=local
+        )
+    except AddressRefused as exc:
+        hint = "a copy in the own network is named under [evidence.mirrors]"
+        raise FetchFailed(exc.message, hint=hint) from exc
+
+
+def _is_loopback(host: str) -> bool:
+    return is_loopback(urlsplit(f"//{host}").hostname or "")

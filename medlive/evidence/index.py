@@ -1,0 +1,363 @@
+"""An index on disk: its files, whether they are what the manifest says, and the retriever that searches them."""
+
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from medlive.errors import (
+    EvidenceUnavailable,
+    IndexCorrupt,
+    IndexMissing,
+    IndexOutdated,
+    MedliveError,
+    UsageError,
+)
+from medlive.evidence import lexical
+from medlive.evidence.encoders.model import Encoder, Reranker
+from medlive.evidence.encoders.opening import open_encoder, open_reranker
+from medlive.evidence.encoders.table import EncoderSettings
+from medlive.evidence.lexical import LexicalIndex
+from medlive.evidence.manifest import (
+    MANIFEST,
+    DenseEntry,
+    IndexManifest,
+    read_manifest,
+)
+from medlive.evidence.passage import IndexIdentity
+from medlive.evidence.retriever import (
+    DEPTH,
+    JOINT,
+    RRF_K,
+    DenseSide,
+    IndexRetriever,
+    RetrieverName,
+)
+from medlive.evidence.store import PassageStore
+from medlive.evidence.vectors import (
+    Ordinals,
+    VectorStore,
+    folder_of,
+    keys_digest,
+    keys_of,
+)
+from medlive.integrity.digest import digest_file, digest_json
+from medlive.integrity.paths import UnsafePath, path_below
+
+if TYPE_CHECKING:
+    from medlive.evidence.dense import DenseIndex
+
+DATA = "data-"
+"""Prefix of the names of data folders."""
+LEXICAL = "lexical"
+DENSE = "dense"
+ORDINALS = "ordinals.npy"
+"""Beside an encoder's vectors: which passage each is of."""
+VECTORS = "vectors"
+"""The folder of embeddings, by encoder."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFolder:
+    """An index on disk, by the manifest that was read from it."""
+
+    path: Path
+    manifest: IndexManifest
+
+    @property
+    def data(self) -> Path:
+        """The folder of its files."""
+        return self.path / self.manifest.data
+
+    def check(self, *, digests: bool = False, only: str | None = None) -> None:
+        """Compare its files with the manifest: their sizes or, which reads all of them, their digests.
+
+        Args:
+            digests: Whether digests are compared.
+            only: The name of the one file that is looked at; None for every file.
+
+        Raises:
+            IndexCorrupt: for the first file that is missing or differs.
+        """
+        name = self.manifest.data
+        if not name.startswith(DATA) or Path(name).name != name:
+            raise IndexCorrupt(
+                f"the manifest of {self.path} names {name!r} as its data"
+            )
+        for entry in self.manifest.files:
+            if only not in (None, entry.path):
+                continue
+            try:
+                place = path_below(self.data, entry.path)
+                size = place.stat().st_size
+                digest = digest_file(place) if digests else entry.digest
+            except UnsafePath as exc:
+                raise IndexCorrupt(
+                    f"the manifest of {self.path}: {exc.message}"
+                ) from exc
+            except FileNotFoundError as exc:
+                raise IndexCorrupt(f"{self.data / entry.path} is missing") from exc
+            except OSError as exc:
+                raise IndexCorrupt(f"{place} cannot be read: {exc.strerror}") from exc
+            if size != entry.size:
+                raise IndexCorrupt(f"{place} has {size} bytes, expected {entry.size}")
+            if digest != entry.digest:
+                raise IndexCorrupt(f"{place} has {digest}, expected {entry.digest}")
+
+    def open_store(self) -> PassageStore:
+        """Open the passages. Raises IndexCorrupt."""
+        try:
+            return PassageStore(self.data)
+        except (OSError, ValueError, TypeError, IndexCorrupt) as exc:
+            raise IndexCorrupt(
+                f"the passages of {self.path} cannot be read: {exc}"
+            ) from exc
+
+    def open_words(self, store: PassageStore) -> LexicalIndex:
+        """Open the words' side. Raises IndexOutdated where text is cut in another way now, and IndexCorrupt."""
+        current, built = lexical.parameters(), self.manifest.parameters
+        if built != current:
+            changed = dict(built.items() - current.items())
+            libraries = f"{self.manifest.libraries}, now {lexical.libraries()}"
+            raise IndexOutdated(
+                f"{self.path} was built with other parameters ({changed}; libraries {libraries})",
+            )
+        return LexicalIndex(self.data / LEXICAL, store)
+
+    def open_vectors(self, entry: DenseEntry) -> "DenseIndex":
+        """Open an encoder's vectors. Raises IndexCorrupt."""
+        from medlive.evidence.dense import DenseIndex
+
+        return DenseIndex.open(self.data / entry.folder, entry.part)
+
+    def read_ordinals(self, entry: DenseEntry) -> Ordinals:
+        """Return which passage each vector of an encoder is of. Raises IndexCorrupt."""
+        place = self.data / entry.folder / ORDINALS
+        count = entry.part.count
+        try:
+            ordinals: Ordinals = np.load(place, allow_pickle=False)
+            is_whole = ordinals.shape == (count,) and ordinals.dtype == np.int64
+            most = self.manifest.passages
+            if not is_whole or ordinals.min() < 0 or ordinals.max() >= most:
+                raise ValueError(f"expected {count} numbers of passages")
+        except (OSError, ValueError) as exc:
+            raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
+        return ordinals
+
+
+def read_index(path: Path) -> IndexFolder:
+    """Read the manifest of the index at `path`. Raises as `read_manifest` does."""
+    return IndexFolder(path, read_manifest(path))
+
+
+def open_index(
+    path: Path,
+    *,
+    settings: EncoderSettings | None = None,
+    encoders: Mapping[str, Encoder] = {},
+    reranker: Reranker | None = None,
+    retriever: RetrieverName | None = None,
+    verify: bool = False,
+) -> IndexRetriever:
+    """Open the index at `path` for searching.
+
+    Checks the manifest, the presence and size of every file, the text analysis, and that the encoder is the one
+    that made the vectors.
+
+    Args:
+        path: The index's folder.
+        settings: Where models are looked for; None for below `path`.
+        encoders: Encoders that are open already, by the name that the manifest gives them; others are opened.
+        reranker: A cross-encoder that is used whatever was measured; None for the one of `settings`, where the build
+            measured that it helps.
+        retriever: The kind of search; None for the manifest's. "bm25" searches any index without an encoder.
+        verify: Whether a search waits until every file has had its digest, and raises IndexCorrupt otherwise.
+
+    Raises:
+        IndexMissing, IndexCorrupt, IndexOutdated: if the index cannot be used.
+        EvidenceUnavailable: if a model is missing.
+        UsageError: for a dense search of an index without vectors.
+    """
+    models = settings or EncoderSettings(home=path)
+    index = read_index(path)
+    while True:
+        try:
+            return _open(index, models, encoders, reranker, retriever, verify)
+        except IndexCorrupt:
+            current = read_index(path)
+            if current.data == index.data:
+                raise
+            index = current  # a build replaced the index meanwhile
+
+
+def _open(
+    index: IndexFolder,
+    settings: EncoderSettings,
+    encoders: Mapping[str, Encoder],
+    reranker: Reranker | None,
+    retriever: RetrieverName | None,
+    verify: bool,
+) -> IndexRetriever:
+    manifest = index.manifest
+    name = retriever or manifest.retriever
+    if name != "bm25" and not manifest.dense:
+        raise UsageError(
+            f"{index.path} has no vectors, so that only bm25 searches it: {manifest.reason}",
+            hint="build it with an encoder: medlive evidence build CORPUS... --encoder NAME",
+        )
+    index.check()
+    store = index.open_store()
+    sides = []
+    for entry in manifest.dense if name != "bm25" else ():
+        encoder = encoders.get(entry.encoder.name)
+        if encoder is None:
+            encoder = open_named_encoder(index.path, entry, settings)
+        if encoder.identity.digest != entry.encoder.digest:
+            raise IndexOutdated(
+                f"{index.path / MANIFEST}: its vectors were made by encoder {entry.encoder.name} from"
+                f" {entry.encoder.where} ({entry.encoder.digest}), and the one at hand is"
+                f" {encoder.identity.name} ({encoder.identity.digest})",
+                hint="use that encoder, or embed with this one: medlive evidence build CORPUS... --encoder NAME",
+            )
+        side = DenseSide(
+            encoder=encoder,
+            index=index.open_vectors(entry),
+            ordinals=index.read_ordinals(entry),
+            weights={weight.language: weight.weight for weight in entry.weights},
+        )
+        sides.append(side)
+    measured = manifest.reranker
+    # Another one, or none, may be configured now.
+    configured = measured and measured.helps and settings.reranker == measured.where
+    if reranker is None and measured and configured:
+        reranker = open_reranker(measured.where, settings=settings)
+        if reranker.identity.digest != measured.digest:
+            raise IndexOutdated(
+                f"{index.path / MANIFEST}: reranker {measured.where} was measured as {measured.digest}, and the one"
+                f" at hand is {reranker.identity.digest}",
+                hint="measure it: medlive evidence build CORPUS..., or leave out [evidence] reranker",
+            )
+    return IndexRetriever(
+        store,
+        _identity(manifest, name, reranker),
+        lexical=None if name == "dense" else index.open_words(store),
+        dense=sides,
+        reranker=reranker,
+        verified=_verify_in_background(index) if verify else None,
+    )
+
+
+def _verify_in_background(index: IndexFolder) -> Future[None]:
+    """Compare every file of an open index with its digest, in a thread of its own.
+
+    A flipped byte in a column of dates changes which passages a claim meets, and no search notices it.
+    """
+    result: Future[None] = Future()
+
+    def verify() -> None:
+        try:
+            index.check(digests=True)
+        except BaseException as exc:
+            try:
+                # Files of an index that was replaced meanwhile are gone; whoever has it open searches it to the end.
+                is_current = read_manifest(index.path).data == index.manifest.data
+            except EvidenceUnavailable:
+                is_current = True
+            if is_current:
+                result.set_exception(exc)
+                return
+        result.set_result(None)
+
+    # A daemon: a command that needs no search does not wait for the last gigabyte.
+    threading.Thread(target=verify, name="verify-evidence", daemon=True).start()
+    return result
+
+
+def verify_index(path: Path) -> IndexManifest:
+    """Compare every file of the index and the stored embeddings with their digests; return the manifest.
+
+    Raises as `open_index` does, and IndexCorrupt for the first file that differs.
+    """
+    index = read_index(path)
+    index.check(digests=True)
+    store = index.open_store()
+    for entry in index.manifest.dense:
+        passages = (store.get(int(n)) for n in index.read_ordinals(entry))
+        digest = keys_digest(keys_of(passages))
+        if digest != entry.part.keys_digest:
+            raise IndexCorrupt(
+                f"the vectors of {path} are of other passages ({entry.part.keys_digest}) than those"
+                f" beside them ({digest})",
+            )
+        if folder_of(path / VECTORS, entry.encoder.digest).is_dir():
+            VectorStore(path / VECTORS, entry.encoder).verify()
+    return index.manifest
+
+
+def list_indexes(
+    folder: Path,
+) -> Iterator[tuple[Path, IndexManifest | None, str | None]]:
+    """Yield the indexes in `folder` and its subfolders by path: each with its manifest, or why it cannot be read."""
+    for place in [folder, *sorted(f for f in folder.glob("*") if f.is_dir())]:
+        with suppress(IndexMissing):
+            try:
+                yield place, read_manifest(place), None
+            except (IndexCorrupt, IndexOutdated) as exc:
+                yield place, None, exc.message
+
+
+def open_named_encoder(
+    path: Path, entry: DenseEntry, settings: EncoderSettings
+) -> Encoder:
+    """Open the encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
+    try:
+        return open_encoder(entry.encoder.where, settings=settings, known=entry.encoder)
+    except MedliveError as exc:
+        way = "or do without it: --retriever bm25 to search, --encoder none to build"
+        # The index, not the caller, names the missing encoder.
+        kind = EvidenceUnavailable if type(exc) is UsageError else type(exc)
+        raise kind(
+            f"the index at {path} was built with encoder {entry.encoder.name}, which cannot be opened: {exc.message}",
+            hint=f"{exc.hint}; {way}" if exc.hint else way,
+        ) from exc
+
+
+def _identity(
+    manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None
+) -> IndexIdentity:
+    """Return what verdicts record as the evidence that they saw.
+
+    An index that is searched in another way than it was built for has another digest there.
+    """
+    record: dict[str, Any] = {}
+    digest = manifest.index_digest
+    if name != "bm25":
+        record["sides"] = []
+        for entry in manifest.dense:
+            side = {
+                "encoder": entry.encoder.name,
+                "encoder_digest": entry.encoder.digest,
+                "weights": {w.language: w.weight for w in entry.weights},
+            }
+            how = {"kind", "parameters", "recall"}
+            record["sides"].append(side | entry.part.model_dump(include=how))
+    if name == "hybrid":
+        record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH, "joint": JOINT}
+    if reranker is not None:
+        record["reranker"] = asdict(reranker.identity)
+    if name != manifest.retriever or reranker is not None:
+        reread = reranker.identity.digest if reranker is not None else None
+        searched = {"index": digest, "retriever": name, "reranker": reread}
+        digest = digest_json(searched)
+    return IndexIdentity(
+        retriever=name,
+        index_digest=digest,
+        corpora=manifest.corpus_digests,
+        passages=manifest.passages,
+        dense=record or None,
+    )
