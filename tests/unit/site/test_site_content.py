@@ -232,7 +232,7 @@ def test_what_is_not_publishable_is_refused_or_said_on_every_page(
         if name.endswith(".html"):
             assert "made by rules" in text, name
     pages = built(content)
-    reason = "too few to say: <small>1 threads, an interval needs 30</small>"
+    reason = "too few to say: <small>1 thread, an interval needs 30</small>"
     assert reason in pages["leaderboard.html"]
     assert reason in pages["models/board-1-m1.html"]
 
