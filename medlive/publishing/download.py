@@ -101,7 +101,11 @@ async def fetch_snapshot(
         text = f"{version!r} is neither a version such as 2026.W47 nor latest"
         raise UsageError(text)
     with writing_to(out):
-        await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
+        await asyncio.to_thread(
+            out.mkdir,
+            parents=True,
+            exist_ok=True,
+        )
         with exclusive(out / _LOCK):
             async with open_source(source, network, pace) as read:
                 fetch = _Fetch(read, source, out, public_key)

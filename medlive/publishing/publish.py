@@ -43,7 +43,11 @@ from medlive.snapshot.verify.run import verify_snapshot
 
 PUBLIC_KEY: Final = "minisign.pub"
 _FOLDER: Final = re.compile(r"medlive-([0-9]{4}\.W[0-9]{2})")
-_LAST: Final = {"manifest.json": 1, SIGNATURE: 2, SUMS: 3}
+_LAST: Final = {
+    "manifest.json": 1,
+    SIGNATURE: 2,
+    SUMS: 3,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +318,12 @@ def _update_pages(
         key = _key_of(newest.manifest)
         files = {} if key is None else {PUBLIC_KEY: key.text().encode("ascii")}
         name = None if key is None else PUBLIC_KEY
-        files[INDEX] = index_html(releases, place, errata=errata, key=name)
+        files[INDEX] = index_html(
+            releases,
+            place,
+            errata=errata,
+            key=name,
+        )
         files[FEED] = feed_xml(releases, place, errata)
         files[LATEST] = latest_json(releases, place)
         put(files)

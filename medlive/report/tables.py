@@ -78,7 +78,11 @@ def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
     """A cutoff with what it rests on; None is unknown."""
     if cutoff is None:
         return None
-    return {"cutoff": cutoff.text, "basis": cutoff.basis.value, "source": cutoff.source}
+    return {
+        "cutoff": cutoff.text,
+        "basis": cutoff.basis.value,
+        "source": cutoff.source,
+    }
 
 
 def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
@@ -88,7 +92,11 @@ def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
         "format": f"medlive-{kind}",
         "format_version": 1,
         "metric": table.metric.value,
-        "bootstrap": {"draws": table.draws, "seed": table.seed, "level": level},
+        "bootstrap": {
+            "draws": table.draws,
+            "seed": table.seed,
+            "level": level,
+        },
         "warnings": list(table.warnings),
         "overridden": [objection._asdict() for objection in table.overridden],
     }
@@ -113,7 +121,13 @@ def model_row(model: ModelScore) -> dict[str, Any]:
     slices = []
     for part in model.slices:
         figures = estimate_row(part.estimate)
-        slices.append({"kind": part.kind, "value": part.value, **figures})
+        slices.append(
+            {
+                "kind": part.kind,
+                "value": part.value,
+                **figures,
+            }
+        )
     return {
         "model": model.label,
         "cases": info.cases.model_dump(include={"origin", "name", "digest"}),
@@ -143,11 +157,19 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
     window = table.window
     drops = {}
     for label, drop in table.drops.items():
-        drops[label] = _row(drop, difference="drop", p="p_holm")
+        drops[label] = _row(
+            drop,
+            difference="drop",
+            p="p_holm",
+        )
     return _head("scores", table) | {
         "scored_on": table.basis.value,
         "common_cases": table.common,
-        "coverage": _rows(table.coverage, label="model", missing="lacking"),
+        "coverage": _rows(
+            table.coverage,
+            label="model",
+            missing="lacking",
+        ),
         "errata": errata_row(table),
         "advice_only": table.beside.advice_only,
         "complete_and_paper": _rows(table.beside.agreement),
@@ -300,7 +322,12 @@ WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
 
 def json_bytes(value: Any) -> bytes:
     """A value as an indented JSON file."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    text = json.dumps(
+        value,
+        ensure_ascii=False,
+        indent=2,
+        allow_nan=False,
+    )
     return _bytes(f"{text}\n")
 
 
@@ -341,7 +368,13 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
         row = {"by": mix.by, **_row(mix.adjusted, difference="drop")}
         row["strata"] = []
         for name, (before, after) in zip(mix.strata, mix.adjusted.strata, strict=True):
-            row["strata"].append({"stratum": name, "n_pre": before, "n_post": after})
+            row["strata"].append(
+                {
+                    "stratum": name,
+                    "n_pre": before,
+                    "n_post": after,
+                }
+            )
         adjusted.append(row)
     return {
         "model": model.label,
@@ -363,7 +396,12 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
 def _placebo_row(placebo: PlaceboTable) -> dict[str, Any]:
     drops = []
     for drop in placebo.drops:
-        row = _row(drop, n_pre="n_before", n_post="n_after", difference="drop")
+        row = _row(
+            drop,
+            n_pre="n_before",
+            n_post="n_after",
+            difference="drop",
+        )
         day, side = row.pop("day"), row.pop("side")
         row["last_day_before"] = date.fromordinal(day).isoformat()
         row["among"] = "unseen" if side else "seen"

@@ -59,7 +59,11 @@ class LiveSite:
             )
             try:
                 content = read_content(inputs)
-                self._files = site_files(content, links=_LINKS, downloads="/")
+                self._files = site_files(
+                    content,
+                    links=_LINKS,
+                    downloads="/",
+                )
             except MedliveError as exc:
                 _log.error("the public site cannot be made: %s", exc.message)
                 self._files = None

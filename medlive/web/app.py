@@ -169,7 +169,11 @@ async def ready(site: SiteOf) -> dict[str, str]:
     """The database answers too."""
     async with site.database.begin() as session:
         await ping(session)
-    return {"status": "ok", "database": "ok", "version": __version__}
+    return {
+        "status": "ok",
+        "database": "ok",
+        "version": __version__,
+    }
 
 
 async def go_to_first_section(request: Request) -> Response:

@@ -95,7 +95,11 @@ class HubRepository:
             if dry_run:
                 return done
             if existing is None:
-                self._api.create_repo(self._repository, repo_type=_KIND, exist_ok=True)
+                self._api.create_repo(
+                    self._repository,
+                    repo_type=_KIND,
+                    exist_ok=True,
+                )
             if version not in tags:
                 self._release(prepared, aside=any(tag > version for tag in tags))
             done.updated = self._commit_errata(prepared)
@@ -156,7 +160,11 @@ class HubRepository:
             exist_ok=True,
         )
         if aside:
-            self._api.delete_branch(self._repository, branch=branch, repo_type=_KIND)
+            self._api.delete_branch(
+                self._repository,
+                branch=branch,
+                repo_type=_KIND,
+            )
         if wrong := self._missing(version, prepared):
             raise self._other_bytes(f"the tag {version} of another publisher", wrong)
 
@@ -273,9 +281,17 @@ def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
     limits = httpx2.Timeout(silence_s, connect=min(silence_s, _CONNECT_S))
     tls = tls_context()
     set_client_factory(
-        lambda: httpx2.Client(timeout=limits, follow_redirects=True, verify=tls)
+        lambda: httpx2.Client(
+            timeout=limits,
+            follow_redirects=True,
+            verify=tls,
+        )
     )
-    return HfApi(endpoint=endpoint_url, token=token, library_name="medlive"), token
+    return HfApi(
+        endpoint=endpoint_url,
+        token=token,
+        library_name="medlive",
+    ), token
 
 
 def _same(file: Any, prepared: PreparedRelease, name: str) -> bool:

@@ -113,7 +113,11 @@ class State:
     def resorted(self, sort: str) -> str:
         """The address of the page by another sort, or by this one the other way round."""
         ascending = self.sorted_by == sort and not self.ascending
-        return replace(self, sort=sort, ascending=ascending).page()
+        return replace(
+            self,
+            sort=sort,
+            ascending=ascending,
+        ).page()
 
 
 def _moment(text: str | None) -> datetime | None:

@@ -47,7 +47,12 @@ _FIELDS: Final = (
     "dialogue_register",
 )
 _Record = Mapping[str, Any]
-_NO_CURATION: Final[_Record] = {"elements": (), "claims": (), "calls": (), "checks": ()}
+_NO_CURATION: Final[_Record] = {
+    "elements": (),
+    "claims": (),
+    "calls": (),
+    "checks": (),
+}
 
 
 async def load_thread_page(

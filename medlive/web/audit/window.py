@@ -38,7 +38,11 @@ class Place:
         """What to read of the thread."""
         if self.message is None:
             first = (self.page - 1) * MESSAGES_SHOWN
-            return Window(first=first, count=MESSAGES_SHOWN, chars=MESSAGE_CHARS_SHOWN)
+            return Window(
+                first=first,
+                count=MESSAGES_SHOWN,
+                chars=MESSAGE_CHARS_SHOWN,
+            )
         start = (self.part - 1) * MESSAGE_CHARS_SHOWN
         return Window(
             first=self.message, count=1, start=start, chars=MESSAGE_CHARS_SHOWN
@@ -81,11 +85,25 @@ def parts_shown(
             raise HTTPException(404, "The message has no such part.")
         before = after = None
         if part > 1:
-            before = _address(request, message=number, part=part - 1)
+            before = _address(
+                request,
+                message=number,
+                part=part - 1,
+            )
         if end < length:
-            after = _address(request, message=number, part=part + 1)
+            after = _address(
+                request,
+                message=number,
+                part=part + 1,
+            )
         if before or after:
-            shown = Stretch(start + 1, end, length, before=before, after=after)
+            shown = Stretch(
+                start + 1,
+                end,
+                length,
+                before=before,
+                after=after,
+            )
             parts[f"m{number}"] = shown
     return parts
 

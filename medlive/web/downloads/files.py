@@ -85,7 +85,12 @@ async def send_file(
     counted = request.method == "GET" and start == 0
     task = BackgroundTask(count) if count is not None and counted else None
     headers["Content-Security-Policy"] = policy
-    return _File(handle, headers=headers, media_type=media_type(name), background=task)
+    return _File(
+        handle,
+        headers=headers,
+        media_type=media_type(name),
+        background=task,
+    )
 
 
 def _first_byte(request: Request) -> int | None:

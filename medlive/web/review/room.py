@@ -327,7 +327,11 @@ async def export(
         "Content-Disposition": f'attachment; filename="{study.name}.csv"',
         "Cache-Control": "no-store",
     }
-    return Response(text.getvalue(), media_type="text/csv", headers=headers)
+    return Response(
+        text.getvalue(),
+        media_type="text/csv",
+        headers=headers,
+    )
 
 
 def _still_rates(account: Account, study: Study) -> bool:
