@@ -123,14 +123,7 @@ class _Fetch:
     async def run(self, version: str, *, allow_older: bool) -> Fetched:
         stated = None
         if version == "latest":
-            version, stated = parse_latest(await self._file(LATEST), self.source)
-            newest = max((name for name, _ in versions_in(self.out)), default=version)
-            # A place of publication never goes back.
-            if version < newest and not allow_older:
-                raise CheckFailed(
-                    f"{self.source} gives {version} as the latest version, and {newest} is here already",
-                    hint="it may be an old copy of the place; --allow-older fetches it, and so does naming the version",
-                )
+            version, stated = await self._latest(allow_older)
         # Checked before anything else is fetched.
         root = folder_name(version)
         sums = await self._file(f"{root}/{SUMS}")
@@ -180,6 +173,17 @@ class _Fetch:
             trust=report.trust,
             why_not=report.manifest.why_not if report.manifest else (),
         )
+
+    async def _latest(self, allow_older: bool) -> tuple[str, str]:
+        """The latest version and its digest; a place of publication never goes back."""
+        version, stated = parse_latest(await self._file(LATEST), self.source)
+        newest = max((name for name, _ in versions_in(self.out)), default=version)
+        if version < newest and not allow_older:
+            raise CheckFailed(
+                f"{self.source} gives {version} as the latest version, and {newest} is here already",
+                hint="it may be an old copy of the place; --allow-older fetches it, and so does naming the version",
+            )
+        return version, stated
 
     async def _small(self, name: str, most: int = SMALL_FILE_BYTES) -> bytes | None:
         data = await self.read(name, most)

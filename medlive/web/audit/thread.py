@@ -87,15 +87,7 @@ async def load_thread_page(
     query = QueryParams(request.url.query)
     table = query.get(TABLE, "")
     state = State.parse(table if table in TABLES else "threads", query)
-    revisions: list[RevisionStep] = []
-    memberships: Sequence[Membership] = ()
-    withheld = False
-    if case is not None:
-        stored = await list_revisions(session, case["case_id"])
-        revisions = await asyncio.to_thread(_steps, stored)
-        memberships = await list_memberships(session, case["case_id"])
-        withheld = await has_open_study(session, account.name)
-        withheld = withheld or await is_checked_blind(session, case["case_id"])
+    revisions, memberships, withheld = await _history(session, account, case)
     subject = f"thread:{thread['source']}/{thread['thread_id']}"
     if of_case:
         subject = f"case:{case['case_id']}"
@@ -148,6 +140,20 @@ async def load_thread_page(
         after=await _neighbour(session, state, "after"),
         back=(TABLES[state.table].title, state.page()),
     )
+
+
+async def _history(
+    session: Session, account: Account, case: _Record | None
+) -> tuple[list[RevisionStep], Sequence[Membership], bool]:
+    """A case's revisions and releases, and whether its verdicts are withheld from the account."""
+    if case is None:
+        return [], [], False
+    case_id = case["case_id"]
+    revisions = await list_revisions(session, case_id)
+    rates = await has_open_study(session, account.name)
+    withheld = rates or await is_checked_blind(session, case_id)
+    memberships = await list_memberships(session, case_id)
+    return await asyncio.to_thread(_steps, revisions), memberships, withheld
 
 
 def _waiting(record: _Record) -> tuple[str, ...]:
