@@ -28,6 +28,7 @@ sys.path.insert(0, str(ROOT))
 import psycopg  # noqa: E402
 from audit_tables import fill as fill_decided  # noqa: E402
 from audit_tables import measure as ask_pages  # noqa: E402
+from drawing import svg  # noqa: E402
 from duplicates import drawn  # noqa: E402
 from filter_run import repeated, server_cpu  # noqa: E402
 from filters import made_threads  # noqa: E402
@@ -43,7 +44,6 @@ from medlive.db.threads.threads import load_threads  # noqa: E402
 from medlive.filters.chain import FilterChain  # noqa: E402
 from medlive.filters.codebooks import load_codebook  # noqa: E402
 from medlive.filters.model import FilterSettings  # noqa: E402
-from medlive.plot import svg  # noqa: E402
 from medlive.service.curation.filtering import filter_pending  # noqa: E402
 from medlive.service.harvest.harvest import import_file  # noqa: E402
 from medlive.service.work.jobs import open_app  # noqa: E402
@@ -300,7 +300,7 @@ def draw(costs: Sequence[Cost], out: Path) -> None:
             axes.set_title(title)
             axes.legend()
 
-        (out / f"{name}.svg").write_text(svg(draw) or "", encoding="utf-8")
+        (out / f"{name}.svg").write_text(svg(draw), encoding="utf-8")
 
 
 def table(costs: Sequence[Cost]) -> str:

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from medlive import frames, plot
+    from medlive import frames
     from medlive.api import (
         ability,
         answer,
@@ -34,7 +34,6 @@ __all__ = [
     "load_run",
     "load_snapshot",
     "open_judge",
-    "plot",
     "power",
     "protocol",
     "read_harm",
@@ -44,7 +43,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # Imported when it is asked for: `medlive --help` needs none of it.
-    if name in ("frames", "plot"):
+    if name == "frames":
         return import_module(f"medlive.{name}")
     if name in __all__:
         return getattr(import_module("medlive.api"), name)

@@ -1,7 +1,7 @@
 """For notebooks: snapshots, runs, bundles and their figures as typed objects.
 
 Everything here is also an attribute of the package: `import medlive; medlive.score("runs/a")`. Each function does
-what the command of the same name does; `medlive.frames` makes data frames of the results and `medlive.plot` figures.
+what the command of the same name does; `medlive.frames` makes data frames of the results.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -18,7 +18,7 @@ from hypothesis import settings
 from medlive.db import embedded
 from medlive.db.schema.migrate import upgrade
 from medlive.db.schema.roles import grant
-from medlive.snapshot.parquet import ParquetFault, TwinComparison, find_difference
+from medlive.snapshot.parquet import TwinComparison, find_difference
 from medlive.snapshot.parquet_process import compare_twins
 from tests.support.server import PRISTINE, named, plain
 
@@ -109,14 +109,14 @@ COMPARE_TWINS = "medlive.snapshot.verify.run.compare_twins"
 
 def compare_in_this_process(
     comparisons: Sequence[TwinComparison],
-) -> list[str | ParquetFault | None]:
+) -> list[str | ValueError | None]:
     """Compare parquet files as medlive's own process does, but where pyarrow is loaded already."""
-    results: list[str | ParquetFault | None] = []
+    results: list[str | ValueError | None] = []
     for comparison in comparisons:
         try:
             results.append(find_difference(comparison))
-        except (ParquetFault, OSError) as exc:
-            results.append(ParquetFault(str(exc)))
+        except (ValueError, OSError) as exc:
+            results.append(ValueError(str(exc)))
     return results
 
 

@@ -1,12 +1,12 @@
 """The report of the year: a page and its pictures."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from drawing import svg
 from matplotlib.axes import Axes
 from measured import measured_line
 
-from medlive.plot import svg
 from year.candidates import LEVEL, Outcome
 from year.scenario import Week, Year
 
@@ -149,7 +149,7 @@ def _columns(year: Year, title: str, values: Sequence[float]) -> str:
         axes.tick_params(axis="x", rotation=90)
         axes.set_title(title)
 
-    return _svg(draw)
+    return svg(draw)
 
 
 def _draw_drops(outcome: Outcome) -> str:
@@ -172,10 +172,4 @@ def _draw_drops(outcome: Outcome) -> str:
         axes.set_yticks(range(len(names)), names)
         axes.set_xlabel("mean up to the cutoff − mean after it, 95 % interval")
 
-    return _svg(draw)
-
-
-def _svg(draw: Callable[[Axes], None]) -> str:
-    drawn = svg(draw)
-    assert drawn is not None, "pip install 'medlive[plot]'"
-    return drawn
+    return svg(draw)

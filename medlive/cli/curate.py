@@ -1,11 +1,13 @@
 """`medlive filter` and `curate`: filter and curate the threads that wait."""
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import Annotated
 
 from typer import Option
 
-from medlive.cli.output import Grid, Result, progress, say, wait_for
+from medlive.cli.options import read_settings
+from medlive.cli.output import Grid, Result, counted, progress, say, wait_for
+from medlive.curation.model import Reason
 from medlive.errors import (
     CheckFailed,
     ConfigError,
@@ -13,13 +15,13 @@ from medlive.errors import (
     MedliveError,
     ServiceUnavailable,
 )
-from medlive.instance.loading import load_settings
+from medlive.llm.budget import BudgetSpent
+from medlive.service.curation.curate import CurationRun, run_curation
+from medlive.service.curation.filtering import run_filters
+from medlive.service.wiring import find_dependent_judges
 
-if TYPE_CHECKING:
-    from medlive.service.curation.curate import CurationRun
 
-
-def command(
+def curate(
     limit: Annotated[int | None, Option(min=1)] = None,
     retry_failed: bool = False,
     again: bool = False,
@@ -38,14 +40,11 @@ def command(
         parked: Search parked threads again where the library has changed.
         exhaustive: Compute all scores even when one fails.
     """
-    from medlive.service.curation.curate import run_curation
-    from medlive.service.wiring import find_dependent_judges
-
-    settings = load_settings().settings
+    settings = read_settings()
     for warning in find_dependent_judges(settings):
         say(f"warning: {warning} (docs/curation.md)")
 
-    async def run() -> "CurationRun":
+    async def run() -> CurationRun:
         with progress("filtered") as filtered, progress("curated") as curated:
             return await run_curation(
                 settings,
@@ -57,7 +56,7 @@ def command(
                 on_filtered=filtered,
                 on_curated=curated,
                 on_wait=lambda n: say(
-                    f"{n} threads are with another worker; waiting for it or its heartbeat"
+                    f"{counted(n, 'thread is', 'threads are')} with another worker; waiting for it or its heartbeat"
                 ),
             )
 
@@ -80,9 +79,7 @@ def filter_threads(
     Args:
         limit: Judge at most so many threads.
     """
-    from medlive.service.curation.filtering import run_filters
-
-    settings = load_settings().settings
+    settings = read_settings()
 
     async def run() -> dict[str, int]:
         with progress("filtered") as tick:
@@ -93,44 +90,38 @@ def filter_threads(
     return Result(done, notes=[text])
 
 
-def _find_obstacle(done: "CurationRun") -> MedliveError | None:
+def _find_obstacle(done: CurationRun) -> MedliveError | None:
     """Why threads were not curated; None where all were."""
-    from medlive.curation.model import Reason
-    from medlive.llm.budget import BudgetSpent
-
     counts = done.counts
+    waiting = counted(counts.left, "thread waits", "threads wait")
     if counts.faults:
+        faults = counted(len(counts.faults), "thread")
         hint = "medlive curate tries them again"
-        return CheckFailed(
-            f"{len(counts.faults)} threads met a fault of medlive itself", hint=hint
-        )
+        return CheckFailed(f"{faults} met a fault of medlive itself", hint=hint)
     if wrong := counts.misconfigured:
         hint = "medlive curate goes on from there once the configuration or the endpoint is mended"
-        return ConfigError(f"{wrong}: {counts.left} threads wait", hint=hint)
+        return ConfigError(f"{wrong}: {waiting}", hint=hint)
     if stopped := done.spent["stopped"]:
         cut = counts.failures.get(Reason.BUDGET_SPENT, 0)
-        hint = "medlive curate goes on from there once [budget] in config/medlive.toml allows it"
+        short = counted(cut, "thread was", "threads were")
         return BudgetSpent(
-            f"{stopped}: {cut} threads were cut short and {counts.left} not begun",
-            hint=hint,
+            f"{stopped}: {short} cut short and {counts.left} not begun",
+            hint="medlive curate goes on from there once [budget] in config/medlive.toml allows it",
         )
     if obstacle := counts.stopped:
         hint = "the next medlive curate goes on from there; medlive circuit reset asks an endpoint again at once"
-        return ServiceUnavailable(f"{obstacle}; {counts.left} threads wait", hint=hint)
+        return ServiceUnavailable(f"{obstacle}; {waiting}", hint=hint)
     if unanswered := counts.failures.get(Reason.ENDPOINT_UNAVAILABLE):
-        hint = (
-            "medlive status shows the reason; the next medlive curate tries them again"
+        failed = counted(unanswered, "thread")
+        return EndpointUnavailable(
+            f"{failed} failed: a model endpoint or a literature service gave no answer",
+            hint="medlive status shows the reason; the next medlive curate tries them again",
         )
-        cause = "a model endpoint or a literature service gave no answer"
-        return EndpointUnavailable(f"{unanswered} threads failed: {cause}", hint=hint)
     return None
 
 
-def _remarks(done: "CurationRun") -> Iterator[str]:
-    from medlive.snapshot.describe.figures import counted
-
-    counts = done.counts
-    spent = done.spent
+def _remarks(done: CurationRun) -> Iterator[str]:
+    counts, spent = done.counts, done.spent
     outcomes = [f"{n} {outcome}" for outcome, n in counts.outcomes.items()]
     yield (
         f"this run: {done.passed} passed the filters, {done.rejected} did not; "
@@ -139,18 +130,20 @@ def _remarks(done: "CurationRun") -> Iterator[str]:
     if counts.replayed:
         yield f"{counted(counts.replayed, 'reply was', 'replies were')} replayed"
     if failed := counts.outcomes.get("failed"):
-        yield f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again"
+        yield f"{counted(failed, 'thread')} failed for want of a usable reply; the next medlive curate tries again"
     if expired := done.parked_too_long:
-        yield f"{expired} threads were parked for too long, and are rejected"
-    yield from _describe_rescan(done.rescanned)
-    if not spent["calls"]:
-        return
-    money = "cost unknown: a model has no price"
-    if spent["usd"] is not None:
-        money = f"{spent['usd']:.4f} USD"
-    if spent["estimated_calls"]:
-        money += f", {spent['estimated_calls']} of the calls by an upper bound"
-    yield f"spent in all: {counted(spent['calls'], 'call', 'calls')}, {spent['tokens']} tokens, {money}"
+        yield f"{counted(expired, 'thread was', 'threads were')} parked for too long: rejected"
+    if read := done.rescanned["cases"]:
+        cases = counted(read, "ready case was", "ready cases were")
+        yield f"{cases} read for identifiers"
+    if unread := done.rescanned["failed"]:
+        cases = counted(unread, "ready case")
+        yield f"{cases} could not be read for identifiers; the next medlive curate tries again"
+    if redacted := done.rescanned["redacted"]:
+        cases = counted(redacted, "earlier case was", "earlier cases were")
+        yield f"{cases} revised: identifiers of people were removed"
+    if spent["calls"]:
+        yield _describe_spending(done)
     for state in done.endpoints:
         if state.limited or state.overloaded or state.lowest < state.most:
             yield (
@@ -159,15 +152,11 @@ def _remarks(done: "CurationRun") -> Iterator[str]:
             )
 
 
-def _describe_rescan(rescanned: Mapping[str, int]) -> Iterator[str]:
-    """How many earlier cases were read again for identifiers, and with what result."""
-    from medlive.snapshot.describe.figures import counted
-
-    if read := rescanned["cases"]:
-        cases = counted(read, "ready case was", "ready cases were")
-        yield f"{cases} read for identifiers"
-    if unread := rescanned["failed"]:
-        cases = counted(unread, "ready case", "ready cases")
-        yield f"{cases} could not be read for identifiers; the next medlive curate tries again"
-    if redacted := rescanned["redacted"]:
-        yield f"{redacted} earlier cases were revised: identifiers of people were removed"
+def _describe_spending(done: CurationRun) -> str:
+    spent = done.spent
+    money = "cost unknown: a model has no price"
+    if spent["usd"] is not None:
+        money = f"{spent['usd']:.4f} USD"
+    if spent["estimated_calls"]:
+        money += f", {spent['estimated_calls']} of the calls by an upper bound"
+    return f"spent in all: {counted(spent['calls'], 'call')}, {spent['tokens']} tokens, {money}"

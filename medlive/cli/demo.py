@@ -3,26 +3,23 @@
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING
 
-from medlive.cli.output import Grid, Result, say, wait_for
+from medlive.cli.evaluation.score import describe_scores
+from medlive.cli.output import Grid, Result, counted, fields_of, say, wait_for
 from medlive.config import RoleSettings
+from medlive.demo.loop import LIVE_CALLS, LIVE_TIMEOUT_S, DemoResult, run_demo
+from medlive.demo.samples import sample_replies_path
 from medlive.errors import UsageError
 from medlive.home import default_home
 from medlive.instance.loading import load_settings
 from medlive.llm.wire import JsonMode
-
-if TYPE_CHECKING:
-    from medlive.demo.loop import DemoResult
-    from medlive.evaluation.scoring.score import ScoreTable
-    from medlive.service.curation.curate import CurationRun
-    from medlive.service.release.freeze import FreezeResult
+from medlive.report.tables import scores_json
 
 
-def command(
+def demo(
     live: bool = False,
     base_url: str | None = None,
     model: str | None = None,
@@ -47,10 +44,6 @@ def command(
         record: Record the endpoint's replies here.
         replay: Ask the endpoint only for what the shipped recording does not hold; with --record, both are kept.
     """
-    from medlive.demo.loop import LIVE_CALLS, LIVE_TIMEOUT_S, run_demo
-    from medlive.demo.samples import sample_replies_path
-    from medlive.report.tables import scores_json
-
     is_own = record is not None or replay
     if live != (base_url is not None and model is not None) or (is_own and not live):
         raise UsageError(
@@ -75,63 +68,41 @@ def command(
     say(f"the demo's home: {settings.home}")
     started = time.perf_counter()
     done = wait_for(run_demo(settings, say, endpoint, record))
-    frozen = done.frozen
-    scores = done.scores
-    curated = done.curated
+    frozen, scores, curated = done.frozen, done.scores, done.curated
     assert frozen is not None
     assert scores is not None
     assert curated is not None
-    runs = [model.run.run.path for model in scores.models]
+    names = ("version", "cases", "criteria", "publishable")
     value = {
-        "harvest": {h.source: dict(h.counts) for h in done.harvested},
+        "harvest": {h.source: h.counts for h in done.harvested},
         "funnel": [row.cells for row in curated.funnel],
         "calls": curated.counts.calls,
         "replayed": curated.counts.replayed,
-        "new_threads": done.new_threads,
-        "verified_steps": done.verified_steps,
-        "skipped_steps": done.skipped_steps,
-        "seconds": done.seconds,
-        "snapshot": {
-            "version": frozen.version,
-            "cases": frozen.cases,
-            "criteria": frozen.criteria,
-            "publishable": frozen.publishable,
-            "already_frozen": frozen.already,
-        },
+        "snapshot": fields_of(frozen, names) | {"already_frozen": frozen.already},
         "scores": scores_json(scores),
         "paths": {
             "snapshot": frozen.path,
             "report": done.report,
-            "runs": runs,
+            "runs": [model.run.run.path for model in scores.models],
             "home": settings.home,
         },
     }
-
-    shown = _describe(done, scores, frozen, curated)
-    ending = _describe_places(done.report, frozen.path, runs, settings.home)
-    recorded = () if endpoint else (_RECORDED,)
-    seconds = f"Done in {time.perf_counter() - started:.1f} s. Look at it in a browser:"
-    serve = f"{_command(settings.home)} serve --preview"
-    return Result(value, [*shown, *recorded, *ending, seconds, serve])
-
-
-def _command(home: Path) -> str:
-    """How this program is called by hand for that home: by its path where the shell does not find its name."""
-    program = "medlive" if which("medlive") else sys.argv[0]
-    return f"MEDLIVE_HOME={home} {program}"
+    names = ("new_threads", "verified_steps", "skipped_steps", "seconds")
+    ending = [] if endpoint else [_RECORDED]
+    ending += _describe_places(done, settings.home)
+    seconds = time.perf_counter() - started
+    ending.insert(-1, f"Done in {seconds:.1f} s. Look at it in a browser:")
+    return Result(value | fields_of(done, names), [*_describe(done), *ending])
 
 
 _RECORDED = "Curated from recorded replies of a language model; where none is recorded, by the rules engine."
 
 
-def _describe(
-    done: "DemoResult",
-    scores: "ScoreTable",
-    frozen: "FreezeResult",
-    curated: "CurationRun",
-) -> Iterator[Grid | str]:
-    from medlive.cli.evaluation.score import describe_scores
-
+def _describe(done: DemoResult) -> Iterator[Grid | str]:
+    frozen, scores, curated = done.frozen, done.scores, done.curated
+    assert frozen is not None
+    assert scores is not None
+    assert curated is not None
     names = ("new", "revised", "unchanged", "not_modified")
     rows: list[list[object]] = []
     for harvested in done.harvested:
@@ -149,7 +120,10 @@ def _describe(
     yield Grid(columns, rows, "Funnel: what became of each thread")
     yield ""
     state = "was frozen already" if frozen.already else "frozen"
-    yield f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria."
+    cases, criteria = frozen.cases, frozen.criteria
+    yield (
+        f"Snapshot {frozen.version} {state}: {counted(cases, 'case')}, {counted(criteria, 'criterion', 'criteria')}."
+    )
     yield f"Verified from its files alone: {done.verified_steps} steps passed."
     for why in done.skipped_steps:
         yield f"Skipped: {why}."
@@ -159,14 +133,17 @@ def _describe(
     yield from describe_scores(scores)
 
 
-def _describe_places(
-    report: Path | None, snapshot: Path, runs: Iterable[Path], home: Path
-) -> Iterator[str]:
+def _describe_places(done: DemoResult, home: Path) -> Iterator[str]:
+    assert done.frozen is not None
+    assert done.scores is not None
     yield "Sample models and the rules engine as grader: these figures show the loop, not a model's worth."
     yield ""
-    yield f"snapshot  {snapshot}"
-    for run in runs:
-        yield f"run       {run}"
-    yield f"report    {report}"
-    inspect = _command(home)
-    yield f"inspect   {inspect} status; {inspect} thread show SOURCE/ID"
+    yield f"snapshot  {done.frozen.path}"
+    for model in done.scores.models:
+        yield f"run       {model.run.run.path}"
+    yield f"report    {done.report}"
+    # By its path where the shell does not find its name
+    program = "medlive" if which("medlive") else sys.argv[0]
+    command = f"MEDLIVE_HOME={home} {program}"
+    yield f"inspect   {command} status; {command} thread show SOURCE/ID"
+    yield f"{command} serve --preview"

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import fields
 from datetime import date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from typer import Argument, Option
 
 from medlive.cli.evidence_fetch import fetch
-from medlive.cli.evidence_gaps import gaps
 from medlive.cli.evidence_index import (
     IndexOption,
     ModelsOption,
@@ -31,18 +30,23 @@ from medlive.cli.output import (
     wait_for,
     with_instance,
 )
+from medlive.config import Settings
+from medlive.db.session import Database
 from medlive.errors import EvidenceUnavailable, UsageError
-
-if TYPE_CHECKING:
-    from medlive.config import Settings
-    from medlive.db.session import Database
-    from medlive.evidence.passage import Hit
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.encoders import folders
+from medlive.evidence.encoders.opening import open_reranker
+from medlive.evidence.index import list_indexes, open_index, verify_index
+from medlive.evidence.manifest import read_manifest
+from medlive.evidence.passage import Hit, Query
+from medlive.instance.paths import index_path
+from medlive.service.curation.parking import find_gaps
+from medlive.service.wiring import open_online
 
 app = Commands()
 
-Retriever = Literal["bm25", "dense", "hybrid"]
 RetrieverOption = Annotated[
-    Retriever | None,
+    Literal["bm25", "dense", "hybrid"] | None,
     Option("--retriever", help="Default: as configured or the index's."),
 ]
 
@@ -65,8 +69,6 @@ def build(
         name: The corpus's name [its own].
         fresh: Forget corpora that the index already holds.
     """
-    from medlive.evidence.corpora.registry import open_corpus
-
     if name is not None and len(corpora) > 1:
         raise UsageError(
             "--name is for one corpus",
@@ -80,9 +82,6 @@ def build(
 @app.command("list")
 def list_() -> Result:
     """List the indexes under MEDLIVE_HOME."""
-    from medlive.evidence.index import list_indexes
-    from medlive.instance.paths import index_path
-
     value: list[dict[str, object]] = []
     rows: list[list[object]] = []
     for path, manifest, problem in list_indexes(index_path(read_settings()).parent):
@@ -127,10 +126,6 @@ def search(
     if online:
         hits = _search_online(phrases, k=k, day=day)
         return Result(list(map(_hit_as_json, hits)), [_hits_table(hits)])
-    from medlive.evidence.encoders.opening import open_reranker
-    from medlive.evidence.index import open_index
-    from medlive.evidence.manifest import read_manifest
-    from medlive.evidence.passage import Query
 
     folder = index_folder(index)
     settings = encoder_settings(models)
@@ -154,20 +149,16 @@ def search(
     return Result(value, [_hits_table(hits)], notes)
 
 
-def _hit_as_json(hit: "Hit") -> dict[str, object]:
-    found_by = list(map(asdict, hit.sides))
-    ranked = fields_of(hit, ("rank", "score"))
-    return ranked | {"found_by": found_by} | asdict(hit.passage)
+def _hit_as_json(hit: Hit) -> dict[str, object]:
+    passage = hit.passage
+    ranked = fields_of(hit, ("rank", "score")) | {"found_by": hit.sides}
+    return ranked | fields_of(passage, [field.name for field in fields(passage)])
 
 
-def _search_online(phrases: Sequence[str], *, k: int, day: date | None) -> "list[Hit]":
+def _search_online(phrases: Sequence[str], *, k: int, day: date | None) -> list[Hit]:
     """Return what curation would find, with the answers that it has stored."""
-    from medlive.evidence.passage import Query
-    from medlive.service.wiring import open_online
 
-    async def search_services(
-        database: "Database", settings: "Settings"
-    ) -> "list[Hit]":
+    async def search_services(database: Database, settings: Settings) -> list[Hit]:
         retriever = open_online(settings, database)
         if retriever is None:
             raise UsageError(
@@ -181,7 +172,7 @@ def _search_online(phrases: Sequence[str], *, k: int, day: date | None) -> "list
     return with_instance(search_services)
 
 
-def _hits_table(hits: "Sequence[Hit]") -> Grid:
+def _hits_table(hits: Sequence[Hit]) -> Grid:
     rows = []
     for hit in hits:
         sides = [f"{side.side} {side.rank} ({side.score:g})" for side in hit.sides]
@@ -196,8 +187,6 @@ def _hits_table(hits: "Sequence[Hit]") -> Grid:
 @app.command()
 def verify(index: IndexOption = None) -> None:
     """Compare every file of the index with its manifest; the exit status is 3 when one differs."""
-    from medlive.evidence.index import verify_index
-
     folder = index_folder(index)
     manifest = verify_index(folder)
     say(
@@ -219,8 +208,6 @@ def models(
         download: Fetch the named encoders' models from the hub.
         require: Exit with status 3 unless each of them can be used.
     """
-    from medlive.evidence.encoders import folders
-
     settings = encoder_settings(models)
     if download and not names:
         raise UsageError(
@@ -260,4 +247,25 @@ def models(
 
 
 app.command()(fetch)
-app.command()(gaps)
+
+
+@app.command()
+def gaps() -> Result:
+    """List diseases, drugs and procedures on which parked threads met no passage, most threads first.
+
+    With what was searched for and the nearest passage. Terms are those of the code books; a search phrase
+    without any is listed as it is.
+    """
+    found = with_instance(find_gaps)
+    rows = []
+    for gap in found:
+        nearest = gap.nearest and f"{gap.nearest}\n{gap.nearest_title}"
+        rows.append([gap.kind, gap.name, len(gap.threads), gap.searched, nearest])
+    columns = ["kind", "subject", "parked threads", "searched for", "nearest passage"]
+    note = "no thread is parked for want of evidence"
+    if found:
+        note = (
+            "medlive evidence fetch and build add to the library; then curate --parked"
+        )
+    value = [gap.as_json() for gap in found]
+    return Result(value, [Grid(columns, rows)], [note])

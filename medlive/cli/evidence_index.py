@@ -4,24 +4,24 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
 from medlive.cli.options import read_settings
-from medlive.cli.output import Result, progress, say, table_of
+from medlive.cli.output import Result, counted, progress, say, table_of
 from medlive.errors import EvidenceUnavailable
-
-if TYPE_CHECKING:
-    from medlive.evidence.build import Progress
-    from medlive.evidence.corpora.model import Corpus
-    from medlive.evidence.encoders.table import EncoderSettings
-    from medlive.evidence.manifest import (
-        CorpusEntry,
-        DenseEntry,
-        IndexManifest,
-        RerankerEntry,
-    )
+from medlive.evidence.build import Progress, build_index, prune
+from medlive.evidence.corpora.model import Corpus
+from medlive.evidence.encoders.table import EncoderSettings
+from medlive.evidence.manifest import (
+    CorpusEntry,
+    DenseEntry,
+    IndexManifest,
+    read_manifest,
+)
+from medlive.evidence.plan import plan_index
+from medlive.instance import paths
 
 IndexOption = Annotated[
     Path | None,
@@ -48,7 +48,7 @@ class Vectors:
 
 
 def build_corpora(
-    corpora: "Sequence[Corpus]", out: Path, vectors: Vectors, *, fresh: bool
+    corpora: Sequence[Corpus], out: Path, vectors: Vectors, *, fresh: bool
 ) -> Result:
     """Build or extend the index at `out`, saying on stderr how it goes, and return the account of it.
 
@@ -60,9 +60,6 @@ def build_corpora(
 
     Raises as `plan_index` and `build_index` do.
     """
-    from medlive.evidence.build import build_index, prune
-    from medlive.evidence.plan import plan_index
-
     plan = plan_index(
         out,
         vectors.encoder or (),
@@ -71,11 +68,14 @@ def build_corpora(
     )
     sides = "bm25 and vectors" if plan.sides else "bm25 only"
     say(f"{sides} ({plan.reason})")
-    before = {} if fresh else _corpora(out)
+    before: dict[str, CorpusEntry] = {}
+    if not fresh:
+        with suppress(EvidenceUnavailable):
+            before = {entry.name: entry for entry in read_manifest(out).corpora}
     steps: list[Progress] = []
     with progress("passages") as tick:
 
-        def report(step: "Progress") -> None:
+        def report(step: Progress) -> None:
             if step.stage in ("read", "built", "unchanged"):
                 steps.append(step)
             tick(step.passages)
@@ -88,14 +88,13 @@ def build_corpora(
         known = before.get(entry.name)
         if known and known.digest != entry.digest:
             say(
-                f"{entry.name}: {entry.passages} passages in the place of the {known.passages} there were"
+                f"{entry.name}: {counted(entry.passages, 'passage')} in the place of the {known.passages} there were"
             )
-    pruned = prune(out) if vectors.prune else []
-    return _account(out, manifest, steps[-1], pruned)
+    return _account(out, manifest, steps[-1], prune(out) if vectors.prune else [])
 
 
 def _account(
-    path: Path, manifest: "IndexManifest", last: "Progress", pruned: Sequence[Path]
+    path: Path, manifest: IndexManifest, last: Progress, pruned: Sequence[Path]
 ) -> Result:
     unchanged = last.stage == "unchanged"
     value = {
@@ -111,27 +110,22 @@ def _account(
         notes = ["unchanged: the index holds just this already"]
     if last.embedded is not None:
         notes.append(
-            f"{last.embedded} passages embedded, {last.reused} had their vectors already"
+            f"{counted(last.embedded, 'passage')} embedded, {last.reused} had their vectors already"
         )
-    if manifest.reranker:
-        notes.append(describe_reranker(manifest.reranker))
+    if (reranker := manifest.reranker) is not None:
+        state = "used" if reranker.helps else "not used"
+        notes.append(
+            f"reranker {reranker.where} is {state}: it finds {reranker.items} known items at {reranker.after:.3f},"
+            f" without it they are at {reranker.before:.3f} (mean reciprocal rank)"
+        )
     notes += [f"removed {place}" for place in pruned]
-    corpora = [corpus.model_dump() for corpus in manifest.corpora]
     names = ("name", "kind", "documents", "passages", "problems", "licence")
-    title = f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…"
-    return Result(value, [table_of(corpora, names, title)], notes)
+    passages = counted(manifest.passages, "passage")
+    title = f"{passages}, {described(manifest)}, {manifest.index_digest[:19]}…"
+    return Result(value, [table_of(manifest.corpora, names, title)], notes)
 
 
-def _corpora(folder: Path) -> "dict[str, CorpusEntry]":
-    """The corpora of the index as it is, by name; nothing where it cannot be read."""
-    from medlive.evidence.manifest import read_manifest
-
-    with suppress(EvidenceUnavailable):
-        return {entry.name: entry for entry in read_manifest(folder).corpora}
-    return {}
-
-
-def described(manifest: "IndexManifest", retriever: str | None = None) -> str:
+def described(manifest: IndexManifest, retriever: str | None = None) -> str:
     """What searches the index, in a line: the retriever, its encoder and recall, or why it has none."""
     if not manifest.dense:
         return f"bm25 only: {manifest.reason}"
@@ -141,16 +135,7 @@ def described(manifest: "IndexManifest", retriever: str | None = None) -> str:
     return f"{retriever or manifest.retriever}: {sides}"
 
 
-def describe_reranker(entry: "RerankerEntry") -> str:
-    """Return in a line whether a reranker is used, and what was measured."""
-    state = "used" if entry.helps else "not used"
-    return (
-        f"reranker {entry.where} is {state}: it finds {entry.items} known items at {entry.after:.3f},"
-        f" without it they are at {entry.before:.3f} (mean reciprocal rank)"
-    )
-
-
-def describe_side(entry: "DenseEntry") -> str:
+def describe_side(entry: DenseEntry) -> str:
     """Return an encoder's side in a line: what it reads and counts there, its kind and recall."""
     recall = entry.part.recall
     exact = f"{recall.queries} queries" if recall.queries else "exact"
@@ -170,14 +155,10 @@ def describe_side(entry: "DenseEntry") -> str:
 
 def index_folder(folder: Path | None) -> Path:
     """The folder that was given, or the one under MEDLIVE_HOME."""
-    from medlive.instance.paths import index_path
-
-    return folder or index_path(read_settings())
+    return folder or paths.index_path(read_settings())
 
 
-def encoder_settings(models: Path | None) -> "EncoderSettings":
+def encoder_settings(models: Path | None) -> EncoderSettings:
     """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
-    from medlive.instance.paths import encoder_settings as configured
-
-    encoders = configured(read_settings())
+    encoders = paths.encoder_settings(read_settings())
     return encoders if models is None else replace(encoders, models=models)

@@ -1,19 +1,26 @@
 """`medlive harvest`, `import` and `source`: threads from communities and files, and their raw pages."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from medlive.cli.options import ByOption, Commands, DryRunOption
+from medlive.cli.options import (
+    ByOption,
+    Commands,
+    DryRunOption,
+    read_moment,
+    read_settings,
+)
 from medlive.cli.output import (
     Grid,
     Result,
+    counted,
     fields_of,
     progress,
     say,
@@ -22,18 +29,32 @@ from medlive.cli.output import (
     with_database,
     with_instance,
 )
-from medlive.clock import iso_week, now, parse_moment
+from medlive.clock import iso_week, now
 from medlive.config import Settings
+from medlive.db.session import Database
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, describe
-from medlive.instance.loading import load_settings
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given
-
-if TYPE_CHECKING:
-    from medlive.db.session import Database
-    from medlive.service.harvest.harvest import HarvestResult
-    from medlive.service.harvest.reparse import ReparseResult
-    from medlive.service.harvest.sources import SourceHealth
+from medlive.service.database import handle_key
+from medlive.service.harvest.harvest import (
+    HarvestResult,
+    ImportResult,
+    describe_next_harvest,
+    harvest_source,
+    import_file,
+    lift_source_quarantine,
+)
+from medlive.service.harvest.raw_files import apply_retention, prune_by_hand
+from medlive.service.harvest.reparse import ReparseResult, reparse_sources
+from medlive.service.harvest.sources import (
+    SourceHealth,
+    check_page,
+    fetch_settings,
+    select_sources,
+    source_health,
+)
+from medlive.sources.registry import build_site
+from medlive.sources.source import LayoutError, NotAThread
 
 app = Commands()
 SourcesArgument = Annotated[
@@ -70,10 +91,8 @@ def harvest(
         limit: Ask for at most so many threads a source.
         again: Harvest again although this week's is done.
     """
-    from medlive.service.harvest.sources import fetch_settings, select_sources
-
-    settings = load_settings().settings
-    moment = _moment("--since", since)
+    settings = read_settings()
+    moment = read_moment("--since", since)
     if moment is not None and moment > now():
         raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
@@ -81,67 +100,58 @@ def harvest(
         return _describe_plan(settings, wanted, again)
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
-        hint = "MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml"
         raise UsageError(
-            "a harvest needs a contact address, which every request names", hint=hint
+            "a harvest needs a contact address, which every request names",
+            hint="MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml",
         )
     done, broken = with_instance(
         _harvest, wanted, since=moment, limit=limit, again=again
     )
     if len(broken) == len(wanted):
         raise broken[-1]
-    notes = list(_notes(done))
+    notes: list[str] = []
+    value, rows, given_up = [], [], []
+    for one in done:
+        names = ["source", "iso_week", "not_modified_share", "already_done", "limited"]
+        value.append(
+            fields_of(one, [*names, "failed", "quarantined", "counts", "problems"])
+        )
+        share = one.not_modified_share
+        counts = [one.counts[column] for column in COLUMNS]
+        percent = None if share is None else f"{share:.0%}"
+        rows.append([one.source, *counts, percent, len(one.problems)])
+        notes += _notes(one)
+        if one.quarantined:
+            given_up.append(f"{one.source}: quarantined: {one.quarantined}")
+        elif one.failed:
+            given_up.append(f"{one.source}: {one.failed}")
     failure: BaseException | None = None
-    given_up = _given_up(done)
     if broken:
         notes += given_up
         failure = broken[-1]
     elif given_up:
         hint = "`medlive source check` says what its threads lack"
         failure = CheckFailed("; ".join(given_up), hint=hint)
-    return Result(list(map(_as_json, done)), [_harvested(done)], notes, failure)
-
-
-def _given_up(harvests: "Sequence[HarvestResult]") -> list[str]:
-    """A line for each source that was given up or is quarantined."""
-    lines = []
-    for harvest in harvests:
-        if harvest.quarantined:
-            lines.append(f"{harvest.source}: quarantined: {harvest.quarantined}")
-        elif harvest.failed:
-            lines.append(f"{harvest.source}: {harvest.failed}")
-    return lines
-
-
-def _moment(option: str, value: str | None) -> datetime | None:
-    try:
-        return parse_moment(value) if value else None
-    except ValueError as exc:
-        raise UsageError(
-            f"{option} {value}: not an ISO date such as 2026-11-01"
-        ) from exc
+    table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
+    return Result(value, [table], notes, failure)
 
 
 def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
-    from medlive.service.harvest.harvest import describe_next_harvest
-    from medlive.service.harvest.sources import fetch_settings
-    from medlive.sources.registry import build_site
-
-    async def look(database: "Database", _: Settings) -> dict[str, str]:
-        standing = {}
-        for name in wanted:
-            standing[name] = await describe_next_harvest(database, name, again=again)
-        return standing
+    async def look(database: Database) -> list[str]:
+        return [
+            await describe_next_harvest(database, name, again=again) for name in wanted
+        ]
 
     agent = fetch_settings(settings).user_agent
-    standing = with_instance(look)
     plan = []
-    for name, overrides in wanted.items():
+    for (name, overrides), would in zip(
+        wanted.items(), with_database(look), strict=True
+    ):
         site = build_site(name, overrides)
         requests = site.listing_requests(site.settings.base_url)
         planned = {
             "source": name,
-            "would": standing[name],
+            "would": would,
             "user_agent": agent,
             "lists": [request.url for request in requests],
         }
@@ -151,11 +161,9 @@ def _describe_plan(settings: Settings, wanted: Wanted, again: bool) -> Result:
 
 
 async def _harvest(
-    database: "Database", settings: Settings, wanted: Wanted, /, **how: Any
-) -> "tuple[list[HarvestResult], list[BaseException]]":
+    database: Database, settings: Settings, wanted: Wanted, /, **how: Any
+) -> tuple[list[HarvestResult], list[BaseException]]:
     """Harvest sources side by side; the errors that ended some, a fault of medlive or the highest status last."""
-    from medlive.service.harvest.harvest import HarvestResult, harvest_source
-
     total: dict[str, int] = {}
     with progress("threads") as tick:
 
@@ -163,12 +171,12 @@ async def _harvest(
             total[source] = threads
             tick(sum(total.values()))
 
-        work = [
-            harvest_source(
-                database, settings, name, overrides, **how, tick=partial(count, name)
+        work = []
+        for name, overrides in wanted.items():
+            own = partial(count, name)
+            work.append(
+                harvest_source(database, settings, name, overrides, **how, tick=own)
             )
-            for name, overrides in wanted.items()
-        ]
         ended = await asyncio.gather(*work, return_exceptions=True)
     done, broken = [], []
     for name, result in zip(wanted, ended, strict=True):
@@ -182,36 +190,15 @@ async def _harvest(
     )
 
 
-def _harvested(done: "list[HarvestResult]") -> Grid:
-    rows = []
-    for d in done:
-        share = None
-        if d.not_modified_share is not None:
-            share = f"{d.not_modified_share:.0%}"
-        counts = [d.counts[column] for column in COLUMNS]
-        rows.append([d.source, *counts, share, len(d.problems)])
-    return Grid(["source", *COLUMNS, "304 share", "problems"], rows)
-
-
-def _notes(done: "list[HarvestResult]") -> Iterator[str]:
-    for d in done:
-        for problem in d.problems[:SHOWN_PROBLEMS]:
-            yield f"{d.source}: {problem.kind.value}: {problem.message} ({problem.url})"
-        if len(d.problems) > SHOWN_PROBLEMS:
-            yield f"{d.source}: and {len(d.problems) - SHOWN_PROBLEMS} problems more, all in the table `fetches`"
-        if d.already_done:
-            yield f"{d.source}: {d.iso_week} was harvested already; --again harvests it once more"
-        if d.limited:
-            yield f"{d.source}: stopped at --limit; without it, the next harvest of {d.iso_week} goes on from here"
-
-
-def _as_json(done: "HarvestResult") -> dict[str, object]:
-    problems = []
-    for problem in done.problems:
-        problems.append(fields_of(problem, ["url", "kind", "message", "thread_id"]))
-    names = ["source", "iso_week", "not_modified_share", "already_done", "limited"]
-    names += ["failed", "quarantined", "counts"]
-    return fields_of(done, names) | {"problems": problems}
+def _notes(done: HarvestResult) -> Iterator[str]:
+    for problem in done.problems[:SHOWN_PROBLEMS]:
+        yield f"{done.source}: {problem.kind.value}: {problem.message} ({problem.url})"
+    if (more := len(done.problems) - SHOWN_PROBLEMS) > 0:
+        yield f"{done.source}: and {counted(more, 'problem')} more, all in the table `fetches`"
+    if done.already_done:
+        yield f"{done.source}: {done.iso_week} was harvested already; --again harvests it once more"
+    if done.limited:
+        yield f"{done.source}: stopped at --limit; without it, the next harvest of {done.iso_week} goes on from here"
 
 
 def import_(
@@ -227,58 +214,48 @@ def import_(
         files: Thread files, one JSON object a line.
         assume_posted_at: For threads without a date.
     """
-    from medlive.service.database import handle_key
-    from medlive.service.harvest.harvest import ImportResult, import_file
+    moment = read_moment("--assume-posted-at", assume_posted_at)
 
-    moment = _moment("--assume-posted-at", assume_posted_at)
-
-    async def work(database: "Database", settings: Settings) -> list[ImportResult]:
+    async def work(database: Database, settings: Settings) -> list[ImportResult]:
         done, key = [], handle_key(settings)
         for path in files:
             with progress(f"import {path.name}") as tick:
                 imported = await import_file(
-                    database,
-                    path,
-                    assume_posted_at=moment,
-                    handle_key=key,
-                    tick=tick,
+                    database, path, assume_posted_at=moment, handle_key=key, tick=tick
                 )
             done.append(imported)
         return done
 
-    done = with_instance(work)
     came = ("new", "revised", "unchanged", "taken_down")
-    columns = (*came, "problems")
     value, rows, notes, failed = [], [], [], []
-    for d in done:
-        name = d.file.name
-        lines = [fields_of(p, ("line", "reason", "detail")) for p in d.problems]
-        value.append({"file": d.file, **d.counts, "lines": lines})
-        rows.append([name, *(d.counts[column] for column in columns)])
-        if not any(d.counts[column] for column in columns):
+    for done in with_instance(work):
+        name, problems = done.file.name, done.problems
+        counts = [done.counts[column] for column in (*came, "problems")]
+        rows.append([name, *counts])
+        value.append({"file": done.file, **done.counts, "lines": problems})
+        if not any(counts):
             notes.append(f"{name} holds no threads: nothing was imported")
-        if d.problems and not any(d.counts[column] for column in came):
+        if problems and not any(counts[:-1]):
             failed.append(name)
-        for problem in d.problems[:SHOWN_PROBLEMS]:
+        for problem in problems[:SHOWN_PROBLEMS]:
             notes.append(
                 f"{name}:{problem.line}: {problem.reason.value}: {problem.detail}"
             )
-        if (more := len(d.problems) - SHOWN_PROBLEMS) > 0:
-            notes.append(f"{name}: {more} more bad lines; all are in import_problems")
+        if (more := len(problems) - SHOWN_PROBLEMS) > 0:
+            notes.append(
+                f"{name}: {counted(more, 'more bad line')}; all are in import_problems"
+            )
     failure = None
     if failed:
         failure = CheckFailed(f"no line became a thread: {', '.join(failed)}")
-    return Result(value, [Grid(["file", *columns], rows)], notes, failure)
+    return Result(value, [Grid(["file", *came, "problems"], rows)], notes, failure)
 
 
 @app.command("list")
 def list_() -> Result:
     """List the communities with their address and boards."""
-    from medlive.service.harvest.sources import select_sources
-    from medlive.sources.registry import build_site
-
     value, rows = {}, []
-    for name, overrides in select_sources(load_settings().settings, []).items():
+    for name, overrides in select_sources(read_settings(), []).items():
         settings = build_site(name, overrides).settings
         value[name] = settings.model_dump(mode="json")
         boards = ", ".join(settings.boards) or "all"
@@ -304,39 +281,35 @@ def check(
         url: Check this page instead: a thread's address.
         file: With --url: read this saved page instead of fetching it.
     """
-    if url is not None:
-        if source is None:
+    if url is None:
+        if file is not None:
             raise UsageError(
-                "--url needs the community",
-                hint="medlive source check SOURCE --url URL",
+                "--file needs --url, the address that the page was saved from"
             )
-        return _check_page(source, url, file)
-    if file is not None:
-        raise UsageError("--file needs --url, the address that the page was saved from")
-    return _check_health(source)
+        return _check_health(source)
+    if source is None:
+        raise UsageError(
+            "--url needs the community", hint="medlive source check SOURCE --url URL"
+        )
+    return _check_page(source, url, file)
 
 
 def _check_health(source: str | None) -> Result:
-    from medlive.service.harvest.sources import select_sources, source_health
-
-    settings = load_settings().settings
-    names = list(select_sources(settings, [source] if source else []))
-    health = with_database(source_health, source)
-    checked = [
-        checked_source for checked_source in health if checked_source.info.name in names
-    ]
+    names = list(select_sources(read_settings(), [source] if source else []))
+    checked, value, faults = [], [], []
+    for health in with_database(source_health, source):
+        name = health.info.name
+        if name in names:
+            names.remove(name)
+            checked.append(health)
+            row = asdict(health) | {"info": health.info._asdict()}
+            value.append(row | {"faults": health.faults})
+            faults += [f"{name}: {fault}" for fault in health.faults]
     notes = []
     if not checked:
         notes.append("no community was harvested yet; `medlive harvest` does")
     elif source is None:
-        never = set(names) - {checked_source.info.name for checked_source in checked}
-        notes += [f"never harvested: {name}" for name in sorted(never)]
-    value, faults = [], []
-    for checked_source in checked:
-        value.append({**asdict(checked_source), "faults": checked_source.faults})
-        faults += [
-            f"{checked_source.info.name}: {fault}" for fault in checked_source.faults
-        ]
+        notes += [f"never harvested: {name}" for name in sorted(names)]
     failure = None
     if faults:
         hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
@@ -344,7 +317,7 @@ def _check_health(source: str | None) -> Result:
     return Result(value, _health_tables(checked), notes, failure)
 
 
-def _health_tables(sources: "Sequence[SourceHealth]") -> Iterator[Grid]:
+def _health_tables(sources: Sequence[SourceHealth]) -> Iterator[Grid]:
     rows = []
     for source in sources:
         info = source.info
@@ -380,10 +353,7 @@ def lift(
         accept: Compare only with harvests from now on.
         why: Why; it stays in the database.
     """
-    from medlive.service.harvest.harvest import lift_source_quarantine
-    from medlive.service.harvest.sources import select_sources
-
-    select_sources(load_settings().settings, [source])
+    select_sources(read_settings(), [source])
     reason = with_database(
         lift_source_quarantine, source, compare_anew=accept, reason=why, by=by
     )
@@ -392,10 +362,6 @@ def lift(
 
 
 def _check_page(source: str, url: str, file: Path | None) -> Result:
-    from medlive.service.harvest.sources import check_page
-    from medlive.sources.source import LayoutError, NotAThread
-
-    settings = load_settings().settings
     try:
         body = read_given(file) if file else None
     except (OSError, TooLong) as exc:
@@ -403,7 +369,7 @@ def _check_page(source: str, url: str, file: Path | None) -> Result:
             f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}"
         ) from exc
     try:
-        page = wait_for(check_page(settings, source, url, body))
+        page = wait_for(check_page(read_settings(), source, url, body))
     except (LayoutError, NotAThread) as exc:
         reason = "layout_error" if isinstance(exc, LayoutError) else "not_a_thread"
         value = {"thread": None, "reason": reason, "message": exc.message}
@@ -411,19 +377,14 @@ def _check_page(source: str, url: str, file: Path | None) -> Result:
     notes = []
     if following := page["fields"]["next page"]:
         notes.append(f"this is its first page: a harvest goes on at {following}")
-    return Result(page, _page_tables(page), notes)
-
-
-def _page_tables(page: Mapping[str, Any]) -> Iterator[Grid]:
-    fields = []
-    for name, value in page["fields"].items():
-        fields.append([name, str(value)[:300]])
-    yield Grid(["field", "found"], fields)
-    rows = []
+    found = [[name, str(value)[:300]] for name, value in page["fields"].items()]
+    messages = []
     for number, message in enumerate(page["thread"]["messages"]):
         verified = message.get("verified_by") or message["verified"]
-        rows.append([number, message["role"], verified, message["text"][:200]])
-    yield Grid(["message", "role", "verified", "text"], rows)
+        messages.append([number, message["role"], verified, message["text"][:200]])
+    columns = ["message", "role", "verified", "text"]
+    shown = [Grid(["field", "found"], found), Grid(columns, messages)]
+    return Result(page, shown, notes)
 
 
 _ENDS = (
@@ -457,77 +418,70 @@ def reparse(
     Args:
         thread: Only this thread of the one community.
     """
-    from medlive.service.harvest.reparse import reparse_sources
-    from medlive.service.harvest.sources import select_sources
-
     if thread is not None and len(sources or []) != 1:
         raise UsageError(
             "--thread needs its community",
             hint="medlive source reparse SOURCE --thread ID",
         )
-    wanted = select_sources(load_settings().settings, sources or [])
     done = with_instance(
         reparse_sources,
-        [*wanted],
+        [*select_sources(read_settings(), sources or [])],
         thread_ids=[thread] if thread else [],
         dry_run=dry_run,
         progress=lambda source: progress(f"reparse {source}"),
     )
-    value, problems = [], []
-    for d in done:
-        value.append(_reparsed_json(d, dry_run))
-        if d.busy:
-            problems.append(f"{d.source} is being harvested")
-        for path in sorted(d.damaged):
-            problems.append(f"{path} is damaged or missing")
+    ends = _ends(done)
+    notes: list[str] = []
+    problems: list[str] = []
+    value, rows = [], []
+    for one in done:
+        rows.append([one.source, *(one.counts[name] for name in ("pages", *ends))])
+        failed = []
+        for thread_id, kind, message in one.problems:
+            failed.append({"thread_id": thread_id, "kind": kind, "message": message})
+        row = {
+            "dry_run": dry_run,
+            "problems": failed,
+            "damaged": sorted(one.damaged),
+            "figures": one.drift,
+        }
+        names = ("source", "busy", "counts", "quarantined")
+        value.append(fields_of(one, names) | row)
+        notes += _reparse_notes(one)
+        problems += _faults(one)
     failure = None
     if problems:
         hint = "restore damaged files from a backup, then reparse again"
         failure = CheckFailed("; ".join(problems), hint=hint)
-    return Result(value, _reparsed(done, dry_run), _reparse_notes(done), failure)
-
-
-def _reparse_notes(done: "Sequence[ReparseResult]") -> Iterator[str]:
-    for d in done:
-        for thread_id, kind, message in d.problems:
-            yield f"{d.source}/{thread_id}: {kind}: {message}"
-        if d.quarantined is not None and not d.busy:
-            fallen = "; ".join(figure.message for figure in d.drift if figure.collapsed)
-            state = (
-                f"still has {fallen}" if fallen else "has all that earlier ones have"
-            )
-            yield f"{d.source} is quarantined: {d.quarantined}"
-            yield f"  with these readings its last harvest {state}"
-            yield f"  `medlive source lift {d.source}` takes it in again"
-
-
-def _reparsed(done: "Sequence[ReparseResult]", dry_run: bool) -> Iterator[Grid]:
-    columns = list(_ENDS[:3])
-    for end in _ENDS[3:]:
-        if any(d.counts[end] for d in done):
-            columns.append(end)
-    rows = []
-    for d in done:
-        counts = [d.counts[column] for column in ("pages", *columns)]
-        rows.append([d.source, *counts])
     title = "Nothing was changed: this is what would be" if dry_run else None
-    yield Grid(["source", "pages", *columns], rows, title)
+    table = Grid(["source", "pages", *ends], rows, title)
+    return Result(value, [table], notes, failure)
 
 
-def _reparsed_json(done: "ReparseResult", dry_run: bool) -> dict[str, object]:
-    problems = []
+def _ends(done: Sequence[ReparseResult]) -> list[str]:
+    """The columns of a table: the first three, and those of the others that count anything."""
+    seen: Counter[str] = Counter()
+    for one in done:
+        seen += one.counts
+    return [end for end in _ENDS if seen[end] or end in _ENDS[:3]]
+
+
+def _faults(done: ReparseResult) -> Iterator[str]:
+    if done.busy:
+        yield f"{done.source} is being harvested"
+    for path in sorted(done.damaged):
+        yield f"{path} is damaged or missing"
+
+
+def _reparse_notes(done: ReparseResult) -> Iterator[str]:
     for thread_id, kind, message in done.problems:
-        problems.append({"thread_id": thread_id, "kind": kind, "message": message})
-    figures = []
-    for figure in done.drift:
-        names = ["name", "value", "n", "median", "collapsed"]
-        figures.append(fields_of(figure, names))
-    return fields_of(done, ("source", "busy", "counts", "quarantined")) | {
-        "dry_run": dry_run,
-        "problems": problems,
-        "damaged": sorted(done.damaged),
-        "figures": figures,
-    }
+        yield f"{done.source}/{thread_id}: {kind}: {message}"
+    if done.quarantined is not None and not done.busy:
+        fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
+        state = f"still has {fallen}" if fallen else "has all that earlier ones have"
+        yield f"{done.source} is quarantined: {done.quarantined}"
+        yield f"  with these readings its last harvest {state}"
+        yield f"  `medlive source lift {done.source}` takes it in again"
 
 
 @app.command()
@@ -537,9 +491,8 @@ def prune(dry_run: DryRunOption = False) -> Result:
     Threads stay. Exit status 1 when a community that is being harvested was left for the next time, or a file is
     damaged.
     """
-    from medlive.service.harvest.raw_files import apply_retention, prune_by_hand
 
-    async def work(database: "Database", settings: Settings) -> Mapping[str, int]:
+    async def work(database: Database, settings: Settings) -> Mapping[str, int]:
         if dry_run:
             return await apply_retention(database, settings, dry_run=True)
         return await prune_by_hand(database, settings)
@@ -547,11 +500,13 @@ def prune(dry_run: DryRunOption = False) -> Result:
     counts = with_instance(work)
     failure = None
     if counts["busy"] or counts["damaged"]:
+        busy = counted(counts["busy"], "community is", "communities are")
+        damaged = counted(counts["damaged"], "file is", "files are")
         failure = CheckFailed(
-            f"{counts['busy']} communities are being harvested, {counts['damaged']} files are damaged",
+            f"{busy} being harvested, {damaged} damaged",
             hint="try again when the harvest is done; restore damaged files from a backup, or remove them",
         )
     title = "Nothing was removed" if dry_run else None
-    keep_days = load_settings().settings.archive.keep_days
+    keep_days = read_settings().archive.keep_days
     value = {"dry_run": dry_run, "keep_days": keep_days, **counts}
     return Result(value, [table_of([counts], list(counts), title)], failure=failure)

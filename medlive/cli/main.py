@@ -11,13 +11,14 @@ import typer
 from typer import Option
 
 from medlive import logs
+from medlive.cli.options import grouped
 
-# Command → (module with an `app` or a `command`, or module:function; help). A module is imported when its command
+# Command → (module with an `app` or a `load`, or module:function; help). A module is imported when its command
 # is run or its own help is asked for, so that `medlive --help` answers at once and a missing extra troubles only
 # the commands that need it.
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": (
-        "medlive.cli.demo",
+        "medlive.cli.demo:demo",
         "The whole loop once, on sample communities served from this machine.",
     ),
     "db": (
@@ -46,7 +47,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "medlive.cli.curate:filter_threads",
         "Filter the threads that wait, and queue what passes.",
     ),
-    "curate": ("medlive.cli.curate", "Filter and curate the threads that wait."),
+    "curate": ("medlive.cli.curate:curate", "Filter and curate the threads that wait."),
     "worker": (
         "medlive.cli.operations.schedule:worker",
         "Do what is queued until stopped.",
@@ -85,7 +86,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Where the threads are, what failed, what the week cost, what is due.",
     ),
     "doctor": (
-        "medlive.cli.operations.doctor",
+        "medlive.cli.operations.doctor:doctor",
         "Try for real what a week needs, one line each.",
     ),
     "week": (
@@ -140,7 +141,7 @@ VALUED = ("--config", "--log-level", "--log-format")
 
 def build(arguments: Sequence[str]) -> typer.Typer:
     """The command line for these arguments: of the command they name all, of the others the help line."""
-    wanted = _command_of(arguments)
+    wanted, below = _commands_of(arguments)
     app = typer.Typer(
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -156,25 +157,27 @@ def build(arguments: Sequence[str]) -> typer.Typer:
             continue
         place, _, function = module.partition(":")
         imported = importlib.import_module(place)
-        if function or not hasattr(imported, "app"):
-            from medlive.cli.options import grouped
-
-            command = grouped(getattr(imported, function or "command"))
+        if load := getattr(imported, "load", None):
+            app.add_typer(load(below), name=name, help=text)
+        elif function:
+            command = grouped(getattr(imported, function))
             app.command(name, help=command.__doc__)(command)
         else:
             app.add_typer(imported.app, name=name, help=text)
     return app
 
 
-def _command_of(arguments: Sequence[str]) -> str | None:
-    """The first argument that is neither an option nor the value of one."""
-    words = iter(arguments)
-    for word in words:
-        if word in VALUED:
-            next(words, None)
+def _commands_of(arguments: Sequence[str]) -> tuple[str | None, str | None]:
+    """The first two arguments that are neither an option nor the value of one."""
+    words: list[str | None] = []
+    values = iter(arguments)
+    for word in values:
+        if word in VALUED and not words:
+            next(values, None)
         elif not word.startswith("-"):
-            return word
-    return None
+            words.append(word)
+    first, second, *_ = [*words, None, None]
+    return first, second
 
 
 def _elsewhere() -> None:

@@ -1,30 +1,25 @@
-"""Options that several commands take, and groups of them."""
+"""Options that several commands take, groups of them, and what a command asks on the terminal."""
 
 import inspect
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from datetime import datetime
 from enum import StrEnum
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from importlib import import_module
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 import typer
 from typer import Argument, Option
 from typer.models import CommandFunctionType, OptionInfo
 
 from medlive.cli.output import Result, show_result
-from medlive.errors import UsageError
-
-if TYPE_CHECKING:
-    from medlive.config import Settings
+from medlive.clock import parse_moment
+from medlive.config import Settings
+from medlive.errors import CheckFailed, UsageError
+from medlive.instance.loading import load_settings
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 ThreadArgument = Annotated[
@@ -41,12 +36,14 @@ DryRunOption = Annotated[
 UnverifiedOption = Annotated[
     bool, Option("--unverified", help="Take a snapshot without verifying it.")
 ]
+YesOption = Annotated[bool, Option("--yes", help="Do not ask; for scripts.")]
 SnapshotArgument = Annotated[
     str, Argument(help="A snapshot's folder, or the version of one frozen here.")
 ]
 
 Choice = TypeVar("Choice", bound=StrEnum)
-_Several = list[str] | None
+Several = list[str] | None
+_UNDONE: Final = "nothing was changed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,11 +61,11 @@ class CaseFilter:
         posted_before: Only cases from before this day.
     """
 
-    language: _Several = None
-    source: _Several = None
-    theme: _Several = None
-    specialty: _Several = None
-    first_release: _Several = None
+    language: Several = None
+    source: Several = None
+    theme: Several = None
+    specialty: Several = None
+    first_release: Several = None
     first_release_after: Annotated[str | None, Option(metavar="VERSION")] = None
     posted_from: Annotated[str | None, Option(metavar="DATE")] = None
     posted_before: Annotated[str | None, Option(metavar="DATE")] = None
@@ -101,6 +98,30 @@ class Commands(typer.Typer):
         return add
 
 
+def load_group(
+    package: str, commands: Mapping[str, str], wanted: str | None
+) -> Commands:
+    """A group with the command that is wanted, so that what others need is not imported; with all where none is.
+
+    Args:
+        package: Where the modules are.
+        commands: Name → "module:function"; the function may be a group too.
+        wanted: The command that the arguments name.
+    """
+    app = Commands()
+    for name, place in commands.items():
+        if wanted in commands and name != wanted:
+            app.command(name)(lambda: None)
+            continue
+        module, _, function = place.partition(":")
+        command = getattr(import_module(f"{package}.{module}"), function)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name)(command)
+    return app
+
+
 def grouped(command: Callable[..., object]) -> Callable[..., None]:
     """Let a command take groups of options: a parameter that is a dataclass stands for its fields.
 
@@ -109,23 +130,24 @@ def grouped(command: Callable[..., object]) -> Callable[..., None]:
     """
     groups: dict[str, Any] = {}
     flat: list[inspect.Parameter] = []
-    hints = get_type_hints(command, include_extras=True)
     text, meanings = _read_docstring(command)
+    hints = get_type_hints(command, include_extras=True)
     for parameter in inspect.signature(command).parameters.values():
-        kind = hints[parameter.name]
-        if is_dataclass(kind):
-            groups[parameter.name] = kind
-            inner = get_type_hints(kind, include_extras=True)
-            _, of_fields = _read_docstring(kind)
-            for field in fields(kind):
-                name = field.name
+        name, kind = parameter.name, hints[parameter.name]
+        if not is_dataclass(kind):
+            flat.append(_option(name, kind, parameter.default, meanings.get(name)))
+            continue
+        groups[name] = kind
+        inner = get_type_hints(kind, include_extras=True)
+        of_fields: dict[str, str] = {}
+        for base in groups[name].__mro__:
+            of_fields = _read_docstring(base)[1] | of_fields
+        for field in fields(kind):
+            default = field.default
+            if default is MISSING:
                 default = inspect.Parameter.empty
-                if field.default is not MISSING:
-                    default = field.default
-                flat.append(_option(name, inner[name], default, of_fields.get(name)))
-        else:
-            meaning = meanings.get(parameter.name)
-            flat.append(_option(parameter.name, kind, parameter.default, meaning))
+            meaning = of_fields.get(field.name)
+            flat.append(_option(field.name, inner[field.name], default, meaning))
     prints = hints.get("return") in (Result, Result | None)
     if prints:
         flat.append(_option("as_json", JsonOption, False, None))
@@ -151,36 +173,32 @@ def _option(
     name: str, kind: Any, default: object, meaning: str | None
 ) -> inspect.Parameter:
     """A parameter as Typer wants it: an option where it has a default, else an argument."""
-    keyword = inspect.Parameter.KEYWORD_ONLY
     if kind is not typer.Context:
-        described = get_origin(kind) is Annotated
-        kind, info = get_args(kind) if described else (kind, None)
-        if info is None:
-            info = Argument() if default is inspect.Parameter.empty else Option()
-        info = copy(info)
+        info = Argument() if default is inspect.Parameter.empty else Option()
+        if get_origin(kind) is Annotated:
+            kind, info = get_args(kind)
+            info = copy(info)
         info.help = info.help or meaning
-        if isinstance(info, OptionInfo) and "Path" in str(kind):
-            info.metavar = info.metavar or "PATH"
-        # Typer takes the first name of an annotated option for its default.
-        if isinstance(info, OptionInfo) and info.default is ...:
-            info.param_decls = (f"--{name.strip('_').replace('_', '-')}",)
+        if isinstance(info, OptionInfo):
+            if "Path" in str(kind):
+                info.metavar = info.metavar or "PATH"
+            # Typer takes the first name of an annotated option for its default.
+            if info.default is ...:
+                info.param_decls = (f"--{name.strip('_').replace('_', '-')}",)
         kind = Annotated[kind, info]
-    return inspect.Parameter(name, keyword, default=default, annotation=kind)
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
+    )
 
 
 def _read_docstring(described: object) -> tuple[str, dict[str, str]]:
     """What a command or a group of options is, and the meaning of each parameter or field."""
-    text, *sections = re.split(
-        r"\n\n(?:Args|Attributes):\n", inspect.getdoc(described) or "", maxsplit=1
-    )
-    meanings: dict[str, str] = {}
-    name = ""
-    for line in "".join(sections).splitlines():
-        if line.startswith("     "):
-            meanings[name] += f" {line.strip()}"
-        else:
-            name, _, meaning = line.strip().partition(": ")
-            meanings[name] = meaning
+    text, _, section = re.sub(
+        r"\n\n(?:Args|Attributes):\n", "\0", inspect.getdoc(described) or ""
+    ).partition("\0")
+    meanings = {}
+    for name, meaning in re.findall(r"(?m)^ {4}(\w+): (.*(?:\n {5,}.*)*)", section):
+        meanings[name] = " ".join(meaning.split())
     return text, meanings
 
 
@@ -192,10 +210,8 @@ def split_name(thread: str) -> tuple[str, str]:
     return source, thread_id
 
 
-def read_settings() -> "Settings":
+def read_settings() -> Settings:
     """The settings."""
-    from medlive.instance.loading import load_settings
-
     return load_settings().settings
 
 
@@ -205,3 +221,50 @@ def one_of(option: str, kind: type[Choice], text: str) -> Choice:
         return kind(text)
     except ValueError:
         raise UsageError(f"{option} {text}: choose {' or '.join(kind)}") from None
+
+
+def read_moment(option: str, text: str | None) -> datetime | None:
+    """The option's day or time. Raises UsageError for another text."""
+    try:
+        return parse_moment(text) if text else None
+    except ValueError:
+        raise UsageError(
+            f"{option} {text}: not an ISO date such as 2026-11-01"
+        ) from None
+
+
+def confirm(question: str, *, refused: str = _UNDONE) -> None:
+    """Ask a question. Raises UsageError where nobody is there to answer, CheckFailed for a no."""
+    _check_terminal()
+    if not typer.confirm(question, err=True):
+        raise CheckFailed(f"not confirmed: {refused}")
+
+
+def confirm_by_name(name: str) -> None:
+    """Let the person type the name of what cannot be undone.
+
+    Args:
+        name: What has to be typed.
+
+    Raises:
+        UsageError: If nobody is there to type it.
+        CheckFailed: If another name was typed.
+    """
+    _check_terminal()
+    typed = typer.prompt(f"This cannot be undone. Type {name} to do it", err=True)
+    if typed.strip() != name:
+        raise CheckFailed(f"expected {name}, not {typed.strip()[:100]!r}: {_UNDONE}")
+
+
+def is_terminal() -> bool:
+    """Whether somebody may be there to answer."""
+    # Python has no stdin at all where it was closed.
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _check_terminal() -> None:
+    if not is_terminal():
+        raise UsageError(
+            "this asks before it acts, and nobody is there to answer",
+            hint="--yes does it without asking, --dry-run only says what would be done",
+        )

@@ -16,17 +16,18 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import (
     TYPE_CHECKING,
+    Any,
     Concatenate,
     Final,
     NamedTuple,
     ParamSpec,
-    Protocol,
     TypeVar,
 )
 
@@ -66,6 +67,9 @@ _NUMBER: Final = re.compile(r"-?\d+(\.\d+)?%?")
 
 stderr = Console(stderr=True, highlight=False)
 
+Tick = Callable[..., None]
+"""Shows how far a work has come: `tick(done)`, or `tick(done, total)` where the total is known."""
+
 
 def wait_for(work: Coroutine[object, None, T]) -> T:
     """Run a coroutine to its end."""
@@ -102,11 +106,7 @@ def with_database(
     **how: P.kwargs,
 ) -> T:
     """The same without the settings."""
-
-    async def run(database: "Database", _: "Settings") -> T:
-        return await work(database, *given, **how)
-
-    return with_instance(run)
+    return with_instance(lambda database, _: work(database, *given, **how))
 
 
 def with_session(
@@ -125,11 +125,19 @@ def with_session(
 
 def print_json(value: object) -> None:
     """A result for machines: one JSON document on stdout."""
-    for piece in json.JSONEncoder(ensure_ascii=False, indent=2, default=str).iterencode(
-        value
-    ):
+    encoder = json.JSONEncoder(ensure_ascii=False, indent=2, default=_plain)
+    for piece in encoder.iterencode(value):
         sys.stdout.write(printable_json(piece))
     sys.stdout.write("\n")
+
+
+def _plain(value: object) -> object:
+    """A record as the mapping of its fields, a time in ISO form, all else as its text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, SimpleNamespace):
+        return vars(value)
+    return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
 def echo(value: object = "") -> None:
@@ -160,7 +168,9 @@ class Lines(NamedTuple):
 class Result(NamedTuple):
     """What a command found out, and how people see it."""
 
-    value: object  # For machines
+    value: (
+        object  # For machines; a function without arguments where it takes long to make
+    )
     shown: Iterable[Grid | Lines | str] = ()  # For people, on stdout
     notes: Iterable[str] = ()  # On stderr
     failure: BaseException | None = None  # Raised at the end
@@ -168,8 +178,9 @@ class Result(NamedTuple):
 
 def show_result(result: Result, as_json: bool = False) -> None:
     """Print a result as JSON, or as its tables and lines; then its notes. Raises its failure if it has one."""
-
-    def show_parts() -> None:
+    if as_json:
+        print_json(result.value() if callable(result.value) else result.value)
+    else:
         for part in result.shown:
             if isinstance(part, Grid):
                 print_table(part.columns, part.rows, title=part.title)
@@ -177,43 +188,20 @@ def show_result(result: Result, as_json: bool = False) -> None:
                 echo_lines(part.text + "\n")
             else:
                 echo(part)
-
-    print_result(
-        result.value,
-        as_json,
-        show_parts,
-        notes=result.notes,
-        failure=result.failure,
-    )
-
-
-def print_result(
-    value: object,
-    as_json: bool,
-    show: Callable[[], None],
-    *,
-    notes: Iterable[str] = (),
-    failure: BaseException | None = None,
-) -> None:
-    """Print a result: `value` as JSON, or else by `show`; then the notes to stderr. Raises `failure` if given."""
-    if as_json:
-        print_json(value)
-    else:
-        show()
-    for note in notes:
+    for note in result.notes:
         say(note)
-    if failure is not None:
-        raise failure
+    if result.failure is not None:
+        raise result.failure
 
 
 def table_of(
-    rows: Iterable[Mapping[str, object]],
-    names: Sequence[str],
-    title: str | None = None,
+    rows: Iterable[object], names: Sequence[str], title: str | None = None
 ) -> Grid:
-    """Some values of a result's rows as a table, each under its name."""
+    """Some values of a result's rows, mappings or records, as a table, each under its name."""
     cells = []
     for row in rows:
+        if not isinstance(row, Mapping):
+            row = fields_of(row, names)
         cells.append([row[name] for name in names])
     return Grid([name.replace("_", " ") for name in names], cells, title)
 
@@ -238,9 +226,21 @@ def _shown(cell: object) -> str:
             text = str(round(cell, 4))
         case list() | tuple():
             text = "\n".join(map(str, cell))
+        case _ if hasattr(cell, "low") and hasattr(cell, "why"):
+            text = _estimate(cell)
         case _:
             text = str(cell)
     return printable_lines(text)
+
+
+def _estimate(figure: Any) -> str:
+    """A figure with its interval, or why it has none."""
+    if figure.value is None:
+        return f"- ({figure.why})"
+    interval = f"({figure.why})"
+    if figure.low is not None:
+        interval = f"[{figure.low:.3f}, {figure.high:.3f}]"
+    return f"{figure.value:.3f} {interval}"
 
 
 def _cell(cell: object) -> Text:
@@ -250,13 +250,9 @@ def _cell(cell: object) -> Text:
     return Text(_shown(cell))
 
 
-def priced(costs: Iterable[Mapping[str, object]]) -> list[dict[str, object]]:
-    """Costs as tables show them: what has no price is unknown."""
-    rows = []
-    for cost in costs:
-        usd = cost["cost_usd"]
-        rows.append({**cost, "cost_usd": "unknown" if usd is None else usd})
-    return rows
+def counted(n: int, one: str, many: str = "") -> str:
+    """A number with its noun: "1 thread", "2 threads"; `many`: the plural that is not `one` and an s."""
+    return f"{n} {one if n == 1 else many or one + 's'}"
 
 
 def shortened(text: str, most: int) -> str:
@@ -326,17 +322,6 @@ def checks_table(steps: "Sequence[StepResult]", most: int | None = None) -> Grid
     return Grid(["step", "what", "state", "finding"], rows)
 
 
-def print_checks(steps: "Sequence[StepResult]", most: int | None = None) -> None:
-    """Print the same."""
-    table = checks_table(steps, most)
-    print_table(table.columns, table.rows)
-
-
-def check_as_json(step: "StepResult") -> dict[str, object]:
-    """A step of a verification with all its findings."""
-    return asdict(step)
-
-
 def new_file(path: Path, replace: bool = False) -> None:
     """See that a result may be written to `path`, before the work that makes it.
 
@@ -349,33 +334,17 @@ def new_file(path: Path, replace: bool = False) -> None:
     for folder in (parent, *parent.parents):
         for name, what in _WHOLE.items():
             # Further up another program's manifest.json may lie, as of a browser's extension.
-            if (folder / name).is_file() and (
-                folder == parent or _written_by_medlive(folder / name)
-            ):
-                raise UsageError(
-                    f"{path} is inside {what}, {folder}, where medlive alone writes",
-                    hint="name a file elsewhere",
-                )
+            with suppress(OSError), (folder / name).open("rb") as file:
+                if b"medlive" in file.read(65_536):
+                    raise UsageError(
+                        f"{path} is inside {what}, {folder}, where medlive alone writes",
+                        hint="name a file elsewhere",
+                    )
     if not replace and os.path.lexists(path):
         raise UsageError(
             f"{path} is there already",
             hint="name another file, or --replace writes over it",
         )
-
-
-def _written_by_medlive(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return b"medlive" in file.read(65_536)
-    except OSError:
-        return False
-
-
-class Tick(Protocol):
-    """Shows how far a work has come."""
-
-    def __call__(self, done: int, total: int | None = None) -> None:
-        """`done` of `total` steps; None: unknown."""
 
 
 @contextmanager
@@ -385,32 +354,32 @@ def progress(what: str, spent: object = "") -> Iterator[Tick]:
     `spent`, such as a budget, is shown beside it with its value then.
     """
     if stderr.is_terminal and logs.for_people():
-        what = printable(what)
-        label = TextColumn("{task.description}", markup=False)
-        columns = (SpinnerColumn(), label, BarColumn(), MofNCompleteColumn())
-        shown = (
-            *columns,
+        with Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
             TimeElapsedColumn(),
             TextColumn("{task.fields[spent]}", markup=False),
-        )
-        with Progress(*shown, console=stderr) as bar:
-            task = bar.add_task(what, total=None, spent=spent)
+            console=stderr,
+        ) as bar:
+            task = bar.add_task(printable(what), total=None, spent=spent)
             yield lambda done, total=None: bar.update(task, completed=done, total=total)
         return
     last = "0"
     printed = time.monotonic()
 
+    def say_last() -> None:
+        say(f"{what}: {last}; {spent}" if str(spent) else f"{what}: {last}")
+
     def count(done: int, total: int | None = None) -> None:
         nonlocal last, printed
-        last = f"{done}" + (
-            "" if total is None else f" of {total}, {total - done} left"
-        )
+        last = str(done)
+        if total is not None:
+            last += f" of {total}, {total - done} left"
         if (now := time.monotonic()) - printed >= _A_MINUTE:
             printed = now
-            say(line())
-
-    def line() -> str:
-        return "; ".join(filter(None, (f"{what}: {last}", str(spent))))
+            say_last()
 
     yield count
-    say(line())
+    say_last()

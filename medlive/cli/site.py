@@ -6,9 +6,15 @@ from typing import Annotated
 
 from typer import Option
 
-from medlive.cli.evaluation.options import DrawsOption, SeedOption
+from medlive.api import open_registry
 from medlive.cli.options import Commands, read_settings
-from medlive.cli.output import Result, with_session
+from medlive.cli.output import Result, counted, with_session
+from medlive.instance.paths import index_path, snapshots_path
+from medlive.integrity.signing import public_key_of
+from medlive.site.build import write_site
+from medlive.site.hard import HARD, fix_hard
+from medlive.site.pages import site_files
+from medlive.site.read import BUNDLES, Inputs, read_content
 
 # A mistyped folder would make an empty site, which replaces the one that is there.
 ExistingFolder = Annotated[Path | None, Option(exists=True, file_okay=False)]
@@ -25,17 +31,11 @@ def build(
     out: Annotated[Path, Option()],
     snapshots: ExistingFolder = None,
     bundles: ExistingFolder = None,
-    errata: Path | None = None,
-    hard: Path | None = None,
     downloads: str | None = None,
-    evidence: ExistingFolder = None,
     models: Path | None = None,
     public_key: list[Path] | None = None,
     allow_not_publishable: bool = False,
     withhold_checked: bool = False,
-    most_unscored: Annotated[float, Option(min=0, max=1)] = 0.05,
-    draws: DrawsOption = 1000,
-    seed: SeedOption = 0,
 ) -> Result:
     """Write the public site from verified snapshots, bundles and errata: static pages for any web server.
 
@@ -46,24 +46,13 @@ def build(
         out: Where the pages are written.
         snapshots: The snapshots [those frozen here].
         bundles: The bundles [bundles/ under MEDLIVE_HOME].
-        errata: The errata [errata.json beside the snapshots].
-        hard: Each week's hard cases, fixed when first chosen [hard.json beside the snapshots].
         downloads: Where snapshots are published, for links to their files [base_url under [publish]].
-        evidence: The evidence index, for the titles of passages [the one here].
         models: The models' cutoffs [config/models.toml].
         public_key: A key that must have signed bundles; repeatable.
         allow_not_publishable: Show what is not publishable, marked on every page.
         withhold_checked: Leave out what open studies check blind.
-        most_unscored: Share of cases that may lack a score.
     """
-    from medlive.api import open_registry
     from medlive.db.studies import blind_items
-    from medlive.instance.paths import index_path, snapshots_path
-    from medlive.integrity.signing import public_key_of
-    from medlive.site.build import write_site
-    from medlive.site.hard import HARD, fix_hard
-    from medlive.site.pages import site_files
-    from medlive.site.read import BUNDLES, Inputs, read_content
 
     started = time.monotonic()
     settings = read_settings()
@@ -74,16 +63,11 @@ def build(
     inputs = Inputs(
         snapshots=snapshots or snapshots_path(settings),
         bundles=bundles or settings.home / BUNDLES,
-        errata=errata,
-        hard=hard,
-        evidence=evidence or index_path(settings),
+        evidence=index_path(settings),
         registry=open_registry(models),
         public_keys=keys,
         checked=checked,
         allow_not_publishable=allow_not_publishable,
-        most_unscored=most_unscored,
-        draws=draws,
-        seed=seed,
     )
     content = read_content(inputs)
     address = downloads or settings.publish.base_url
@@ -101,20 +85,20 @@ def build(
         notes.append(f"left out: {name}: {why}")
     for why in content.not_publishable:
         notes.append(f"not publishable, as every page says: {why}")
-    n_models = sum(len(board.models) for board in content.boards)
-    value = {
-        "folder": str(out),
-        "bytes": size,
+    counts = {
         "snapshots": len(content.weeks),
         "cases": len(content.cases),
         "boards": len(content.boards),
-        "models": n_models,
+        "models": sum(len(board.models) for board in content.boards),
+    }
+    value = {
+        "folder": out,
+        "bytes": size,
+        **counts,
         "left_out": left_out,
-        "not_publishable": list(content.not_publishable),
+        "not_publishable": content.not_publishable,
         "seconds": seconds,
     }
-    text = (
-        f"{out}: {len(content.weeks)} snapshots, {len(content.cases)} cases, "
-        f"{n_models} models on {len(content.boards)} boards; {size:,} bytes in {seconds} s"
-    )
+    parts = [counted(n, name.removesuffix("s")) for name, n in counts.items()]
+    text = f"{out}: {', '.join(parts)}; {size:,} bytes in {seconds} s"
     return Result(value, [text], notes)

@@ -5,8 +5,6 @@ Tokens are random and given out once; the database holds their digests. Password
 
 import re
 import secrets
-from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -15,44 +13,24 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import InstrumentedAttribute
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import read
 from medlive.db.session import Session
-from medlive.db.tables.accounts import AccountRow, Role, SessionRow, SignInAttemptsRow
+from medlive.db.tables.accounts import (
+    AccountRow,
+    Role,
+    SessionRow,
+    SignInAttemptsRow,
+)
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.digest import digest_text
 
-GRANTS: Final[Mapping[Role, frozenset[Role]]] = {
-    Role.VIEWER: frozenset({Role.VIEWER}),
-    Role.REVIEWER: frozenset({Role.VIEWER, Role.REVIEWER}),
-    Role.PUBLISHER: frozenset({Role.VIEWER, Role.PUBLISHER}),
-    Role.ADMIN: frozenset(Role),
-}
-"""Role → the roles whose pages it may use."""
+Account = AccountRow
 LINK_LASTS: Final = timedelta(hours=48)
 SESSION_IDLE: Final = timedelta(hours=2)
 SESSION_LASTS: Final = timedelta(hours=12)
 ATTEMPTS_WINDOW: Final = timedelta(minutes=15)
 _TOUCHED_EVERY: Final = timedelta(minutes=1)
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """Somebody who may use the private pages."""
-
-    id: int
-    name: str
-    role: Role
-    # `ISSUER#SUBJECT` at the identity provider; None: signs in here
-    subject: str | None
-    created_at: datetime
-    signed_in_at: datetime | None  # None: never
-    disabled_at: datetime | None  # None: it is not
-
-    def may(self, role: Role) -> bool:
-        """Whether the account may use the pages of `role`."""
-        return role in GRANTS[self.role]
 
 
 def account_name(text: str) -> str | None:
@@ -130,7 +108,7 @@ async def disable(session: Session, name: str, *, by: str | None = None) -> None
 async def list_accounts(session: Session) -> list[Account]:
     """Every account, by name."""
     rows = await session.scalars(select(AccountRow).order_by(AccountRow.name))
-    return [read(Account, row) for row in rows]
+    return list(rows)
 
 
 async def has_accounts(session: Session) -> bool:
@@ -146,8 +124,7 @@ async def has_accounts(session: Session) -> bool:
 
 async def find_invited(session: Session, token: str) -> Account | None:
     """The account that a one-time link is for; None for a link that is used, expired or unknown."""
-    row = await session.scalar(select(AccountRow).where(_has_link(token)))
-    return None if row is None else read(Account, row)
+    return await session.scalar(select(AccountRow).where(_has_link(token)))
 
 
 async def use_link(session: Session, token: str, password_hash: str) -> Account | None:
@@ -158,10 +135,9 @@ async def use_link(session: Session, token: str, password_hash: str) -> Account 
         .values(password_hash=password_hash, link_digest=None, link_expires_at=None)
         .returning(AccountRow)
     )
-    if row is None:
-        return None
-    await record(session, Act.SET_PASSWORD, f"account:{row.name}", by=row.name)
-    return read(Account, row)
+    if row is not None:
+        await record(session, Act.SET_PASSWORD, f"account:{row.name}", by=row.name)
+    return row
 
 
 async def find_password(session: Session, name: str) -> tuple[Account, str] | None:
@@ -172,7 +148,7 @@ async def find_password(session: Session, name: str) -> tuple[Account, str] | No
     row = await session.scalar(query)
     if row is None or row.password_hash is None:
         return None
-    return read(Account, row), row.password_hash
+    return row, row.password_hash
 
 
 async def set_password(session: Session, account: Account, password_hash: str) -> None:
@@ -210,7 +186,7 @@ async def save_external(
             by="the identity provider",
             role=role.value,
         )
-    return None if row.disabled_at is not None else read(Account, row)
+    return None if row.disabled_at is not None else row
 
 
 async def start_session(session: Session, account: Account) -> str:
@@ -240,7 +216,7 @@ async def find_session(session: Session, token: str) -> Account | None:
         await session.execute(
             update(SessionRow).where(is_session).values(used_at=func.now())
         )
-    return read(Account, account)
+    return account
 
 
 async def end_session(session: Session, token: str) -> None:
@@ -301,7 +277,7 @@ async def _find(session: Session, name: str) -> Account:
         raise UsageError(
             f"there is no account {name}", hint="medlive user list shows them"
         )
-    return read(Account, row)
+    return row
 
 
 async def _add(session: Session, values: dict[str, Any]) -> AccountRow | None:

@@ -14,11 +14,9 @@ import importlib.util
 import os
 import pwd
 import shutil
-import socket
 import stat
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -43,7 +41,6 @@ _ROOT_PLACE = Path("/var/lib/medlive")
 # A socket's address holds 108 bytes on Linux and 104 on macOS, the final NUL among them.
 _SOCKET_PATH_LIMIT = 103
 _START_SECONDS = 60
-LOOK_S = 1.0
 _SETTINGS = {
     "listen_addresses": "",
     "max_connections": "200",
@@ -83,40 +80,21 @@ class _Place:
     def log(self) -> Path:
         return self.data / "server.log"
 
-    @property
-    def mark(self) -> Path:
-        """A file that is there while the server is a service's, which alone starts it."""
-        return self.folder / "service"
 
-
-def start(home: Path, *, as_service: bool = False) -> str:
+def start(home: Path) -> str:
     """Return the URL of the running server of `home`; start it, and create its cluster, if necessary.
 
     Several processes may call it at once.
 
-    Args:
-        home: The instance's home.
-        as_service: Whether this process is the server's service: one that another process started is started
-            again from here, and from now on others wait for this one instead of starting it.
-
     Raises:
         MissingExtra: without the wheel.
-        DatabaseUnavailable: when it cannot start, with its own message; while it is a service's that does not run.
+        DatabaseUnavailable: when it cannot start, with its own message.
     """
     place = _find_place(home)
     with _locked(home, place):
-        if as_service:
-            place.mark.touch()
-            if (server := _find_server(place.data)) is not None:
-                _stop_server(place, server)
         for _ in range(3):
             server = _find_server(place.data)
             if server is None:
-                if place.mark.exists() and not as_service:
-                    raise DatabaseUnavailable(
-                        "the embedded PostgreSQL is started by `medlive db serve` alone, which does not run",
-                        hint="systemctl start medlive-postgres; `medlive db stop` leaves it to every command again",
-                    )
                 binaries = _find_binaries(place)
                 if not (place.data / "PG_VERSION").exists():
                     _create_cluster(place, binaries)
@@ -132,23 +110,18 @@ def start(home: Path, *, as_service: bool = False) -> str:
 def stop(home: Path) -> bool:
     """Stop the server of `home` with its clients' connections; return whether it was running."""
     place = _find_place(home)
-    if not place.mark.exists() and _find_server(place.data) is None:
+    if _find_server(place.data) is None:
         return False
     with _locked(home, place):
-        place.mark.unlink(missing_ok=True)
         if (server := _find_server(place.data)) is None:
             return False
-        _stop_server(place, server)
+        pg_ctl = _find_binaries(place) / "pg_ctl"
+        command = (pg_ctl, "stop", "-w", "-m", "fast", "-D", place.data)
+        _run(place, "did not stop", command)
+        if server.socket_folder != place.data:
+            with suppress(OSError):  # not empty: something else was put there
+                server.socket_folder.rmdir()
     return True
-
-
-def _stop_server(place: _Place, server: EmbeddedServer) -> None:
-    binaries = _find_binaries(place)
-    command = (binaries / "pg_ctl", "stop", "-w", "-m", "fast", "-D", place.data)
-    _run(place, "did not stop", command)
-    if server.socket_folder != place.data:
-        with suppress(OSError):  # not empty: something else was put there
-            server.socket_folder.rmdir()
 
 
 def status(home: Path) -> EmbeddedServer | None:
@@ -526,38 +499,3 @@ def _start_error(place: _Place, reason: str) -> DatabaseUnavailable:
         "the embedded PostgreSQL does not start: " + "; ".join([reason, *log]),
         hint=f"its log is {place.log}; or set MEDLIVE_DATABASE_URL to a server of yours",
     )
-
-
-def serve(home: Path, ended: threading.Event) -> None:
-    """Keep the server of `home` running until `ended` is set, then stop it.
-
-    Meanwhile, and after a kill of this process, no other process starts it: it would live in that one's unit.
-
-    Args:
-        home: The instance's home.
-        ended: Ends it when set.
-
-    Raises:
-        DatabaseUnavailable: when the server does not start, or has ended: the service manager starts this again.
-    """
-    start(home, as_service=True)
-    _say_ready()
-    while not ended.wait(LOOK_S):
-        if status(home) is None:
-            raise DatabaseUnavailable(
-                "the embedded PostgreSQL has ended",
-                hint="`medlive db serve` starts it again; its log is beside its data",
-            )
-    stop(home)
-
-
-def _say_ready() -> None:
-    """Tell systemd that the server answers (sd_notify), where it wants to know."""
-    address = os.environ.get("NOTIFY_SOCKET")
-    if not address:
-        return
-    if address.startswith("@"):  # in the abstract namespace
-        address = "\0" + address[1:]
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notifying:
-        notifying.connect(address)
-        notifying.send(b"READY=1")

@@ -5,15 +5,13 @@ name, so that it is seen at once and forgotten as soon as its connection ends, h
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from types import SimpleNamespace
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import read, read_all
+from medlive.db.mapping import Record, read_records
 from medlive.db.session import Connection
 
 
@@ -91,48 +89,28 @@ async def hurry(session: AsyncSession, queue: str) -> None:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class QueueCount:
-    """The jobs of a queue that are in one state."""
+async def count_jobs(session: AsyncSession) -> Sequence[Record]:
+    """The jobs of every queue by state; of one that is served and empty, no jobs that wait.
 
-    queue: str
-    status: str  # todo, doing, succeeded, failed, cancelled or aborted
-    jobs: int
-    delayed: int  # Those that wait for their time after a failure
-    servers: int  # Processes that serve the queue now
-
-
-@dataclass(frozen=True, slots=True)
-class JobRow:
-    """A job as people see it."""
-
-    id: int
-    queue: str
-    task: str
-    args: dict[str, Any]
-    status: str
-    attempts: int
-    scheduled_at: datetime | None
-    heartbeat: datetime | None  # The last sign of life of the worker that does it
-    reason: str | None  # Why it failed; None: it did not, or that was not kept
-
-
-async def count_jobs(session: AsyncSession) -> list[QueueCount]:
-    """The jobs of every queue by state; of one that is served and empty, no jobs that wait."""
+    Each has queue, status (todo, doing, succeeded, failed, cancelled or aborted), jobs, delayed (those that wait for
+    their time after a failure) and servers (processes that serve the queue now).
+    """
     query = text(
         "SELECT queue_name AS queue, CAST(status AS text) AS status, count(*) AS jobs,"
         " count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed"
         " FROM procrastinate_jobs GROUP BY 1, 2 ORDER BY 1, 2"
     )
-    rows = (await session.execute(query)).all()
-    servers = {queue.value: await count_servers(session, queue) for queue in Queue}
-    idle = sorted(servers.keys() - {row.queue for row in rows})
-    counts = [read(QueueCount, row, servers=servers[row.queue]) for row in rows]
-    return counts + [
-        QueueCount(queue, "todo", 0, 0, servers[queue])
-        for queue in idle
-        if servers[queue]
-    ]
+    counts = await read_records(session, query)
+    for name in sorted(Queue):
+        servers = await count_servers(session, name)
+        own = [count for count in counts if count.queue == name]
+        if servers and not own:
+            idle = {"queue": name.value, "status": "todo", "jobs": 0, "delayed": 0}
+            own = [SimpleNamespace(**idle)]
+            counts += own
+        for count in own:
+            count.servers = servers
+    return counts
 
 
 async def list_jobs(
@@ -142,8 +120,12 @@ async def list_jobs(
     status: str | None,
     after: int,
     limit: int,
-) -> list[JobRow]:
-    """The jobs of a queue (None: of all) in a state (None: not ended), by number, of those after `after`."""
+) -> Sequence[Record]:
+    """The jobs of a queue (None: of all) in a state (None: not ended), by number, of those after `after`.
+
+    Each has id, queue, task, args, status, attempts, scheduled_at, heartbeat (the last sign of life of the worker that
+    does it) and reason (why it failed; None: it did not, or that was not kept).
+    """
     query = text(
         "SELECT job.id, queue_name AS queue, task_name AS task, args, CAST(status AS text) AS status, attempts,"
         " scheduled_at, last_heartbeat AS heartbeat, CASE WHEN status = 'failed' THEN reason END AS reason"
@@ -155,4 +137,4 @@ async def list_jobs(
         " ORDER BY job.id LIMIT :limit"
     )
     values = {"queue": queue, "status": status, "after": after, "limit": limit}
-    return await read_all(session, JobRow, query, values)
+    return await read_records(session, query, values)

@@ -8,17 +8,19 @@ private one (U+10FFFD), its number in hexadecimal and a semicolon, and that char
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from datetime import date
 from decimal import Decimal
-from enum import Enum
+from enum import Enum, EnumType
 from functools import cache
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
+from pydantic import TypeAdapter
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
+    Row,
     Text,
     TextClause,
     any_,
@@ -32,6 +34,8 @@ from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute
 
 T = TypeVar("T")
 R = TypeVar("R", bound=DeclarativeBase)
+Record = SimpleNamespace | Row[*tuple[Any, ...]]
+"""What a query gives, its columns by name."""
 _MARK = "\U0010fffd"
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff\U0010fffd]")
 _STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
@@ -53,25 +57,42 @@ def _shared_columns(
 
 
 def read(kind: type[T], row: Any, /, **more: Any) -> T:
-    """A dataclass from a row's columns of its fields' names, and `more`, which prevails; arrays become tuples."""
-    values = {name: getattr(row, name) for name in _names(kind) if name not in more}  # type: ignore[arg-type]
-    return kind(
-        **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}, **more
-    )
+    """A dataclass from a row's columns of its fields' names, and `more`, which prevails.
+
+    Arrays become tuples; what a JSON column holds of dataclasses and enums becomes these again.
+    """
+    adapters = _adapters(kind)  # type: ignore[arg-type]
+    values: dict[str, Any] = {}
+    for name in _names(kind):  # type: ignore[arg-type]
+        if name in more:
+            continue
+        value = getattr(row, name)
+        if name in adapters:
+            value = adapters[name].validate_python(value)
+        values[name] = tuple(value) if isinstance(value, list) else value
+    return kind(**values, **more)
 
 
-async def read_all(
-    session: AsyncSession,
-    kind: type[T],
-    query: TextClause,
-    values: Mapping[str, Any] | None = None,
-) -> list[T]:
-    """Dataclasses from a query's rows, which have its fields as columns; its texts are as they came."""
-    rows_read = []
+@cache
+def _adapters(kind: Any) -> dict[str, TypeAdapter[Any]]:
+    """The fields whose value has parts that JSON does not know, and what makes them of JSON."""
+    adapters = {}
+    for name, hint in get_type_hints(kind).items():
+        parts = [hint, *get_args(hint)]
+        if any(is_dataclass(p) or isinstance(p, EnumType) for p in parts):
+            adapters[name] = TypeAdapter(hint)
+    return adapters
+
+
+async def read_records(
+    session: AsyncSession, query: TextClause, values: Mapping[str, Any] | None = None
+) -> list[Record]:
+    """A query's rows, each with its columns by name; texts are as they came, and arrays are lists."""
+    records: list[Record] = []
     for row in await session.execute(query, values):
-        texts = SimpleNamespace(**_walk(row._asdict(), from_stored))
-        rows_read.append(read(kind, texts))
-    return rows_read
+        columns = _walk(row._asdict(), from_stored)
+        records.append(SimpleNamespace(**columns))
+    return records
 
 
 @cache
@@ -160,7 +181,7 @@ def _insertion(
 
 
 def is_one_of(
-    column: InstrumentedAttribute[str], values: Iterable[str]
+    column: InstrumentedAttribute[Any], values: Iterable[str]
 ) -> ColumnElement[bool]:
     """The condition that a text column holds one of the values, as one array parameter: `in_` writes a new
     statement for each number of values, which neither SQLAlchemy nor PostgreSQL has prepared."""
@@ -169,6 +190,8 @@ def is_one_of(
 
 def _plain(value: Any) -> Any:
     """A value that JSON does not know; PostgreSQL reads numbers and dates from text without loss."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
@@ -205,7 +228,7 @@ def dump_json(value: Any) -> str:
     dumped = _ENCODER.encode(value)
     # json writes NUL as an escape, which may also stand for the six characters; walking decides.
     if "\\u0000" in dumped or (not dumped.isascii() and _UNSTORABLE.search(dumped)):
-        dumped = _ENCODER.encode(_walk(value, to_stored))
+        dumped = _ENCODER.encode(_walk(json.loads(dumped), to_stored))
     return dumped
 
 

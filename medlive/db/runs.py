@@ -7,15 +7,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
-    ColumnElement,
     Select,
-    and_,
     func,
-    literal,
-    or_,
     select,
     text,
-    update,
 )
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -77,25 +72,13 @@ async def finish_import(
     problem: str | None = None,
 ) -> None:
     """End an import: done, or failed with its problem."""
-    outcome = RunOutcome.DONE if problem is None else RunOutcome.FAILED
-    statement = update(ImportRunRow).where(ImportRunRow.id == run_id)
-    values = {
-        "outcome": outcome,
-        "finished_at": func.now(),
-        "counts": dict(counts),
-        "problem": problem,
-    }
-    await session.execute(statement.values(values))
+    run = await session.get_one(ImportRunRow, run_id)
+    run.outcome = RunOutcome.DONE if problem is None else RunOutcome.FAILED
+    run.counts, run.problem = dict(counts), problem
+    run.finished_at = func.now()
 
 
-@dataclass(slots=True)
-class RunRecord:
-    """A run of a command while it lasts."""
-
-    id: int
-    counts: Mapping[str, Any] = field(default_factory=dict)
-    failed: bool = False
-    partial: bool = False  # Whether something is left that is to be done again
+RunRecord = PipelineRunRow
 
 
 @asynccontextmanager
@@ -106,11 +89,12 @@ async def recorded_run(
     *,
     iso_week: str | None = None,
 ) -> AsyncIterator[RunRecord]:
-    """Record the block as a run of a command, with the counts that it sets; logs get the run's id.
+    """Record the block as a run of a command; logs get the run's id.
 
+    The block may set the run's `counts`, and `failed`, or `partial` where something is to be done again.
     `settings` are the effective ones, secrets masked. The run of a block that raises or is killed stays "running".
     """
-    row = PipelineRunRow(
+    run = PipelineRunRow(
         command=command,
         settings=dict(settings),
         week=iso_week,
@@ -118,16 +102,15 @@ async def recorded_run(
         outcome=RunOutcome.RUNNING,
     )
     async with database.begin() as session:
-        run = RunRecord((await add_row(session, row)).id)
+        await add_row(session, run)
     with bound(run=run.id), kept_lines() as lines:
         yield run
-    row.outcome = RunOutcome.PARTIAL if run.partial else RunOutcome.DONE
+    run.outcome = RunOutcome.PARTIAL if run.partial else RunOutcome.DONE
     if run.failed:
-        row.outcome = RunOutcome.FAILED
-    row.counts, row.log = dict(run.counts), list(lines)
-    row.finished_at = func.now()
+        run.outcome = RunOutcome.FAILED
+    run.log, run.finished_at = list(lines), func.now()
     async with database.begin() as session:
-        session.add(row)
+        session.add(run)
 
 
 async def record_evaluation(
@@ -181,21 +164,19 @@ async def runs_of_week(
     """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
     harvest, run = HarvestRunRow, PipelineRunRow
     harvests = select(harvest).where(harvest.iso_week == week).order_by(harvest.id)
-    steps = select(run).where(run.week == week, _is_step()).order_by(run.id)
+    steps = select(run).where(run.week == week, _IS_STEP).order_by(run.id)
     return await _read_harvests(session, harvests), await _read_runs(session, steps)
 
 
-def _is_step() -> ColumnElement[bool]:
-    return PipelineRunRow.command.startswith(f"{SCHEDULER} ")
+_IS_STEP = PipelineRunRow.command.startswith(f"{SCHEDULER} ")
 
 
 async def _read_runs(
     session: AsyncSession, query: Select[PipelineRunRow]
 ) -> dict[str, Run]:
     """Command → the last of its runs."""
-    return {
-        row.command: read(Run, row, starts=1) for row in await session.scalars(query)
-    }
+    rows = await session.scalars(query)
+    return {row.command: read(Run, row, starts=1) for row in rows}
 
 
 async def _read_harvests(
@@ -247,9 +228,9 @@ class History:
     quarantined: Mapping[str, str]  # Source → why it is quarantined
     failures: Mapping[str, int] = field(default_factory=dict)
     """Command → how often it failed for the week of its latest run."""
-    ahead: Sequence[str] = ()
-    """What is recorded as done for weeks that have not come, such as "queue 2026.W50": it counts for nothing."""
-    frozen_ahead: str | None = None  # The latest such week that is frozen
+    frozen_ahead: str | None = (
+        None  # The latest frozen week of those that have not come
+    )
 
 
 async def load_history(
@@ -257,80 +238,55 @@ async def load_history(
 ) -> History:
     """What the steps have left by a moment; None: whatever is recorded.
 
-    A clock that was ahead once leaves records of weeks that have not come. They are only named.
+    A clock that was ahead once leaves records of weeks that have not come. They count for nothing.
     """
-    harvest, run, snapshot = HarvestRunRow, PipelineRunRow, SnapshotRow
-    own = or_(_is_step(), run.command.in_([CURATE, PRUNE]))
-    week, ahead, frozen_ahead = _LAST_WEEK, list[str](), None
+    harvest, run = HarvestRunRow, PipelineRunRow
+    own = _IS_STEP | run.command.in_([CURATE, PRUNE])
+    week = _LAST_WEEK
     if moment is not None:
-        week = iso_week(moment + CLOCK_BOUND)
-        came = or_(
-            run.week <= week,
-            run.week.is_(None) & (run.started_at <= moment + CLOCK_BOUND),
-        )
-        own = and_(own, came)
-        ahead, frozen_ahead = await _recorded_ahead(session, week)
-    commands = (
-        select(run)
-        .ext(distinct_on(run.command))
-        .where(own)
-        .order_by(run.command, run.id.desc())
-    )
+        bound_at = moment + CLOCK_BOUND
+        week = iso_week(bound_at)
+        by_hand = run.week.is_(None) & (run.started_at <= bound_at)
+        own &= (run.week <= week) | by_hand
+    commands = select(run).ext(distinct_on(run.command)).where(own)
+    commands = commands.order_by(run.command, run.id.desc())
     latest = await _read_runs(session, commands)
     done = await _read_runs(session, commands.where(run.outcome == RunOutcome.DONE))
     failed = select(run.command, run.week, func.count()).where(
         own, run.outcome == RunOutcome.FAILED
     )
+    failed = failed.group_by(run.command, run.week)
     failures = {}
-    for name, of_week, count in await session.execute(
-        failed.group_by(run.command, run.week)
-    ):
+    for name, of_week, count in await session.execute(failed):
         if name in latest and latest[name].week == of_week:
             failures[name] = count
-    newest = select(snapshot.version, snapshot.frozen_at)
-    newest = newest.where(
-        snapshot.state == SnapshotState.FROZEN, snapshot.version <= week
-    )
-    frozen = (
-        await session.execute(newest.order_by(snapshot.version.desc()).limit(1))
-    ).first()
+    snapshots = select(SnapshotRow.version, SnapshotRow.frozen_at)
+    snapshots = snapshots.where(SnapshotRow.state == SnapshotState.FROZEN)
+    frozen_week, frozen_at, frozen_ahead = None, None, None
+    for version, moment in await session.execute(
+        snapshots.order_by(SnapshotRow.version)
+    ):
+        if version <= week:
+            frozen_week, frozen_at = version, moment
+        else:
+            frozen_ahead = version
     weeks = select(harvest.iso_week).where(harvest.iso_week <= week)
     weeks_of_runs = select(run.week).where(run.week <= week)
-    quarantined = select(SourceRow).where(SourceRow.quarantine_reason.is_not(None))
+    why = SourceRow.quarantine_reason
+    quarantined = await session.execute(
+        select(SourceRow.name, why).where(why.is_not(None))
+    )
     return History(
         harvests=await _load_harvests(session, week),
         latest=latest,
         done=done,
         weeks=frozenset(await session.scalars(weeks.union(weeks_of_runs))),
-        frozen_week=frozen.version if frozen else None,
-        frozen_at=frozen.frozen_at if frozen else None,
-        quarantined={
-            row.name: row.quarantine_reason or ""
-            for row in await session.scalars(quarantined)
-        },
+        frozen_week=frozen_week,
+        frozen_at=frozen_at,
+        quarantined={name: reason or "" for name, reason in quarantined},
         failures=failures,
-        ahead=ahead,
         frozen_ahead=frozen_ahead,
     )
-
-
-async def _recorded_ahead(
-    session: AsyncSession, week: str
-) -> tuple[list[str], str | None]:
-    """What is recorded as done for weeks after this one; the latest of them that is frozen."""
-    harvest, run, snapshot = HarvestRunRow, PipelineRunRow, SnapshotRow
-    harvests = select(literal("harvest ").concat(harvest.source), harvest.iso_week)
-    harvests = harvests.where(
-        harvest.iso_week > week, harvest.outcome == RunOutcome.DONE
-    )
-    steps = select(func.substr(run.command, len(SCHEDULER) + 2), run.week)
-    own = _is_step() & ~run.command.startswith(f"{SCHEDULER} harvest ")
-    steps = steps.where(own, run.week > week, run.outcome == RunOutcome.DONE)
-    rows = await session.execute(harvests.union(steps).order_by(text("2"), text("1")))
-    frozen = select(func.max(snapshot.version)).where(
-        snapshot.state == SnapshotState.FROZEN, snapshot.version > week
-    )
-    return [f"{name} {of_week}" for name, of_week in rows], await session.scalar(frozen)
 
 
 async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
@@ -348,23 +304,20 @@ async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
 
 async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestHistory]:
     harvest = HarvestRunRow
-    first = select(harvest.source, func.min(harvest.started_at)).group_by(
-        harvest.source
-    )
-    newest = (
-        select(harvest).ext(distinct_on(harvest.source)).where(harvest.iso_week <= week)
-    )
+    first = select(harvest.source, func.min(harvest.started_at))
+    firsts = await session.execute(first.group_by(harvest.source))
+    newest = select(harvest).ext(distinct_on(harvest.source))
+    newest = newest.where(harvest.iso_week <= week)
     newest = newest.order_by(harvest.source, harvest.iso_week.desc())
-    ended = await session.scalars(newest.where(harvest.outcome == RunOutcome.DONE))
-    done = {row.source: (row.iso_week, row.finished_at) for row in ended}
     latest = await _read_harvests(session, newest)
+    ended = newest.where(harvest.outcome == RunOutcome.DONE)
+    done = await _read_harvests(session, ended)
     histories = {}
-    for source, started in await session.execute(first):
-        if source in latest:
-            done_week, done_at = done.get(source, (None, None))
-            histories[source] = HarvestHistory(
-                started, latest[source], done_week, done_at
-            )
+    for source, started in firsts:
+        if (own := latest.get(source)) is not None:
+            last = done.get(source)
+            done_week, done_at = (last.week, last.finished_at) if last else (None, None)
+            histories[source] = HarvestHistory(started, own, done_week, done_at)
     return histories
 
 
@@ -378,29 +331,27 @@ async def clear_runs(
     run = PipelineRunRow
     own = (run.command == command) & (run.week == week)
     others = (run.command == by_hand) & run.week.is_(None) & (run.started_at >= since)
-    note = run.counts.concat({"again": "cleared"})
-    return await _clear(session, run, own | others, counts=note)
+    return await _clear(session, select(run).where(own | others))
 
 
 async def clear_harvest(session: AsyncSession, source: str, week: str) -> int:
     """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
     run = HarvestRunRow
-    which = (run.source == source) & (run.iso_week == week)
-    return await _clear(session, run, which)
-
-
-async def _clear(
-    session: AsyncSession,
-    run: type[PipelineRunRow] | type[HarvestRunRow],
-    which: ColumnElement[bool],
-    **more: Any,
-) -> int:
-    finished_at = func.coalesce(run.finished_at, func.now())
-    cleared = update(run).where(which, run.outcome != RunOutcome.PARTIAL)
-    cleared = cleared.values(
-        outcome=RunOutcome.PARTIAL, finished_at=finished_at, **more
+    return await _clear(
+        session, select(run).where(run.source == source, run.iso_week == week)
     )
-    return len((await session.scalars(cleared.returning(run.id))).all())
+
+
+async def _clear(session: AsyncSession, query: Select[Any]) -> int:
+    cleared = 0
+    for run in await session.scalars(query):
+        if run.outcome is not RunOutcome.PARTIAL:
+            run.outcome = RunOutcome.PARTIAL
+            run.finished_at = run.finished_at or func.now()
+            if isinstance(run, PipelineRunRow):
+                run.counts = {**run.counts, "again": "cleared"}
+            cleared += 1
+    return cleared
 
 
 async def is_scheduler_active(session: AsyncSession) -> bool:

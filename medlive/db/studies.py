@@ -2,21 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, any_, func, insert, or_, select, tuple_, update
+from sqlalchemy import Select, any_, func, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import distinct_on
-from sqlalchemy.dialects.postgresql import insert as upsert
 
 from medlive.curation.model import CaseText
 from medlive.db.curation.cases import is_latest_case, is_member
-from medlive.db.mapping import insert_rows, read, row_of
+from medlive.db.mapping import Record, add_row, read
 from medlive.db.session import Session
 from medlive.db.tables.people import (
     Blinding,
-    Stratum,
     StudyItemRow,
     StudyKind,
     StudyRatingRow,
@@ -31,62 +27,9 @@ from medlive.db.tables.release import (
 )
 from medlive.errors import UsageError
 
-
-@dataclass(frozen=True, slots=True)
-class Study:
-    """A study."""
-
-    name: str
-    kind: StudyKind
-    version: str | None  # The snapshot whose cases were drawn; None: the ready cases
-    # The folder of the run whose answers are rated; None: cases are rated
-    run: str | None
-    grader: str | None  # Who graded the run
-    stratum: Stratum
-    seed: int
-    raters: tuple[str, ...]
-    adjudicator: str | None
-    created_by: str
-    created_at: datetime
-    closed_at: datetime | None
-    # The judge who decided every item otherwise than `grader`; None: not chosen by that
-    against: str | None = None
-    blinding: Blinding = Blinding.BLIND
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A revision of a case that a study may draw."""
-
-    case_id: str
-    revision: int
-    language: str
-    specialty: str
-    theme: str
-
-
-@dataclass(frozen=True, slots=True)
-class StudyItem:
-    """One aspect of one revision of a case, or one criterion of a model's answer to it."""
-
-    item: str
-    position: int  # From 1
-    case_id: str
-    revision: int
-    aspect: str
-    criterion_id: str | None  # Within its case; None: another aspect
-    answer: str | None = None  # The model's; None: the case is rated
-    verdict: bool | None = None  # Whether the grader found the criterion met
-
-
-@dataclass(frozen=True, slots=True)
-class Rating:
-    """What one account gave."""
-
-    item: str
-    rater: str
-    rating: int | None  # None: could not decide
-    comment: str
+Study = StudyRow
+StudyItem = StudyItemRow
+Rating = StudyRatingRow
 
 
 class RatedCase(NamedTuple):
@@ -97,26 +40,28 @@ class RatedCase(NamedTuple):
     criteria: dict[str, str]  # By id within the case
 
 
-async def list_candidates(session: Session, version: str | None) -> list[Candidate]:
-    """The cases that a frozen snapshot shows, or the ready ones, by id."""
+async def list_candidates(session: Session, version: str | None) -> Sequence[Record]:
+    """The cases that a frozen snapshot shows, or the ready ones, by id: case_id, revision, language, specialty,
+    theme."""
     row = CaseRevisionRow
-    query = select(row).order_by(row.case_id)
+    query = select(row.case_id, row.revision, row.language, row.specialty, row.theme)
+    query = query.order_by(row.case_id)
     if version is None:
         query = query.join(CaseRow, CaseRow.id == row.case_id)
         query = query.where(CaseRow.status == CaseStatus.READY, is_latest_case())
     else:
         query = query.where(is_member(version, shown=True))
-    return [read(Candidate, stored) for stored in await session.scalars(query)]
+    return (await session.execute(query)).all()
 
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:
-    """Store a study with its items. Raises UsageError for a name that is taken."""
-    values = row_of(StudyRow, study, raters=list(study.raters), created_at=func.now())
-    made = upsert(StudyRow).values(values).on_conflict_do_nothing()
-    if await session.scalar(made.returning(StudyRow.name)) is None:
+    """Store a study with its items in their order. Raises UsageError for a name that is taken."""
+    if await session.get(StudyRow, study.name) is not None:
         raise UsageError(f"there is a study {study.name} already")
-    rows = [row_of(StudyItemRow, item, study=study.name) for item in items]
-    await insert_rows(session, StudyItemRow, rows)
+    await add_row(session, study)
+    for position, item in enumerate(items, start=1):
+        item.study, item.position = study.name, position
+    session.add_all(items)
 
 
 async def find_study(session: Session, name: str, *, lock: bool = False) -> Study:
@@ -125,13 +70,13 @@ async def find_study(session: Session, name: str, *, lock: bool = False) -> Stud
     row = await session.get(StudyRow, name, with_for_update=locked)
     if row is None:
         raise UsageError(f"unknown study {name[:80]!r}")
-    return read(Study, row)
+    return row
 
 
 async def list_studies(session: Session) -> list[Study]:
     """Every study, the latest first."""
     rows = await session.scalars(select(StudyRow).order_by(StudyRow.created_at.desc()))
-    return [read(Study, row) for row in rows]
+    return list(rows)
 
 
 async def has_open_study(session: Session, account: str) -> bool:
@@ -193,22 +138,21 @@ async def items_of(session: Session, study: str) -> list[StudyItem]:
     """A study's items in their order; those of a thread that was taken down are gone."""
     row = StudyItemRow
     query = select(row).where(row.study == study).order_by(row.position)
-    return [read(StudyItem, stored) for stored in await session.scalars(query)]
+    return list(await session.scalars(query))
 
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:
     """Everybody's ratings in a study, of each item the latest by each rater."""
     row = StudyRatingRow
     query = select(row).where(row.study == study).ext(distinct_on(row.item, row.rater))
-    rows = await session.scalars(query.order_by(row.item, row.rater, row.id.desc()))
-    return [read(Rating, values) for values in rows]
+    query = query.order_by(row.item, row.rater, row.id.desc())
+    return list(await session.scalars(query))
 
 
 async def save_rating(session: Session, study: str, rating: Rating) -> None:
     """Store a rating, which counts instead of an earlier one by the same account."""
-    await session.execute(
-        insert(StudyRatingRow).values(row_of(StudyRatingRow, rating, study=study))
-    )
+    rating.study = study
+    session.add(rating)
 
 
 async def read_revisions(

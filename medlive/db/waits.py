@@ -3,13 +3,12 @@
 Every thread that waits has a job or a reason why not. One that has neither is lost: nothing would ever take it up.
 """
 
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Sequence
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import read_all, to_stored
+from medlive.db.mapping import Record, read_records, to_stored
 
 SAVE_FAILURE = (
     "INSERT INTO job_failures (job_id, queue, reason) VALUES (%(job_id)s, %(queue)s, %(reason)s)"
@@ -21,39 +20,6 @@ _FORGET_FAILURES = text(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """How many threads wait for the same thing."""
-
-    waits_for: str | None  # None: for nothing, they are lost
-    threads: int
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """The jobs of a queue that nobody does yet."""
-
-    ready: int  # Those that could be done now
-    delayed: int  # Those that wait for the time of their next attempt
-    next_at: datetime | None  # The earliest of these times; None: no job is delayed
-
-    def __str__(self) -> str:
-        text = f"{self.ready} wait now"
-        if self.next_at is not None:
-            text += f", {self.delayed} delayed (the next until {self.next_at:%Y-%m-%d %H:%M} UTC)"
-        return text
-
-
-@dataclass(frozen=True, slots=True)
-class FailedJobs:
-    """Failed jobs that have the same reason."""
-
-    queue: str
-    reason: str
-    jobs: int
-    last_at: datetime | None  # When the last one failed; None: not recorded
-
-
 async def find_lost(session: AsyncSession) -> list[int]:
     """The revisions of threads that wait and that nothing will take up, oldest first."""
     query = text(
@@ -62,34 +28,36 @@ async def find_lost(session: AsyncSession) -> list[int]:
     return list(await session.scalars(query))
 
 
-async def count_waits(session: AsyncSession) -> list[Wait]:
-    """How many threads wait for what, most first."""
+async def count_waits(session: AsyncSession) -> Sequence[Record]:
+    """How many threads wait for what, most first: waits_for (None: for nothing, they are lost), threads."""
     query = text(
         "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
     )
-    return await read_all(session, Wait, query)
+    return await read_records(session, query)
 
 
-async def count_waiting(session: AsyncSession, queue: str) -> Waiting:
-    """The jobs of a queue that wait now, and those that are delayed until when."""
+async def count_waiting(session: AsyncSession, queue: str) -> Record:
+    """How many jobs of a queue could be done now (ready), and how many wait for the time of their next attempt
+    (delayed), the earliest until next_at (None: no job is delayed)."""
     query = text(
         "SELECT count(*) FILTER (WHERE coalesce(scheduled_at <= now(), true)) AS ready,"
         " count(*) FILTER (WHERE scheduled_at > now()) AS delayed,"
         " min(scheduled_at) FILTER (WHERE scheduled_at > now()) AS next_at"
         " FROM procrastinate_jobs WHERE queue_name = :queue AND status = 'todo'"
     )
-    [waiting] = await read_all(session, Waiting, query, {"queue": queue})
+    [waiting] = await read_records(session, query, {"queue": queue})
     return waiting
 
 
-async def list_failed_jobs(session: AsyncSession) -> list[FailedJobs]:
-    """The failed jobs of all queues by reason, most first."""
+async def list_failed_jobs(session: AsyncSession) -> Sequence[Record]:
+    """The failed jobs of all queues by reason, most first: queue, reason, jobs, last_at (when the last one failed;
+    None: not recorded)."""
     query = text(
         "SELECT queue_name AS queue, coalesce(reason, 'not recorded') AS reason, count(*) AS jobs,"
         " max(failed_at) AS last_at FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id"
         " WHERE status = 'failed' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2"
     )
-    return await read_all(session, FailedJobs, query)
+    return await read_records(session, query)
 
 
 async def find_failed_jobs(session: AsyncSession, reason: str = "") -> list[int]:

@@ -5,9 +5,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
 from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
 from medlive.harm.model import HarmReading, JudgedHarm, Material, Severity
@@ -21,11 +20,8 @@ UNCHECKED: Final = "a finding is unchecked: "
 """Begins the reason where the second judge gave no usable reply."""
 
 
-class Control(StrEnum):
-    """An item of known quality that is read along."""
-
-    SLIP = "slip"
-    EXCELLENT = "excellent"
+Control = Literal["slip", "excellent"]
+"""An item of known quality that is read along."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,14 +166,14 @@ class ControlFigures:
 
 def control_figures(controls: Iterable[HarmRow]) -> ControlFigures:
     """What the controls that were read along say of the judges."""
-    hits: dict[Control, list[bool]] = {control: [] for control in Control}
+    hits: dict[Control, list[bool]] = {"slip": [], "excellent": []}
     unread = 0
     for row in controls:
         if row.hit is None or row.control is None:
             unread += 1
         else:
             hits[row.control].append(row.hit)
-    slips, excellent = hits[Control.SLIP], hits[Control.EXCELLENT]
+    slips, excellent = hits["slip"], hits["excellent"]
     return ControlFigures(
         slips=len(slips),
         found=sum(slips),

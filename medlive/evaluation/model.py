@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
@@ -126,20 +126,8 @@ class EvaluationCase:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The case from its JSON. Raises TypeError or KeyError if it is invalid."""
-        criteria = tuple(
-            EvaluationCriterion(**{**c, "tags": tuple(c.get("tags", ()))})
-            for c in row["criteria"]
-        )
-        turns = tuple(Turn(**turn) for turn in row.get("turns", ()))
-        return cls(
-            **{
-                **row,
-                "criteria": criteria,
-                "turns": turns,
-                "tags": tuple(row.get("tags", ())),
-            }
-        )
+        """The case from its JSON. Raises ValueError if it is invalid."""
+        return _parse(cls, row)
 
 
 _OPTIONAL: Final = (
@@ -203,28 +191,40 @@ class LogRow:
     """A frozen dataclass that is a line of a log; enums are written by value."""
 
     __slots__ = ()
+    left_out: ClassVar[tuple[str, ...]] = ()
+    """Fields that are not written where they are empty."""
 
     def row(self) -> dict[str, Any]:
         """The line as JSON."""
-        return {name: getattr(self, name) for name in _adapter(type(self))[1]}
+        row = {name: getattr(self, name) for name in _shape(type(self))[1]}
+        for name in self.left_out:
+            if not row[name]:
+                del row[name]
+        return row
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """Parse a line; unknown fields are ignored. Raises ValueError if it is invalid."""
-        try:
-            parsed: Self = _adapter(cls)[0].validate_python(row)
-        except ValidationError as exc:
-            raise ValueError(first_fault(exc)) from exc
-        return parsed
+        return _parse(cls, row)
 
 
-def _make_adapter(cls: type) -> tuple[TypeAdapter[Any], tuple[str, ...]]:
-    return TypeAdapter(cls), tuple(get_type_hints(cls))
+T = TypeVar("T")
 
 
-_adapter: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(
-    _make_adapter
-)
+def _parse(cls: type[T], row: Mapping[str, Any]) -> T:
+    try:
+        parsed: T = _shape(cls)[0].validate_python(row)
+    except ValidationError as exc:
+        raise ValueError(first_fault(exc)) from exc
+    return parsed
+
+
+def _make_shape(cls: type) -> tuple[TypeAdapter[Any], tuple[str, ...]]:
+    """What parses a dataclass, and the names of its fields."""
+    return TypeAdapter(cls), tuple(field.name for field in fields(cls))
+
+
+_shape: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(_make_shape)
 
 
 class AnswerState(StrEnum):
@@ -254,6 +254,7 @@ class Answer(LogRow):
     usage: Mapping[str, Any] = field(default_factory=dict)
     thinking: str = ""
     """What a reasoning model thought before it answered, where its endpoint shows it; never graded."""
+    left_out: ClassVar = ("thinking",)
 
     @property
     def gradable(self) -> bool:
@@ -267,13 +268,6 @@ class Answer(LogRow):
         """The digest of the answer's text."""
         return digest_text(self.response)
 
-    def row(self) -> dict[str, Any]:
-        """The answer as JSON; `thinking` only where there is some."""
-        row = super(Answer, self).row()
-        if not self.thinking:
-            del row["thinking"]
-        return row
-
 
 class Origin(StrEnum):
     """Where a verdict came from."""
@@ -282,7 +276,7 @@ class Origin(StrEnum):
     CACHE = "cache"
     """A cache that runs of earlier versions shared: it cost nothing."""
     BATCH = "batch"
-    """The result file of a batch."""
+    """The result file of a batch, which earlier versions read."""
     IMPORT = "import"
     """A file of LiveMedBench's that was said to be this grader's."""
 
@@ -333,13 +327,7 @@ class Grade(LogRow):
     origin: Origin = Origin.CALL
     whole: bool = False
     """Whether the criterion is about what the answer leaves out or its manner as a whole, and needs no quote."""
-
-    def row(self) -> dict[str, Any]:
-        """The grade as JSON; `whole` only where it is true."""
-        row = super(Grade, self).row()
-        if not self.whole:
-            del row["whole"]
-        return row
+    left_out: ClassVar = ("whole",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

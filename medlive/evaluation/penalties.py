@@ -227,12 +227,7 @@ def find_candidates(
     answers: dict[str, dict[ModelText, tuple[str, ...]]] = {}
     are_read = True
     for run in runs:
-        if run.info.cases.digest != snapshot.digest or run.info.raw:
-            raise UsageError(
-                f"{run.path}: expected answers to the cases of this snapshot",
-                hint="name runs that were made with it, none of --raw",
-            )
-        are_read = _add_answers(run, answers) and are_read
+        are_read = _add_answers(snapshot, run, answers) and are_read
     least = LEAST_MODELS if len(runs) > 1 else 1
     if not any(_models(own) >= least for own in answers.values()):
         raise UsageError(
@@ -257,9 +252,19 @@ def _models(answers: Iterable[ModelText]) -> int:
 
 
 def _add_answers(
-    run: RunFolder, answers: dict[str, dict[ModelText, tuple[str, ...]]]
+    snapshot: Snapshot,
+    run: RunFolder,
+    answers: dict[str, dict[ModelText, tuple[str, ...]]],
 ) -> bool:
-    """Add a run's answers, by case, each with its harmful statements; whether the run was read for harm."""
+    """Add a run's answers, by case, each with its harmful statements; whether the run was read for harm.
+
+    Raises UsageError if it is on other cases.
+    """
+    if run.info.cases.digest != snapshot.digest or run.info.raw:
+        raise UsageError(
+            f"{run.path}: expected answers to the cases of this snapshot",
+            hint="name runs that were made with it, none of --raw",
+        )
     own, _ = run.answers()
     harm = choose_readings(read_rows(run.path / READINGS)[0], run.cases, own)
     for answer in own.values():

@@ -5,6 +5,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,51 +18,29 @@ FORMAT_HINT: Final = (
 )
 MOST_FAULTS: Final = 5
 """How many faults an error message lists; the others are counted."""
-_PACKED: Final = (
-    b"PK\x03\x04",
-    b"\xd0\xcf\x11\xe0",
-    b"\x1f\x8b",
-    b"BZh",
-    b"\xfd7zXZ",
-    b"\x28\xb5\x2f\xfd",
-)
-"""How workbooks, archives and compressed files begin."""
 
 
 def decode_text(data: bytes, name: str) -> tuple[str, bool]:
     """A file's text, and whether it is GB18030, as spreadsheets on Chinese systems save it.
 
     GB18030 never treats a delimiter or line end as part of a character, so columns stay intact even if another
-    encoding is taken for it; JSON is never in GB18030. Raises BadInput if the file is empty, packed, or in an
-    unsupported encoding.
+    encoding is taken for it; JSON is never in GB18030. Raises BadInput if the file is empty, or in no such encoding.
     """
-    if data.startswith(_PACKED):
-        raise BadInput(
-            f"{name} is a workbook or packed, expected text",
-            hint='unpack it; save a sheet as "CSV UTF-8"',
-        )
-    utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    first: UnicodeDecodeError | None = None
-    json_ = data[:64].removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"["))
-    for encoding in (
-        ("utf-16",) if utf16 else ("utf-8-sig",) if json_ else ("utf-8-sig", "gb18030")
-    ):
-        try:
+    encodings = ["utf-8-sig", "gb18030"]
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        encodings = ["utf-16"]
+    elif data[:64].removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"[")):
+        encodings = ["utf-8-sig"]
+    for encoding in encodings:
+        with suppress(UnicodeDecodeError):
             text = data.decode(encoding)
-        except UnicodeDecodeError as exc:
-            first = first or exc
-            continue
-        if not text.strip():
-            raise BadInput(f"{name} is empty")
-        return text, encoding == "gb18030"
-    line, label = (
-        data[: first.start if first else 0].count(b"\n") + 1,
-        "UTF-16" if utf16 else "UTF-8",
-    )
+            if not text.strip():
+                raise BadInput(f"{name} is empty")
+            return text, encoding == "gb18030"
     raise BadInput(
-        f"{name}: line {line}: not valid {label}",
-        hint='save the file as UTF-8; a sheet as "CSV UTF-8"',
-    ) from first
+        f"{name} is not text in UTF-8",
+        hint='unpack it, or save it as UTF-8; a sheet as "CSV UTF-8"',
+    )
 
 
 def list_faults(faults: Sequence[str]) -> str:
@@ -108,31 +87,28 @@ def read_table(
         BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.
     """
     if not text.lstrip().startswith(("{", "[")):
-        yield from (
-            (f"line {line}", row)
-            for line, row in csv_rows(text, name, needed, hint=hint)
-        )
+        for line, row in csv_rows(text, name, needed, hint=hint):
+            yield f"line {line}", row
         return
     value = _json(text)
+    values: list[tuple[str, Any]] = []
     if isinstance(value, ValueError):
-        lines = enumerate(text.split("\n"), start=1)
-        values = [
-            (f"line {number}", _json(line)) for number, line in lines if line.strip()
-        ]
+        for number, line_text in enumerate(text.split("\n"), start=1):
+            if line_text.strip():
+                values.append((f"line {number}", _json(line_text)))
     else:
         inner = value.get("ratings") if isinstance(value, dict) else value
         listed = inner if isinstance(inner, list) else [value]
         unit = "entry" if len(listed) != 1 or "\n" in text.strip() else "line"
-        values = [
-            (f"{unit} {number}", entry) for number, entry in enumerate(listed, start=1)
-        ]
+        for number, entry in enumerate(listed, start=1):
+            values.append((f"{unit} {number}", entry))
     for place, entry in values:
-        fault = (
-            str(entry)
-            if isinstance(entry, ValueError)
-            else f"expected an object, found a {type(entry).__name__}"
-        )
-        yield place, entry if isinstance(entry, dict) else fault
+        if isinstance(entry, ValueError):
+            yield place, str(entry)
+        elif isinstance(entry, dict):
+            yield place, entry
+        else:
+            yield place, f"expected an object, found a {type(entry).__name__}"
 
 
 def _json(text: str) -> Any:
@@ -161,32 +137,26 @@ def csv_rows(
     fold: bool = True,
     hint: str = FORMAT_HINT,
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the rows of CSV, without empty lines and a spreadsheet's first line `sep=;`.
+    """Yield the rows of CSV, without empty lines.
 
     Arguments and errors as for `read_table`; `fold` folds column names to lower case.
     """
     csv.field_size_limit(64 * 1024 * 1024)
-    before = 1 if text[:4].lower() == "sep=" else 0
-    header, known = (
-        "".join(text.split("\n")[before : before + 1]).lower(),
-        "|".join(needed).lower().split("|"),
-    )
-    delimiter = max(
-        ",;\t",
-        key=lambda d: sum(column.strip(' "\r') in known for column in header.split(d)),
-    )
-    stream = io.StringIO(text, newline="")
-    for _ in range(before):
-        stream.readline()
-    reader = csv.reader(stream, delimiter=delimiter, strict=True)
-    line = 1 + before
+    header, known = text.partition("\n")[0].lower(), "|".join(needed).lower()
+
+    def columns_by(delimiter: str) -> int:
+        names = [column.strip(' "\r') for column in header.split(delimiter)]
+        return sum(name in known.split("|") for name in names)
+
+    delimiter = max(",;\t", key=columns_by)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    line = 1
     try:
-        columns = [
-            column.strip().lower() if fold else column.strip()
-            for column in next(reader, [])
-        ]
-        _check_columns(columns, needed, f"{name}: line {line}", hint)
-        line = reader.line_num + 1 + before
+        columns = [column.strip() for column in next(reader, [])]
+        if fold:
+            columns = [column.lower() for column in columns]
+        _check_columns(columns, needed, f"{name}: line 1", hint)
+        line = reader.line_num + 1
         for fields in reader:
             # Ignore trailing delimiters.
             if any(value.strip() for value in fields[len(columns) :]):
@@ -195,7 +165,7 @@ def csv_rows(
                 )
             if any(fields):
                 yield line, dict(zip(columns, fields, strict=False))
-            line = reader.line_num + 1 + before
+            line = reader.line_num + 1
     except csv.Error as exc:
         why = "a quote is not closed" if "unexpected end" in str(exc) else str(exc)
         raise BadInput(f"{name}: line {line}: {why}") from exc
@@ -204,12 +174,13 @@ def csv_rows(
 def _check_columns(
     columns: Sequence[str], needed: Sequence[str], where: str, hint: str
 ) -> None:
-    if absent := [
-        column.split("|")[0]
-        for column in needed
-        if not set(column.split("|")) & set(columns)
-    ]:
-        hint_text = f"the columns are {', '.join(columns)[:200]}; {hint}"
-        raise BadInput(f"{where}: no column {', '.join(absent)}", hint=hint_text)
-    if len(set(columns) - {""}) < sum(map(bool, columns)):
+    absent = []
+    for column in needed:
+        if set(column.split("|")).isdisjoint(columns):
+            absent.append(column.split("|")[0])
+    if absent:
+        listed = f"the columns are {', '.join(columns)[:200]}; {hint}"
+        raise BadInput(f"{where}: no column {', '.join(absent)}", hint=listed)
+    named = [column for column in columns if column]
+    if len(set(named)) < len(named):
         raise BadInput(f"{where}: two columns have the same name")

@@ -1,18 +1,15 @@
 """Listing and reading an untrusted snapshot's folder without following links."""
 
-import errno
 import hashlib
 import io
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from medlive.errors import BadInput, DiskFull
 from medlive.guard.bounds import (
     SMALL_FILE_BYTES,
     SNAPSHOT_FILE_BYTES,
@@ -177,18 +174,6 @@ def lines(source: Path | io.FileIO) -> Iterator[bytes]:
             if len(data) >= SNAPSHOT_LINE_BYTES:
                 raise TooLong(f"a line has {SNAPSHOT_LINE_BYTES} bytes or more")
             yield data
-
-
-@contextmanager
-def writing_to(place: Path) -> Iterator[None]:
-    """Turn what the disk raises into DiskFull or BadInput."""
-    try:
-        yield
-    except OSError as exc:
-        if exc.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "free some space and run this again; nothing half-written counts"
-            raise DiskFull(f"no space is left for {place}", hint=hint) from exc
-        raise BadInput(f"{place} cannot be written: {exc.strerror or exc}") from exc
 
 
 def sync(*paths: Path) -> None:

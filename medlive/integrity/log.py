@@ -176,7 +176,7 @@ def writing(path: Path) -> Iterator[None]:
         ) from exc
     except OSError as exc:
         if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            hint = "what was written is kept; make room and run this again"
+            hint = "make room and run this again"
             raise DiskFull(f"no space is left for {path}", hint=hint) from exc
         raise BadInput(f"{path} cannot be written: {exc.strerror or exc}") from exc
 

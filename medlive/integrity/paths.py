@@ -11,7 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -178,20 +178,14 @@ def _parent_of(
     try:
         for folder in folders:
             if make:
-                _make_folder(folder, descriptor)
+                with suppress(FileExistsError):
+                    os.mkdir(folder, PRIVATE_FOLDER, dir_fd=descriptor)
             below = _open(folder, _FOLDER, descriptor, name)
             os.close(descriptor)
             descriptor = below
         yield descriptor, last
     finally:
         os.close(descriptor)
-
-
-def _make_folder(name: str, parent: int) -> None:
-    try:
-        os.mkdir(name, PRIVATE_FOLDER, dir_fd=parent)
-    except FileExistsError:
-        return
 
 
 def _open(

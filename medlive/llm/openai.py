@@ -45,7 +45,6 @@ from medlive.llm.wire import (
     Refusal,
     Trouble,
     chat_body,
-    completion,
     encoded,
     read_completion,
     read_error,
@@ -200,10 +199,6 @@ class OpenAIEngine:
     def body(self, request: Request) -> dict[str, Any]:
         """The body that `answer` sends first, for whoever sends it another way."""
         return self._body(request, self.json_mode)
-
-    def read(self, body: object) -> Reply:
-        """The reply in a chat completion that came another way. Raises NotACompletion."""
-        return completion(body, self._price)
 
     def estimate(self, request: Request) -> Usage:
         """What a call may take at most: tokens from its bytes, and the longest reply that is allowed."""

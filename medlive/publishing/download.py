@@ -19,8 +19,9 @@ from medlive.errors import BadInput, CheckFailed, UsageError, first_fault
 from medlive.guard.bounds import FETCH_BYTES, SMALL_FILE_BYTES
 from medlive.integrity.checks import Trust
 from medlive.integrity.digest import digest_bytes
-from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, sync, writing_to
+from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, sync
 from medlive.integrity.lock import exclusive
+from medlive.integrity.log import writing
 from medlive.integrity.paths import UnsafePath, create_below, open_below
 from medlive.integrity.signing import PublicKey, check_signature
 from medlive.publishing.errata_update import update_errata
@@ -100,12 +101,8 @@ async def fetch_snapshot(
     if version != "latest" and week_end(version) is None:
         text = f"{version!r} is neither a version such as 2026.W47 nor latest"
         raise UsageError(text)
-    with writing_to(out):
-        await asyncio.to_thread(
-            out.mkdir,
-            parents=True,
-            exist_ok=True,
-        )
+    with writing(out):
+        await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
         with exclusive(out / _LOCK):
             async with open_source(source, network, pace) as read:
                 fetch = _Fetch(read, source, out, public_key)

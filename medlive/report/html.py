@@ -7,18 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from markupsafe import Markup, escape
 
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.refusals import marked
 from medlive.integrity.log import some
-from medlive.plot import svg
+from medlive.statistics.charts import Frame, intervals
 from medlive.text.html import NONE, environment, interval, percent
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 MOST_TEXT: Final = 50_000
 """Characters of one text that a page shows."""
@@ -145,14 +142,14 @@ class Section:
         return all(alone) and all(p.strip().startswith(_LACKS) for p in self.parts)
 
 
-def picture(title: str, draw: Callable[["Axes"], object], rows: int = 0) -> Markup:
-    """A figure as an image, with room for so many rows; nothing where matplotlib is not installed.
+def picture(
+    title: str, note: str, rows: Sequence[tuple[str, float, float | None, float | None]]
+) -> Markup:
+    """Values with their intervals as an image; `rows` as for `charts.intervals`.
 
     As an image it runs nothing, whatever its texts are; the table beside it holds the same figures.
     """
-    drawn = svg(draw, rows)
-    if drawn is None:
-        return Markup()
+    drawn = intervals(Frame(title, f"{title}.", note=note), rows)
     data = base64.b64encode(drawn.encode()).decode("ascii")
     return Markup(_PARTS.picture(title, f"data:image/svg+xml;base64,{data}"))
 

@@ -1,4 +1,4 @@
-"""The page of several protocols side by side: ranks, how alike tasks rank models, gaps, each protocol's tables."""
+"""The page of several protocols side by side: ranks, how alike tasks rank models, each protocol's tables."""
 
 import re
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def portfolio_page(portfolio: Portfolio, nav: Sequence[tuple[str, str]] = ()) ->
         slug=_slug,
         upper_first=upper_first,
     )
-    parts = [("#ranks", "Ranks"), ("#alike", "How alike tasks are"), ("#gaps", "Gaps")]
+    parts = [("#ranks", "Ranks"), ("#alike", "How alike tasks are")]
     for task in portfolio.tasks:
         parts.append((f"#{_slug(task.task)}", task.task))
     return page("medlive: protocols", body, [*nav, *parts])

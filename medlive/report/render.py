@@ -13,7 +13,6 @@ from medlive.evaluation.root_causes import RootCause
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.llm.registry import EMPTY, Registry
-from medlive.plot import available
 from medlive.report.cases import LIST, case_list, entries, write_case_pages
 from medlive.report.html import Section, missing, page, render
 from medlive.report.meta import MetaFile
@@ -76,7 +75,6 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
 _TITLE: Final = "medlive: scores on "
 _OURS: Final = f"<title>{_TITLE}".encode()
 """What the first page of a report holds, those of earlier versions too."""
-_NO_FIGURES: Final = "none: they need matplotlib, pip install 'medlive[plot]'; the tables have the numbers"
 _NO_META: Final = (
     "The grader was not held against people. Run medlive eval meta RUN --human FILE --out DIR, and give "
     "DIR/meta.json to this report with --meta."
@@ -191,8 +189,6 @@ def index(report: Report, cases: int, *, protocols: bool = False) -> str:
         "intervals": f"95 %, bootstrap over cases, {table.draws} draws, seed {table.seed}",
         "few cases": f"Fewer than {FEW} cases: grey and slanted in tables, hollow in figures.",
     }
-    if not available():
-        facts["figures"] = _NO_FIGURES
     nav = [(f"#{own.name}", own.title) for own in sections if not own.lacking]
     if len(nav) < len(sections):
         nav.append(("#absent", "Not in this report"))

@@ -3,34 +3,31 @@
 import csv
 import io
 import re
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import fields, replace
+from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from types import SimpleNamespace
+from typing import Any, Final
 
-from medlive.db.audit.threads import ThreadItem
+from medlive.db.audit.listing import Listing
 from medlive.deidentify.detect import redact
 
-R = TypeVar("R")
 
-
-def without_identifiers(rows: Iterable[R]) -> list[R]:
-    """Rows as they are shown: a thread's title without the names of people and places."""
-    shown: list[R] = []
+def without_identifiers(rows: Sequence[SimpleNamespace]) -> Sequence[SimpleNamespace]:
+    """The rows with what is shown of them: a thread's title without the names of people and places."""
     for row in rows:
-        if isinstance(row, ThreadItem):
-            title = redact(row.title, row.language or None)
-            row = replace(row, title=title)
-        shown.append(row)
-    return shown
+        if hasattr(row, "title"):
+            row.title = redact(row.title, row.language or None)
+    return rows
 
 
-async def stream_csv(rows: AsyncIterator[Any], row: type[Any]) -> AsyncIterator[str]:
-    """Rows of a type as lines of CSV under a heading, without identifiers and formulas."""
-    yield _csv_line([field.name for field in fields(row)])
-    async for stored in rows:
-        [shown] = without_identifiers([stored])
-        yield _csv_line(cells(shown))
+async def stream_csv(
+    rows: AsyncIterator[SimpleNamespace], listing: Listing
+) -> AsyncIterator[str]:
+    """Rows of a listing as lines of CSV under a heading, without identifiers and formulas."""
+    yield _csv_line(listing.columns)
+    async for row in rows:
+        without_identifiers([row])
+        yield _csv_line(cells(row))
 
 
 def _csv_line(values: Iterable[str]) -> str:
@@ -48,9 +45,9 @@ def guarded(text: str) -> str:
     return "'" + text if _RISKY.match(text) else text
 
 
-def cells(row: Any) -> list[str]:
+def cells(row: SimpleNamespace) -> list[str]:
     """A row as cells of a CSV file, none of which a spreadsheet takes for a formula."""
-    return [guarded(_cell(getattr(row, field.name))) for field in fields(row)]
+    return [guarded(_cell(value)) for value in vars(row).values()]
 
 
 def _cell(value: Any) -> str:
@@ -58,6 +55,6 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, datetime):
         return value.isoformat()
-    if isinstance(value, tuple):
+    if isinstance(value, list):
         return "\n".join(map(str, value))
     return str(value)

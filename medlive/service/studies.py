@@ -5,7 +5,7 @@ import random
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
@@ -16,9 +16,10 @@ from medlive.config import Settings
 from medlive.db import studies
 from medlive.db.accounts import list_accounts
 from medlive.db.audit_log import record
+from medlive.db.mapping import Record
 from medlive.db.runs import list_evaluations
 from medlive.db.session import Database, Session
-from medlive.db.studies import Candidate, RatedCase, Rating, Study, StudyItem
+from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act, Blinding, Stratum, StudyKind
 from medlive.errors import CheckFailed, MedliveError, UsageError
@@ -111,9 +112,8 @@ async def start_study(
             sheet, version = await _recorded_sheet(
                 session, study.run, judges, read_sheet
             )
-            study = replace(
-                study, version=version, grader=sheet.grader, against=sheet.against
-            )
+            study.version, study.grader = version, sheet.grader
+            study.against = sheet.against
         candidates = await studies.list_candidates(session, study.version)
         if sheet is not None:
             checked = {verdict.case_id for verdict in sheet.verdicts}
@@ -125,12 +125,13 @@ async def start_study(
         texts = await studies.read_revisions(session, list(revisions.items()))
         cases = {revision: texts[revision] for revision in revisions.items()}
         chosen = _verdict_items(sheet, cases) if sheet else _case_items(study, cases)
-        items = [replace(item, position=n) for n, item in enumerate(chosen, 1)]
+        items = list(chosen)
+        study.blinding = Blinding.BLIND
         if sheet is not None:
             versions = await studies.versions_of(session, revisions.keys())
-            study = replace(study, blinding=Blinding.OPEN)
+            study.blinding = Blinding.OPEN
             if not keep_reports:
-                study = replace(study, blinding=_blinding(settings, versions))
+                study.blinding = _blinding(settings, versions)
         await studies.add_study(session, study, items)
         details = {"items": len(items), "blinding": study.blinding.value}
         await record(
@@ -203,7 +204,11 @@ def _case_items(study: Study, cases: _Cases) -> Iterator[StudyItem]:
             if part.aspect in ASPECTS_OF[study.kind]:
                 number = (part.criterion_id or "").removeprefix(f"{case_id}-")
                 yield StudyItem(
-                    part.id, 0, case_id, revision, part.aspect, number or None
+                    item=part.id,
+                    case_id=case_id,
+                    revision=revision,
+                    aspect=part.aspect,
+                    criterion_id=number or None,
                 )
 
 
@@ -218,14 +223,13 @@ def _verdict_items(sheet: GraderSheet, cases: _Cases) -> Iterator[StudyItem]:
         if verdict.question != _question_of(cases[case_id, revision]):
             raise UsageError(f"the run's case {case_id} is not as the snapshot has it")
         yield StudyItem(
-            verdict.id,
-            0,
-            case_id,
-            revision,
-            "verdict",
-            verdict.criterion_id.removeprefix(f"{case_id}-"),
-            verdict.answer,
-            verdict.met,
+            item=verdict.id,
+            case_id=case_id,
+            revision=revision,
+            aspect="verdict",
+            criterion_id=verdict.criterion_id.removeprefix(f"{case_id}-"),
+            answer=verdict.answer,
+            verdict=verdict.met,
         )
 
 
@@ -235,10 +239,10 @@ def _question_of(case: RatedCase) -> str:
 
 
 def draw(
-    candidates: Sequence[Candidate], sample: int, stratum: Stratum, seed: int
-) -> list[Candidate]:
+    candidates: Sequence[Record], sample: int, stratum: Stratum, seed: int
+) -> list[Record]:
     """Draw `sample` cases, in equal numbers from each stratum as far as it goes; by case id."""
-    by_stratum: dict[str, list[Candidate]] = defaultdict(list)
+    by_stratum: dict[str, list[Record]] = defaultdict(list)
     for candidate in sorted(candidates, key=lambda c: c.case_id):
         name = stratum is not Stratum.NONE and getattr(candidate, stratum.value)
         by_stratum[name or ""].append(candidate)
@@ -297,7 +301,10 @@ async def rate(
         ):
             raise CheckFailed(f"{rater} has nothing to rate here")
         new_rating = Rating(
-            item.item, rater, int(rating) if rating else None, comment.strip()
+            item=item.item,
+            rater=rater,
+            rating=int(rating) if rating else None,
+            comment=comment.strip(),
         )
         await studies.save_rating(session, study.name, new_rating)
 
@@ -369,7 +376,7 @@ def _grading(
     decisions = np.array([code(item, study.adjudicator or "") for item in items])
     cases = list(dict.fromkeys(item.case_id for item in items))
     panel = Panel(
-        study.raters,
+        tuple(study.raters),
         codes,
         np.array([cases.index(item.case_id) for item in items]),
         tuple(cases),

@@ -25,9 +25,9 @@ from medlive.integrity.folder import (
     sha256,
     sums_text,
     sync,
-    writing_to,
 )
 from medlive.integrity.lock import exclusive
+from medlive.integrity.log import writing
 from medlive.snapshot.describe import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.gates import row_hits
@@ -118,7 +118,7 @@ def write_snapshot(
     """
     meta = _checked(meta, sign)
     target = out_root / folder_name(meta.version)
-    with writing_to(out_root):
+    with writing(out_root):
         out_root.mkdir(parents=True, exist_ok=True)
         with exclusive(out_root / ".freeze.lock"):
             for leftover in out_root.glob(".medlive-*.partial"):

@@ -188,7 +188,7 @@ class Ledgers:
     def commitments(self) -> dict[str, tuple[str, str]]:
         """Return commitment → its section and the version since which it is held."""
         commitments = {}
-        for section, _, entry in _entries(self.holdouts):
+        for section, _, entry in each_entry(self.holdouts):
             commitments[entry["commitment"]] = (section, entry["held_since"])
         return commitments
 
@@ -206,7 +206,7 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     if manifest.format_version < 4:
         for name in sorted(ledgers.unknown):
             changes.add("ledgers", "the fields of its format", name)
-    for section, case_id, entry in _entries(ledgers.changes):
+    for section, case_id, entry in each_entry(ledgers.changes):
         where = f"{CHANGES}: {section} {case_id!r}"[:300]
         has = entry["from_revision"] is not None, entry["to_revision"] is not None
         if has != _REVISIONS[section]:
@@ -214,7 +214,7 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
         if manifest.parent is None and section != "added":
             changes.add(where, "only added cases, since there is no parent", section)
     seen = set[str]()
-    for section, _, entry in _entries(ledgers.holdouts):
+    for section, _, entry in each_entry(ledgers.holdouts):
         commitment = entry["commitment"]
         since = entry["held_since"]
         where = f"{HOLDOUTS}: {section} {commitment}"
@@ -229,7 +229,7 @@ def read_ledgers(root: Path, manifest: Manifest) -> Ledgers:
     return ledgers
 
 
-def _entries(
+def each_entry(
     sections: Mapping[str, Mapping[str, Entry]] | None,
 ) -> Iterator[tuple[str, str, Entry]]:
     """Each entry after its section and its key."""
@@ -254,7 +254,7 @@ def _read(
     for section, key in keys.items():
         by_section[section] = {entry[key]: entry for entry in sections[section]}
     ledgers.unknown |= _unknown_fields(name, head, expected)
-    for section, key, entry in _entries(by_section):
+    for section, key, entry in each_entry(by_section):
         known = _MODELS[section].model_fields
         ledgers.unknown |= _unknown_fields(f"{section} of {name}", entry, known)
         own = {field: entry[field] for field in entry if field not in _CHECKED}

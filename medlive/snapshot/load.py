@@ -212,10 +212,6 @@ class Snapshot:
             )
 
 
-class NotPublishableWarning(UserWarning):
-    """A snapshot that must not be published was loaded."""
-
-
 class NewerSnapshotWarning(UserWarning):
     """A snapshot holds columns or values that this medlive does not know."""
 
@@ -235,7 +231,7 @@ def load_snapshot(
     if not manifest.publishable:
         reasons = "; ".join(manifest.why_not)
         text = f"medlive {manifest.version} is not publishable: {reasons}"
-        warnings.warn(text, NotPublishableWarning, stacklevel=2)
+        warnings.warn(text, UserWarning, stacklevel=2)
     if note := unknown_note(manifest.unknown):
         text = f"medlive {manifest.version}: {note}"
         warnings.warn(text, NewerSnapshotWarning, stacklevel=2)

@@ -213,24 +213,21 @@ class Tally:
     def counts(self, held_out: int) -> Counts:
         """Return the counts, with the number of held-out cases."""
         by = {name: dict(sorted(counter.items())) for name, counter in self._by.items()}
+        proof: dict[str, float] = {"cases": self._proved}
+        for name, total in self._proof.items():
+            # Of exact sums: the order of the cases does not matter.
+            proof[name] = round(float(total / self._proved), 4)
         return Counts.model_validate(
             {
                 "cases": self.cases,
                 "criteria": self.criteria,
                 "held": held_out,
-                "proof": self._means(),
+                "proof": proof,
                 "headroom": headroom_of(self._ordinary),
                 "overruled": self._overruled,
                 **by,
             }
         )
-
-    def _means(self) -> dict[str, float]:
-        means: dict[str, float] = {"cases": self._proved}
-        for name, total in self._proof.items():
-            # Of exact sums: the order of the cases does not matter.
-            means[name] = round(float(total / self._proved), 4)
-        return means
 
 
 _FIELDS: Final = (

@@ -110,10 +110,6 @@ class ParquetRows:
         self._writer.close()
 
 
-class ParquetFault(Exception):
-    """A parquet file cannot be read as rows of the expected columns."""
-
-
 @dataclass(frozen=True, slots=True)
 class TwinComparison:
     """A parquet file that is to be compared with its JSON Lines."""
@@ -134,7 +130,7 @@ def find_difference(comparison: TwinComparison) -> str | None:
         The row, from 1, and what differs; None if nothing does.
 
     Raises:
-        ParquetFault: If one of them does not hold rows of these columns.
+        ValueError: If one of them does not hold rows of these columns.
         OSError: If one of them cannot be read.
         TooLong: If a line is too long.
     """
@@ -173,7 +169,7 @@ def find_difference(comparison: TwinComparison) -> str | None:
         MemoryError,
         OverflowError,
     ) as exc:
-        raise ParquetFault(
+        raise ValueError(
             f"cannot be read: {type(exc).__name__}: {str(exc)[:200]}"
         ) from exc
 
@@ -181,15 +177,15 @@ def find_difference(comparison: TwinComparison) -> str | None:
 def _check_columns(
     stated: "pa.Schema", known: "pa.Schema", comparison: TwinComparison
 ) -> None:
-    """Raise ParquetFault for another canary or other columns."""
+    """Raise ValueError for another canary or other columns."""
     metadata = stated.metadata or {}
     if metadata != {CANARY_KEY.encode(): comparison.canary.encode()}:
         expected = f"{CANARY_KEY} = {comparison.canary!r}"
-        raise ParquetFault(
+        raise ValueError(
             f"expected the metadata {expected} alone, got {metadata!r}"[:300]
         )
     typed = [field for field in stated if field.name in known.names]
     names = [column.name for column in comparison.columns]
     if stated.names != names or typed != list(known):
         fields = [(field.name, str(field.type)) for field in stated]
-        raise ParquetFault(f"unexpected columns: {fields}"[:300])
+        raise ValueError(f"unexpected columns: {fields}"[:300])

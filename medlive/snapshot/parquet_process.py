@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from medlive.guard.child_environment import child_environment
-from medlive.snapshot.parquet import ParquetFault, TwinComparison, find_difference
+from medlive.snapshot.parquet import TwinComparison, find_difference
 
 MEMORY_BYTES: Final = 128 * 2**20
 """What a comparison may take beyond the loaded libraries, whatever is compared."""
@@ -33,7 +33,7 @@ _SPARING: Final = {
 
 def compare_twins(
     comparisons: Sequence[TwinComparison],
-) -> list[str | ParquetFault | None]:
+) -> list[str | ValueError | None]:
     """Return for each pair of files what `find_difference` returns, or the fault that it raises."""
     files: list[int] = []
     limit = MEMORY_BYTES
@@ -58,14 +58,14 @@ def compare_twins(
             check=False,
         )
     except subprocess.TimeoutExpired:
-        return [ParquetFault(f"was not compared in {SECONDS:.0f} seconds")]
-    results: list[str | ParquetFault | None] = []
+        return [ValueError(f"was not compared in {SECONDS:.0f} seconds")]
+    results: list[str | ValueError | None] = []
     for line in done.stdout.splitlines():
         kind, text = json.loads(line)
-        results.append(ParquetFault(text) if kind == "fault" else text)
+        results.append(ValueError(text) if kind == "fault" else text)
     if len(results) < len(comparisons):
         needs = f"cannot be read within {limit >> 20} MB of memory"
-        results.append(ParquetFault(needs))
+        results.append(ValueError(needs))
     return results
 
 
@@ -83,7 +83,7 @@ def main() -> None:
     for comparison in comparisons:
         try:
             result = ("difference", find_difference(comparison))
-        except (ParquetFault, OSError, MemoryError) as exc:
+        except (ValueError, OSError, MemoryError) as exc:
             result = ("fault", str(exc)[:300] or "needs more memory than its rows do")
         print(json.dumps(result), flush=True)
 

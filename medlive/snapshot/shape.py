@@ -136,7 +136,9 @@ def shape_of(format_version: int = FORMAT_VERSION) -> Shape:
         listed = []
         for name, kind in _FIELDS[table].items():
             optional = name in OPTIONAL[table]
-            if optional and not _had(name, format_version):
+            # Formats 2 and 3 are closed.
+            is_new = name not in _NEW_IN_FORMAT_3 or format_version < 3
+            if optional and format_version < 4 and is_new:
                 continue
             column = Column(
                 name=name,
@@ -165,8 +167,3 @@ def columns_fault(table: Table, columns: Sequence[Column]) -> str | None:
 
 def _meaning(column: Column) -> dict[str, object]:
     return column.model_dump(include=set(Column.model_fields))
-
-
-def _had(column: str, format_version: int) -> bool:
-    """Whether a format had this optional column: 2 and 3 are closed."""
-    return format_version >= 4 or (format_version == 3 and column in _NEW_IN_FORMAT_3)

@@ -27,6 +27,8 @@ _MOST_TEXT: Final = 300
 """Characters of one text that any chart tells; the rest of a longer one is cut with an ellipsis."""
 _MOST_NOTE: Final = 1_500
 """The same for the note under a chart, which says what its figures rest on."""
+_MOST_LABEL: Final = 40
+"""Characters of a label above an interval."""
 _MOST_BINS: Final = 30
 """Columns of a histogram."""
 
@@ -134,6 +136,47 @@ def bars(frame: Frame, groups: Sequence[Group]) -> str:
             out.text(WIDTH - _PAD, out.y + 16, bar.written, anchor="end")
             out.y += _ROW
         out.y += 6
+    return out.svg()
+
+
+def intervals(
+    frame: Frame, rows: Sequence[tuple[str, float, float | None, float | None]]
+) -> str:
+    """Values with the ends of their intervals, where they have one: a mark on a line, on one scale that has 0.
+
+    Labels stand above; a text that is too long loses its middle, since names often differ at their end.
+    """
+    values = []
+    ends = [0.0]
+    for label, value, low, high in rows:
+        ends += [end for end in (value, low, high) if end is not None]
+        if len(label) > _MOST_LABEL:
+            label = f"{label[: _MOST_LABEL - 20]}…{label[-19:]}"
+        text = f"{value:.1f}"
+        if low is not None and high is not None:
+            text += f" ({low:.1f} to {high:.1f})"
+        values.append(Bar(label, value, text))
+    out = _Drawing(frame, values)
+    if not values:
+        return out.empty()
+    least = min(ends)
+    unit = _INNER / ((max(ends) - least) or 1.0)
+
+    def at(value: float) -> float:
+        return _PAD + (value - least) * unit
+
+    for bar, (_, value, low, high) in zip(values, rows, strict=True):
+        out.y += 19
+        out.text(_PAD, out.y, bar.label, room=_INNER - _width(bar.written, _SIZE) - 8)
+        out.text(WIDTH - _PAD, out.y, bar.written, anchor="end")
+        out.tooltip(bar)
+        out.rect(_PAD, out.y + 5, _INNER, 13, "mc-t")
+        out.rect(at(0.0), out.y + 5, 1, 13, "mc-5")
+        if low is not None and high is not None:
+            out.rect(at(low), out.y + 10, at(high) - at(low), 3, "mc-0")
+        out.rect(at(value) - 3, out.y + 7, 6, 9, "mc-0")
+        out.end()
+        out.y += _ROW
     return out.svg()
 
 

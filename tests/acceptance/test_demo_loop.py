@@ -333,7 +333,7 @@ def test_its_snapshot_is_served_as_a_preview_and_fetched_again(
 def test_every_cell_of_the_notebook_runs_on_the_demo(loop: Loop) -> None:
     notebook = Path(__file__).parents[2] / "docs" / "tutorials" / "notebook.ipynb"
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
-    program = ["import matplotlib\nmatplotlib.use('agg')\n"]
+    program = []
     questions = 0
     for cell in cells:
         source = "".join(cell["source"])

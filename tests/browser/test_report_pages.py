@@ -281,22 +281,17 @@ def test_the_pages_own_policy_stops_markup_that_would_slip_through(
     context.close()
 
 
-def test_every_figure_is_seen_and_is_light_only_by_day(
+def test_every_figure_is_seen_by_day_and_by_night(
     opened: Callable[..., Any],
 ) -> None:
     seen = """() => Array.from(document.querySelectorAll("figure img")).map((e) =>
-        [e.alt.split(".")[0], e.complete && e.naturalWidth > 400, getComputedStyle(e).filter])"""
+        [e.alt.split(".")[0], e.complete && e.naturalWidth > 400])"""
     with opened("index.html", scripts=False) as page:
-        for scheme, shown in (
-            ("light", "none"),
-            ("dark", "invert(1) hue-rotate(180deg)"),
-        ):
+        for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
             assert page.evaluate(seen) == [
-                ["Overall score", True, shown],
-                ["Score by length of the answer", True, shown],
-                ["Score by month of posting", True, shown],
-                ["Drop past the cutoff", True, shown],
+                ["Overall score", True],
+                ["Drop past the cutoff", True],
             ]
 
 
@@ -441,4 +436,4 @@ def test_the_keyboard_reaches_everything_and_every_control_has_a_name(
         assert boxes.evaluate_all(
             "all => all.every((e) => e.tabIndex === 0 && e.getAttribute('aria-label'))"
         )
-        assert page.locator("figure img[alt]").count() == 4
+        assert page.locator("figure img[alt]").count() == 2

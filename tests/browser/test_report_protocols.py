@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.protocols.coverage import Coverage
-from medlive.evaluation.protocols.model import Protocol, Results, Side, Subject
+from medlive.evaluation.protocols.model import Protocol, Results, Subject
 from medlive.evaluation.protocols.pairwise.protocol import CRITERIA, Pairwise
 from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
@@ -83,10 +83,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     results = tuple(
         TaskResults.of(one.name, one, value, asked) for one, value, asked in tasks
     )
-    sides: dict[str, Side | None] = {one.name: one.side for one, *_ in tasks}
     whole = Portfolio(
         tasks=results,
-        tables=portfolio({task.task: task.figures for task in results}, sides),
+        tables=portfolio({task.task: task.figures for task in results}),
     )
     alone = write_portfolio(whole, root / "out")
     words = [

@@ -13,7 +13,7 @@ from medlive.__main__ import run
 from medlive.db import accounts
 from medlive.db.accounts import Account
 from medlive.db.session import Database, Session
-from medlive.db.tables.accounts import Role
+from medlive.db.tables.accounts import GRANTS, Role
 from medlive.errors import CheckFailed, UsageError
 
 HASH = "$argon2id$v=19$m=8,t=1,p=1$c2FsdHNhbHQ$aGFzaA"
@@ -46,7 +46,7 @@ async def owner(database: Database, token: str) -> str | None:
 def test_roles_include_others_as_documented() -> None:
     assert {
         role: "".join(sorted(r.value[0] for r in granted))
-        for role, granted in accounts.GRANTS.items()
+        for role, granted in GRANTS.items()
     } == {
         Role.VIEWER: "v",
         Role.REVIEWER: "rv",

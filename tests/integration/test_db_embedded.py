@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -18,7 +17,6 @@ from medlive.db import embedded
 from medlive.errors import DatabaseUnavailable, MissingExtra
 from medlive.guard.child_environment import SYSTEM
 from medlive.integrity.paths import walk
-from tests.support.waiting import LIMIT_S
 
 START = "import sys, pathlib; from medlive.db import embedded; print(embedded.start(pathlib.Path(sys.argv[1])))"
 
@@ -292,40 +290,3 @@ def test_root_opens_no_folder_for_its_server(empty_home: Path) -> None:
     finally:
         embedded.stop(inside)
         shutil.rmtree(data.parent)
-
-
-def test_as_a_service_it_lives_and_ends_with_one_process(home: Path) -> None:
-    """What systemd does with deploy/systemd/medlive-postgres.service, by hand."""
-    embedded.start(home)  # as another unit had it
-    first = running(home).pid
-    with (
-        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager,
-        tempfile.TemporaryDirectory() as folder,
-    ):
-        manager.bind(f"{folder}/notify")
-        manager.settimeout(LIMIT_S)
-
-        def begin() -> "subprocess.Popen[bytes]":
-            environment = {
-                **os.environ,
-                "MEDLIVE_HOME": str(home),
-                "NOTIFY_SOCKET": f"{folder}/notify",
-            }
-            environment.pop("MEDLIVE_DATABASE_URL", None)
-            command = [sys.executable, "-m", "medlive", "db", "serve"]
-            process = subprocess.Popen(command, env=environment)
-            assert manager.recv(100) == b"READY=1"
-            return process
-
-        service = begin()
-        assert running(home).pid != first
-        assert query(embedded.start(home), "SELECT 1") == 1
-        os.kill(running(home).pid, signal.SIGKILL)
-        assert service.wait(LIMIT_S) == 3
-        with pytest.raises(DatabaseUnavailable, match="db serve"):
-            embedded.start(home)
-        service = begin()
-        service.terminate()
-        assert service.wait(LIMIT_S) == 0
-        assert embedded.status(home) is None
-        assert query(embedded.start(home), "SELECT 1") == 1

@@ -124,7 +124,6 @@ def test_the_worker_writes_nothing_that_people_write_alone(worker_url: str) -> N
             worker_url,
             *study,
             *takedown,
-            "UPDATE downloads SET count = 0",
             "DELETE FROM threads",
         )
         == []

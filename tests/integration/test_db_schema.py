@@ -106,8 +106,9 @@ async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(
     async with database.begin() as session:
         assert (await record(session, Act.EDIT, "case:c", by=None)).number == 3
         assert (await verify_log(session)).faults == ()
-        await save_rating(session, "s", Rating("i", "a", 1, "second"))
-        assert await ratings_of(session, "s") == [Rating("i", "a", 1, "second")]
+        second = Rating(item="i", rater="a", rating=1, comment="second")
+        await save_rating(session, "s", second)
+        assert await ratings_of(session, "s") == [second]
     await database.aclose()
 
 

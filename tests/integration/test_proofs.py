@@ -86,8 +86,8 @@ async def test_a_proof_is_stored_whole_and_its_figures_stand_with_the_case(
     met = [c.criterion for c in proof.criteria if wrong.verdicts[c.id].met]
     assert met == [DENIES[0]]
     assert wrong.verdicts[proof.criteria[-1].id].quote in wrong.answer
-    assert (made.passed, made.failed, made.ceiling) == (1, 0, 1.0)
-    assert (made.one_model, made.ordinary) == (("m-1",), (0.5833,))
+    assert (made["passed"], made["failed"], made["ceiling"]) == (1, 0, 1.0)
+    assert (made["one_model"], made["ordinary"]) == (["m-1"], [0.5833])
     slip = proof.probes[list(Probe).index(Probe.SLIP)]
     assert slip.harm is not None
     assert slip.harm.worst is None
@@ -113,7 +113,7 @@ async def test_an_unproven_rubric_waits_with_its_answers_beside_it(
     assert found["curation"]["reason"] is Reason.RUBRIC_UNPROVEN
     assert found["case"]["status"] == "held"
     assert found["proof"]["passed"] is False
-    assert (made.passed, made.failed, made.ceiling) == (0, 1, None)
+    assert (made["passed"], made["failed"], made["ceiling"]) == (0, 1, None)
     show_result(Result(None, describe_thread(case_id, found)))
     shown = " ".join(capsys.readouterr().out.split())
     assert "Proof of the rubric: failed" in shown

@@ -8,9 +8,8 @@ from fastapi import APIRouter, Depends
 from fastapi.routing import iter_route_contexts
 
 from medlive.config import Settings
-from medlive.db.accounts import GRANTS
 from medlive.db.session import Database
-from medlive.db.tables.accounts import Role
+from medlive.db.tables.accounts import GRANTS, Role
 from medlive.web.accounts.access import require
 from medlive.web.app import ROOMS, build_app
 from medlive.web.site import Room, Site

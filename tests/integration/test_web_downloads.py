@@ -1,6 +1,5 @@
 """The downloads over real HTTP, with a real database and real snapshots."""
 
-import asyncio
 import json
 import os
 import re
@@ -15,9 +14,7 @@ import pytest
 from pydantic import SecretStr
 from sqlalchemy import text
 
-from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.release.downloads import DownloadCount, list_downloads
 from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
 from medlive.errors import BadInput
@@ -370,41 +367,6 @@ async def test_errata_of_hidden_snapshots_are_not_given_out(
         OLD.encode()
         not in prepare_release(line.releases[1].path, line.key.public).errata[ERRATA]
     )
-
-
-async def counted(database: Database) -> list[DownloadCount]:
-    async with database.begin() as session:
-        return await list_downloads(session, now().date())
-
-
-async def test_downloads_are_counted_by_file_and_day_alone(served: Served) -> None:
-    get = served.http.get
-    await get(FILE)
-    await get(FILE, headers={"Range": "bytes=0-5"})
-    await get(FILE, headers={"Range": "bytes=6-"})  # goes on
-    await get(FILE, headers={"If-None-Match": "*"})
-    await served.http.head(FILE)
-    await get(f"/medlive-{NEW}/figures/axes.svg")  # a page shows it
-    await get(f"/medlive-{OLD}/{SUMS}")
-    rows: list[DownloadCount] = []
-    for _ in range(500):  # a download is counted once it has ended
-        rows = await counted(served.database)
-        if sum(row.count for row in rows) == 3:
-            break
-        await asyncio.sleep(0.01)
-    async with served.database.begin() as session:
-        columns = await session.execute(text("SELECT * FROM downloads LIMIT 0"))
-        assert list(columns.keys()) == ["version", "file", "day", "count"]
-    assert [(r.version, r.file, r.count) for r in rows] == [
-        (OLD, SUMS, 1),
-        (NEW, "data/cases.jsonl", 2),
-    ]
-    assert "3 downloads of files in all, 3 in the last seven days" in " ".join(
-        (await get("/snapshots")).text.split()
-    )
-    page = (await get(f"/medlive-{NEW}/")).text
-    row = page.split(">data/cases.jsonl<")[1].split("</tr>")[0]
-    assert row.rstrip().endswith(">2</td>")
 
 
 async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -> None:

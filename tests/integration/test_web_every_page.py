@@ -216,28 +216,30 @@ async def fill_reviews(
     first = Study(
         name="first",
         kind=StudyKind.CASE_QUALITY,
-        run=None,
-        grader=None,
-        raters=("ada", "bob"),
-        adjudicator=None,
-        closed_at=None,
+        raters=["ada", "bob"],
         **common,
     )
     async with database.begin() as session:
         await set_status(session, cases[0], CaseStatus.READY, None)
     await start_study(database, settings, first, 1)
-    check = replace(
-        first,
+    check = Study(
         name="check",
         kind=StudyKind.GRADER_CHECK,
         run=TEXTS[0],
         grader=TEXTS[0],
-        raters=("ann", "bob"),
+        raters=["ann", "bob"],
         adjudicator="ada",
+        **common,
     )
     items = [
         StudyItem(
-            f"i-{n}", n, cases[0], 1, "verdict", "c1", answer=text, verdict=n % 3 != 1
+            item=f"i-{n}",
+            case_id=cases[0],
+            revision=1,
+            aspect="verdict",
+            criterion_id="c1",
+            answer=text,
+            verdict=n % 3 != 1,
         )
         for n, text in enumerate(TEXTS, 1)
     ]
@@ -245,14 +247,24 @@ async def fill_reviews(
         for case_id, text in zip(cases[1:4], TEXTS, strict=False):
             await set_status(session, case_id, CaseStatus.HELD, text)
         for item in await items_of(session, "first"):
-            await save_rating(session, "first", Rating(item.item, "ada", 1, TEXTS[7]))
+            await save_rating(
+                session,
+                "first",
+                Rating(item=item.item, rater="ada", rating=1, comment=TEXTS[7]),
+            )
         await add_study(session, check, items)
         for n, item in enumerate(items):
             await save_rating(
-                session, "check", Rating(item.item, "ann", 1, item.answer or "")
+                session,
+                "check",
+                Rating(
+                    item=item.item, rater="ann", rating=1, comment=item.answer or ""
+                ),
             )
             await save_rating(
-                session, "check", Rating(item.item, "bob", int(n % 3 == 0), "")
+                session,
+                "check",
+                Rating(item=item.item, rater="bob", rating=int(n % 3 == 0), comment=""),
             )
         for n, text in enumerate(TEXTS):
             await session.execute(

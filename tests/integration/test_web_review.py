@@ -5,6 +5,7 @@ import csv
 import io
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -15,7 +16,6 @@ from medlive.db.audit_log import list_entries
 from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
 from medlive.db.studies import (
-    Candidate,
     Rating,
     find_study,
     items_of,
@@ -68,7 +68,7 @@ async def site(
 
 def test_a_sample_has_as_many_of_each_stratum_and_is_the_seed_s() -> None:
     known = [
-        Candidate(f"c{n:03}", 1, "zh" if n % 10 == 0 else "en", "x", "y")
+        SimpleNamespace(case_id=f"c{n:03}", language="zh" if n % 10 == 0 else "en")
         for n in range(100)
     ]
     drawn = draw(known, 16, Stratum.LANGUAGE, 3)
@@ -284,11 +284,17 @@ async def test_studies_come_to_what_was_rated_and_eval_meta_reads_a_grader_check
                     ):
                         given = rating if rating is None else int(rating)
                         await save_rating(
-                            session, study.name, Rating(item.item, rater, given, "")
+                            session,
+                            study.name,
+                            Rating(
+                                item=item.item, rater=rater, rating=given, comment=""
+                            ),
                         )
                     if n % 5 == 0:
                         await save_rating(
-                            session, study.name, Rating(item.item, "cleo", 1, "")
+                            session,
+                            study.name,
+                            Rating(item=item.item, rater="cleo", rating=1, comment=""),
                         )
                 results = await evaluate(session, study)
             shown = await get("ann", f"{study.name}?item=1")
@@ -377,7 +383,9 @@ async def test_studies_come_to_what_was_rated_and_eval_meta_reads_a_grader_check
                     *([("cleo", 0)] if n == 0 else []),
                 ):
                     await save_rating(
-                        session, "dual", Rating(item.item, who, value, "")
+                        session,
+                        "dual",
+                        Rating(item=item.item, rater=who, rating=value, comment=""),
                     )
         assert "where second decides otherwise" in await get("ada", "dual/results")
         for file, query in zip(files, ("", "?adjudicated=true"), strict=True):

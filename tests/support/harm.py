@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from medlive.evaluation.harm import Control, HarmRow, RunHarm
+from medlive.evaluation.harm import HarmRow, RunHarm
 from medlive.evaluation.model import gradable
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.harm.controls import load_controls
@@ -127,8 +127,8 @@ def with_harm(run: GradedRun, seed: int = 0) -> GradedRun:
         missing = "endpoint: none" if luck > 0.97 else ""
         rows[case.case_id] = made_row(case.case_id, harms, missing=missing)
     controls = (
-        made_row("control-1-slip", control=Control.SLIP, hit=True),
-        made_row("control-1-sound", control=Control.EXCELLENT, hit=False),
+        made_row("control-1-slip", control="slip", hit=True),
+        made_row("control-1-sound", control="excellent", hit=False),
     )
     harm = RunHarm(rows, controls, "sha256:1", "a-judge", "another")
     return replace(run, harm=harm)

@@ -141,7 +141,7 @@ async def held(database: Database, settings: Settings) -> str:
     async with database.begin() as session:
         [waiting] = await list_held(session)
     assert (waiting.reasons, waiting.query) == (
-        (Reason.ADVICE_HARMFUL,),
+        [Reason.ADVICE_HARMFUL],
         "What could cause a dry cough for 3 weeks?",
     )
     return waiting.case_id

@@ -1,9 +1,11 @@
 """`medlive cost`: what engines cost in a week."""
 
-from dataclasses import asdict
 from datetime import UTC, datetime
 
-from medlive.cli.output import Result, priced, table_of, with_session
+from medlive.cli.output import Result, counted, fields_of, table_of, with_session
+from medlive.curation.model import Outcome
+from medlive.db.audit.spending import count_ended, spending
+from medlive.db.iso_weeks import parse_week, week_bounds
 
 _SHOWN = (
     "by",
@@ -26,24 +28,21 @@ def cost(
     Args:
         week: Replies stored in this ISO week: 2026.W47, this or last; without it all.
     """
-    from medlive.curation.model import Outcome
-    from medlive.db.audit.spending import count_ended, spending
-    from medlive.db.iso_weeks import parse_week, week_bounds
-
     chosen = week and parse_week(week)
-    since, until = (
-        week_bounds(chosen)
-        if chosen
-        else (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
-    )
-    spendings = with_session(spending, since, until)
-    kept = with_session(count_ended, Outcome.KEPT, since, until)
-    parked = with_session(count_ended, Outcome.PARKED, since, until)
-    total = next((s.cost_usd for s in spendings if s.by == "all"), 0.0)
+    bounds = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    if chosen:
+        bounds = week_bounds(chosen)
+    kept = with_session(count_ended, Outcome.KEPT, *bounds)
+    parked = with_session(count_ended, Outcome.PARKED, *bounds)
+    total: float | None = 0.0
+    spent, shown = [], []
+    for part in with_session(spending, *bounds):
+        spent.append(fields_of(part, _SHOWN))
+        price = "unknown" if part.cost_usd is None else part.cost_usd
+        shown.append(spent[-1] | {"cost_usd": price})
+        if part.by == "all":
+            total = part.cost_usd
     a_case = total / kept if kept and total is not None else None
-    spent = []
-    for spending_of in spendings:
-        spent.append(asdict(spending_of) | {"cost_usd": spending_of.cost_usd})
     value = {
         "week": chosen,
         "spent": spent,
@@ -52,7 +51,9 @@ def cost(
         "usd_a_kept_case": a_case,
     }
     each = "unknown" if a_case is None else f"{a_case:.4f}"
-    title = f"Cost: {chosen or 'all weeks'}; {kept} cases kept, {each} USD each"
+    title = (
+        f"Cost: {chosen or 'all weeks'}; {counted(kept, 'case')} kept, {each} USD each"
+    )
     if parked:
-        title += f"; {parked} threads parked"
-    return Result(value, [table_of(priced(spent), _SHOWN, title)])
+        title += f"; {counted(parked, 'thread')} parked"
+    return Result(value, [table_of(shown, _SHOWN, title)])

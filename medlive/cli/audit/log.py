@@ -32,10 +32,9 @@ def log(
         limit: Show the latest N entries.
         before: Those before this number.
     """
+    names = (*_SHOWN, "details", "digest")
     entries = with_session(list_entries, before=before, limit=limit)
-    rows = []
-    for entry in entries:
-        rows.append(fields_of(entry, (*_SHOWN, "details", "digest")))
+    rows = [fields_of(entry, names) for entry in entries]
     return Result(rows, [table_of(rows, _SHOWN)])
 
 
@@ -58,11 +57,6 @@ def verify(
     """
     log, anchors = with_instance(verify_audit_log, head=head, snapshots=snapshots)
     failure = CheckFailed("; ".join(log.faults)) if log.faults else None
-    value = {
-        "entries": log.entries,
-        "head": log.head,
-        "faults": log.faults,
-        "anchors": anchors,
-    }
+    value = fields_of(log, ("entries", "head", "faults")) | {"anchors": anchors}
     summary = f"{log.entries} entries, head {log.head}; compared with {anchors} statements of snapshots"
     return Result(value, [summary], failure=failure)

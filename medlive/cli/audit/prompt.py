@@ -7,6 +7,7 @@ from typer import Argument
 
 from medlive.cli.options import Commands
 from medlive.cli.output import Lines, Result, with_session
+from medlive.service.prompts import show_prompt
 
 app = Commands()
 
@@ -33,8 +34,6 @@ def show(
     Args:
         name: E.g. screener.extract, or the digest of a request.
     """
-    from medlive.service.prompts import show_prompt
-
     prompt = with_session(show_prompt, name, _OF_EVALUATION)
     return Result(prompt, _lines(prompt))
 

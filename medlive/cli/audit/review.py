@@ -1,11 +1,12 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import typer
+from pydantic import ValidationError
 from typer import Argument, Option
 
-from medlive.cli.audit.suspects import suspects
 from medlive.cli.audit.thread import describe_thread
 from medlive.cli.options import (
     ByOption,
@@ -26,19 +27,36 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.config import Settings
-from medlive.curation.model import Reason
+from medlive.curation.model import Curation, Reason
+from medlive.db.curation.reviews import list_disputes, list_held
+from medlive.db.session import Database
+from medlive.db.tables.release import DisputeRow, ReviewAction
 from medlive.errors import UsageError, first_fault
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import read_given
 from medlive.rubric.model import Difficulty, Register, unproved_words
-
-if TYPE_CHECKING:
-    from medlive.db.session import Database
-    from medlive.db.tables.release import DisputeRow
-    from medlive.service.curation.editing import CaseEdit
+from medlive.service.curation import review
+from medlive.service.curation.editing import (
+    CaseEdit,
+    edit_case,
+    load_edit,
+    redact_case,
+)
+from medlive.service.curation.inspect import inspect_case
+from medlive.service.curation.pipeline import open_pipeline
+from medlive.service.curation.prove import queue_proof
 
 app = Commands()
-app.command()(suspects)
+
+
+def load(wanted: str | None) -> typer.Typer:
+    """The group; `suspects`, which scores runs, is imported where it is wanted, or where no command is."""
+    if wanted in (None, "suspects"):
+        from medlive.cli.audit.suspects import suspects
+
+        app.command()(suspects)
+    return app
+
 
 CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
 ReasonOption = Annotated[str, Option("--reason", help="Why; it stays in the database.")]
@@ -59,30 +77,16 @@ def list_(
         reason: Only cases held for this reason.
         language: Only cases in this language: en or zh.
     """
-    from medlive.db.curation.reviews import list_held
-
-    cases = with_session(list_held, reason=reason, language=language)
+    names = ("case_id", "revision", "language", "source", "query", "reasons")
     rows = []
-    for case in cases:
-        row = {
-            "case_id": case.case_id,
-            "revision": case.revision,
-            "language": case.language,
-            "source": case.source,
-            "query": case.query,
-            "reasons": case.reasons,
-            "detail": case.status_reason,
-            "held_since": case.held_since.isoformat(),
-        }
-        rows.append(row)
-    names = ("case_id", "held_since", "language", "source", "reasons", "query")
+    for case in with_session(list_held, reason=reason, language=language):
+        more = {"detail": case.status_reason, "held_since": case.held_since}
+        rows.append(fields_of(case, names) | more)
     note = "no case waits for a person"
     if rows:
         note = "medlive review show CASE shows one; approve, reject, edit or drop-element decide it"
-    shown = []
-    for row, case in zip(rows, cases, strict=True):
-        shown.append(row | {"held_since": case.held_since})
-    return Result(rows, [table_of(shown, names)], [note])
+    columns = ("case_id", "held_since", "language", "source", "reasons", "query")
+    return Result(rows, [table_of(rows, columns)], [note])
 
 
 @app.command()
@@ -90,12 +94,7 @@ def show(
     case_id: CaseArgument,
     decision: DecisionOption = None,
 ) -> Result:
-    """Show a case with its thread, everything that was decided about it, and why it is held.
-
-    Args:
-        models: How models did on it, too: reads all bundles and runs.
-    """
-    from medlive.service.curation.inspect import inspect_case
+    """Show a case with its thread, everything that was decided about it, and why it is held."""
 
     case = with_session(inspect_case, case_id, decision=decision)
     name = f"{case['thread']['source']}/{case['thread']['thread_id']}"
@@ -110,9 +109,8 @@ def approve(
     by: ByOption = None,
 ) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
-    from medlive.service.curation.inspect import inspect_case
 
-    _decide("APPROVE", case_id, reason, revision, by)
+    _decide(ReviewAction.APPROVE, case_id, reason, revision, by)
     echo(f"{case_id} is approved: the next freeze takes it")
     case = with_session(inspect_case, case_id)["case"]
     if unproved := unproved_words(case["unproved_since"]):
@@ -127,7 +125,7 @@ def reject(
     by: ByOption = None,
 ) -> None:
     """Keep a held or ready case out of every freeze, until its content changes."""
-    _decide("REJECT", case_id, reason, revision, by)
+    _decide(ReviewAction.REJECT, case_id, reason, revision, by)
     echo(f"{case_id} is rejected: no freeze takes it")
 
 
@@ -153,25 +151,19 @@ def edit(
         register: Whom it is written for; instead of a file.
         reason: Why; it stays in the database.
     """
-    from medlive.service.curation.editing import CaseEdit, edit_case, load_edit
 
     kind = {"difficulty": difficulty, "dialogue_register": register}
+    if file is not None and any(kind.values()):
+        raise UsageError("--file takes no --difficulty or --register beside it")
     if file is None and not any(kind.values()):
         print_json(with_database(load_edit, case_id).model_dump(mode="json"))
         return
-    if file is not None and any(kind.values()):
-        raise UsageError("--file takes no --difficulty or --register beside it")
-    wanted = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
-    of = wanted.revision
-    done = with_database(edit_case, case_id, wanted, reason, of=of, by=by)
+    edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
+    done = with_database(edit_case, case_id, edited, reason, of=edited.revision, by=by)
     echo(f"{case_id} has revision {done.revision}")
 
 
-def _read_edit(file: Path) -> "CaseEdit":
-    from pydantic import ValidationError
-
-    from medlive.service.curation.editing import CaseEdit
-
+def _read_edit(file: Path) -> CaseEdit:
     hint = "`medlive review edit CASE` prints such a file, with the revision"
     try:
         edit = CaseEdit.model_validate_json(read_given(file))
@@ -201,25 +193,20 @@ def overrule(
     A contradiction that the second check confirmed takes two people ([curation] veto_people), whose reasons are
     published with the case.
     """
-    from medlive.service.curation.review import Overruled, overrule_rejection
 
-    source, thread_id = split_name(thread)
-
-    async def work(database: "Database", settings: Settings) -> Overruled:
+    async def work(database: Database, settings: Settings) -> review.Overruled:
         people = settings.curation.veto_people
-        return await overrule_rejection(
-            database, source, thread_id, reason, by=by, people=people
+        return await review.overrule_rejection(
+            database, *split_name(thread), reason, by=by, people=people
         )
 
     done = with_instance(work)
+    state = "still rejected"
+    what_next = "a second person has to agree, by the same command"
     if done.agreed:
-        echo(
-            f"{thread} is no longer rejected for {done.row.overruled}: the next `medlive curate` continues it"
-        )
-    else:
-        echo(
-            f"{thread} is still rejected for {done.row.overruled}: a second person has to agree, by the same command"
-        )
+        state = "no longer rejected"
+        what_next = "the next `medlive curate` continues it"
+    echo(f"{thread} is {state} for {done.row.overruled}: {what_next}")
 
 
 @app.command()
@@ -234,7 +221,6 @@ def redact(
     Args:
         words: The words, as the case has them.
     """
-    from medlive.service.curation.editing import redact_case
 
     done = with_database(redact_case, case_id, words, reason, by=by)
     echo(f"{case_id} has revision {done.revision}")
@@ -252,32 +238,24 @@ def drop_element(
     Args:
         element: The advice element's id, e.g. a3.
     """
-    from medlive.curation.model import Curation
-    from medlive.service.curation.pipeline import open_pipeline
-    from medlive.service.curation.review import drop_element
 
-    async def work(database: "Database", settings: Settings) -> Curation:
+    async def work(database: Database, settings: Settings) -> Curation:
         async with open_pipeline(settings, database) as pipeline:
-            return await drop_element(pipeline, case_id, element, reason, by=by)
+            return await review.drop_element(pipeline, case_id, element, reason, by=by)
 
     done = with_instance(work)
     echo(f"{case_id} was written anew without {element}")
-    echo(
-        f"it is still held: {done.detail}"
-        if done.holds
-        else "nothing holds it now: the next freeze takes it"
-    )
+    held = "nothing holds it now: the next freeze takes it"
+    if done.holds:
+        held = f"it is still held: {done.detail}"
+    echo(held)
 
 
 @app.command()
 def prove(case_id: CaseArgument) -> None:
     """Prove the rubric of a case again, as after an edit; the next `medlive curate` or a worker does it."""
-    from medlive.service.curation.prove import QueuedProof, queue_proof
 
-    async def work(database: "Database", settings: Settings) -> QueuedProof:
-        return await queue_proof(database, settings, case_id)
-
-    queued = with_instance(work)
+    queued = with_instance(queue_proof, case_id)
     state = "waits already" if queued.already else "is queued"
     echo(
         f"the proof of revision {queued.revision} of {case_id} {state}: "
@@ -298,9 +276,10 @@ def dispute(
         reason: What is wrong; it stays in the database.
         criterion: About this criterion: CASE-c3, or c3.
     """
-    from medlive.service.curation.review import dispute_case
 
-    done = with_database(dispute_case, case_id, reason, criterion_id=criterion, by=by)
+    done = with_database(
+        review.dispute_case, case_id, reason, criterion_id=criterion, by=by
+    )
     text = f"dispute {done.number} about {_subject(done)} is open"
     return Result(_row(done), [text])
 
@@ -317,9 +296,8 @@ def resolve(
         number: The dispute's number.
         resolution: How it was resolved.
     """
-    from medlive.service.curation.review import resolve_dispute
 
-    done = with_database(resolve_dispute, number, resolution, by=by)
+    done = with_database(review.resolve_dispute, number, resolution, by=by)
     text = f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}"
     return Result(_row(done), [text])
 
@@ -333,7 +311,6 @@ def disputes(
     Args:
         everything: Closed ones too.
     """
-    from medlive.db.curation.reviews import list_disputes
 
     disputed = with_session(list_disputes, closed=everything)
     rows = list(map(_row, disputed))
@@ -342,17 +319,16 @@ def disputes(
 
 
 def _decide(
-    action: str, case_id: str, reason: str, revision: int | None, by: str | None
+    action: ReviewAction,
+    case_id: str,
+    reason: str,
+    revision: int | None,
+    by: str | None,
 ) -> None:
-    from medlive.db.tables.release import ReviewAction
-    from medlive.service.curation.review import decide_case
-
-    with_database(
-        decide_case, case_id, ReviewAction[action], reason, of=revision, by=by
-    )
+    with_database(review.decide_case, case_id, action, reason, of=revision, by=by)
 
 
-def _subject(dispute: "DisputeRow") -> str:
+def _subject(dispute: DisputeRow) -> str:
     """The id of the case, or of the criterion as snapshots spell it."""
     return "-".join(part for part in (dispute.case_id, dispute.criterion_id) if part)
 
@@ -360,10 +336,7 @@ def _subject(dispute: "DisputeRow") -> str:
 _SAID = ("number", "case_id", "reason", "opened_by", "closed_by", "resolution")
 
 
-def _row(dispute: "DisputeRow") -> dict[str, object]:
-    times = {
-        "opened_at": dispute.opened_at.isoformat(),
-        "closed_at": dispute.closed_at.isoformat() if dispute.closed_at else None,
-    }
+def _row(dispute: DisputeRow) -> dict[str, object]:
+    row = fields_of(dispute, (*_SAID, "opened_at", "closed_at"))
     criterion = None if dispute.criterion_id is None else _subject(dispute)
-    return fields_of(dispute, _SAID) | times | {"criterion_id": criterion}
+    return row | {"criterion_id": criterion}

@@ -1,29 +1,30 @@
 """`medlive review suspects`: criteria that better models miss more often, brought before people."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
+from medlive import api
 from medlive.cli.evaluation.options import (
     AllowOption,
     JudgeOption,
-    check_runs,
+    RunsArgument,
     load_runs,
 )
 from medlive.cli.options import ByOption
-from medlive.cli.output import Result, table_of, with_database, with_session
+from medlive.cli.output import Result, counted, table_of, with_database, with_session
+from medlive.db.curation.reviews import list_disputes
 from medlive.errors import UsageError
-
-if TYPE_CHECKING:
-    from medlive.evaluation.scoring.ability import Suspect
+from medlive.evaluation.scoring.ability import Suspect, suspects_of
+from medlive.service.curation.review import dispute_case
+from medlive.service.release.withdraw import check_person_name
 
 _CELLS = ("case_id", "criterion_id", "points", "good", "correlation", "p", "criterion")
 
 
 def suspects(
-    runs: Annotated[list[Path], Argument()],
+    runs: RunsArgument,
     dispute: Annotated[bool, Option("--dispute")] = False,
     by: ByOption = None,
     judge: JudgeOption = None,
@@ -31,25 +32,24 @@ def suspects(
 ) -> Result:
     """List criteria that better models miss more often than worse ones: a wrong key, or a trap. A person reads them.
 
-    About 1 in 100 sound criteria is listed too. `medlive eval report` has each answer beside its verdict.
+    It wants graded runs of five models or more. About 1 in 100 sound criteria is listed too.
+    `medlive eval report` has each answer beside its verdict.
 
     Args:
-        runs: Graded runs of five models or more.
         dispute: Open a dispute about each that never had one: it waits at the review desk, and its case is kept
             out of the next freeze until somebody resolves it.
     """
-    from medlive import api
-    from medlive.evaluation.scoring.ability import suspects_of
-
-    scored = api.score(load_runs(check_runs(runs), judge), allow=allow or ())
+    scored = api.score(load_runs(runs, judge), allow=allow or ())
     rows = [_row(suspect) for suspect in suspects_of(scored)]
-    notes = [f"{len(rows)} suspects among criteria of {len(scored.models)} models"]
+    notes = [
+        f"{counted(len(rows), 'suspect')} among criteria of {len(scored.models)} models"
+    ]
     if dispute:
         notes.append(_dispute(rows, by))
     return Result(rows, [table_of(rows, _CELLS)], notes)
 
 
-def _row(suspect: "Suspect") -> dict[str, Any]:
+def _row(suspect: Suspect) -> dict[str, Any]:
     item, figures = suspect.item, suspect.item.figures
     assert item.criterion is not None
     return {
@@ -67,10 +67,6 @@ def _row(suspect: "Suspect") -> dict[str, Any]:
 
 def _dispute(rows: Sequence[Mapping[str, Any]], by: str | None) -> str:
     """Open the disputes; what came of it, in words."""
-    from medlive.db.curation.reviews import list_disputes
-    from medlive.service.curation.review import dispute_case
-    from medlive.service.release.withdraw import check_person_name
-
     check_person_name(by)
     disputes = with_session(list_disputes, closed=True)
     before = {f"{row.case_id}-{row.criterion_id}" for row in disputes}
@@ -96,6 +92,6 @@ def _dispute(rows: Sequence[Mapping[str, Any]], by: str | None) -> str:
         else:
             opened += 1
     return (
-        f"{opened} disputes opened (medlive review disputes); {known} had one; "
+        f"{counted(opened, 'dispute')} opened (medlive review disputes); {known} had one; "
         f"{strange} are about cases that are not in this database"
     )

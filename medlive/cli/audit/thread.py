@@ -1,18 +1,19 @@
 """`medlive thread`: where threads stand, and every decision about one."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from typer import Option
 
-from medlive.cli.asking import YesOption, confirm_by_name
-from medlive.cli.audit.listing import Places, View, Window, print_list
+from medlive.cli.audit.listing import Listed, list_rows
 from medlive.cli.options import (
     ByOption,
     Commands,
     DecisionOption,
     DryRunOption,
     ThreadArgument,
+    YesOption,
+    confirm_by_name,
     split_name,
 )
 from medlive.cli.output import (
@@ -25,11 +26,11 @@ from medlive.cli.output import (
     with_instance,
     with_session,
 )
+from medlive.db.audit.threads import THREADS
 from medlive.errors import CheckFailed
 from medlive.rubric.model import unproved_words
-
-if TYPE_CHECKING:
-    from medlive.service.harvest.takedown import TakedownResult
+from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
+from medlive.service.harvest.takedown import TakedownResult, allow_return, take_down
 
 app = Commands()
 Row = Mapping[str, Any]
@@ -56,18 +57,14 @@ _CROSS_EXAMINATION: Final = (
 
 
 @app.command("list")
-def list_(places: Places, window: Window, view: View) -> None:
+def list_(which: Listed) -> Result | None:
     """List threads by where they are, the latest decision first, with what their claims were contradicted by."""
-    from medlive.db.audit.threads import THREADS
-
-    print_list(THREADS, places, window, view, _COLUMNS)
+    return list_rows(THREADS, which, _COLUMNS)
 
 
 @app.command()
 def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
     """Show a thread, its filter verdicts, elements with quotes, evidence verdicts, checks, case and rubric."""
-    from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
-
     source, thread_id = split_name(thread)
     try:
         record = with_session(inspect_thread, source, thread_id, decision=decision)
@@ -88,9 +85,9 @@ def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
     yield Grid(columns, messages, f"{name}: {thread['title']}")
     yield _describe_origin(record["origin"])
     yield _failed("Filters", record["filters"], ("rule", "reason", "evidence"))
-    if record["overruled"]:
-        names = ["overruled", "reason", "decided_by"]
-        yield table_of(record["overruled"], names, "Overruled")
+    yield from _some(
+        "Overruled", record["overruled"], ("overruled", "reason", "decided_by")
+    )
     if parked := record["parked"]:
         searched = f"{parked['libraries']} libraries were searched since"
         yield f"Parked since {parked['since'][:10]}; {searched}"
@@ -98,21 +95,24 @@ def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
         yield from _describe_curation(record["curation"], record["decided"])
     if record["proof"]:
         yield from _describe_proof(record["proof"], record["case"])
-    if len(record["decisions"]) > 1:
+    if len(decisions := record["decisions"]) > 1:
         names = ["number", "at", "outcome", "stage", "reason", "attempt"]
         title = "Decisions, the latest first (--decision N shows one)"
-        yield table_of(record["decisions"], names, title)
+        yield table_of(decisions, names, title)
     if record["case"]:
         yield from _describe_case(record["case"], record["criteria"])
-    if record["reviews"]:
-        names = ["revision", "action", "element_id", "reason", "decided_by"]
-        yield table_of(record["reviews"], [*names, "decided_at"], "Reviews")
+    names = ["revision", "action", "element_id", "reason", "decided_by", "decided_at"]
+    yield from _some("Reviews", record["reviews"], names)
+
+
+def _some(title: str, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Grid]:
+    """A table where there is anything to show."""
+    if rows:
+        yield table_of(rows, names, title)
 
 
 def _describe_origin(origin: Row) -> Grid:
-    identifiers = []
-    for kind, count in origin["identifiers"].items():
-        identifiers.append(f"{kind} {count}")
+    identifiers = [f"{kind} {count}" for kind, count in origin["identifiers"].items()]
     pages = []
     for page in origin["pages"]:
         pages.append(f"{page['path']} at {page['place']['offset']}")
@@ -127,52 +127,44 @@ def _describe_origin(origin: Row) -> Grid:
 
 
 def _describe_case(case: Row, criteria: Sequence[Row]) -> Iterator[Grid]:
-    unproved = unproved_words(case["unproved_since"])
-    unproved = unproved and f", {unproved}"
-    state = "" if case["publishable"] else ", not publishable"
-    state += f", {case['status']}"
-    if case["status_reason"]:
-        state += f": {case['status_reason']}"
-    rows = []
-    for part in ("narrative", "query", "advice"):
-        rows.append([part, case[part]])
-    yield Grid(
-        ["part", "text"],
-        rows,
+    title = (
         f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}, "
-        f"difficulty {case['difficulty']}, register {case['dialogue_register']}{_figures(case)}{unproved}{state}",
+        f"difficulty {case['difficulty']}, register {case['dialogue_register']}{_figures(case)}"
     )
+    if unproved := unproved_words(case["unproved_since"]):
+        title += f", {unproved}"
+    if not case["publishable"]:
+        title += ", not publishable"
+    title += f", {case['status']}"
+    if case["status_reason"]:
+        title += f": {case['status_reason']}"
+    parts = [[part, case[part]] for part in ("narrative", "query", "advice")]
+    yield Grid(["part", "text"], parts, title)
     title = "Rubric"
     if case["no_negative"]:
         title += f" (no criterion costs points: {case['no_negative']})"
     names = ["points", "tier", "asked", "axis", "criterion", "fact", "origin"]
     names += ["advice_id", "source", "likely"]
     yield table_of(criteria, names, title)
-    if case["asked"]:
-        yield table_of(case["asked"], ("id", "text"), "What the query asks")
-    if case["conflicts"]:
-        names = ["criterion", "other", "advice_id", "detail"]
-        yield table_of(case["conflicts"], names, "Contradictions")
-    if case["omitted"]:
-        title = "What the rubric leaves out, in the order of its steps"
-        names = ["step", "fact", "criterion", "advice_id", "reason", "detail"]
-        yield table_of(case["omitted"], names, title)
-    completion = case["completion"]
-    if completion is not None and (completion["points"] or completion["note"]):
-        title = "Points that the advice lacks"
-        if completion["note"]:
-            title += f" ({completion['note']})"
-        names = ["point", "outcome", "source", "detail"]
-        yield table_of(completion["points"], names, title)
+    yield from _some("What the query asks", case["asked"], ("id", "text"))
+    names = ["criterion", "other", "advice_id", "detail"]
+    yield from _some("Contradictions", case["conflicts"], names)
+    names = ["step", "fact", "criterion", "advice_id", "reason", "detail"]
+    title = "What the rubric leaves out, in the order of its steps"
+    yield from _some(title, case["omitted"], names)
+    if completion := case["completion"]:
+        note = f" ({completion['note']})" if completion["note"] else ""
+        if note or completion["points"]:
+            names = ["point", "outcome", "source", "detail"]
+            title = f"Points that the advice lacks{note}"
+            yield table_of(completion["points"], names, title)
 
 
 def _figures(figures: Row) -> str:
     """What the proof says of the rubric, after a comma; empty where it was not proved."""
-    if figures["ceiling"] is None:
-        return ""
     text = ""
     for name in ("ceiling", "floor", "separation", "ordinary"):
-        if figures[name] is not None:
+        if figures["ceiling"] is not None and figures[name] is not None:
             text += f", {name} {figures[name]:.2f}"
     return text
 
@@ -201,19 +193,16 @@ def _describe_proof(proof: Row, case: Row | None) -> Iterator[Grid]:
     names = [probe["probe"].replace("_", " ") for probe in probes]
     yield Grid(["criterion", "points", *names], rows, title)
     yield table_of(probes, ("probe", "answer", "note"), "Answers, not published")
-    if proof["findings"]:
-        names = ["round", "fault", "text", "detail", "needed", "basis", "reason"]
-        yield table_of(proof["findings"], names, "What spoke against the rubric")
+    names = ["round", "fault", "text", "detail", "needed", "basis", "reason"]
+    yield from _some("What spoke against the rubric", proof["findings"], names)
 
 
 def _failed(what: str, records: Sequence[Row], names: Sequence[str]) -> Grid:
     """A table of the records that did not pass; its title says how many those are."""
     failed = [record for record in records if not record["passed"]]
-    state = "none made"
+    state = f"all {len(records)} passed" if records else "none made"
     if failed:
         state = f"{len(failed)} of {len(records)} failed"
-    elif records:
-        state = f"all {len(records)} passed"
     return table_of(failed, names, f"{what}: {state}")
 
 
@@ -237,33 +226,39 @@ def takedown(
         thread_id: The thread's id there.
         reason: Why, for the record that stays.
     """
-    from medlive.service.harvest.takedown import take_down
-
     name = f"{source}/{thread_id}"
 
-    def take(dry_run: bool) -> "TakedownResult":
+    def take(dry_run: bool) -> TakedownResult:
         return with_instance(
             take_down, source, thread_id, reason, by=by, dry_run=dry_run
         )
 
     if not dry_run and not yes:
-        _show_takedown(name, take(dry_run=True))
+        planned = take(dry_run=True)
+        rows = [f"{table} {count}" for table, count in sorted(planned.counts.items())]
+        what = ", ".join(rows) or "nothing of it is here"
+        say(f"{name} would be erased for good: {what}")
+        for version, case_id in planned.frozen:
+            say(
+                f"snapshot {version} holds its case {case_id}, which would be withdrawn"
+            )
+        say("it is kept from coming back; a lifted takedown restores nothing")
         confirm_by_name(name)
     done = take(dry_run=dry_run)
     frozen, left = [], []
     for version, case_id in done.frozen:
         frozen.append({"version": version, "case_id": case_id})
         left.append(f"snapshot {version} holds its case {case_id}, which is withdrawn")
-    for error in done.damaged:
-        left.append(f"a file may still hold its pages: {error.message}")
+    damaged = [error.message for error in done.damaged]
+    left += [f"a file may still hold its pages: {message}" for message in damaged]
     value = {
         "source": source,
         "thread_id": thread_id,
         "dry_run": dry_run,
-        "erased": dict(done.counts),
+        "erased": done.counts,
         "files": done.files,
         "frozen": frozen,
-        "damaged": [error.message for error in done.damaged],
+        "damaged": damaged,
     }
     failure = None
     if left:
@@ -272,23 +267,9 @@ def takedown(
             hint = "errata.json says so, and later snapshots leave the case out; publish the errata"
         failure = CheckFailed(f"{name}: {'; '.join(left)}", hint=hint)
     state = "nothing was erased, this is what would be" if dry_run else "taken down"
-    return Result(value, [_erased(name, done, state)], failure=failure)
-
-
-def _show_takedown(name: str, planned: "TakedownResult") -> None:
-    """Show on stderr what a takedown would do."""
-    rows = [f"{table} {count}" for table, count in sorted(planned.counts.items())]
-    say(
-        f"{name} would be erased for good: {', '.join(rows) or 'nothing of it is here'}"
-    )
-    for version, case_id in planned.frozen:
-        say(f"snapshot {version} holds its case {case_id}, which would be withdrawn")
-    say("it is kept from coming back; a lifted takedown restores nothing")
-
-
-def _erased(name: str, done: "TakedownResult", state: str) -> Grid:
-    rows = sorted(done.counts.items())
-    return Grid(["what", "erased"], rows, f"{name}: {state}")
+    erased = sorted(done.counts.items())
+    table = Grid(["what", "erased"], erased, f"{name}: {state}")
+    return Result(value, [table], failure=failure)
 
 
 @app.command("lift-takedown")
@@ -305,8 +286,6 @@ def lift_takedown(
     Args:
         reason: Why, for the log.
     """
-    from medlive.service.harvest.takedown import allow_return
-
     with_database(allow_return, *split_name(thread), reason, by=by)
     echo(f"{thread} may come back with a later harvest; nothing that was erased does")
 
@@ -326,23 +305,22 @@ def _describe_curation(curation: Row, decided: Row) -> Iterator[Grid]:
     if examined := curation["cross_examination"]:
         scores = [f"{name} {examined[name]:.0f}" for name in _CROSS_EXAMINATION]
         title = f"Cross-examination: {', '.join(scores)}"
-        names = ["made_from", "question", "own", "other"]
-        yield table_of(examined["questions"], names, title)
+        yield table_of(
+            examined["questions"], ("made_from", "question", "own", "other"), title
+        )
     checks = ("check", "subject", "round", "detail")
     yield _failed("Checks", curation["checks"], checks)
     if reading := curation["second_reading"]:
         yield _describe_reading(reading)
-    if curation["holds"]:
-        names = ["reason", "elements", "detail"]
-        yield table_of(curation["holds"], names, "Held for a person")
+    names = ["reason", "elements", "detail"]
+    yield from _some("Held for a person", curation["holds"], names)
 
 
 def _describe_evidence(claims: Sequence[Row], index: Row | None) -> Iterator[Grid]:
     judged, cited = [], []
     for claim in claims:
         second = claim["second"] or {}
-        answers = _second_check(second) if second else None
-        judged.append({**claim, "second_check": answers})
+        judged.append({**claim, "second_check": second and _second_check(second)})
         citations = {
             "verdict": claim["citations"],
             "second check: false": second.get("citations"),
@@ -351,17 +329,13 @@ def _describe_evidence(claims: Sequence[Row], index: Row | None) -> Iterator[Gri
         hits = {hit["passage"]["id"]: hit for hit in claim["hits"]}
         for check, quoted in citations.items():
             for citation in quoted or ():
-                hit = hits.get(citation["passage_id"])
-                row = [
-                    claim["element_id"],
-                    check,
-                    citation["passage_id"],
-                    citation["quote"],
-                ]
+                passage = citation["passage_id"]
+                row = [claim["element_id"], check, passage, citation["quote"]]
+                hit = hits.get(passage)
                 cited.append([*row, hit and hit["passage"]["url"], hit and hit["rank"]])
-    names = ["element_id", "verdict", "claim", "flag", "queries"]
-    others = ["lacks", "on_subject", "nearest", "reason", "second_check"]
-    yield table_of(judged, [*names, *others], "Evidence")
+    names = ["element_id", "verdict", "claim", "flag", "queries", "lacks"]
+    names += ["on_subject", "nearest", "reason", "second_check"]
+    yield table_of(judged, names, "Evidence")
     by = f", by {index['retriever']} {index['index_digest'][:19]}…" if index else ""
     columns = ["claim", "by", "passage", "quote", "address", "rank"]
     yield Grid(columns, cited, f"Cited{by}")

@@ -1,70 +1,52 @@
 """`medlive eval all`: from cases to a report in one command, which goes on where it was killed."""
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext, redirect_stdout
-from dataclasses import asdict, dataclass, replace
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Unpack
+from typing import Annotated, Any
 
 from typer import Option
 
-from medlive.cli.asking import confirm
-from medlive.cli.evaluation.grade import Steps, grade_answers, reads_harm
+from medlive.api import open_registry
+from medlive.cli.evaluation.grade import grade_answers, plan_stages
 from medlive.cli.evaluation.options import (
     AllowOption,
-    AskArguments,
     Calls,
     CasesOption,
-    Grader,
+    ErrataFileOption,
+    ErrataKeyOption,
+    ErrataOption,
+    Grading,
     HarmOption,
-    LimitOption,
     MetricOption,
     ModeOption,
-    PlanArguments,
     Scoring,
-    SignedErrata,
     UnpinnedOption,
     plan_or_ask,
     plans_result,
     read_allowed,
     sum_plans,
 )
-from medlive.cli.evaluation.run import (
-    Asking,
-    answers_result,
-    ask_model,
-    load_set,
-    select_cases,
-)
+from medlive.cli.evaluation.run import Asking, answers_result
 from medlive.cli.evaluation.score import describe_scores, find_unscored, scored
-from medlive.cli.options import (
-    CaseFilter,
-    JsonOption,
-    UnverifiedOption,
-    one_of,
-    read_settings,
-)
-from medlive.cli.output import (
-    Result,
-    print_json,
-    say,
-    show_result,
-    wait_for,
-)
-from medlive.errors import CheckFailed, UsageError
+from medlive.cli.options import CaseFilter, confirm, one_of, read_settings
+from medlive.cli.output import Result, say, show_result, wait_for
+from medlive.config import RoleSettings
+from medlive.errors import CheckFailed, MedliveError, UsageError
+from medlive.evaluation.asking.plan import Plan
+from medlive.evaluation.runs.folder import read_info
+from medlive.evaluation.scoring.refusals import check_before
+from medlive.grader.judge import Mode
+from medlive.instance.opening import check_priced
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Engine
+from medlive.report.render import write_report
+from medlive.report.tables import scores_json
 
-if TYPE_CHECKING:
-    from medlive.config import RoleSettings, Settings
-    from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.model import EvaluationCase
-    from medlive.llm.budget import Budget
-    from medlive.llm.engine import Engine
-
-
-_PLANS_OF: Final = {"answers": ("answers",), "grades": ("grades", "harm")}
-"""The plans of each stage that asks."""
+Stage = tuple[str, Callable[[], Result], Sequence[str]]
+"""A stage's name, its work, and the plans of its calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,25 +66,29 @@ class Judging:
     grader_price: Annotated[str | None, Option(metavar="IN,OUT")] = None
     mode: ModeOption = "rubric"
     allow_unpinned: UnpinnedOption = False
+    harm: HarmOption = True
 
-    def at(self, settings: "Settings", model: "RoleSettings") -> Grader:
-        """The grader: the configured one where that is named, else by default one at the model's endpoint."""
-        if self.grader_url is None and self.grader == settings.roles.grader.model:
-            return Grader(allow_unpinned=self.allow_unpinned)
+    def calls(self, asking: Asking, model: RoleSettings) -> Grading:
+        """The configured grader where that is named, else by default one at the model's endpoint.
+
+        It is called as the model is, with its own parameters, and with the model's key at its endpoint.
+        """
+        how = {field.name: getattr(asking, field.name) for field in fields(Calls)}
+        how |= {
+            "parameters": "{}",
+            "api_key_env": self.grader_key_env,
+            "price": self.grader_price,
+            "allow_unpinned": self.allow_unpinned,
+        }
+        if (
+            self.grader_url is None
+            and self.grader == read_settings().roles.grader.model
+        ):
+            return Grading(**how)
         address = self.grader_url or model.base_url
-        return Grader(
-            grader=self.grader, base_url=address, allow_unpinned=self.allow_unpinned
-        )
-
-    def calls(self, by: Grader, model: "RoleSettings", calls: Calls) -> Calls:
-        """How it is called: as the model is, with its own parameters, and with the model's key at its endpoint."""
-        own = model.api_key_env if by.base_url == model.base_url else None
-        return replace(
-            calls,
-            parameters="{}",
-            api_key_env=self.grader_key_env or own,
-            price=self.grader_price,
-        )
+        if address == model.base_url and self.grader_key_env is None:
+            how["api_key_env"] = model.api_key_env
+        return Grading(**how, grader=self.grader, base_url=address)
 
 
 def all_(
@@ -112,140 +98,116 @@ def all_(
     asking: Asking,
     judging: Judging,
     part: CaseFilter,
-    limit: LimitOption = None,
-    unverified: UnverifiedOption = False,
-    calls: Calls,
     metric: MetricOption = None,
     allow: AllowOption = None,
-    harm: HarmOption = True,
-    errata: SignedErrata,
+    errata: ErrataOption = "warn",
+    errata_file: ErrataFileOption = None,
+    public_key: ErrataKeyOption = None,
     yes: bool = False,
-    as_json: JsonOption = False,
-) -> None:
+) -> Result:
     """Verify the cases, ask the model, grade, score and report, into OUT/run and OUT/report.
 
     Prints what it would take and asks first; a budget holds for all calls together. The same command goes on where
     it stopped. Exit status as of the single commands: 1 where answers or verdicts are missing in the report.
-    With --json the tables go to stderr, and plan, spending and scores to stdout when it ends.
+    How the stages end goes to stderr, scores and report to stdout; with --json plan, spending and scores.
 
     Args:
         out: The folder for the run and the report; an existing one is continued.
         yes: Begin without asking.
     """
-    from medlive.evaluation.scoring.refusals import check_before
-
-    if (out / "run.json").exists():
-        raise UsageError(
-            f"{out} is a run folder",
-            hint="name another folder: the run goes into its folder run",
-        )
-    settings, run = read_settings(), out / "run"
-    chosen, book = asking.candidate(settings, calls), asking.book(settings)
-    case_set, arm = select_cases(
-        settings,
-        load_set(settings, _begun_with(run, cases), unverified),
-        part,
-        limit,
-        asking,
-    )
-    by, budget = judging.at(settings, chosen), calls.budget(run)
-    judge_calls = judging.calls(by, chosen, calls)
+    run = out / "run"
+    chosen, book = asking.candidate(), asking.book()
+    case_set = asking.cases(_begun_with(cases, out), part)
+    by, budget = judging.calls(asking, chosen), asking.budget(run)
+    result: dict[str, Any] = {"run": run, "report": None, "scores": None}
+    shown: list[Any] = []
 
     def ask(dry_run: bool) -> Any:
-        how = replace(calls, dry_run=dry_run)
-        return wait_for(
-            ask_model(case_set, run, asking, chosen, book, arm, how, budget, None)
-        )
+        how = replace(asking, dry_run=dry_run)
+        return wait_for(how.ask(case_set, run, chosen, book, budget))
 
-    def plan_grades(
-        engine: "Engine", **how: Unpack[PlanArguments]
-    ) -> "dict[str, Plan]":
-        from medlive.instance.opening import check_priced
-
-        check_before(case_set, engine.identity.engine, read_allowed(allow))
+    def plan_grades(engine: Engine, **how: Any) -> dict[str, Plan]:
         check_priced(budget.max_usd, {engine.identity.model: how["price"]})
+        mode = one_of("--mode", Mode, judging.mode)
+        if not asking.dry_run:
+            check_before(case_set, engine.identity.engine, read_allowed(allow))
         ahead = case_set.cases
-        return _plan_judging(run, engine, judging.mode, ahead, harm, how)
+        return plan_stages(run, engine, mode, ahead=ahead, harm=judging.harm, **how)
 
-    result: dict[str, object] = {"run": run, "report": None, "scores": None}
+    async def never(*_: object, **__: object) -> dict[str, Plan]:
+        raise AssertionError("with dry_run nothing is asked")
 
     def answer() -> Result:
         return answers_result(ask(dry_run=False), case_set, budget)
 
     def grade() -> Result:
-        work = Steps(harm=harm)
-        return grade_answers(run, by, judging.mode, judge_calls, budget, work)
+        return grade_answers(run, by, judging.mode, budget, harm=judging.harm)
 
     def score() -> Result:
-        from medlive.api import open_registry
-        from medlive.report.render import write_report
-        from medlive.report.tables import WRITERS
-
-        table = scored([run], Scoring(metric=metric, allow=allow), errata)
-        result["scores"] = json.loads(WRITERS["json"](table, None))
+        how = Scoring(
+            metric=metric,
+            allow=allow,
+            errata=errata,
+            errata_file=errata_file,
+            public_key=public_key,
+        )
+        table = scored([run], how)
+        result["scores"] = scores_json(table)
         page = write_report(table, out / "report", registry=open_registry(None))
         result["report"] = page
-        shown = [*describe_scores(table), str(page)]
-        return Result(table, shown, table.warnings, find_unscored(table))
+        shown.extend([*describe_scores(table), str(page)])
+        return Result(None, (), table.warnings, find_unscored(table))
 
-    try:
-        with redirect_stdout(sys.stderr) if as_json else nullcontext():
-            grades = plan_or_ask(
-                replace(judge_calls, dry_run=True), by, budget, plan_grades, _never
-            )
-            plans = {"answers": ask(dry_run=True), **grades}
-            total = sum_plans(plans)
-            show_result(plans_result(plans, budget))
-            result["plan"] = {
-                name: asdict(plan) for name, plan in {**plans, "all": total}.items()
-            }
-            if calls.dry_run:
-                return
-            if total.calls and not yes:
-                confirm("Begin?", refused="nothing was sent")
-            stages = {"answers": answer, "grades": grade, "score and report": score}
-            _work_through(stages, plans, budget)
-    finally:
-        if as_json and "plan" in result:
-            print_json({**result, "spent": budget.as_json()})
+    stages: list[Stage] = [
+        ("answers", answer, ("answers",)),
+        ("grades", grade, ("grades", "harm")),
+        ("score and report", score, ()),
+    ]
+    grades = plan_or_ask(replace(by, dry_run=True), budget, plan_grades, never)
+    plans: dict[str, Plan] = {"answers": ask(dry_run=True), **grades}
+    every = {**plans, "all": sum_plans(plans)}
+    result["plan"] = {name: asdict(plan) for name, plan in every.items()}
+    failure: MedliveError | None = None
+    with redirect_stdout(sys.stderr):
+        show_result(plans_result(plans, budget))
+        try:
+            if not asking.dry_run:
+                _work_through(stages, plans, budget, ask_first=not yes)
+        except MedliveError as exc:
+            failure = exc
+    return Result(result | {"spent": budget.as_json()}, shown, (), failure)
 
 
-def _plan_judging(
-    run: Path,
-    engine: "Engine",
-    mode: str,
-    ahead: "Sequence[EvaluationCase]",
-    harm: bool,
-    how: PlanArguments,
-) -> "dict[str, Plan]":
-    """What grading takes, and reading for harm where it is wanted."""
-    from medlive.evaluation.grading.harm import plan_run
-    from medlive.evaluation.grading.plan import plan_grading
-    from medlive.grader.judge import Mode
-
-    who = engine.identity
-    which = one_of("--mode", Mode, mode)
-    grades = plan_grading(run, who, mode=which, ahead=ahead, **how)
-    if not reads_harm(engine, harm):
-        return {"grades": grades}
-    reading = plan_run(run, who, ahead=ahead, **how)
-    return {"grades": grades, "harm": reading}
+def _begun_with(cases: str, out: Path) -> str:
+    """The cases of a run: one that began with the latest snapshot stays with that. Raises UsageError."""
+    if (out / "run.json").exists():
+        raise UsageError(
+            f"{out} is a run folder",
+            hint="name another folder: the run goes into its folder run",
+        )
+    if cases == "latest" and (out / "run" / "run.json").exists():
+        return read_info(out / "run").cases.name
+    return cases
 
 
 def _work_through(
-    stages: Mapping[str, Callable[[], Result]],
-    plans: "Mapping[str, Plan]",
-    budget: "Budget",
+    stages: Sequence[Stage],
+    plans: Mapping[str, Plan],
+    budget: Budget,
+    *,
+    ask_first: bool,
 ) -> None:
     """Do one stage after the other; what is missing after one does not end the next, a spent budget does.
 
     A stage whose plan has no calls is named as done: its state is shown, and nothing is asked.
     Raises the first CheckFailed at the end, all else at once.
     """
+    if ask_first and any(plan.calls for plan in plans.values()):
+        confirm("Begin?", refused="nothing was sent")
     failures: list[CheckFailed] = []
-    for number, (name, work) in enumerate(stages.items(), start=1):
-        own = [plans[name] for name in _PLANS_OF.get(name, ()) if name in plans]
-        done = bool(own) and not any(plan.calls for plan in own)
+    for number, (name, work, planned) in enumerate(stages, start=1):
+        calls = [plans[plan].calls for plan in planned if plan in plans]
+        done = bool(calls) and not any(calls)
         state = "skipped, it is done already" if done else str(budget)
         say(f"stage {number} of {len(stages)}: {name}; {state}")
         try:
@@ -256,16 +218,3 @@ def _work_through(
                 break
     if failures:
         raise failures[0]
-
-
-def _begun_with(run: Path, cases: str) -> str:
-    """The cases of a run: one that began with the latest snapshot stays with that."""
-    from medlive.evaluation.runs.folder import read_info
-
-    if cases == "latest" and (run / "run.json").exists():
-        return read_info(run).cases.name
-    return cases
-
-
-async def _never(_: "Engine", **__: Unpack[AskArguments]) -> "dict[str, Plan]":
-    raise AssertionError("with dry_run nothing is asked")

@@ -1,35 +1,31 @@
 """`medlive eval contamination`: what a model may have seen beside what it cannot have seen."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import Annotated
 
 from typer import Option
 
-from medlive.cli.evaluation.options import (
-    OutOption,
-    RunsArgument,
-    Scoring,
-    SignedErrata,
-)
-from medlive.cli.evaluation.records import (
-    Interval,
-    p_value,
-    percent,
-    points,
-    points_around,
-    records,
-    rests_on,
-)
+from medlive import api
+from medlive.cli.evaluation.figures import percent, points, points_between, rests_on
+from medlive.cli.evaluation.options import OutOption, RunsArgument, Scoring
 from medlive.cli.evaluation.score import scored
 from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Result, dimmed, new_file
-
-if TYPE_CHECKING:
-    from medlive.evaluation.scoring.books import BookArm
-    from medlive.evaluation.scoring.contamination import (
-        ContaminationTable,
-        ModelContamination,
-    )
+from medlive.evaluation.scoring.books import BookArm, score_arms
+from medlive.evaluation.scoring.contamination import (
+    ContaminationTable,
+    ModelContamination,
+)
+from medlive.evaluation.scoring.estimates import FEW
+from medlive.evaluation.scoring.refusals import marked
+from medlive.report.html import format_p
+from medlive.report.tables import (
+    arms_rows,
+    contamination_json,
+    json_bytes,
+    write_whole,
+)
+from medlive.statistics.contamination import Drop, Effect
 
 
 def contamination(
@@ -39,7 +35,6 @@ def contamination(
     permutations: Annotated[int, Option(min=99, max=1_000_000)] = 4999,
     out: OutOption = None,
     replace: ReplaceOption = False,
-    errata: SignedErrata,
 ) -> Result:
     """Compare each model on what it may have seen in training with what it cannot have seen.
 
@@ -49,66 +44,39 @@ def contamination(
     Args:
         permutations: Random permutations of a p-value.
     """
-    from medlive import api
-    from medlive.evaluation.scoring.books import score_arms
-    from medlive.evaluation.scoring.refusals import marked
-    from medlive.report.tables import (
-        arms_rows,
-        contamination_json,
-        json_bytes,
-        write_whole,
-    )
-
     if out is not None:
         new_file(out, replace)
     registry = api.open_registry(how.models)
-    table = scored(runs, how, errata)
+    table = scored(runs, how)
     study = api.contamination(table, models=registry, permutations=permutations)
     arms = score_arms(table, registry)
-    plain = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
+    value = contamination_json(study) | {"open_book_against_closed": arms_rows(arms)}
     notes = [*study.warnings]
     if out is not None:
-        write_whole(out, json_bytes(plain))
+        write_whole(out, json_bytes(value))
         notes.append(f"written: {out}")
+    notes.append(
+        "--json and medlive eval report have what else could have made it: other models, mix, placebos"
+    )
     for model in study.models:
         if model.cutoff:
             notes += [f"{model.label}: {note}" for note in model.notes]
     on = marked(rests_on(model.run for model in table.models), table.overridden)
-    return Result(plain, _describe_contamination(study, arms, on), notes)
+    return Result(value, _describe(study, arms, on), notes)
 
 
-def _describe_contamination(
-    study: "ContaminationTable",
-    arms: "Sequence[BookArm]",
-    cases_and_graders: str,
+def _describe(
+    study: ContaminationTable, arms: Sequence[BookArm], on: str
 ) -> Iterator[Grid | str]:
+    """The drops, what stands beside them, and the open book; `on`: cases and graders."""
     metric = f"{study.metric.value} metric"
     clipped = "" if study.metric.clips_cases else ", cases and means not clipped"
     columns = ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop"]
     yield Grid(
         [*columns, "95 % interval", "p", "p (Holm)"],
         map(_drop_cells, study.models),
-        f"drop past the cutoff ({metric}{clipped}, points of 100) on {cases_and_graders}; dim: under 30 "
+        f"drop past the cutoff ({metric}{clipped}, points of 100) on {on}; dim: under {FEW} "
         "cases on a side",
-    )
-    known = [model for model in study.models if model.cutoff is not None]
-    if not known:
-        return
-    yield Grid(
-        [
-            "model",
-            "beyond others",
-            "95 % interval",
-            "held against (n seen/fresh)",
-            "adjusted for mix",
-            "95 % interval",
-            "lost",
-            "placebos as large",
-            "full % − post % (the paper's)",
-        ],
-        map(_more_cells, known),
-        "beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure; "
-        f"on {cases_and_graders}",
     )
     if (pooled := study.pooled) is not None:
         effect = f"{points(pooled.effect)} {_rests(pooled)}"
@@ -116,87 +84,54 @@ def _describe_contamination(
     for arm in study.arms:
         beyond = f"{points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
         yield f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}"
-    if arms:
-        yield records(
-            f"open book against closed ({metric}) on {cases_and_graders}; dim: under 30 cases",
-            arms,
-            {
-                "model": lambda a: a.model,
-                "cases": lambda a: (
-                    "after the cutoff" if a.cutoff else "all (cutoff unknown)"
-                ),
-                "n": lambda a: a.pair.n,
-                "baseline %": lambda a: percent(a.baseline.mean),
-                "closed book %": lambda a: percent(a.closed_score.mean),
-                "open book %": lambda a: percent(a.open_score.mean),
-                "difference": lambda a: points(a.pair.difference),
-                "95 % interval": lambda a: points_around(a.pair),
-                "p (Holm)": lambda a: p_value(a.p_holm),
-            },
-            dim=lambda a: a.few,
+    rows = []
+    for book in arms:
+        row: list[object] = [
+            book.model,
+            "after the cutoff" if book.cutoff else "all (cutoff unknown)",
+            book.pair.n,
+            percent(book.baseline.value),
+            percent(book.closed_score.value),
+            percent(book.open_score.value),
+            points(book.pair.difference),
+            points_between(book.pair.low, book.pair.high),
+            format_p(book.p_holm),
+        ]
+        rows.append(dimmed(row) if book.few else row)
+    if rows:
+        columns = ["model", "cases", "n", "baseline %", "closed book %", "open book %"]
+        yield Grid(
+            [*columns, "difference", "95 % interval", "p (Holm)"],
+            rows,
+            f"open book against closed ({metric}) on {on}; dim: under {FEW} cases",
         )
 
 
-class _Sides(Interval, Protocol):
-    """One of two sides, with their sizes."""
-
-    @property
-    def n_pre(self) -> int: ...
-    @property
-    def n_post(self) -> int: ...
-
-
-def _rests(sides: _Sides) -> str:
+def _rests(sides: Drop | Effect) -> str:
     """What a difference of two sides rests on."""
     few = ", which is few" if _few(sides) else ""
-    return f"({points_around(sides) or 'no interval'}; n {sides.n_pre}/{sides.n_post}{few})"
+    interval = points_between(sides.low, sides.high) or "no interval"
+    return f"({interval}; n {sides.n_pre}/{sides.n_post}{few})"
 
 
-def _drop_cells(m: "ModelContamination") -> Sequence[object]:
-    if m.cutoff is None or m.drop is None:
-        return [m.label, "unknown", *[None] * 8]
-    d = m.drop
+def _drop_cells(model: ModelContamination) -> Sequence[object]:
+    drop = model.drop
+    if model.cutoff is None or drop is None:
+        return [model.label, "unknown", *[None] * 8]
     cells = [
-        m.label,
-        m.cutoff.text,
-        m.cutoff.basis.value,
-        f"{d.n_pre}/{d.n_post}",
-        percent(d.pre),
-        percent(d.post),
-        points(d.difference),
-        points_around(d),
-        p_value(d.p),
-        p_value(m.p_holm),
+        model.label,
+        model.cutoff.text,
+        model.cutoff.basis.value,
+        f"{drop.n_pre}/{drop.n_post}",
+        percent(drop.pre),
+        percent(drop.post),
+        points(drop.difference),
+        points_between(drop.low, drop.high),
+        format_p(drop.p),
+        format_p(model.p_holm),
     ]
-    return dimmed(cells) if m.few else cells
+    return dimmed(cells) if model.few else cells
 
 
-def _more_cells(m: "ModelContamination") -> Sequence[object]:
-    against = f"{len(m.did_against)} models"
-    beyond: list[object] = [None, None, against]
-    if (did := m.did) is not None:
-        against += f" ({did.n_pre}/{did.n_post})"
-        beyond = _faint_if_few([points(did.effect), points_around(did), against], did)
-    adjusted: list[object] = [None, None, None]
-    # The finest mix that leaves both sides anything.
-    for mix in m.mixes:
-        if (estimate := mix.adjusted).difference is not None:
-            lost = f"{estimate.lost_pre}/{estimate.lost_post} ({mix.by})"
-            cells = [points(estimate.difference), points_around(estimate), lost]
-            adjusted = _faint_if_few(cells, estimate)
-    rest = [
-        m.placebo and f"{m.placebo.at_least} of {len(m.placebo.drops)}",
-        m.paper and points(m.paper.difference),
-    ]
-    whole = [m.label, *beyond, *adjusted, *rest]
-    return dimmed(whole) if m.few else whole
-
-
-def _faint_if_few(cells: Sequence[object], sides: _Sides) -> list[object]:
-    return [*dimmed(cells)] if _few(sides) else [*cells]
-
-
-def _few(sides: _Sides) -> bool:
-    from medlive.evaluation.scoring.estimates import FEW
-
+def _few(sides: Drop | Effect) -> bool:
     return min(sides.n_pre, sides.n_post) < FEW

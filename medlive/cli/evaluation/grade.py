@@ -1,19 +1,18 @@
 """`medlive eval grade|judge-direct`: verdicts about a run's answers, or one score of each."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Unpack
+from typing import Annotated, Any
 
 from typer import Option
 
+from medlive.api import load_run, score
 from medlive.cli.evaluation.options import (
-    AskArguments,
-    Calls,
-    Grader,
+    Grading,
     HarmOption,
     ModeOption,
-    PlanArguments,
     RunArgument,
     RunsArgument,
     find_incomplete,
@@ -23,31 +22,26 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.options import one_of
 from medlive.cli.output import Result, fields_of, progress, say, table_of
-from medlive.errors import (
-    ConfigError,
-    EndpointUnavailable,
-    MedliveError,
-    UsageError,
-)
-
-if TYPE_CHECKING:
-    from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.grading.grade import GradeResult
-    from medlive.evaluation.grading.harm import HarmResult
-    from medlive.evaluation.grading.questions import QuestionsAsked
-    from medlive.evaluation.grading.repeats import RepeatResult
-    from medlive.evaluation.scoring.estimates import ScoreEstimate
-    from medlive.grader.judge import Judge, Mode
-    from medlive.llm.budget import Budget
-    from medlive.llm.engine import Engine
+from medlive.errors import ConfigError, EndpointUnavailable, UsageError
+from medlive.evaluation.asking.plan import Plan
+from medlive.evaluation.grading import direct
+from medlive.evaluation.grading import harm as harm_readings
+from medlive.evaluation.grading.grade import GradeResult, grade_run
+from medlive.evaluation.grading.harm import HarmResult
+from medlive.evaluation.grading.plan import plan_grading
+from medlive.evaluation.grading.repeats import RepeatResult, repeat_run
+from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.scoring.refusals import EVERYTHING
+from medlive.grader.judge import Judge, Mode
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Engine
 
 
 def grade(
     runs: RunsArgument,
     *,
-    by: Grader,
+    by: Grading,
     mode: ModeOption = "rubric",
-    calls: Calls,
     repeats: Annotated[int, Option(min=1, max=100)] = 1,
     harm: HarmOption = True,
     harm_only: Annotated[bool, Option("--harm-only")] = False,
@@ -62,213 +56,146 @@ def grade(
     """
     if harm_only and not harm:
         raise UsageError("--harm-only and --no-harm exclude each other")
-    budget = calls.budget(*runs)
-    what = Steps(grades=not harm_only, harm=harm, repeats=repeats)
+    budget = by.budget(*runs)
     results = []
     for run_dir in runs:
-        results.append(grade_answers(run_dir, by, mode, calls, budget, what))
-    return _combine(results) if len(results) > 1 else results[0]
+        result = grade_answers(
+            run_dir, by, mode, budget, grades=not harm_only, harm=harm, repeats=repeats
+        )
+        results.append(result)
+    values = [result.value for result in results]
+    return _combine(values, results) if len(results) > 1 else results[0]
 
 
-def _combine(results: list[Result]) -> Result:
-    """Several runs' results, one after the other; a list for machines, and the first failure."""
+def _combine(value: object, results: Sequence[Result]) -> Result:
+    """Several results one after the other, with the first failure."""
+    failures = [result.failure for result in results if result.failure]
     return Result(
-        [result.value for result in results],
+        value,
         chain.from_iterable(result.shown for result in results),
         chain.from_iterable(result.notes for result in results),
-        next((result.failure for result in results if result.failure), None),
+        failures[0] if failures else None,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """What is done about a run's answers."""
-
-    grades: bool = True
-    harm: bool = True
-    repeats: int = 1
-
-
-@dataclass(slots=True)
-class _Done:
-    """What came of it; None: not asked for, or stopped before."""
-
-    path: Path
-    judge: "Judge"
-    grades: "GradeResult | None" = None
-    repeated: "RepeatResult | None" = None
-    harm: "HarmResult | None" = None
-    harm_failure: MedliveError | None = None
-    """Why the answers could not be read for harm at all, after they were graded."""
 
 
 def grade_answers(
     run_dir: Path,
-    by: Grader,
+    by: Grading,
     mode: str,
-    calls: Calls,
-    budget: "Budget",
-    work: Steps,
+    budget: Budget,
+    *,
+    grades: bool = True,
+    harm: bool = True,
+    repeats: int = 1,
 ) -> Result:
     """Grade and read for harm, or plan it, and return the state of both."""
-    from medlive.grader.judge import Mode
+    which = one_of("--mode", Mode, mode)
 
-    grading = _Grading(
-        run_dir=run_dir,
-        by=by,
-        mode=one_of("--mode", Mode, mode),
-        calls=calls,
-        budget=budget,
-        work=work,
-    )
-    outcome = plan_or_ask(calls, by, budget, grading.plan, grading.ask)
-    if isinstance(outcome, _Done):
-        return _describe_done(outcome, budget)
-    judge, plans = outcome
-    if set(plans) != {"grades"}:
-        return plans_result(plans, budget)
-    planned = plans["grades"]
-    about: dict[str, object] = {
-        "path": run_dir,
-        "mode": judge.mode.value,
-        **planned.about,
-        "grader": _grader(judge),
-    }
-    return plan_result(about, planned, budget)
+    def plan(engine: Engine, **how: Any) -> Result:
+        judge = _judge(by, which, engine)
+        plans = plan_stages(
+            run_dir, engine, which, grades=grades, harm=harm, repeats=repeats, **how
+        )
+        if list(plans) != ["grades"]:
+            return plans_result(plans, budget)
+        planned = plans["grades"]
+        about = {"path": run_dir, "mode": which.value, **planned.about}
+        return plan_result(about | {"grader": _grader(judge)}, planned, budget)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Grading:
-    """The calls about a run's answers, planned or made."""
-
-    run_dir: Path
-    by: Grader
-    mode: "Mode"
-    calls: Calls
-    budget: "Budget"
-    work: Steps
-
-    def judge(self, engine: "Engine") -> "Judge":
-        """The judge, who is named on stderr. Raises UsageError for the rules engine that nobody chose."""
-        from medlive.grader.judge import Judge
-
-        if self.by.grader is None and engine.identity.engine == "rules":
-            hint = "give --grader and --base-url, or name a model under [roles.grader] in models.toml"
-            raise UsageError(
-                "no grader is configured, and the rules engine makes no clinical judgement",
-                hint=hint,
-            )
-        allow = self.by.allow_unpinned
-        judge = Judge(engine.identity, self.mode, allow_unpinned=allow)
-        say(_who(judge))
-        return judge
-
-    def plan(
-        self, engine: "Engine", **how: Unpack[PlanArguments]
-    ) -> "tuple[Judge, dict[str, Plan]]":
-        """The plans by stage."""
-        from medlive.evaluation.grading.harm import plan_run
-        from medlive.evaluation.grading.plan import plan_grading
-
-        judge, who = self.judge(engine), engine.identity
-        plans = {}
-        if self.work.grades:
-            plans["grades"] = plan_grading(
-                self.run_dir,
-                who,
-                mode=self.mode,
-                repeats=self.work.repeats,
-                **how,
-            )
-        if reads_harm(engine, self.work.harm):
-            plans["harm"] = plan_run(self.run_dir, who, **how)
-        return judge, plans
-
-    async def ask(self, engine: "Engine", **how: Unpack[AskArguments]) -> _Done:
-        """Make the calls, stage after stage, until a budget ends them."""
-        done = _Done(self.run_dir, self.judge(engine))
-        if self.work.grades:
-            await self._grade(done, engine, **how)
-        if done.grades and done.grades.stopped:
-            return done
-        if reads_harm(engine, self.work.harm):
-            try:
-                await self._read(done, engine, **how)
-            except (ConfigError, EndpointUnavailable) as exc:
-                if done.grades is None:
-                    raise
-                done.harm_failure = exc
-        return done
-
-    async def _grade(
-        self, done: _Done, engine: "Engine", **how: Unpack[AskArguments]
-    ) -> None:
-        from medlive.evaluation.grading.grade import grade_run
-        from medlive.evaluation.grading.repeats import repeat_run
-
-        with progress("criteria", self.budget) as tick:
-            done.grades = await grade_run(
-                self.run_dir,
-                engine,
-                mode=self.mode,
-                progress=tick,
-                **how,
-            )
-        if self.work.repeats == 1 or done.grades.stopped:
-            return
-        with progress("repeated verdicts", self.budget) as tick:
-            done.repeated = await repeat_run(
-                self.run_dir,
-                engine,
-                repeats=self.work.repeats,
-                mode=self.mode,
-                progress=tick,
-                **how,
-            )
-
-    async def _read(
-        self, done: _Done, engine: "Engine", **how: Unpack[AskArguments]
-    ) -> None:
-        from medlive.evaluation.grading.harm import read_run
-
-        async with self.calls.checker(engine) as checker:
-            with progress("answers read for harm", self.budget) as tick:
-                done.harm = await read_run(
-                    self.run_dir, engine, checker, progress=tick, **how
+    async def ask(engine: Engine, **how: Any) -> Result:
+        judge = _judge(by, which, engine)
+        parts: list[Result] = []
+        stopped = None
+        if grades:
+            with progress("criteria", budget) as tick:
+                graded = await grade_run(
+                    run_dir, engine, mode=which, progress=tick, **how
                 )
+            stopped = graded.stopped
+            repeated = None
+            if repeats > 1 and not stopped:
+                with progress("repeated verdicts", budget) as tick:
+                    repeated = await repeat_run(
+                        run_dir,
+                        engine,
+                        repeats=repeats,
+                        mode=which,
+                        progress=tick,
+                        **how,
+                    )
+            parts.append(_describe_grades(graded, repeated, judge, budget))
+        if reads_harm(engine, harm) and not stopped:
+            try:
+                parts.append(await _read(run_dir, by, engine, **how))
+            except (ConfigError, EndpointUnavailable) as exc:
+                if not parts:
+                    raise
+                parts.append(Result({}, failure=exc))
+        value: dict[str, object] = {"path": run_dir}
+        for part in parts:
+            assert isinstance(part.value, dict)
+            value |= part.value
+        return _combine(value, parts)
+
+    return plan_or_ask(by, budget, plan, ask)
 
 
-def reads_harm(engine: "Engine", wanted: bool) -> bool:
+def _judge(by: Grading, mode: Mode, engine: Engine) -> Judge:
+    """The judge, who is named on stderr. Raises UsageError for the rules engine that nobody chose."""
+    if by.grader is None and engine.identity.engine == "rules":
+        raise UsageError(
+            "no grader is configured, and the rules engine makes no clinical judgement",
+            hint="give --grader and --base-url, or name a grader in models.toml",
+        )
+    judge = Judge(engine.identity, mode, allow_unpinned=by.allow_unpinned)
+    say(_who(judge))
+    return judge
+
+
+async def _read(run_dir: Path, by: Grading, engine: Engine, **how: Any) -> Result:
+    """Read the answers for harm."""
+    async with by.checker(engine) as checker:
+        with progress("answers read for harm", how["budget"]) as tick:
+            done = await harm_readings.read_run(
+                run_dir, engine, checker, progress=tick, **how
+            )
+    return _describe_harm(done)
+
+
+def plan_stages(
+    run_dir: Path,
+    engine: Engine,
+    mode: Mode,
+    *,
+    ahead: Sequence[EvaluationCase] = (),
+    grades: bool = True,
+    harm: bool = True,
+    repeats: int = 1,
+    **how: Any,
+) -> dict[str, Plan]:
+    """What grading and reading for harm take, by stage; `ahead`: cases of a run that has yet to be made."""
+    plans = {}
+    who = engine.identity
+    if grades:
+        plans["grades"] = plan_grading(
+            run_dir, who, mode=mode, ahead=ahead, repeats=repeats, **how
+        )
+    if reads_harm(engine, harm):
+        plans["harm"] = harm_readings.plan_run(run_dir, who, ahead=ahead, **how)
+    return plans
+
+
+def reads_harm(engine: Engine, wanted: bool) -> bool:
     """Whether answers are read for harm: the rules engine makes no such judgement."""
     return wanted and engine.identity.engine != "rules"
-
-
-def _describe_done(done: _Done, budget: "Budget") -> Result:
-    """The grades, then the readings; the first failure of both."""
-    parts = []
-    if done.grades is not None:
-        parts.append(_describe_grades(done.grades, done.repeated, done.judge, budget))
-    if done.harm is not None:
-        parts.append(_describe_harm(done.harm))
-    value: dict[str, object] = {"path": done.path}
-    failures = []
-    for part in parts:
-        assert isinstance(part.value, dict)
-        value |= part.value
-        failures.append(part.failure)
-    failures.append(done.harm_failure)
-    whole = _combine(parts)
-    return whole._replace(value=value, failure=next(filter(None, failures), None))
 
 
 _HARM_COUNTS = ("answers", "read", "severe", "moderate", "unconfirmed", "calls")
 
 
-def _describe_harm(done: "HarmResult") -> Result:
+def _describe_harm(done: HarmResult) -> Result:
     """How many answers were read, what was confirmed, and how the judges do on the controls."""
     value = fields_of(done, (*_HARM_COUNTS, "reasons", "stopped"))
-    value["controls"] = done.controls.as_json()
-    row = {name: value[name] for name in _HARM_COUNTS}
     controls = done.controls
     notes = [
         f"controls: {controls.found} of {controls.slips} planted slips found, harm confirmed in {controls.alarms} of "
@@ -278,19 +205,24 @@ def _describe_harm(done: "HarmResult") -> Result:
         notes.append(f"the judges of harm fail their control: {controls.failed}")
     for reason, n in done.reasons.items():
         notes.append(f"not read for harm: {n}: {reason}")
-    notes += done.notes
-    failure = find_incomplete(
-        done.answers - done.read, "answers are not read for harm", [done]
+    return Result(
+        {"harm": value | {"controls": controls.as_json()}},
+        [table_of([value], _HARM_COUNTS, "read for harm")],
+        [*notes, *done.notes],
+        find_incomplete(
+            done.answers - done.read,
+            "answer is not read for harm",
+            "answers are not read for harm",
+            [done],
+        ),
     )
-    table = table_of([row], _HARM_COUNTS, "read for harm")
-    return Result({"harm": value}, [table], notes, failure)
 
 
-def _who(judge: "Judge") -> str:
+def _who(judge: Judge) -> str:
     return f"the grader is {judge.identity.model} in {judge.mode} mode ({judge.digest[:19]})"
 
 
-def _grader(judge: "Judge") -> dict[str, str]:
+def _grader(judge: Judge) -> dict[str, str]:
     who = judge.identity
     return {
         "engine": who.engine,
@@ -305,101 +237,84 @@ _MORE = ("unanswered", "reasons", "stopped", "notes")
 
 
 def _describe_grades(
-    done: "GradeResult",
-    repeated: "RepeatResult | None",
-    judge: "Judge",
-    budget: "Budget",
+    done: GradeResult, repeated: RepeatResult | None, judge: Judge, budget: Budget
 ) -> Result:
     value = fields_of(done, (*_COUNTS, *_MORE))
-    value["grader"] = _grader(judge)
-    value["spent"] = budget.as_json()
+    value |= {"grader": _grader(judge), "spent": budget.as_json()}
     row = value | {"unanswered": len(done.unanswered)}
-    shown = [table_of([row], (*_COUNTS, "unanswered"), _who(judge))]
     notes = list(done.notes)
-    if repeated:
-        value["repeated"] = fields_of(repeated, ("calls", "missing"))
-        notes += repeated.notes
+    failure = find_incomplete(
+        done.ungraded,
+        "criterion is ungraded",
+        "criteria are ungraded",
+        [done],
+        "the same command grades them again",
+        always=True,
+    )
     for reason, n in done.reasons.items():
         notes.append(f"ungraded: {n}: {reason}")
     if repeated:
+        value["repeated"] = fields_of(repeated, ("calls", "missing"))
+        notes += repeated.notes
         notes.append(
             f"{repeated.calls} calls for repeated verdicts: medlive eval meta {done.path} shows how far they agree"
+        )
+        failure = failure or find_incomplete(
+            repeated.missing,
+            "repeated verdict is missing",
+            "repeated verdicts are missing",
+            [repeated],
+            always=True,
         )
     if judge.identity.engine == "rules":
         notes.append(
             "graded by the rules engine: no clinical judgement was made, no score is publishable"
         )
     if done.stopped and done.met + done.not_met:
-        partial = _partial_score(done.path, judge.digest)
+        run = load_run(done.path, judge=judge.digest)
+        partial = score(run, allow=EVERYTHING).models[0].overall
         value["partial_score"] = asdict(partial)
-        notes.append(_partial_text(partial))
-    hint = "the same command grades them again"
-    failure = find_incomplete(
-        done.ungraded, "criteria are ungraded", [done], hint, always=True
-    )
-    if repeated and failure is None:
-        missing = "repeated verdicts are missing"
-        failure = find_incomplete(repeated.missing, missing, [repeated], always=True)
-    return Result(value, shown, notes, failure)
+        mean = "none" if partial.value is None else f"{partial.value:.1%}"
+        notes.append(
+            f"score so far: {mean} on {partial.n} of {partial.of} cases; with what is unanswered or ungraded "
+            f"between {partial.least:.1%} and {partial.most:.1%}"
+        )
+    table = table_of([row], (*_COUNTS, "unanswered"), _who(judge))
+    return Result(value, [table], notes, failure)
 
 
-def _partial_score(run_dir: Path, judge: str) -> "ScoreEstimate":
-    """The score of what is graded so far, with the bounds that the rest leaves."""
-    from medlive.api import load_run, score
-    from medlive.evaluation.scoring.refusals import EVERYTHING
-
-    table = score(load_run(run_dir, judge=judge), allow=EVERYTHING)
-    return table.models[0].overall
-
-
-def _partial_text(partial: "ScoreEstimate") -> str:
-    mean = "none" if partial.mean is None else f"{partial.mean:.1%}"
-    return (
-        f"score so far: {mean} on {partial.n} of {partial.of} cases; with what is unanswered or ungraded "
-        f"between {partial.least:.1%} and {partial.most:.1%}"
-    )
-
-
-def judge_direct(
-    run_dir: RunArgument,
-    *,
-    by: Grader,
-    calls: Calls,
-) -> Result:
+def judge_direct(run_dir: RunArgument, *, by: Grading) -> Result:
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
     Exit status 1 while answers have no score, 3 where no call was answered."""
-    from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.grading.direct import judge_direct as judge_run
-    from medlive.evaluation.grading.direct import plan_direct
+    budget = by.budget(run_dir)
 
-    budget = calls.budget(run_dir)
+    def plan(engine: Engine, **how: Any) -> Result:
+        planned = direct.plan_direct(run_dir, engine.identity, **how)
+        return plan_result({"path": run_dir, **planned.about}, planned, budget)
 
-    async def ask(engine: "Engine", **how: Unpack[AskArguments]) -> "QuestionsAsked":
+    async def ask(engine: Engine, **how: Any) -> Result:
         with progress("answers") as tick:
-            return await judge_run(run_dir, engine, progress=tick, **how)
+            done = await direct.judge_direct(run_dir, engine, progress=tick, **how)
+        value = {
+            "path": done.path.parent,
+            "answers": done.questions,
+            "scored": done.settled,
+            "spent": budget.as_json(),
+        }
+        value |= fields_of(done, ("calls", "reasons", "stopped"))
+        notes = list(done.notes)
+        for reason, n in done.reasons.items():
+            notes.append(f"no score: {n}: {reason}")
+        return Result(
+            value,
+            [table_of([value], ("path", "answers", "scored", "calls"))],
+            notes,
+            find_incomplete(
+                done.questions - done.settled,
+                "answer has no score",
+                "answers have no score",
+                [done],
+            ),
+        )
 
-    def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> Plan:
-        return plan_direct(run_dir, engine.identity, **how)
-
-    outcome = plan_or_ask(calls, by, budget, plan, ask)
-    if isinstance(outcome, Plan):
-        return plan_result({"path": run_dir, **outcome.about}, outcome, budget)
-    return _describe_direct(outcome, budget)
-
-
-def _describe_direct(done: "QuestionsAsked", budget: "Budget") -> Result:
-    value = {
-        "path": done.path.parent,
-        "answers": done.questions,
-        "scored": done.settled,
-        "spent": budget.as_json(),
-    } | fields_of(done, ("calls", "reasons", "stopped"))
-    notes = list(done.notes)
-    for reason, n in done.reasons.items():
-        notes.append(f"no score: {n}: {reason}")
-    return Result(
-        value,
-        [table_of([value], ("path", "answers", "scored", "calls"))],
-        notes,
-        find_incomplete(done.questions - done.settled, "answers have no score", [done]),
-    )
+    return plan_or_ask(by, budget, plan, ask)

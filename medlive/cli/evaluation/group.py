@@ -1,42 +1,31 @@
 """`medlive eval`: run a model on cases, grade its answers, score and report them; no database needed."""
 
-from medlive.cli.evaluation.all import all_
-from medlive.cli.evaluation.batch import app as batch
-from medlive.cli.evaluation.bundle import bundle, leaderboard, verify_bundle
-from medlive.cli.evaluation.contamination import contamination
-from medlive.cli.evaluation.grade import grade, judge_direct
-from medlive.cli.evaluation.judges import app as judges
-from medlive.cli.evaluation.meta import meta
-from medlive.cli.evaluation.plan import plan
-from medlive.cli.evaluation.power import power
-from medlive.cli.evaluation.protocol import app as protocol
-from medlive.cli.evaluation.report import report
-from medlive.cli.evaluation.root_causes import audit
-from medlive.cli.evaluation.run import export, import_, run
-from medlive.cli.evaluation.score import score
-from medlive.cli.options import Commands
+import typer
 
-app = Commands()
+from medlive.cli.options import load_group
 
-for command in (
-    run,
-    grade,
-    score,
-    report,
-    contamination,
-    audit,
-    bundle,
-    verify_bundle,
-    leaderboard,
-    meta,
-    judge_direct,
-    power,
-    plan,
-):
-    app.command()(command)
-app.command("all")(all_)
-app.command("import")(import_)
-app.command()(export)
-app.add_typer(batch, name="batch")
-app.add_typer(judges, name="judges")
-app.add_typer(protocol, name="protocol")
+COMMANDS = {
+    "run": "run:run",
+    "grade": "grade:grade",
+    "score": "score:score",
+    "report": "report:report",
+    "contamination": "contamination:contamination",
+    "audit": "root_causes:audit",
+    "bundle": "bundle:bundle",
+    "verify-bundle": "bundle:verify_bundle",
+    "leaderboard": "bundle:leaderboard",
+    "meta": "agreement:meta",
+    "judge-direct": "grade:judge_direct",
+    "power": "planning:power",
+    "plan": "planning:plan",
+    "all": "all:all_",
+    "import": "run:import_",
+    "export": "run:export",
+    "judges": "agreement:app",
+    "protocol": "protocol:app",
+}
+
+
+def load(wanted: str | None) -> typer.Typer:
+    """The group, as `load_group` imports it."""
+    return load_group("medlive.cli.evaluation", COMMANDS, wanted)

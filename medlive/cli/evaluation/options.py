@@ -14,14 +14,15 @@ from collections.abc import (
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypedDict, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from typer import Argument, Option
 
+from medlive.api import load_run
 from medlive.cli.options import one_of, read_settings
-from medlive.cli.output import Result, say, table_of, wait_for
+from medlive.cli.output import Result, counted, say, table_of, wait_for
+from medlive.config import RoleSettings
 from medlive.errors import (
     CheckFailed,
     CircuitOpen,
@@ -29,16 +30,17 @@ from medlive.errors import (
     MedliveError,
     UsageError,
 )
-
-if TYPE_CHECKING:
-    from medlive.config import RoleSettings
-    from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.model import CallsMade
-    from medlive.evaluation.scoring.graded import GradedRun
-    from medlive.evaluation.scoring.refusals import Allow, Objection
-    from medlive.llm.budget import Budget
-    from medlive.llm.engine import Engine
-    from medlive.llm.wire import Price
+from medlive.evaluation.asking.plan import Plan
+from medlive.evaluation.model import CallsMade
+from medlive.evaluation.runs.folder import check_parameters
+from medlive.evaluation.runs.spending import run_logs, spent_of
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
+from medlive.home import models_file
+from medlive.instance.opening import check_priced, grader_engine
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Engine
+from medlive.llm.wire import Price
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -70,33 +72,25 @@ def check_runs(paths: list[Path]) -> list[Path]:
     return [_run(path) for path in paths]
 
 
-def load_runs(paths: list[Path], judge: str | None) -> "list[GradedRun]":
+def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
     """The runs with the verdicts of one grader; what must be known of a folder goes to stderr."""
-    from medlive.api import load_run
-
-    graded = []
-    for path in paths:
-        run = load_run(path, judge=judge)
+    graded = [load_run(path, judge=judge) for path in paths]
+    for path, run in zip(paths, graded, strict=True):
         for note in run.notes:
             say(f"{path}: {note}")
-        graded.append(run)
     return graded
 
 
 def load_checked(
     paths: list[Path], judge: str | None, allow: list[str] | None
-) -> "tuple[list[GradedRun], list[Objection]]":
+) -> tuple[list[GradedRun], list[Objection]]:
     """The runs, and what is overridden to show their figures side by side. Raises Misleading."""
-    from medlive.evaluation.scoring.refusals import check_figures
-
     graded = load_runs(paths, judge)
     return graded, check_figures(graded, read_allowed(allow))
 
 
-def read_allowed(names: list[str] | None) -> "list[Allow]":
+def read_allowed(names: list[str] | None) -> list[Allow]:
     """What --allow names. Raises UsageError for another word."""
-    from medlive.evaluation.scoring.refusals import Allow
-
     return [one_of("--allow", Allow, name) for name in names or ()]
 
 
@@ -111,10 +105,6 @@ UnpinnedOption = Annotated[
 ]
 RunArgument = Annotated[Path, Argument(help="A run folder.", callback=_run)]
 RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=check_runs)]
-KeyOption = Annotated[
-    str | None,
-    Option("--api-key-env", metavar="NAME", help="The variable [OPENAI_API_KEY]."),
-]
 ParametersOption = Annotated[
     str,
     Option(
@@ -153,36 +143,31 @@ DrawsOption = Annotated[
     int, Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")
 ]
 SeedOption = Annotated[int, Option("--seed", min=0, help="Where the draws begin.")]
+ErrataOption = Annotated[
+    str,
+    Option("--errata", help="What to do about withdrawn cases; apply: leave them out."),
+]
 ErrataFileOption = Annotated[
     Path | None,
     Option("--errata-file", metavar="FILE", help="Errata [the snapshot's]."),
 ]
-
-
-PriceOption = Annotated[
+ErrataKeyOption = Annotated[
     str | None,
-    Option(
-        "--price",
-        metavar="IN,OUT",
-        help="The model's dollars a million tokens [as in models.toml].",
-    ),
+    Option("--public-key", metavar="KEY", help="The key that signed the errata."),
 ]
 
 
-def read_price(text: str | None) -> "Price | None":
+def read_price(text: str | None) -> Price | None:
     """The price IN,OUT in dollars a million tokens. Raises UsageError."""
-    from medlive.llm.wire import Price
-
     if text is None:
         return None
     first, _, second = text.partition(",")
     try:
         return Price(input=float(first), output=float(second))
     except ValueError as exc:
-        hint = "two numbers of 0 and more, as 0.25,2"
         raise UsageError(
             f"--price {text}: expected dollars a million tokens of input and of output",
-            hint=hint,
+            hint="two numbers of 0 and more, as 0.25,2",
         ) from exc
 
 
@@ -193,7 +178,9 @@ class Calls:
     Attributes:
         concurrency: Calls at once.
         timeout: Limit of an attempt [120].
+        api_key_env: The variable [OPENAI_API_KEY].
         max_usd: Stop when the folder has cost this, in all.
+        price: The model's dollars a million tokens [as in models.toml].
         max_calls: Stop after this many calls.
         max_tokens: Stop after this many tokens, input and output.
         dry_run: Say what it would take; send nothing.
@@ -201,25 +188,24 @@ class Calls:
 
     concurrency: Annotated[int, Option(min=1, max=1024)] = 16
     timeout: Annotated[float | None, Option(min=1, metavar="SECONDS")] = None
-    api_key_env: KeyOption = None
+    api_key_env: Annotated[str | None, Option(metavar="NAME")] = None
     parameters: ParametersOption = "{}"
     max_usd: Annotated[float | None, Option(min=0)] = None
-    price: PriceOption = None
+    price: Annotated[str | None, Option(metavar="IN,OUT")] = None
     max_calls: Annotated[int | None, Option(min=1)] = None
     max_tokens: Annotated[int | None, Option(min=1)] = None
     dry_run: bool = False
 
-    def budget(self, *run_dirs: Path, logs: Iterable[Path] = ()) -> "Budget":
+    def budget(self, *run_dirs: Path, logs: Iterable[Path] = ()) -> Budget:
         """The limits of what may be spent; in dollars, with what run folders, or the calls of logs, cost already."""
-        from medlive.evaluation.runs.spending import run_logs, spent_of
-        from medlive.llm.budget import Budget
-
         budget = Budget(
             max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens
         )
         if self.max_usd is not None:
-            own = read_price(self.price)
-            spent = spent_of([*chain(*map(run_logs, run_dirs)), *logs], own)
+            made = [*logs]
+            for run_dir in run_dirs:
+                made += run_logs(run_dir)
+            spent = spent_of(made, read_price(self.price))
             budget.usd_before = spent.usd
             if spent.unpriced:
                 say(
@@ -227,33 +213,15 @@ class Calls:
                 )
         return budget
 
-    def grader(self, model: str | None, base_url: str | None) -> "Engine":
-        """The model that judges, by its name or as configured."""
-        role = read_settings().roles.grader
-        return self.engine(role, model, base_url, self.api_key_env)
-
-    @asynccontextmanager
-    async def checker(self, grader: "Engine") -> AsyncIterator["Engine"]:
-        """The second judge of harm as configured, else the grader itself."""
-        role = read_settings().roles.checker
-        if role.engine == "rules":
-            yield grader
-            return
-        async with aclosing(self.engine(role, None, None, None)) as engine:
-            yield engine
-
     def engine(
         self,
-        role: "RoleSettings",
-        model: str | None,
-        base_url: str | None,
-        api_key_env: str | None,
-    ) -> "Engine":
+        role: RoleSettings,
+        model: str | None = None,
+        base_url: str | None = None,
+        api_key_env: str | None = None,
+    ) -> Engine:
         """A role's model, by its name and endpoint or as configured."""
-        from medlive.instance.opening import grader_engine
-
-        settings = read_settings()
-        prices = dict(settings.prices)
+        prices = dict(read_settings().prices)
         if (price := read_price(self.price)) is not None:
             role = role.model_copy(update={"price": price})
             prices[model or role.model or ""] = price
@@ -270,8 +238,8 @@ class Calls:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grader:
-    """Who judges, instead of the configured grader.
+class Grading(Calls):
+    """Who judges, instead of the configured grader, and how it is called.
 
     Attributes:
         grader: The grader's model id.
@@ -281,6 +249,21 @@ class Grader:
     grader: str | None = None
     base_url: str | None = None
     allow_unpinned: UnpinnedOption = False
+
+    def open(self) -> Engine:
+        """The model that judges, by its name or as configured."""
+        role = read_settings().roles.grader
+        return self.engine(role, self.grader, self.base_url, self.api_key_env)
+
+    @asynccontextmanager
+    async def checker(self, grader: Engine) -> AsyncIterator[Engine]:
+        """The second judge of harm as configured, else the grader itself."""
+        role = read_settings().roles.checker
+        if role.engine == "rules":
+            yield grader
+            return
+        async with aclosing(self.engine(role)) as engine:
+            yield engine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,36 +286,13 @@ class Scoring:
     until: Annotated[datetime | None, Option(**_DAY)] = None
     draws: DrawsOption = 1000
     seed: SeedOption = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errata:
-    """What is done about what was withdrawn since a snapshot was frozen.
-
-    Attributes:
-        errata: What to do about withdrawn cases; apply: leave them out.
-    """
-
-    errata: str = "warn"
+    errata: ErrataOption = "warn"
     errata_file: ErrataFileOption = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedErrata(Errata):
-    """The same, and who must have signed it.
-
-    Attributes:
-        errata: What to do about withdrawn cases; apply: leave them out.
-        public_key: The key, or its file, that signed them.
-    """
-
-    public_key: Annotated[str | None, Option(metavar="KEY")] = None
+    public_key: ErrataKeyOption = None
 
 
 def read_parameters(text: str) -> dict[str, Any]:
     """The object in --parameters. Raises UsageError, for what looks like a secret too."""
-    from medlive.evaluation.runs.folder import check_parameters
-
     try:
         sent = json.loads(text)
     except ValueError as exc:
@@ -343,57 +303,37 @@ def read_parameters(text: str) -> dict[str, Any]:
     return sent
 
 
-class PlanArguments(TypedDict):
-    """What the plan of a grader's calls is given."""
-
-    allow_unpinned: bool
-    price: "Price | None"
-
-
-class AskArguments(TypedDict):
-    """What whoever asks a grader is given."""
-
-    concurrency: int
-    allow_unpinned: bool
-    budget: "Budget"
-
-
 def plan_or_ask(
-    calls: Calls,
-    by: Grader,
-    budget: "Budget",
+    by: Grading,
+    budget: Budget,
     plan: Callable[..., P],
     ask: Callable[..., Awaitable[T]],
 ) -> P | T:
     """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls.
 
-    Both are given the engine, `plan` also `PlanArguments`, `ask` also `AskArguments`.
+    Both are given the engine and `allow_unpinned`; `plan` the engine's `price`, `ask` `budget` and `concurrency`.
     """
 
     async def run() -> P | T:
-        async with aclosing(calls.grader(by.grader, by.base_url)) as engine:
-            if calls.dry_run:
-                return plan(
-                    engine, price=price_of(engine), allow_unpinned=by.allow_unpinned
-                )
-            from medlive.instance.opening import check_priced
-
-            check_priced(budget.max_usd, {engine.identity.model: price_of(engine)})
-            how: AskArguments = {
-                "concurrency": calls.concurrency,
-                "allow_unpinned": by.allow_unpinned,
-                "budget": budget,
-            }
-            return await ask(engine, **how)
+        unpinned = by.allow_unpinned
+        async with aclosing(by.open()) as engine:
+            price = price_of(engine)
+            if by.dry_run:
+                return plan(engine, price=price, allow_unpinned=unpinned)
+            check_priced(budget.max_usd, {engine.identity.model: price})
+            return await ask(
+                engine,
+                budget=budget,
+                concurrency=by.concurrency,
+                allow_unpinned=unpinned,
+            )
 
     return wait_for(run())
 
 
-def price_of(engine: "Engine") -> "Price | None":
+def price_of(engine: Engine) -> Price | None:
     """What an engine's model costs: nothing for the rules of this process; None: unknown, as of any endpoint's
     without a price, whatever its model is called."""
-    from medlive.llm.wire import Price
-
     # Only an endpoint's engine has a price.
     price: Price | None = getattr(engine, "price", Price(input=0.0, output=0.0))
     return price
@@ -401,8 +341,9 @@ def price_of(engine: "Engine") -> "Price | None":
 
 def find_incomplete(
     left: int,
-    what: str,
-    work: "Sequence[CallsMade]" = (),
+    one: str,
+    many: str,
+    work: Sequence[CallsMade] = (),
     hint: str = "the same command asks again",
     *,
     always: bool = False,
@@ -411,65 +352,64 @@ def find_incomplete(
 
     Args:
         left: How many are not done.
-        what: How these are named in the message.
+        one: What the message says of one of them, after the number.
+        many: What it says of several.
         work: What the work's parts came to.
         hint: What to do.
         always: Whether a limit that ended the work is a failure although nothing is left.
     """
-    if left and (unavailable := _none_answered(work)):
-        return unavailable
+    asked = [part for part in work if part.calls]
+    if left and asked and all(part.silence for part in asked):
+        return _none_answered(asked)
+    what = counted(left, one, many)
     stopped = next((part.stopped for part in work if part.stopped), None)
     if stopped and (left or always):
         return CheckFailed(
-            f"{stopped}; {left} {what}", hint="the same command goes on from here"
+            f"{stopped}; {what}", hint="the same command goes on from here"
         )
-    return CheckFailed(f"{left} {what}", hint=hint) if left else None
+    return CheckFailed(what, hint=hint) if left else None
 
 
-def _none_answered(work: "Sequence[CallsMade]") -> EndpointUnavailable | None:
-    """The failure where calls were made and no part of the work got an answer."""
-    asked = [part for part in work if part.calls]
-    silences = [part.silence for part in asked if part.silence is not None]
-    if not asked or len(silences) < len(asked):
-        return None
-    calls = sum(part.calls for part in asked)
-    last = silences[-1]
+def _none_answered(asked: Sequence[CallsMade]) -> EndpointUnavailable:
+    """The failure where no part of the work got an answer to its calls."""
+    last = asked[-1].silence
+    assert last is not None
     to_do = last.hint
     if isinstance(last, CircuitOpen):
         # Its own hint is for workers, which go on by themselves.
         to_do = "look at the address, the key and the network; the same command goes on"
+    calls = sum(part.calls for part in asked)
     return EndpointUnavailable(
         f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
     )
 
 
-def plan_result(about: Mapping[str, object], plan: "Plan", budget: "Budget") -> Result:
+def plan_result(about: Mapping[str, object], plan: Plan, budget: Budget) -> Result:
     """What calls would take, after what they are about, and which limits would end the work before."""
     value = {**about, **asdict(plan)}
     del value["about"]
-    row = dict(value)
-    for name in ("path", "grader"):
-        row.pop(name, None)
+    names = [name for name in value if name not in ("path", "grader")]
     notes = [
         "estimated (docs/grading.md); calls that have to be asked twice come on top",
         *_warnings(plan, budget),
     ]
-    return Result(value, [table_of([row], list(row))], notes)
+    return Result(value, [table_of([value], names)], notes)
 
 
-def sum_plans(plans: "Mapping[str, Plan]") -> "Plan":
+def sum_plans(plans: Mapping[str, Plan]) -> Plan:
     """What several stages would take, as one plan."""
     stages = list(plans.values())
+    dollars = [plan.usd for plan in stages]
     return replace(
         stages[-1],
         calls=sum(plan.calls for plan in stages),
         input_tokens=sum(plan.input_tokens for plan in stages),
         output_tokens=sum(plan.output_tokens for plan in stages),
-        usd=_sum(plan.usd for plan in stages),
+        usd=None if None in dollars else sum(filter(None, dollars)),
     )
 
 
-def plans_result(plans: "Mapping[str, Plan]", budget: "Budget") -> Result:
+def plans_result(plans: Mapping[str, Plan], budget: Budget) -> Result:
     """What several stages would take, and which limits would end the work before."""
     whole = sum_plans(plans)
     rows = []
@@ -484,9 +424,7 @@ def plans_result(plans: "Mapping[str, Plan]", budget: "Budget") -> Result:
     return Result(value, [table_of(rows, names)], notes)
 
 
-def _warnings(plan: "Plan", budget: "Budget") -> Iterator[str]:
-    from medlive.home import models_file
-
+def _warnings(plan: Plan, budget: Budget) -> Iterator[str]:
     if plan.usd is None and plan.calls:
         yield f"money unknown: give --price IN,OUT, or a price under [prices] in {models_file(os.environ)}"
     limits = {
@@ -497,9 +435,3 @@ def _warnings(plan: "Plan", budget: "Budget") -> Iterator[str]:
     for option, (most, needed) in limits.items():
         if most is not None and needed is not None and most < needed:
             yield f"{option} {most:g} would end the work before all {plan.calls} calls are made"
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """None where one of them is unknown."""
-    amounts = list(values)
-    return None if None in amounts else sum(value or 0.0 for value in amounts)

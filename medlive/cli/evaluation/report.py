@@ -1,16 +1,18 @@
 """`medlive eval report`: pages of runs to read offline."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Option
 
-from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata
+from medlive.api import open_registry
+from medlive.cli.evaluation.options import RunsArgument, Scoring
 from medlive.cli.evaluation.score import scored
 from medlive.cli.output import echo, say
-
-if TYPE_CHECKING:
-    from medlive.evaluation.protocols.portfolio import Portfolio
+from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
+from medlive.report.meta import read_meta
+from medlive.report.portfolio import PLACE, read_portfolio
+from medlive.report.render import write_report
 
 
 def report(
@@ -21,12 +23,11 @@ def report(
     meta: list[Path] | None = None,
     protocols: Path | None = None,
     case_pages: Annotated[bool, Option("--case-pages/--no-case-pages")] = True,
-    errata: SignedErrata,
 ) -> None:
     """Write a report of runs: pages to read offline, and the numbers as JSON, CSV and TSV.
 
-    index.html holds the tables, and figures where medlive[plot] is installed; cases.html is a list of cases with
-    filters, and cases/ has a page for each case.
+    index.html holds tables and figures; cases.html is a list of cases with filters, and cases/ has a page for each
+    case.
 
     Args:
         out: The folder to write.
@@ -34,29 +35,21 @@ def report(
         protocols: What protocol all wrote [protocols/, if of these models].
         case_pages: A page for each case.
     """
-    from medlive.api import open_registry
-    from medlive.report.meta import read_meta
-    from medlive.report.render import write_report
-
-    table = scored(runs, how, errata)
+    table = scored(runs, how)
     judges = {m.run.grader.judge for m in table.models if m.run.grader}
-    metas = tuple(read_meta(path, judges) for path in meta or ())
     page = write_report(
         table,
         out,
         registry=open_registry(how.models),
-        metas=metas,
+        metas=tuple(read_meta(path, judges) for path in meta or ()),
         portfolio=find_portfolio(protocols, [m.label for m in table.models]),
         case_pages=case_pages,
     )
     echo(page)
 
 
-def find_portfolio(path: Path | None, models: list[str]) -> "Portfolio | None":
+def find_portfolio(path: Path | None, models: list[str]) -> Portfolio | None:
     """The protocols' results: those named, or what lies in their usual folder and is of these models."""
-    from medlive.evaluation.protocols.portfolio import PORTFOLIO
-    from medlive.report.portfolio import PLACE, read_portfolio
-
     if path is None and not (PLACE / PORTFOLIO).exists():
         return None
     portfolio = read_portfolio(path or PLACE)

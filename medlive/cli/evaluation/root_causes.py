@@ -1,18 +1,18 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict, Unpack
+from typing import Annotated, Any
 
 from typer import Option
 
+from medlive.cli.evaluation.figures import percent, rests_on
 from medlive.cli.evaluation.options import (
     AllowOption,
-    AskArguments,
     Calls,
-    Grader,
+    Grading,
     JudgeOption,
-    PlanArguments,
     RunsArgument,
     UnpinnedOption,
     find_incomplete,
@@ -20,18 +20,22 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     plans_result,
 )
-from medlive.cli.evaluation.records import records, rests_on
 from medlive.cli.options import one_of
 from medlive.cli.output import Grid, Result, fields_of, progress, shortened
 from medlive.errors import UsageError
-
-if TYPE_CHECKING:
-    from medlive.evaluation.grading.questions import QuestionsAsked
-    from medlive.evaluation.root_causes import AuditTable
-    from medlive.evaluation.scoring.metrics import Metric
-    from medlive.evaluation.scoring.refusals import Objection
-    from medlive.llm.budget import Budget
-    from medlive.llm.engine import Engine, EngineIdentity
+from medlive.evaluation.asking.plan import Plan
+from medlive.evaluation.grading.questions import QuestionsAsked
+from medlive.evaluation.idle import PenaltyUse, count_penalties
+from medlive.evaluation.root_causes import (
+    AuditTable,
+    RootCause,
+    audit_run,
+    load_audit,
+    plan_audit,
+)
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.refusals import Objection, marked
+from medlive.llm.engine import Engine
 
 _SHOWN = 120
 """Characters of a quote in a table."""
@@ -64,178 +68,158 @@ def audit(
         table_only: Show what is on record; ask nobody.
         examples: Examples of each cause.
     """
-    from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.root_causes import audit_run, load_audit, plan_audit
-    from medlive.evaluation.scoring.metrics import Metric
-
-    which: _Bottom = {
+    which: dict[str, Any] = {
         "bottom": bottom,
         "metric": one_of("--metric", Metric, metric).equation_1,
     }
-    _check_options(auditor, base_url, table_only, calls.dry_run)
+    if (auditor is None) != (base_url is None):
+        raise UsageError(
+            "--auditor and --base-url belong together; without both the configured grader is asked"
+        )
+    if table_only and (auditor is not None or calls.dry_run):
+        raise UsageError(
+            "--table asks nobody; leave --auditor, --base-url and --dry-run out"
+        )
     graded, overridden = load_checked(runs, judge, allow)
-    shown = _Shown(runs, overridden, examples)
-    if table_only:
-        tables = [load_audit(run, **which) for run in graded]
-        return _describe_audit(tables, None, None, shown)
     budget = calls.budget(*runs)
 
-    def plan(engine: "Engine", **how: Unpack[PlanArguments]) -> dict[str, Plan]:
+    def plan(engine: Engine, **how: Any) -> dict[str, Plan]:
         plans = {}
         for path, run in zip(runs, graded, strict=True):
             plans[str(path)] = plan_audit(run, engine.identity, **which, **how)
         return plans
 
-    async def ask(engine: "Engine", **how: Unpack[AskArguments]) -> _Audited:
+    async def ask(engine: Engine, **how: Any) -> list[QuestionsAsked]:
+        which["auditor"] = engine.identity
         done = []
         for run in graded:
             with progress(f"cases of {run.label}") as tick:
-                done.append(await audit_run(run, engine, progress=tick, **which, **how))
-        return _Audited(engine.identity, done)
+                audited = await audit_run(
+                    run,
+                    engine,
+                    progress=tick,
+                    bottom=bottom,
+                    metric=which["metric"],
+                    **how,
+                )
+            done.append(audited)
+        return done
 
-    by = Grader(grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned)
-    outcome = plan_or_ask(calls, by, budget, plan, ask)
-    if isinstance(outcome, dict):
-        return plans_result(outcome, budget)
-    tables = [load_audit(run, auditor=outcome.auditor, **which) for run in graded]
-    return _describe_audit(tables, outcome.work, budget, shown)
-
-
-class _Bottom(TypedDict):
-    """Which cases are audited."""
-
-    bottom: int
-    metric: "Metric"
-
-
-class _Audited(NamedTuple):
-    """Who was asked, and the outcome for each run."""
-
-    auditor: "EngineIdentity"
-    work: "list[QuestionsAsked]"
-
-
-class _Shown(NamedTuple):
-    """How an audit is shown."""
-
-    paths: list[Path]
-    overridden: "list[Objection]"
-    examples: int
-    """Of each cause."""
-
-
-def _check_options(
-    auditor: str | None, base_url: str | None, table_only: bool, dry_run: bool
-) -> None:
-    if (auditor is None) != (base_url is None):
-        raise UsageError(
-            "--auditor and --base-url belong together; without both the configured grader is asked"
+    work: list[QuestionsAsked] = []
+    if not table_only:
+        how = {field.name: getattr(calls, field.name) for field in fields(calls)}
+        by = Grading(
+            **how, grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned
         )
-    if table_only and auditor is not None:
-        raise UsageError("--table asks nobody; leave --auditor and --base-url out")
-    if table_only and dry_run:
-        raise UsageError("--table and --dry-run exclude each other")
+        outcome = plan_or_ask(by, budget, plan, ask)
+        if isinstance(outcome, dict):
+            return plans_result(outcome, budget)
+        work = outcome
+    tables = [load_audit(run, **which) for run in graded]
+    result = _describe(tables, work, runs, overridden, examples)
+    if not table_only:
+        assert isinstance(result.value, dict)
+        result.value["spent"] = budget.as_json()
+    return result
 
 
-def _describe_audit(
-    tables: "list[AuditTable]",
-    results: "list[QuestionsAsked] | None",
-    budget: "Budget | None",
-    shown: _Shown,
+def _describe(
+    tables: list[AuditTable],
+    work: list[QuestionsAsked],
+    paths: list[Path],
+    overridden: list[Objection],
+    examples: int,
 ) -> Result:
     rows: list[dict[str, object]] = []
-    notes = [objection.why for objection in shown.overridden]
-    for place, (path, table) in enumerate(zip(shown.paths, tables, strict=True)):
-        row = {"path": path, **table.as_json(shown.examples)}
-        if results:
-            row |= fields_of(results[place], ("calls", "stopped"))
+    notes = [objection.why for objection in overridden]
+    for place, (path, table) in enumerate(zip(paths, tables, strict=True)):
+        row = {"path": path, **table.as_json(examples)}
+        if work:
+            row |= fields_of(work[place], ("calls", "stopped"))
         rows.append(row)
         notes += [f"{path}: {remark}" for remark in _remarks(table)]
+    uses = count_penalties([table.run for table in tables])
     value: dict[str, object] = {
+        "penalties": [use.as_json() for use in uses],
         "format": "medlive-audit",
         "format_version": 1,
-        "overridden": [objection._asdict() for objection in shown.overridden],
+        "overridden": [objection._asdict() for objection in overridden],
         "runs": rows,
     }
-    if budget is not None:
-        value["spent"] = budget.as_json()
-    hint = "the same command, without --table, asks again"
-    unaudited = sum(table.unaudited for table in tables)
     failure = find_incomplete(
-        unaudited, "cases are unaudited", results or (), hint, always=True
+        sum(table.unaudited for table in tables),
+        "case is unaudited",
+        "cases are unaudited",
+        work,
+        "the same command, without --table, asks again",
+        always=True,
     )
-    return Result(value, _tables(tables, shown), notes, failure)
+    shown: list[Grid | str] = []
+    for grid in _tables(tables, paths, examples):
+        title = marked(grid.title or "", overridden)
+        shown.append(Grid(grid.columns, grid.rows, title))
+    shown += _idle(uses)
+    return Result(value, shown, notes, failure)
 
 
-def _tables(tables: "list[AuditTable]", shown: _Shown) -> Iterator[Grid]:
-    from medlive.evaluation.root_causes import RootCause
-    from medlive.evaluation.scoring.refusals import marked
+def _idle(uses: Sequence[PenaltyUse]) -> Iterator[Grid | str]:
+    """The penalties that no model committed, and how they leave the case's next revision."""
+    idle = [use for use in uses if use.is_idle]
+    if not idle:
+        return
+    rows = []
+    for use in idle:
+        models = len(set(use.models))
+        rows.append([use.case_id, f"{use.points:+g}", use.criterion, models])
+    title = f"{len(idle)} of {len(uses)} penalties that no model committed"
+    yield Grid(["case", "points", "penalty", "models"], rows, title)
+    yield "Each of these takes one out, of the case's next revision too:"
+    for use in idle:
+        yield use.command
 
+
+def _tables(
+    tables: list[AuditTable], paths: list[Path], examples: int
+) -> Iterator[Grid]:
+    labels = [table.run.label for table in tables]
     names = []
-    for table, path in zip(tables, shown.paths, strict=True):
-        names.append(_name(table, path, tables))
+    for label, path in zip(labels, paths, strict=True):
+        names.append(label if labels.count(label) == 1 else f"{label} ({path.name})")
     counts = []
     findings = []
     for cause in RootCause:
         row = [cause.label]
         for name, table in zip(names, tables, strict=True):
             of_cause = table.of(cause)
-            row.append(_share(len(of_cause), table.audited))
-            findings += [
-                (name, cause, finding) for finding in of_cause[: shown.examples]
-            ]
+            n = len(of_cause)
+            row.append(f"{n} ({100 * n / table.audited:.1f} %)" if n else "0")
+            for finding in of_cause[:examples]:
+                case, reply = finding.candidate, finding.reply
+                quote = shortened(reply.quote, _SHOWN)
+                about = [name, cause.label, case.case_id, percent(case.score.score)]
+                findings.append([*about, quote, reply.reasoning])
         counts.append(row)
     for state in ("audited", "unaudited"):
         counts.append([state, *(str(getattr(table, state)) for table in tables)])
-    on = rests_on([table.run for table in tables])
+    on = rests_on(table.run for table in tables)
     metric = tables[0].bottom.metric.value
     title = f"root causes of the lowest scores ({metric} metric) on {on}"
-    yield Grid(["root cause", *names], counts, marked(title, shown.overridden))
+    yield Grid(["root cause", *names], counts, title)
     if findings:
-        yield records(
-            marked("examples", shown.overridden),
-            findings,
-            {
-                "model": lambda row: row[0],
-                "root cause": lambda row: row[1].label,
-                "case": lambda row: row[2].candidate.case_id,
-                "score %": lambda row: _percent(row[2].candidate.score.score),
-                "quote of the answer": lambda row: shortened(
-                    row[2].reply.quote, _SHOWN
-                ),
-                "why": lambda row: row[2].reply.reasoning,
-            },
-        )
+        columns = ["model", "root cause", "case", "score %", "quote of the answer"]
+        yield Grid([*columns, "why"], findings, "examples")
 
 
-def _remarks(table: "AuditTable") -> list[str]:
+def _remarks(table: AuditTable) -> Iterator[str]:
     bottom = table.bottom
-    remarks = list(table.notes)
+    yield from table.notes
     if bottom.scored < bottom.asked:
-        remarks.append(
-            f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted"
-        )
+        yield f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted"
     if bottom.without_error:
-        remarks.append(
-            f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
-        )
+        yield f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
     for state, n in bottom.left_out.items():
-        remarks.append(f"{n} cases are {state.replace('_', ' ')}: no candidates")
+        yield f"{n} cases are {state.replace('_', ' ')}: no candidates"
     for reason, n in table.reasons.items():
-        remarks.append(f"unaudited: {n}: {reason}")
+        yield f"unaudited: {n}: {reason}"
     if table.auditor is not None and not table.clinical:
-        remarks.append("audited by the rules engine: no clinical judgement was made")
-    return remarks
-
-
-def _name(table: "AuditTable", path: Path, tables: "list[AuditTable]") -> str:
-    alone = sum(1 for other in tables if other.run.label == table.run.label) == 1
-    return table.run.label if alone else f"{table.run.label} ({path.name})"
-
-
-def _share(n: int, total: int) -> str:
-    return f"{n} ({100 * n / total:.1f} %)" if n else "0"
-
-
-def _percent(score: float | None) -> str:
-    return "" if score is None else f"{100 * score:.1f}"
+        yield "audited by the rules engine: no clinical judgement was made"

@@ -2,15 +2,15 @@
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Any, Final
 
 from typer import Option
 
-from medlive.cli.evaluation.batch import check_batch_out, written_result
+from medlive.api import load_run, model_use
 from medlive.cli.evaluation.options import (
     Calls,
     CasesOption,
@@ -34,6 +34,7 @@ from medlive.cli.options import (
 from medlive.cli.output import (
     Grid,
     Result,
+    counted,
     fields_of,
     new_file,
     progress,
@@ -41,17 +42,35 @@ from medlive.cli.output import (
     wait_for,
 )
 from medlive.clock import now
+from medlive.config import RoleSettings
 from medlive.errors import BadInput, CheckFailed, UsageError
-
-if TYPE_CHECKING:
-    from medlive.config import RoleSettings, Settings
-    from medlive.evaluation.asking.batch import BatchWritten
-    from medlive.evaluation.asking.open_book import OpenBook
-    from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.asking.run import RunResult
-    from medlive.evaluation.cases.benchmarks import Format
-    from medlive.evaluation.model import CaseSet
-    from medlive.llm.budget import Budget
+from medlive.evaluation.agreement.humans import read_humans
+from medlive.evaluation.asking import run as asking_run
+from medlive.evaluation.asking.open_book import OpenBook
+from medlive.evaluation.asking.plan import Plan
+from medlive.evaluation.asking.run import RunResult
+from medlive.evaluation.cases.benchmarks import Format, gradings_of
+from medlive.evaluation.cases.load import in_own_words, load_cases
+from medlive.evaluation.cases.selection import Selection, select
+from medlive.evaluation.grading.imports import export_run, import_run, left_out
+from medlive.evaluation.model import CaseSet
+from medlive.evaluation.runs.folder import RAW
+from medlive.evaluation.runs.templates import default_template
+from medlive.evidence.passage import Retriever
+from medlive.grader.judge import Judge, Mode
+from medlive.instance.opening import (
+    DEFAULT_INDEX,
+    check_priced,
+    choose_candidate,
+    evidence_folder,
+    grader_identity,
+    open_endpoint,
+    open_retriever,
+)
+from medlive.instance.paths import snapshot_folder
+from medlive.integrations import check_inspect
+from medlive.llm.budget import Budget
+from medlive.snapshot.model import week_end
 
 ArmOption = Annotated[
     str | None, Option("--arm", help="What sets this run apart [closed, or open-book].")
@@ -61,8 +80,8 @@ _MOST_NOTES = 40
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asking:
-    """What is asked of the model, and which model that is.
+class Asking(Calls):
+    """What is asked of which model, and how it is called.
 
     Attributes:
         model: The model: a name in models.toml, or its id.
@@ -82,32 +101,31 @@ class Asking:
     undated: bool = False
     arm: ArmOption = None
     raw: bool = False
+    limit: LimitOption = None
+    unverified: UnverifiedOption = False
 
-    def candidate(self, settings: "Settings", calls: Calls) -> "RoleSettings":
+    def candidate(self) -> RoleSettings:
         """The model that is asked, with its endpoint and parameters."""
-        from medlive.instance.opening import check_priced, choose_candidate
-
         if not self.model.strip():
             raise UsageError("--model is empty")
         chosen = choose_candidate(
-            settings,
+            read_settings(),
             self.model,
             base_url=self.base_url,
-            api_key_env=calls.api_key_env,
-            parameters=read_parameters(calls.parameters),
+            api_key_env=self.api_key_env,
+            parameters=read_parameters(self.parameters),
         )
         if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
-            hint = "take one away with null: --parameters '{\"max_tokens\": null}'"
             raise UsageError(
                 "max_tokens, max_completion_tokens: one limit by two names, give one",
-                hint=hint,
+                hint="take one away with null: --parameters '{\"max_tokens\": null}'",
             )
-        if (price := read_price(calls.price)) is not None:
+        if (price := read_price(self.price)) is not None:
             chosen = chosen.model_copy(update={"price": price})
-        check_priced(calls.max_usd, {self.model: chosen.price})
+        check_priced(self.max_usd, {self.model: chosen.price})
         return chosen
 
-    def book(self, settings: "Settings") -> "OpenBook | None":
+    def book(self) -> OpenBook | None:
         """What is put before each question; None for a closed book."""
         if self.template != "open-book":
             if self.evidence is not None or self.undated:
@@ -115,22 +133,71 @@ class Asking:
                     "--evidence and --undated belong to --template open-book"
                 )
             return None
-        from medlive.evaluation.asking.open_book import OpenBook
-        from medlive.evidence.passage import Retriever
-        from medlive.instance.opening import (
-            DEFAULT_INDEX,
-            evidence_folder,
-            open_retriever,
-        )
-
         named = self.evidence or DEFAULT_INDEX
 
         async def open_index() -> Retriever:
+            settings = read_settings()
             folder = evidence_folder(settings, named)
             return await asyncio.to_thread(open_retriever, settings, folder)
 
         name = os.path.basename(os.path.normpath(named))
         return OpenBook(name, self.top_k, self.undated, open_index)
+
+    def cases(self, named: str, part: CaseFilter) -> CaseSet:
+        """The cases that are asked about, with --raw in their threads' own words."""
+        cases = load_set(named, self.unverified)
+        selected = select(cases, Selection(**part.given(), limit=self.limit))
+        if not self.raw:
+            return selected
+        from medlive.service.case_threads import threads_of_cases
+
+        if self.arm not in (None, RAW):
+            raise UsageError(f"--raw is the arm {RAW}, and --arm says {self.arm}")
+        if selected.origin != "snapshot":
+            raise UsageError(
+                "--raw needs a snapshot's folder or version as --cases, not a file"
+            )
+        ids = [case.case_id for case in selected.cases]
+        work = threads_of_cases(read_settings(), selected.name, ids)
+        return in_own_words(selected, wait_for(work))
+
+    async def ask(
+        self,
+        cases: CaseSet,
+        out: Path,
+        chosen: RoleSettings,
+        book: OpenBook | None,
+        budget: Budget,
+    ) -> Plan | RunResult:
+        """Ask the model about the cases, or with --dry-run plan it."""
+        how = {
+            "concurrency": self.concurrency,
+            "timeout_s": self.timeout or chosen.timeout_s,
+        }
+        engine = open_endpoint(chosen.model_copy(update=how))
+        arm = RAW if self.raw else self.arm
+        how_asked: dict[str, Any] = {
+            "use": model_use(self.model, chosen, engine, arm),
+            "created_at": now(),
+            "template": self.template or default_template(cases),
+            "open_book": book,
+        }
+        async with aclosing(engine):
+            if self.dry_run:
+                return await asking_run.plan_run(
+                    cases, out, price=chosen.price, **how_asked
+                )
+            with progress(f"answers of {self.model}", budget) as tick:
+                return await asking_run.run_model(
+                    cases,
+                    engine.complete,
+                    out,
+                    progress=tick,
+                    concurrency=self.concurrency,
+                    budget=budget,
+                    estimate=engine.estimate_chat,
+                    **how_asked,
+                )
 
 
 def run(
@@ -139,42 +206,24 @@ def run(
     *,
     asking: Asking,
     part: CaseFilter,
-    limit: LimitOption = None,
-    unverified: UnverifiedOption = False,
-    calls: Calls,
-    batch: Path | None = None,
-    replace_: ReplaceOption = False,
 ) -> Result:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
     failed or were empty.
 
     Args:
         out: The run folder; an existing one is continued.
-        batch: Write the calls as a batch; send nothing.
     """
-    from medlive.evaluation.asking.batch import BatchWritten
-    from medlive.evaluation.asking.plan import Plan
-
-    settings = read_settings()
-    chosen = asking.candidate(settings, calls)
-    book = asking.book(settings)
-    case_set, arm = select_cases(
-        settings, load_set(settings, cases, unverified), part, limit, asking
-    )
-    _check_batch(out, batch, replace_, calls.dry_run)
-    budget = calls.budget(out)
-    outcome = wait_for(
-        ask_model(case_set, out, asking, chosen, book, arm, calls, budget, batch)
-    )
+    chosen, book = asking.candidate(), asking.book()
+    case_set = asking.cases(cases, part)
+    budget = asking.budget(out)
+    outcome = wait_for(asking.ask(case_set, out, chosen, book, budget))
     if isinstance(outcome, Plan):
         result = plan_result(outcome.about, outcome, budget)
         return result._replace(notes=[*result.notes, *_some(_notes_on(case_set))])
-    if isinstance(outcome, BatchWritten):
-        return written_result(outcome, "every case has an answer: no file was written")
     return answers_result(outcome, case_set, budget)
 
 
-def _notes_on(cases: "CaseSet") -> list[str]:
+def _notes_on(cases: CaseSet) -> list[str]:
     """What to know about the cases; of a snapshot why it is not publishable."""
     about = "not publishable: " if cases.publishable is False else ""
     notes = [f"{about}{note}" for note in cases.notes]
@@ -183,131 +232,23 @@ def _notes_on(cases: "CaseSet") -> list[str]:
     return notes
 
 
-def answers_result(outcome: "RunResult", cases: "CaseSet", budget: "Budget") -> Result:
+def answers_result(outcome: RunResult, cases: CaseSet, budget: Budget) -> Result:
     """The state of a run; its failure where answers are missing."""
     done = replace(outcome, notes=(*_notes_on(cases), *outcome.notes))
-    result = _describe_answers(done, budget)
     failure = find_incomplete(
         _unanswered(done),
+        "case has no answer",
         "cases have no answer",
         [done],
         "the same command asks for them again",
     )
-    return result._replace(failure=failure)
+    return _describe_answers(done, budget)._replace(failure=failure)
 
 
-def select_cases(
-    settings: "Settings",
-    cases: "CaseSet",
-    part: CaseFilter,
-    limit: int | None,
-    asking: Asking,
-) -> "tuple[CaseSet, str | None]":
-    """The cases that are asked about, and the arm of the run."""
-    from medlive.evaluation.cases.selection import Selection, select
-    from medlive.evaluation.runs.folder import RAW
-
-    selected = select(cases, Selection(**part.given(), limit=limit))
-    if not asking.raw:
-        return selected, asking.arm
-    if asking.arm not in (None, RAW):
-        raise UsageError(f"--raw is the arm {RAW}, and --arm says {asking.arm}")
-    return _in_own_words(settings, selected), RAW
-
-
-def _in_own_words(settings: "Settings", cases: "CaseSet") -> "CaseSet":
-    """A snapshot's cases in their threads' own words. Raises UsageError for cases of no snapshot of this database."""
-    from medlive.evaluation.cases.load import in_own_words
-    from medlive.service.case_threads import threads_of_cases
-
-    if cases.origin != "snapshot":
-        raise UsageError(
-            "--raw needs a snapshot's folder or version as --cases, not a file"
-        )
-    ids = [case.case_id for case in cases.cases]
-    return in_own_words(cases, wait_for(threads_of_cases(settings, cases.name, ids)))
-
-
-def _check_batch(out: Path, batch: Path | None, replace: bool, dry_run: bool) -> None:
-    if batch is None:
-        return
-    if dry_run:
-        raise UsageError("--dry-run and --batch exclude each other")
-    if out.resolve() in batch.resolve().parents:
-        raise UsageError(
-            f"{batch} would lie in the run folder {out}", hint="name a file elsewhere"
-        )
-    check_batch_out(batch, replace)
-
-
-async def ask_model(
-    cases: "CaseSet",
-    out: Path,
-    asking: Asking,
-    chosen: "RoleSettings",
-    book: "OpenBook | None",
-    arm: str | None,
-    calls: Calls,
-    budget: "Budget",
-    batch: Path | None,
-) -> "Plan | RunResult | BatchWritten":
-    """Plan the run, write its batch or ask, whichever is wanted."""
-    from medlive.api import model_use
-    from medlive.evaluation.asking.batch import write_answers
-    from medlive.evaluation.asking.run import Spending, begin_run, plan_run, run_model
-    from medlive.evaluation.runs.templates import default_template, load_template
-    from medlive.instance.opening import open_endpoint
-
-    model, price = asking.model, chosen.price
-    template = asking.template or default_template(cases)
-    how = {
-        "concurrency": calls.concurrency,
-        "timeout_s": calls.timeout or chosen.timeout_s,
-    }
-    engine = open_endpoint(chosen.model_copy(update=how))
-    use = model_use(model, chosen, engine, arm)
-    async with aclosing(engine):
-        if calls.dry_run:
-            return await plan_run(
-                cases,
-                out,
-                use=use,
-                created_at=now(),
-                template=template,
-                open_book=book,
-                price=price,
-            )
-        if batch is not None:
-            prompt = load_template(template)
-            await begin_run(
-                cases, out, use=use, created_at=now(), prompt=prompt, open_book=book
-            )
-            return write_answers(out, batch)
-        with progress(f"answers of {model}", budget) as tick:
-            return await run_model(
-                cases,
-                engine.complete,
-                out,
-                use=use,
-                created_at=now(),
-                template=template,
-                concurrency=calls.concurrency,
-                progress=tick,
-                open_book=book,
-                spending=Spending(budget, engine.estimate_chat),
-            )
-
-
-def load_set(
-    settings: "Settings", cases: str, unverified: bool, format_: "Format | None" = None
-) -> "CaseSet":
+def load_set(cases: str, unverified: bool, format_: Format | None = None) -> CaseSet:
     """The cases at a path or of a version, verified unless that is not wanted. Raises BadInput, CheckFailed."""
-    from medlive.evaluation.cases.load import load_cases
-
     try:
-        case_set = load_cases(
-            _place(settings, cases), verify=not unverified, format_=format_
-        )
+        case_set = load_cases(_place(cases), verify=not unverified, format_=format_)
     except CheckFailed as exc:
         raise CheckFailed(
             exc.message,
@@ -318,20 +259,16 @@ def load_set(
     return case_set
 
 
-def _place(settings: "Settings", cases: str) -> Path:
+def _place(cases: str) -> Path:
     """Where the cases lie. Raises BadInput where nothing does."""
-    from medlive.instance.paths import snapshot_folder
-    from medlive.snapshot.model import week_end
-
     version = cases.removeprefix("medlive-")
     named = not cases or "\0" in cases or version == "latest" or week_end(version)
     if not named and not os.path.lexists(cases):
-        hint = "give a benchmark's file of cases, a snapshot's folder, 2026.W47, say, or latest"
         raise BadInput(
             f"{cases} is neither a file or folder nor the version of a snapshot",
-            hint=hint,
+            hint="give a benchmark's file of cases, a snapshot's folder, 2026.W47, say, or latest",
         )
-    return snapshot_folder(settings, cases)
+    return snapshot_folder(read_settings(), cases)
 
 
 def _some(notes: Sequence[str]) -> list[str]:
@@ -341,12 +278,11 @@ def _some(notes: Sequence[str]) -> list[str]:
     return shown
 
 
-def _describe_answers(done: "RunResult", budget: "Budget | None" = None) -> Result:
+def _describe_answers(done: RunResult, budget: Budget | None = None) -> Result:
     """How the answers stand."""
     states = {state.value: n for state, n in done.states.items()}
-    names = ("path", "cases", "calls", "missing", "stopped", "notes")
-    value = fields_of(done, names) | {"states": states, "asked": done.calls}
-    del value["calls"]
+    value = fields_of(done, ("path", "cases", "missing", "stopped", "notes"))
+    value |= {"states": states, "asked": done.calls}
     if budget:
         value["spent"] = budget.as_json()
     columns = ["run", "cases", "asked now" if budget else "new", *states]
@@ -354,13 +290,20 @@ def _describe_answers(done: "RunResult", budget: "Budget | None" = None) -> Resu
     return Result(value, [Grid(columns, [row])], _some(done.notes))
 
 
-def _unanswered(done: "RunResult") -> int:
+def _unanswered(done: RunResult) -> int:
     """How many cases have no answer."""
-    open_ = done.missing
-    for state, n in done.states.items():
-        if state.value in ("failed", "empty"):
-            open_ += n
-    return open_
+    states = {state.value: n for state, n in done.states.items()}
+    return done.missing + states.get("failed", 0) + states.get("empty", 0)
+
+
+def _with_note(done: RunResult, what_to_do: str) -> Result:
+    """The state of an imported run, and what to do about cases without an answer."""
+    result = _describe_answers(done)
+    if not (left := _unanswered(done)):
+        return result
+    verb = "has" if left == 1 else "have"
+    note = f"{counted(left, 'case')} {verb} no answer{what_to_do}"
+    return result._replace(notes=[*result.notes, note])
 
 
 def import_(
@@ -393,14 +336,7 @@ def import_(
         grader: Who made the grades, for eval grade to go on.
         response_field: The field that holds the answer.
     """
-    from medlive.evaluation.agreement.humans import read_humans
-    from medlive.evaluation.cases.benchmarks import Format, gradings_of
-    from medlive.evaluation.cases.selection import Selection, select
-    from medlive.evaluation.grading.imports import import_run
-    from medlive.grader.judge import Judge, Mode
-    from medlive.instance.opening import grader_identity
-
-    settings = read_settings()
+    selection = Selection(**part.given())
     if format_ == INSPECT:
         own = {
             "--model": model,
@@ -409,29 +345,33 @@ def import_(
             "--grader": grader,
             "--arm": arm,
         }
-        _check_in_log(own)
-        case_set = load_set(settings, cases, unverified)
-        return _import_log(case_set, part, responses, out)
+        if named := [name for name, value in own.items() if value is not None]:
+            raise UsageError(
+                f"{', '.join(named)}: --format {INSPECT} takes this from the log",
+                hint="leave it out",
+            )
+        check_inspect()
+        from medlive.integrations.inspect_logs import import_log
+
+        done = import_log(
+            responses, select(load_set(cases, unverified), selection), out
+        )
+        return _with_note(done, f" in {responses}")
     if model is None:
         raise UsageError("--model is missing", hint="name the model that answered")
     form = one_of("--format", Format, format_) if format_ else None
-    case_set = select(
-        load_set(settings, cases, unverified, form), Selection(**part.given())
-    )
-    form = (
-        Format.LIVEMEDBENCH
-        if case_set.origin == "snapshot"
-        else Format(case_set.origin)
-    )
-    place = _place(settings, cases)
-    judge = None
+    case_set = select(load_set(cases, unverified, form), selection)
+    form = Format.LIVEMEDBENCH
+    if case_set.origin != "snapshot":
+        form = Format(case_set.origin)
+    judge = ratings = None
     if grader:
-        identity = grader_identity(settings.roles.grader, grader)
+        identity = grader_identity(read_settings().roles.grader, grader)
         judge = Judge(identity, one_of("--mode", Mode, mode))
-    ratings = None
     if grades and form not in (Format.LIVEMEDBENCH, Format.HEALTHBENCH):
         ratings = gradings_of(case_set.cases, read_humans(grades).verdicts)
-    done = import_run(
+    place = _place(cases)
+    imported = import_run(
         case_set,
         responses,
         out,
@@ -447,37 +387,11 @@ def import_(
         format_=form,
         ratings=ratings,
     )
-    result = _describe_answers(replace(done.run, notes=done.notes))
-    if not (open_ := _unanswered(done.run)):
-        return result
     anew = "with the same" if template else "after an import into a new folder with"
-    note = f"{open_} cases have no answer; medlive eval run asks for them, {anew} --template and --parameters"
-    return result._replace(notes=[*result.notes, note])
-
-
-def _check_in_log(options: Mapping[str, object]) -> None:
-    """Raise UsageError for an option whose value is in Inspect's log."""
-    named = [name for name, value in options.items() if value is not None]
-    if named:
-        raise UsageError(
-            f"{', '.join(named)}: --format {INSPECT} takes this from the log",
-            hint="leave it out",
-        )
-
-
-def _import_log(cases: "CaseSet", part: CaseFilter, log: Path, out: Path) -> Result:
-    from medlive.evaluation.cases.selection import Selection, select
-    from medlive.integrations import check_inspect
-
-    check_inspect()
-    from medlive.integrations.inspect_logs import import_log
-
-    done = import_log(log, select(cases, Selection(**part.given())), out)
-    result = _describe_answers(done)
-    if not (open_ := _unanswered(done)):
-        return result
-    note = f"{open_} cases have no answer in {log}"
-    return result._replace(notes=[*result.notes, note])
+    return _with_note(
+        replace(imported.run, notes=imported.notes),
+        f"; medlive eval run asks for them, {anew} --template and --parameters",
+    )
 
 
 def export(
@@ -493,30 +407,21 @@ def export(
         out: The folder to write; for inspect the log, .eval or .json.
         format_: livemedbench or inspect.
     """
-    from medlive.api import load_run
-    from medlive.evaluation.grading.imports import export_run, left_out
-
-    if format_ not in ("livemedbench", INSPECT):
+    if format_ == "livemedbench":
+        graded = load_run(run_dir, judge=judge)
+        paths = export_run(graded, out, overwrite=replace_)
+        notes = _some([*graded.notes, *left_out(graded)])
+        return Result(paths, map(str, paths), notes)
+    if format_ != INSPECT:
         raise UsageError(f"--format {format_}: choose livemedbench or {INSPECT}")
-    if format_ == INSPECT:
-        _export_log(run_dir, out, judge, replace_)
-        return Result([out], [str(out)])
-    graded = load_run(run_dir, judge=judge)
-    paths = export_run(graded, out, overwrite=replace_)
-    notes = _some([*graded.notes, *left_out(graded)])
-    return Result(paths, map(str, paths), notes)
-
-
-def _export_log(run_dir: Path, out: Path, judge: str | None, replace: bool) -> None:
-    from medlive.integrations import check_inspect
-
     if out.suffix not in (".eval", ".json"):
         raise UsageError(
             f"--out {out} is not the name of a log",
             hint="name a file that ends in .eval or .json",
         )
-    new_file(out, replace)
+    new_file(out, replace_)
     check_inspect()
-    from medlive.integrations.inspect_logs import export_run
+    from medlive.integrations import inspect_logs
 
-    export_run(run_dir, out, judge=judge)
+    inspect_logs.export_run(run_dir, out, judge=judge)
+    return Result([out], [str(out)])

@@ -5,9 +5,13 @@ from typing import Annotated
 
 from typer import Option
 
+from medlive.cli.options import read_settings
 from medlive.cli.output import Result, wait_for
 from medlive.errors import UsageError
-from medlive.instance.loading import load_settings
+from medlive.service.backup.make import make_backup
+from medlive.service.backup.restore import check_backup, restore_backup
+from medlive.service.backup.seal import public_keys
+from medlive.service.backup.trial import try_backup
 
 
 def backup(
@@ -21,9 +25,7 @@ def backup(
     Args:
         out: The folder to write; it must not exist.
     """
-    from medlive.service.backup.make import make_backup
-
-    done = wait_for(make_backup(load_settings().settings, out))
+    done = wait_for(make_backup(read_settings(), out))
     rows = sum(done["rows"].values())
     text = f"{out}: {rows} rows, {len(done['archives'])} files of pages, {len(done['snapshots'])} snapshots"
     signed = f"signed; keep its public key for a restore: {done['public_key']}"
@@ -49,10 +51,6 @@ def restore(
         check: Only check it: nothing is restored.
         scratch: With --check: restore it into a scratch database too, compare, and drop that.
     """
-    from medlive.service.backup.restore import check_backup, restore_backup
-    from medlive.service.backup.seal import public_keys
-    from medlive.service.backup.trial import try_backup
-
     if unverified and public_key:
         raise UsageError(
             "--unverified asks for no signature, --public-key for one",
@@ -64,7 +62,7 @@ def restore(
         )
     if not folder.is_dir():
         raise UsageError(f"{folder} is not a folder", hint="name a backup's folder")
-    settings = load_settings().settings
+    settings = read_settings()
     keys = None if unverified else public_keys(settings, public_key or ())
     if check:
         if scratch:

@@ -1,12 +1,12 @@
 """`medlive circuit`: which model endpoints are not asked for a while, and ask them again at once."""
 
-from dataclasses import asdict
 from typing import Annotated
 
 from typer import Argument
 
 from medlive.cli.options import Commands
 from medlive.cli.output import Result, table_of, with_session
+from medlive.db.curation.circuits import list_circuits, reset_circuits
 from medlive.errors import UsageError
 
 app = Commands()
@@ -16,9 +16,7 @@ _SHOWN = ("endpoint", "cause", "opened_at", "retry_at")
 @app.command("list")
 def list_() -> Result:
     """List the open circuits: the endpoint, the cause, since when, and when one call is let through."""
-    from medlive.db.curation.circuits import list_circuits
-
-    rows = list(map(asdict, with_session(list_circuits)))
+    rows = with_session(list_circuits)
     if not rows:
         return Result({"circuits": []}, notes=["no circuit is open"])
     return Result({"circuits": rows}, [table_of(rows, _SHOWN, "Open circuits")])
@@ -37,8 +35,6 @@ def reset(
         names: Endpoints, as list shows them.
         all_: All that are open.
     """
-    from medlive.db.curation.circuits import list_circuits, reset_circuits
-
     hint = "medlive circuit list shows the open ones"
     if all_ == bool(names):
         raise UsageError("give the names of circuits, or --all", hint=hint)

@@ -2,21 +2,36 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
+from procrastinate import App
+from procrastinate.exceptions import ConnectorException, UniqueViolation
+from procrastinate.manager import JobManager
 from typer import Argument, Option
 
 from medlive.cli.options import Commands, DryRunOption, one_of
-from medlive.cli.output import Grid, Result, say, table_of, wait_for, with_session
+from medlive.cli.output import (
+    Grid,
+    Result,
+    counted,
+    say,
+    table_of,
+    with_database,
+    with_session,
+)
+from medlive.clock import now
+from medlive.db.jobs import Queue, count_jobs, hurry, list_jobs
+from medlive.db.session import Database
+from medlive.db.waits import (
+    count_waiting,
+    count_waits,
+    find_failed_jobs,
+    list_failed_jobs,
+)
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.instance.loading import load_settings
-
-if TYPE_CHECKING:
-    from procrastinate import App
-    from procrastinate.manager import JobManager
-
-    from medlive.db.session import Database
+from medlive.service.work.jobs import open_app
+from medlive.service.work.lost_threads import queue_lost
+from medlive.service.work.taken import queue_errors
 
 T = TypeVar("T")
 app = Commands()
@@ -29,19 +44,14 @@ _QUEUES = ("queue", "status", "jobs", "delayed", "servers")
 _JOBS = ("id", "queue", "args", "status", "attempts", "scheduled_at", "heartbeat")
 
 
-def _with_queue(work: "Callable[[App, Database], Awaitable[T]]") -> T:
+def _with_queue(work: Callable[[App, Database], Awaitable[T]]) -> T:
     """Work on the queue of the configured database."""
-    from medlive.service.database import open_database
-    from medlive.service.work.jobs import open_app
 
-    async def run() -> T:
-        async with (
-            open_database(load_settings().settings) as database,
-            open_app(database).open_async() as queue,
-        ):
+    async def run(database: Database) -> T:
+        async with open_app(database).open_async() as queue:
             return await work(queue, database)
 
-    return wait_for(run())
+    return with_database(run)
 
 
 @app.command("list")
@@ -59,12 +69,9 @@ def list_(
         after: Begin after the job of this number.
         limit: Show so many at most.
     """
-    from medlive.db.jobs import Queue, count_jobs, list_jobs
-
-    queue = None if queue is None else one_of("--queue", Queue, queue)
-    counts = list(map(asdict, with_session(count_jobs)))
-    rows = with_session(list_jobs, queue=queue, status=status, after=after, limit=limit)
-    jobs = list(map(asdict, rows))
+    only = None if queue is None else one_of("--queue", Queue, queue)
+    counts = with_session(count_jobs)
+    jobs = with_session(list_jobs, queue=only, status=status, after=after, limit=limit)
     shown: list[Grid | str] = []
     if counts:
         shown.append(table_of(counts, _QUEUES, "Queues"))
@@ -94,16 +101,32 @@ def retry(
         raise UsageError(
             "give the numbers of jobs, or --all, or --reason TEXT", hint=_HINT
         )
-    if jobs:
-        failed, delayed = jobs, 0
-        if not dry_run:
-            _each(jobs, "failed or being done", _retry_now)
-    else:
-        failed, delayed = _retry_many(reason or "", hurry_delayed=all_, dry_run=dry_run)
+
+    async def retry_many(queue: App, database: Database) -> tuple[list[int], int]:
+        """The jobs that failed, and how many waited for their next attempt."""
+        delayed = 0
+        async with database.begin() as session:
+            failed = await find_failed_jobs(session, reason or "")
+            if all_:
+                delayed = (await count_waiting(session, Queue.CURATE)).delayed
+            if delayed and not dry_run:
+                await hurry(session, Queue.CURATE)
+        with queue_errors(database):
+            for job in [] if dry_run else failed:
+                # One whose thread was queued again meanwhile stays as it is.
+                with suppress(UniqueViolation):
+                    await _retry_now(queue.job_manager, job)
+        return failed, delayed
+
+    failed, delayed = jobs or [], 0
+    if not jobs:
+        failed, delayed = _with_queue(retry_many)
+    elif not dry_run:
+        _each(jobs, "failed or being done", _retry_now)
     verb = "would be queued again" if dry_run else "queued again"
-    text = f"{len(failed)} jobs {verb}"
+    text = f"{counted(len(failed), 'job')} {verb}"
     if all_:
-        text += f", {delayed} delayed ones at once"
+        text += f", {counted(delayed, 'delayed one')} at once"
     return Result({"failed": failed, "delayed": delayed}, notes=[text])
 
 
@@ -113,14 +136,12 @@ def check() -> Result:
 
     Exit status 1 when there were such threads.
     """
-    from medlive.db.waits import count_waits, list_failed_jobs
-    from medlive.service.work.lost_threads import queue_lost
 
-    async def run(queue: "App", database: "Database") -> Result:
+    async def run(queue: App, database: Database) -> Result:
         lost = await queue_lost(queue, database)
         async with database.begin() as session:
-            waits = list(map(asdict, await count_waits(session)))
-            failed = list(map(asdict, await list_failed_jobs(session)))
+            waits = await count_waits(session)
+            failed = await list_failed_jobs(session)
         shown: list[Grid | str] = []
         if waits:
             names = ("waits_for", "threads")
@@ -128,14 +149,15 @@ def check() -> Result:
         if failed:
             reasons = ("queue", "reason", "jobs", "last_at")
             shown.append(table_of(failed, reasons, "Failed jobs"))
+        failure = None
+        if lost:
+            one = "thread waited without a job, and is queued again"
+            many = "threads waited without a job, and are queued again"
+            failure = CheckFailed(counted(lost, one, many))
         return Result(
             {"queued_again": lost, "waits": waits, "failed": failed},
             shown or ["nothing waits, and no job failed"],
-            failure=CheckFailed(
-                f"{lost} threads waited without a job, and are queued again"
-            )
-            if lost
-            else None,
+            failure=failure,
         )
 
     return _with_queue(run)
@@ -145,7 +167,7 @@ def check() -> Result:
 def cancel(jobs: Annotated[list[int], _NUMBERS]) -> None:
     """Cancel jobs that wait, and break off those that are being done."""
 
-    async def stop(manager: "JobManager", job: int) -> None:
+    async def stop(manager: JobManager, job: int) -> None:
         if not await manager.cancel_job_by_id_async(job, abort=True):
             raise BadInput
 
@@ -153,54 +175,16 @@ def cancel(jobs: Annotated[list[int], _NUMBERS]) -> None:
     say(f"cancelled: {', '.join(map(str, jobs))}")
 
 
-async def _retry_now(manager: "JobManager", job: int) -> None:
-    from medlive.clock import now
-
+async def _retry_now(manager: JobManager, job: int) -> None:
     await manager.retry_job_by_id_async(job, retry_at=now())
 
 
-def _retry_many(
-    reason: str, *, hurry_delayed: bool, dry_run: bool
-) -> tuple[list[int], int]:
-    """Try again what failed for a reason ("": any); `hurry_delayed`: and what waits for its next attempt.
-
-    Returns the jobs that failed, and how many waited for their next attempt.
-    """
-    from medlive.db.jobs import Queue, hurry
-    from medlive.db.waits import count_waiting, find_failed_jobs
-    from medlive.service.work.taken import queue_errors
-
-    async def run(queue: "App", database: "Database") -> tuple[list[int], int]:
-        delayed = 0
-        async with database.begin() as session:
-            failed = await find_failed_jobs(session, reason)
-            if hurry_delayed:
-                delayed = (await count_waiting(session, Queue.CURATE)).delayed
-            if delayed and not dry_run:
-                await hurry(session, Queue.CURATE)
-        with queue_errors(database):
-            for job in [] if dry_run else failed:
-                await _retry_unless_queued(queue.job_manager, job)
-        return failed, delayed
-
-    return _with_queue(run)
-
-
-async def _retry_unless_queued(manager: "JobManager", job: int) -> None:
-    """Try a failed job again; one whose thread was queued again meanwhile stays as it is."""
-    from procrastinate.exceptions import UniqueViolation
-
-    with suppress(UniqueViolation):
-        await _retry_now(manager, job)
-
-
 def _each(
-    jobs: list[int], state: str, act: Callable[["JobManager", int], Awaitable[None]]
+    jobs: list[int], state: str, act: Callable[[JobManager, int], Awaitable[None]]
 ) -> None:
     """Act on each job. Raises BadInput for one that is not in that state."""
-    from procrastinate.exceptions import ConnectorException
 
-    async def run(queue: "App", _: "Database") -> None:
+    async def run(queue: App, _: Database) -> None:
         for job in jobs:
             try:
                 await act(queue.job_manager, job)

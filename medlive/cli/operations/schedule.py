@@ -4,19 +4,19 @@ import asyncio
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import datetime
-from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from rich.text import Text
 from typer import Option
 
-from medlive.cli.options import DryRunOption, one_of
+from medlive.cli.options import DryRunOption, one_of, read_settings
 from medlive.cli.output import (
     Grid,
     Result,
+    counted,
     progress,
     say,
     shortened,
@@ -24,7 +24,6 @@ from medlive.cli.output import (
     with_instance,
 )
 from medlive.errors import CheckFailed
-from medlive.instance.loading import load_settings
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -44,13 +43,7 @@ HealthPort = Annotated[
 ]
 
 
-class WebPart(StrEnum):
-    """What `medlive serve` serves."""
-
-    ALL = "all"
-    PUBLIC = "public"
-    PRIVATE = "private"
-    METRICS = "metrics"
+WebPart = Literal["all", "public", "private", "metrics"]
 
 
 @contextmanager
@@ -94,16 +87,16 @@ def scheduler(
     )
     from medlive.service.watch.status import read_steps
 
-    settings = load_settings().settings
+    settings = read_settings()
     if dry_run:
         steps = with_instance(read_steps)
         return Result(steps, [steps_table(steps)])
 
     async def run() -> list[StepResult]:
+        health = Liveness()
         with _stopped_by_signals() as stop:
             if not once:
                 say("taking each week's steps when they are due (stop with Ctrl-C)")
-            health = Liveness()
             async with answer_probes(health_port, health):
                 work = partial(
                     run_scheduler, settings, stop, say, once=once, health=health
@@ -116,7 +109,7 @@ def scheduler(
         if once and step.state == "failed":
             failed.append(f"{step.command}: {step.detail}")
     return Result(
-        list(map(asdict, done)),
+        done,
         notes=["nothing is due"] if once and not done else (),
         failure=CheckFailed("; ".join(failed)) if failed else None,
     )
@@ -145,7 +138,7 @@ def worker(
     from medlive.service.liveness import Liveness, answer_probes
     from medlive.service.work.worker import run_worker
 
-    settings = load_settings().settings
+    settings = read_settings()
     served = (
         list(Queue)
         if queues == "all"
@@ -174,11 +167,13 @@ def worker(
 
     done = wait_for(run())
     threads = sum(done.outcomes.values())
-    text = f"stopped after {threads} threads and {done.calls} calls"
+    text = (
+        f"stopped after {counted(threads, 'thread')} and {counted(done.calls, 'call')}"
+    )
     failure = None
     if done.faults:
         failure = CheckFailed(
-            f"{len(done.faults)} threads met a fault of medlive itself",
+            f"{counted(len(done.faults), 'thread')} met a fault of medlive itself",
             hint="medlive curate tries them again",
         )
     return Result(done.as_json(), notes=[text, *done.faults], failure=failure)
@@ -187,7 +182,7 @@ def worker(
 def serve(
     host: str = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535)] = 8080,
-    part: WebPart = WebPart.ALL,
+    part: WebPart = "all",
     preview: bool = False,
 ) -> None:
     """Serve the public site, the downloads of frozen snapshots and the rooms behind accounts, until stopped.
@@ -205,7 +200,7 @@ def serve(
     from medlive.service.waiting import wait_until_ready
     from medlive.web.serving import serve_web
 
-    settings = load_settings().settings
+    settings = read_settings()
 
     async def run() -> None:
         with _stopped_by_signals() as stop:
@@ -215,7 +210,7 @@ def serve(
                 if app is None:
                     return
                 async with serve_web(app, host, port) as address:
-                    if part in (WebPart.ALL, WebPart.PRIVATE):
+                    if part in ("all", "private"):
                         keep_site_address(settings, address)
                     say(f"serving at {address} (stop with Ctrl-C)")
                     await keep_reachable(settings, stop)
@@ -250,13 +245,11 @@ async def _open_app(
 
     async with AsyncExitStack() as own:
         database = await own.enter_async_context(open_database(settings))
-        if part is WebPart.METRICS:
+        if part == "metrics":
             rooms = [metrics_room(partial(read_metrics, database, settings))]
         else:
-            public = part is WebPart.PUBLIC
-            rooms = [
-                room for room in ROOMS if part is WebPart.ALL or room.public is public
-            ]
+            public = part == "public"
+            rooms = [room for room in ROOMS if part == "all" or room.public is public]
         snapshots = snapshots_path(settings)
         evaluation = ServedEvaluation(settings, snapshots, preview)
         site = Site(database, settings, snapshots, preview, evaluation)
@@ -270,40 +263,31 @@ async def _open_app(
 
 def steps_table(steps: Sequence[Mapping[str, Any]]) -> Grid:
     """A row for each step; what is overdue or has failed is red."""
-    columns = [
-        "step",
-        "last run (UTC)",
-        "took",
-        "outcome",
-        "counts",
-        "due (UTC)",
-        "now",
-    ]
-    return Grid(columns, map(row, steps), "Steps")
+    columns = ["step", "last run (UTC)", "took", "outcome", "counts", "due (UTC)"]
+    return Grid([*columns, "now"], map(row, steps), "Steps")
 
 
 def row(step: Mapping[str, Any]) -> list[object]:
     """A step's cells."""
-    last = step["last"] or {}
-    counts = str(last.get("in_short") or "")
+    last, overdue = step["last"] or {}, step["overdue"]
+    outcome, status = last.get("outcome"), str(step["status"])
+    if overdue:
+        status = "overdue"
+    if step["why"]:
+        status += f": {step['why']}"
+    elif step["retry_at"]:
+        status += f" at {_moment(step['retry_at'])}"
+    elif status == "done" and not step["last"]:
+        status = "not due yet"
     return [
         step["step"],
         _moment(last.get("started_at")),
         last.get("took"),
-        _red(last.get("outcome"), last.get("outcome") == "failed"),
-        shortened(counts, COUNTS_WIDTH),
-        _red(_moment(step["due"]), step["overdue"]),
-        _red(_status(step), step["overdue"]),
+        _red(outcome, outcome == "failed"),
+        shortened(str(last.get("in_short") or ""), COUNTS_WIDTH),
+        _red(_moment(step["due"]), overdue),
+        _red(status, overdue),
     ]
-
-
-def _status(step: Mapping[str, Any]) -> str:
-    status = "overdue" if step["overdue"] else str(step["status"])
-    if step["why"]:
-        return f"{status}: {step['why']}"
-    if step["retry_at"]:
-        return f"{status} at {_moment(step['retry_at'])}"
-    return status if status != "done" or step["last"] else "not due yet"
 
 
 def _moment(moment: datetime | None) -> str | None:

@@ -10,8 +10,9 @@ from typer import Context, Option
 
 from medlive.cli.operations.schedule import steps_table
 from medlive.cli.options import ByOption, Commands, grouped
-from medlive.cli.output import Grid, Result, table_of, with_instance
+from medlive.cli.output import Grid, Result, counted, table_of, with_instance
 from medlive.errors import CheckFailed, UsageError
+from medlive.service.watch.status import acknowledge, read_problems, read_status
 
 app = Commands(invoke_without_command=True, no_args_is_help=False)
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
@@ -33,8 +34,6 @@ def status(
     """
     if context.invoked_subcommand is not None:
         return None
-    from medlive.service.watch.status import read_problems, read_status
-
     if check:
         problems = _unacknowledged(with_instance(read_problems))
         failed = typer.Exit(1) if problems else None
@@ -59,23 +58,19 @@ def ack(
         lasts: How long: 30m, 12h, 7d. Without it until the problem ends.
         why: What you know about it.
     """
-    from medlive.service.watch.status import acknowledge
-
-    span = None if lasts is None else _parse_span(lasts)
+    span = None
+    if lasts is not None:
+        match = re.fullmatch(r"([1-9][0-9]{0,3})([mhd])", lasts)
+        if match is None:
+            raise UsageError(
+                f"{lasts!r} is not a duration",
+                hint="give minutes, hours or days, as in 30m, 12h or 7d",
+            )
+        span = timedelta(**{_UNITS[match.group(2)]: int(match.group(1))})
     problems = with_instance(acknowledge, code, lasts=span, why=why, by=by)
     until = "until it ends" if lasts is None else f"for {lasts}"
     texts = "; ".join(problem["text"] for problem in problems)
     return Result(problems, notes=[f"acknowledged {until}: {texts}"])
-
-
-def _parse_span(text: str) -> timedelta:
-    match = re.fullmatch(r"([1-9][0-9]{0,3})([mhd])", text)
-    if match is None:
-        raise UsageError(
-            f"{text!r} is not a duration",
-            hint="give minutes, hours or days, as in 30m, 12h or 7d",
-        )
-    return timedelta(**{_UNITS[match.group(2)]: int(match.group(1))})
 
 
 def _unacknowledged(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -125,18 +120,17 @@ def _remarks(status: dict[str, Any]) -> Iterator[str]:
         if problem["acknowledged"]:
             yield f"acknowledged: {_line(problem)}"
     if (parked := status["parked"])["threads"]:
+        threads = counted(parked["threads"], "thread is", "threads are")
         yield (
-            f"{parked['threads']} threads are parked for want of evidence, the first since {parked['since']:%Y-%m-%d}; "
+            f"{threads} parked for want of evidence, the first since {parked['since']:%Y-%m-%d}; "
             "medlive evidence gaps lists what the library lacks"
         )
-    yield f"{status['kept']} cases kept; medlive cost says what engines cost"
+    yield f"{counted(status['kept'], 'case')} kept; medlive cost says what engines cost"
     yield _describe_week(status["week"])
 
 
 def _describe_week(week: dict[str, Any]) -> str:
-    text = f"{week['week']}: "
-    if week["usd"] is None:
-        text += "unknown, at least "
+    text = f"{week['week']}: " + ("unknown, at least " if week["usd"] is None else "")
     text += f"{week['known_usd']:.4f}"
     if week["budget_usd"] is not None:
         text += f" of {week['budget_usd']:g}"
@@ -144,9 +138,11 @@ def _describe_week(week: dict[str, Any]) -> str:
     if week["estimated"]:
         text += f", {week['estimated']} replies of it by an upper bound of their tokens"
     if week["projected_usd"] is not None:
-        text += f", {week['projected_usd']:.4f} projected with {week['waiting']} threads that wait"
+        waiting = counted(week["waiting"], "thread that waits", "threads that wait")
+        text += f", {week['projected_usd']:.4f} projected with {waiting}"
         if week["delayed"]:
             text += f", {week['delayed']} of them delayed, the first until {week['delayed_until']:%Y-%m-%d %H:%M} UTC"
     if week["usd_a_kept_case"] is not None:
-        text += f"; {week['kept']} cases kept, {week['usd_a_kept_case']:.4f} each"
+        kept = counted(week["kept"], "case")
+        text += f"; {kept} kept, {week['usd_a_kept_case']:.4f} each"
     return text

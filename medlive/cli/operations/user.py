@@ -32,9 +32,7 @@ def invite(
 @app.command("list")
 def list_() -> Result:
     """List the accounts by name; times are in UTC."""
-    rows = []
-    for account in with_session(accounts.list_accounts):
-        rows.append(fields_of(account, _SHOWN))
+    rows = [fields_of(own, _SHOWN) for own in with_session(accounts.list_accounts)]
     return Result(rows, [table_of(rows, _SHOWN)])
 
 

@@ -2,32 +2,29 @@
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Annotated, Any, Final
 
 from typer import Argument, Option
 
-from medlive.cli.options import ByOption, Commands
+from medlive.cli.options import ByOption, Commands, read_settings
 from medlive.cli.output import (
     Grid,
     Result,
+    counted,
     say,
     table_of,
     wait_for,
     with_instance,
 )
+from medlive.db.iso_weeks import parse_week
 from medlive.errors import CheckFailed
-from medlive.instance.loading import load_settings
+from medlive.service.schedule.rerun import clear_step, run_again
+from medlive.service.watch.week import read_week, run_as_json
 from medlive.snapshot.manifest import Headroom
 
-app = Commands()
+app = Commands(help="One week on one page, and its steps run again.")
 _DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
 """The log and --json have it whole."""
-
-
-@app.callback()
-def _group() -> None:
-    """One week on one page, and its steps run again."""
 
 
 @app.command()
@@ -37,10 +34,7 @@ def show(week: Annotated[str, Argument()] = "this") -> Result:
     Args:
         week: An ISO week such as 2026.W47, this or last.
     """
-    from medlive.db.iso_weeks import parse_week
-    from medlive.service.watch.week import read_week
-
-    settings = load_settings().settings
+    settings = read_settings()
     value = wait_for(read_week(settings, parse_week(week)))
     return Result(value, describe_week(value))
 
@@ -60,10 +54,6 @@ def run(
     by: ByOption = None,
 ) -> Result:
     """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails."""
-    from medlive.db.iso_weeks import parse_week
-    from medlive.service.schedule.rerun import run_again
-    from medlive.service.watch.week import run_as_json
-
     of_week = week and parse_week(week)
     done = with_instance(run_again, step, of_week, by=by)
     if done is None:
@@ -91,9 +81,6 @@ def clear(
     Args:
         reason: Why, for the audit log.
     """
-    from medlive.db.iso_weeks import parse_week
-    from medlive.service.schedule.rerun import clear_step
-
     of_week = week and parse_week(week)
     cleared = with_instance(clear_step, step, of_week, reason=reason, by=by)
     say(f"{step} of {cleared} counts as not done")
@@ -107,10 +94,11 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
         yield Grid(names, runs, f"{value['week']}: what came")
     else:
         yield f"{value['week']}: no source was harvested"
-    if value["steps"]:
-        rows = []
-        for step in value["steps"]:
-            rows.append([*_run(step), _cost(step)])
+    rows = []
+    for step in value["steps"]:
+        is_queue = step["name"].endswith(" queue")
+        rows.append([*_run(step), _money(step["cost_usd"]) if is_queue else None])
+    if rows:
         yield Grid(["step", *names[1:], "USD"], rows, "Steps")
     else:
         yield "no step of the week was run by the scheduler or medlive week run"
@@ -122,7 +110,7 @@ def describe_week(value: dict[str, Any]) -> Iterator[Grid | str]:
     yield f"decided: {value['standing']['in_short']}"
     yield from _decisions(value)
     if (cost := value["cost"]) is not None:
-        text = f"cost: {_money(cost['cost_usd'])} USD for {cost['replies']} replies"
+        text = f"cost: {_money(cost['cost_usd'])} USD for {counted(cost['replies'], 'reply', 'replies')}"
         if cost["estimated"]:
             text += f", {cost['estimated']} of them by an upper bound of their tokens"
         yield f"{text}; medlive cost --week {value['week']} says for what"
@@ -135,60 +123,47 @@ def _decisions(value: dict[str, Any]) -> Iterator[Grid]:
         parts = ("stage", "outcome", "reason", "count")
         yield table_of(value["threads"], parts, "What became of the threads")
     if value["by_paper"]:
-        names = ("outcome", "by_paper", "threads")
         title = "What the paper's own rule would have decided"
-        yield table_of(value["by_paper"], names, title)
+        yield table_of(value["by_paper"], ("outcome", "by_paper", "threads"), title)
 
 
-def _proofs(proofs: dict[str, Any]) -> list[str]:
+def _proofs(proofs: dict[str, Any]) -> Iterator[str]:
     """How the rubrics of the week measure, and what to know about it."""
     if not proofs["passed"] + proofs["failed"]:
-        return ["rubrics: none was proved"]
+        yield "rubrics: none was proved"
+        return
     text = f"rubrics: {proofs['passed']} proved, {proofs['failed']} not"
     if proofs["passed"]:
-        figures = []
-        for name in ("ceiling", "floor", "separation"):
-            figures.append(f"{name} {proofs[name]:.2f}")
+        names = ("ceiling", "floor", "separation")
+        figures = [f"{name} {proofs[name]:.2f}" for name in names]
         text += f"; means of the proved: {', '.join(figures)}"
-    lines = [text]
+    yield text
     headroom = Headroom.model_validate(proofs["headroom"])
     if headroom.words:
-        lines.append(f"headroom: {headroom.words}")
+        yield f"headroom: {headroom.words}"
     if headroom.is_little:
-        lines.append(
+        yield (
             "warning: these rubrics leave little room above an ordinary answer: they"
             " hardly tell good models apart"
         )
     for model in proofs["one_model"]:
-        lines.append(
+        yield (
             f"warning: {model} wrote rubrics, wrote the answers that prove them, and"
             " graded these"
         )
-    return lines
 
 
 def _run(run: dict[str, Any]) -> list[object]:
-    return [
-        _short_name(run["name"]),
-        run["outcome"],
-        f"{run['started_at']:%a %H:%M}",
-        run["took"] or _describe_end(run["finished_at"]),
-        _DIGEST.sub(r"\1…", run["in_short"]),
-    ]
-
-
-def _describe_end(finished_at: datetime | None) -> str:
-    if finished_at is None:
-        return "not ended"
-    return f"begun again, ended {finished_at:%a %H:%M}"
+    took = run["took"] or "not ended"
+    if not run["took"] and (ended := run["finished_at"]) is not None:
+        took = f"begun again, ended {ended:%a %H:%M}"
+    began = f"{run['started_at']:%a %H:%M}"
+    counts = _DIGEST.sub(r"\1…", run["in_short"])
+    return [_short_name(run["name"]), run["outcome"], began, took, counts]
 
 
 def _short_name(command: str) -> str:
     return command.removeprefix("scheduler ")
-
-
-def _cost(step: dict[str, Any]) -> str | None:
-    return _money(step["cost_usd"]) if step["name"].endswith(" queue") else None
 
 
 def _shipped(snapshot: dict[str, Any] | None) -> str:
@@ -198,13 +173,13 @@ def _shipped(snapshot: dict[str, Any] | None) -> str:
     kept_out = ", ".join(gates) or "nothing"
     if snapshot["frozen_at"] is None:
         return f"shipped: being frozen; kept out so far: {kept_out}"
-    why = "; ".join(snapshot["why_not"] or ())
-    publishable = (
-        "publishable" if snapshot["publishable"] else f"not publishable ({why})"
-    )
-    signed = "signed" if snapshot["signed"] else "unsigned"
+    publishable = "publishable"
+    if not snapshot["publishable"]:
+        publishable = f"not publishable ({'; '.join(snapshot['why_not'] or ())})"
+    cases, criteria = snapshot["cases"], snapshot["criteria"]
     return (
-        f"shipped: {snapshot['cases']} cases, {snapshot['criteria']} criteria, {signed}, {publishable}; "
+        f"shipped: {counted(cases, 'case')}, {counted(criteria, 'criterion', 'criteria')}, "
+        f"{'signed' if snapshot['signed'] else 'unsigned'}, {publishable}; "
         f"held out: {snapshot['held_out']}; kept out: {kept_out}"
     )
 

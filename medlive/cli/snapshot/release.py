@@ -10,11 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from medlive import __version__
-from medlive.cli.asking import YesOption, confirm, confirm_by_name, is_terminal
-from medlive.cli.options import ByOption, DryRunOption, one_of
+from medlive.cli.options import (
+    ByOption,
+    DryRunOption,
+    YesOption,
+    confirm,
+    confirm_by_name,
+    is_terminal,
+    one_of,
+    read_settings,
+)
 from medlive.cli.output import (
     Grid,
     Result,
+    counted,
     echo,
     fields_of,
     progress,
@@ -23,7 +32,6 @@ from medlive.cli.output import (
 )
 from medlive.clock import iso_week, now
 from medlive.errors import CheckFailed, UsageError
-from medlive.instance.loading import load_settings
 
 if TYPE_CHECKING:
     from medlive.publishing.publish import Published
@@ -108,14 +116,11 @@ def freeze(
     gates = Counter(
         gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}
     )
-    kept_out = []
-    for hit in done.kept_out:
-        kept_out.append(fields_of(hit, ("case_id", "gate", "detail")))
     value = fields_of(done, _FROZEN) | {
         "already_frozen": done.already,
         "partial": done.partial and done.partial.model_dump(),
         "kept_out_by_gate": dict(sorted(gates.items())),
-        "kept_out": kept_out,
+        "kept_out": done.kept_out,
     }
     verb = "was frozen already" if done.already else "frozen"
     text = f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}"
@@ -134,7 +139,7 @@ def _check_time(week: str | None, yes: bool) -> None:
             f"{version} has not come: the present week is {present}",
             hint="a frozen week is never unmade; --week names one that has begun",
         )
-    due = due_at(moment, load_settings().settings.schedule.freeze)
+    due = due_at(moment, read_settings().schedule.freeze)
     if version == present and moment < due and not yes and is_terminal():
         when = f"{due:%A %H:%M} UTC"
         confirm(
@@ -144,8 +149,8 @@ def _check_time(week: str | None, yes: bool) -> None:
 
 def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
     if done.waiting:
-        cases = "case waits" if done.waiting == 1 else "cases wait"
-        yield f"{done.waiting} ready {cases} for the next week"
+        cases = counted(done.waiting, "ready case waits", "ready cases wait")
+        yield f"{cases} for the next week"
     if done.built_again:
         yield "its folder was incomplete and was rebuilt, byte for byte as it was frozen"
     if done.held or done.revealed or done.dropped:
@@ -159,7 +164,7 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
     for reason in done.why_not:
         yield f"not publishable: {reason}"
     for gate, count in sorted(gates.items()):
-        yield f"kept out by {gate}: {count} cases"
+        yield f"kept out by {gate}: {counted(count, 'case')}"
     for hit in done.kept_out[:_MOST_REASONS]:
         yield f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}"
     if (more := len(done.kept_out) - _MOST_REASONS) > 0:
@@ -180,12 +185,9 @@ def rebuild(
     from medlive.service.release.rebuild import rebuild as rebuild_version
 
     done = with_instance(rebuild_version, version, out)
-    value = asdict(done) | {
-        "is_there": done.folder_exists,
-        "identical": done.identical,
-        "parquet_writers": done.writers,
-    }
-    del value["folder_exists"], value["writers"]
+    value = asdict(done) | {"identical": done.identical}
+    value["is_there"] = value.pop("folder_exists")
+    value["parquet_writers"] = value.pop("writers")
     notes = []
     if done.writers is not None:
         notes.append(
@@ -233,7 +235,7 @@ def publish(
     from medlive.integrity.signing import public_key_of
     from medlive.service.release.publish import find_snapshot, publish_snapshot
 
-    settings = load_settings().settings
+    settings = read_settings()
     folder = find_snapshot(settings, snapshot)
     key = public_key_of(public_key)
     options = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
@@ -245,7 +247,7 @@ def publish(
         notes.append("unsigned: its origin cannot be verified")
     for version in done.unfinished:
         notes.append(f"half published there: {version}; publish it again to finish it")
-    return Result(asdict(done), _describe_published(done), notes)
+    return Result(done, _describe_published(done), notes)
 
 
 def _describe_published(done: "Published") -> Iterator[Grid | str]:
@@ -314,18 +316,13 @@ def withdraw(
             confirm_by_name(case_id)
     done = take(dry_run=dry_run)
     withdrawal = done.withdrawal
-    named = _withdrawn_criterion(done)
-    value = fields_of(
-        withdrawal, ("case_id", "kind", "reason", "revision", "new_revision")
-    ) | {
+    names = ("case_id", "kind", "reason", "revision", "new_revision")
+    value = fields_of(withdrawal, names) | {
         "number": None if dry_run and not done.already else withdrawal.number,
-        "criterion_id": named,
+        "criterion_id": _withdrawn_criterion(done),
         "dry_run": dry_run,
-        "already": done.already,
-        "snapshots": done.snapshots,
-        "errata": done.errata,
-        "signed": done.signed,
     }
+    value |= fields_of(done, ("already", "snapshots", "errata", "signed"))
     notes = []
     if done.errata is not None:
         unsigned = "" if done.signed else ", unsigned: no signing key is set"

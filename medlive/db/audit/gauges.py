@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -28,31 +28,28 @@ _SPENT = text("""
 """)
 
 
-class Gauges(NamedTuple):
-    """Rows of label values, each with its figures last."""
-
-    # stage, outcome, reason, threads that stand there
-    threads: Sequence[tuple[Any, ...]]
-    recent: Sequence[tuple[Any, ...]]  # outcome, threads that an engine decided since
-    jobs: Sequence[tuple[Any, ...]]  # queue, status, jobs
-    # queue, seconds since its oldest waiting job was deferred
-    oldest: Sequence[tuple[Any, ...]]
-    # task, replies since, without a price, by a bound, US dollars of the priced
-    spent: Sequence[tuple[Any, ...]]
-
-
 async def read_gauges(
     session: AsyncSession, *, recent: datetime, week: datetime
-) -> Gauges:
-    """Read every gauge; `recent` and `week` are the moments from which decisions and replies are counted."""
+) -> dict[str, Sequence[Any]]:
+    """Read every gauge: rows of label values, each with its figures last.
 
-    async def rows(query: Any, **values: datetime) -> Sequence[tuple[Any, ...]]:
-        return [tuple(row) for row in await session.execute(query, values)]
+    Args:
+        session: The database.
+        recent: The moment from which decisions are counted.
+        week: The moment from which replies are counted.
 
-    return Gauges(
-        await count_stages(session),
-        await rows(_RECENT, since=recent),
-        await rows(_JOBS),
-        await rows(_OLDEST),
-        await rows(_SPENT, since=week),
-    )
+    Returns:
+        `threads` by stage, outcome and reason; `recent` (outcome, threads that an engine decided since); `jobs` by
+        queue and status; `oldest` (queue, seconds since its oldest waiting job was deferred); `spent` (task, replies
+        since, those without a price, those by a bound, US dollars of the priced).
+    """
+    queries = {
+        "recent": (_RECENT, {"since": recent}),
+        "jobs": (_JOBS, {}),
+        "oldest": (_OLDEST, {}),
+        "spent": (_SPENT, {"since": week}),
+    }
+    gauges: dict[str, Sequence[Any]] = {"threads": await count_stages(session)}
+    for name, (query, values) in queries.items():
+        gauges[name] = (await session.execute(query, values)).all()
+    return gauges

@@ -2,16 +2,15 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.jobs import STALLED_AFTER_S, Queue, count_servers
-from medlive.db.mapping import dump_json, read, read_all
+from medlive.db.mapping import Record, dump_json, read_records
 from medlive.db.schema.rights import expected_rights
 
 _QUEUES: Final = text("""
@@ -74,50 +73,11 @@ _WITHOUT: Final = text("""
         ELSE has_column_privilege(wanted.role, quote_ident(wanted.tab), col, wanted.privilege) END
     ORDER BY 1, 2, 3
 """)
+_RIGHT: Final = re.compile(r"(\w+)(?: \(([^)]*)\))?")
+"""A privilege of a GRANT, with its columns where it is for columns only."""
 MOST_FAILURES: Final = 2000
 MOST_DECISIONS: Final = 500
 """How many of the latest failures and decisions are read."""
-
-
-class QueueHealth(NamedTuple):
-    """A queue that has jobs which could be done now."""
-
-    queue: str
-    ready: int  # Jobs that could begin, and those that a dead worker had begun
-    since: datetime | None  # Since when the oldest of them could; None: unknown
-    worked: bool  # Whether a live worker does a job of the queue
-    workers: int  # Processes that serve the queue
-
-
-@dataclass(frozen=True, slots=True)
-class UndoneJobs:
-    """The failed jobs of a queue that no later job has done."""
-
-    queue: str
-    jobs: int
-    example: int  # The number of one of them
-
-
-@dataclass(frozen=True, slots=True)
-class FailedThread:
-    """A thread whose latest attempt failed."""
-
-    revision_pk: int
-    source: str
-    thread_id: str
-    stage: str
-    reason: str
-    detail: str
-    attempt: int
-    finished_at: datetime
-
-
-class MissingRight(NamedTuple):
-    """A right that a role needs and does not have."""
-
-    role: str
-    table: str
-    privilege: str
 
 
 async def workers_by_queue(session: AsyncSession) -> Mapping[str, int]:
@@ -125,23 +85,30 @@ async def workers_by_queue(session: AsyncSession) -> Mapping[str, int]:
     return {queue.value: await count_servers(session, queue) for queue in Queue}
 
 
-async def queue_health(session: AsyncSession) -> list[QueueHealth]:
-    """The queues that have jobs which could be done now."""
+async def queue_health(session: AsyncSession) -> Sequence[Record]:
+    """The queues that have jobs which could be done now: queue, ready (how many), since (when the oldest of them
+    could; None: unknown), worked (whether a live worker does a job of it), workers (how many serve it)."""
     workers = await workers_by_queue(session)
-    rows = await session.execute(_QUEUES, {"stalled": 2 * STALLED_AFTER_S})
-    return [read(QueueHealth, row, workers=workers.get(row.queue, 0)) for row in rows]
+    queues = await read_records(session, _QUEUES, {"stalled": 2 * STALLED_AFTER_S})
+    for queue in queues:
+        queue.workers = workers.get(queue.queue, 0)
+    return queues
 
 
-async def failed_jobs(session: AsyncSession) -> list[UndoneJobs]:
-    """The failed jobs of each queue, without those that a later job of the same name has replaced."""
-    return await read_all(session, UndoneJobs, _FAILED_JOBS)
+async def failed_jobs(session: AsyncSession) -> Sequence[Record]:
+    """The failed jobs of each queue that no later job of the same name has replaced: queue, jobs (how many),
+    example (the number of one)."""
+    return await read_records(session, _FAILED_JOBS)
 
 
 async def failed_threads(
     session: AsyncSession, most: int = MOST_FAILURES
-) -> list[FailedThread]:
-    """The latest threads whose latest attempt failed, newest first, so many at most."""
-    return await read_all(session, FailedThread, _FAILURES, {"most": most})
+) -> Sequence[Record]:
+    """The latest threads whose latest attempt failed, newest first, so many at most.
+
+    Each has revision_pk, source, thread_id, and of the attempt stage, reason, detail, attempt, finished_at.
+    """
+    return await read_records(session, _FAILURES, {"most": most})
 
 
 async def count_decided(session: AsyncSession, since: datetime) -> int:
@@ -168,30 +135,22 @@ async def data_directory(session: AsyncSession) -> str | None:
     return place
 
 
-async def missing_rights(session: AsyncSession) -> list[MissingRight]:
-    """The rights that `medlive db roles` gives and that somebody has taken away, from the roles that exist."""
+async def missing_rights(session: AsyncSession) -> Sequence[Record]:
+    """The rights that `medlive db roles` gives and that somebody has taken away, from the roles that exist: role,
+    table, privilege."""
     rights = expected_rights(set(await session.scalars(_TABLES)))
     existing = set(await session.scalars(_ROLES, {"roles": list(rights)}))
     wanted = []
     for role in sorted(existing):
         for table, privileges in rights[role].items():
-            for privilege, column in _split_rights(privileges):
-                wanted.append(
-                    {"role": role, "tab": table, "privilege": privilege, "col": column}
-                )
+            right = {"role": role, "tab": table}
+            for privilege, columns in _RIGHT.findall(privileges):
+                right = right | {"privilege": privilege}
+                for name in columns.split(","):
+                    wanted.append(right | {"col": name.strip(' "') or None})
     rows = {"wanted": dump_json(wanted)}
-    missing = await read_all(session, MissingRight, _WITHOUT, rows)
+    missing = await read_records(session, _WITHOUT, rows)
     asked = Counter(right["role"] for right in wanted)
     lacking = Counter(right.role for right in missing)
     # Roles belong to the server: one that has nothing here is of another instance.
     return [right for right in missing if lacking[right.role] < asked[right.role]]
-
-
-def _split_rights(privileges: str) -> Iterator[tuple[str, str | None]]:
-    """The privileges of a GRANT, each with a column where it is for columns only."""
-    for privilege, columns in re.findall(r"(\w+)(?: \(([^)]*)\))?", privileges):
-        if not columns:
-            yield privilege, None
-            continue
-        for name in columns.split(","):
-            yield privilege, name.strip(' "')

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from types import MappingProxyType
-from typing import Any, Final, Generic, TypeVar
+from types import MappingProxyType, SimpleNamespace
+from typing import Any, Final
 
 from sqlalchemy import (
     BigInteger,
@@ -25,12 +25,11 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.iso_weeks import week_bounds
-from medlive.db.mapping import read, to_stored
+from medlive.db.mapping import to_stored
 from medlive.db.tables.base import EnumText
 from medlive.errors import UsageError
 from medlive.guard.bounds import CURSOR_CHARS
 
-R = TypeVar("R")
 Columns = Mapping[str, Any]  # Name → SQL expression
 Rows = Select[*tuple[Any, ...]]
 
@@ -52,10 +51,10 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class RowPage(Generic[R]):
+class RowPage:
     """Rows in their order, and the keys of the pages beside them; None where there is none."""
 
-    rows: tuple[R, ...]
+    rows: list[SimpleNamespace]  # With the listing's columns
     before: str | None
     after: str | None
     keys: tuple[str, ...]  # Of each row
@@ -72,12 +71,11 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Listing(Generic[R]):
+class Listing:
     """A table as it is listed."""
 
-    row: type[R]
     query: Rows  # Its joins, without columns
-    columns: Columns  # The row type's fields
+    columns: Columns  # What is shown of a row
     facets: Columns  # What its filter may name; "week" (YYYY.WNN) among them
     sorts: Columns  # Never NULL; the first is the default
     key: tuple[Any, ...]  # Unique; decides between rows that a sort leaves equal
@@ -151,7 +149,7 @@ def _turn(columns: Iterable[Any], descending: bool) -> list[Any]:
 
 
 def define_listing(
-    row: type[R],
+    shown: Iterable[str],
     *tables: Any,
     facets: Iterable[str],
     moment: Any,
@@ -159,17 +157,17 @@ def define_listing(
     columns: Columns = MappingProxyType({}),
     further: Columns = MappingProxyType({}),
     **options: Any,
-) -> Listing[R]:
-    """A listing whose fields and facets are columns of these tables; an enum's is what is stored.
+) -> Listing:
+    """A listing whose columns and facets are columns of these tables; an enum's is what is stored.
 
     Args:
-        row: The row type.
+        shown: The names of its columns.
         tables: The first that has a column of a name is taken.
         facets: Names of facets.
         moment: What week, since and until are about.
         joined: The tables' joins; None: there is one table.
-        columns: Fields that no table has by their name.
-        further: Facets that are neither fields nor columns.
+        columns: Columns that no table has by their name.
+        further: Facets that no table has by their name.
         options: The other parts of a Listing.
     """
 
@@ -182,9 +180,8 @@ def define_listing(
 
     week = func.to_char(moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
     return Listing(
-        row=row,
         query=select().select_from(tables[0]) if joined is None else joined,
-        columns={field.name: find(field.name) for field in fields(row)},  # type: ignore[arg-type]
+        columns={name: find(name) for name in shown},
         facets={"week": week, **{name: find(name) for name in facets}, **further},
         moment=moment,
         **options,
@@ -193,7 +190,7 @@ def define_listing(
 
 def _in_weeks(moment: Any, weeks: Iterable[str]) -> ColumnElement[bool]:
     """The condition that a moment lies in one of some weeks."""
-    bounds = [week_bounds(week) for week in weeks]
+    bounds = map(week_bounds, weeks)
     return or_(*(and_(moment >= first, moment < end) for first, end in bounds))
 
 
@@ -225,7 +222,7 @@ def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
 
 async def load_page(
     session: AsyncSession,
-    listing: Listing[R],
+    listing: Listing,
     where: Filter,
     *,
     sort: str = "",
@@ -233,7 +230,7 @@ async def load_page(
     after: str | None = None,
     before: str | None = None,
     size: int = 50,
-) -> RowPage[R]:
+) -> RowPage:
     """A page of the rows of a filter: the first, or what lies behind the key `after`, or before the key `before`.
 
     Raises:
@@ -253,31 +250,35 @@ async def load_page(
     if backwards:
         rows_read.reverse()
     has_before, has_after = (more, True) if backwards else (after is not None, more)
-    rows = tuple(read(listing.row, row) for row in rows_read)
     keys = tuple(_format_key(row, len(order)) for row in rows_read)
-    first, last = (keys[0], keys[-1]) if keys else (None, None)
     return RowPage(
-        rows, first if has_before else None, last if has_after else None, keys
+        rows=[_shown(listing, row) for row in rows_read],
+        before=keys[0] if keys and has_before else None,
+        after=keys[-1] if keys and has_after else None,
+        keys=keys,
     )
+
+
+def _shown(listing: Listing, row: Any) -> SimpleNamespace:
+    """What is shown of a row, without what its key is made of."""
+    return SimpleNamespace(**{name: getattr(row, name) for name in listing.columns})
 
 
 async def stream_rows(
     session: AsyncSession,
-    listing: Listing[R],
+    listing: Listing,
     where: Filter,
     *,
     sort: str = "",
     descending: bool = True,
-) -> AsyncIterator[R]:
+) -> AsyncIterator[SimpleNamespace]:
     """Every row of a filter in order, some hundreds in memory at a time."""
     query = listing.select(where, listing.order(sort), descending=descending)
     async for row in await session.stream(query, execution_options={"yield_per": 500}):
-        yield read(listing.row, row)
+        yield _shown(listing, row)
 
 
-async def count_rows(
-    session: AsyncSession, listing: Listing[Any], where: Filter
-) -> Counts:
+async def count_rows(session: AsyncSession, listing: Listing, where: Filter) -> Counts:
     """How many rows there are, and of each facet's values; a facet's own choice does not narrow its counts.
 
     Where one table has all facets and nothing else is asked for, all rows; else up to `MOST_COUNTED`.
@@ -296,13 +297,13 @@ async def count_rows(
     return Counts(MOST_COUNTED if capped else total, in_order, capped)
 
 
-def _are_all_counted(listing: Listing[Any], where: Filter) -> bool:
+def _are_all_counted(listing: Listing, where: Filter) -> bool:
     return listing.table is not None and where == Filter(where.facets)
 
 
 async def _count_by(
     session: AsyncSession,
-    listing: Listing[Any],
+    listing: Listing,
     where: Filter,
     names: list[str],
     *,

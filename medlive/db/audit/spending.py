@@ -1,49 +1,26 @@
 """What engines cost in a time, by task, engine and source."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
 from medlive.db.iso_weeks import week_bounds
-from medlive.db.mapping import read_all
+from medlive.db.mapping import Record, read_records
 from medlive.snapshot.manifest import WeekCost
 
-
-@dataclass(frozen=True, slots=True)
-class Spent:
-    """What stored replies cost. A reply counts once, when it was stored, for the thread that used it first."""
-
-    by: str  # stage, task, engine, source or all
-    name: str  # "" for replies that no decision used
-    replies: int
-    input_tokens: int
-    cached_tokens: int
-    output_tokens: int
-    unpriced: int  # Replies whose price is unknown
-    estimated: int  # Replies whose endpoint reported no usage: their tokens and cost are an upper bound
-    known_usd: float  # What those with a price cost
-
-    @property
-    def cost_usd(self) -> float | None:
-        """None when a reply's price is unknown."""
-        return None if self.unpriced else self.known_usd
-
-
-SUMS = """count(*) AS replies,
+_SPENT = text("""
+    SELECT CASE grouping(task, engine, source, stage) WHEN 7 THEN 'task' WHEN 11 THEN 'engine'
+            WHEN 13 THEN 'source' WHEN 14 THEN 'stage' ELSE 'all' END AS by,
+        coalesce(task, engine, source, stage, '') AS name, count(*) AS replies,
         coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
         coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
         coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
         count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated,
-        coalesce(sum(cost_usd), 0)::float AS known_usd"""
-"""SQL of the figures of Spent."""
-_SPENT = text(f"""
-    SELECT CASE grouping(task, engine, source, stage) WHEN 7 THEN 'task' WHEN 11 THEN 'engine'
-            WHEN 13 THEN 'source' WHEN 14 THEN 'stage' ELSE 'all' END AS by,
-        coalesce(task, engine, source, stage, '') AS name, {SUMS}
+        coalesce(sum(cost_usd), 0)::float AS known_usd,
+        CASE WHEN count(cost_usd) = count(*) THEN coalesce(sum(cost_usd), 0)::float END AS cost_usd
     FROM (
         SELECT task, split_part(task, '.', 1) AS stage,
             concat_ws(' ', engine, model) AS engine, input_tokens, cached_tokens, output_tokens, estimated,
@@ -75,21 +52,13 @@ _CURATED = text("""
 """)
 
 
-class StageSpent(NamedTuple):
-    """What a stage's replies of a time cost."""
-
-    stage: str
-    known_usd: float  # Of the replies with a price
-    unpriced: int  # The other replies
-    estimated: int  # Replies that count by an upper bound of their tokens
-
-
 async def stage_spending(
     session: AsyncSession, since: datetime, until: datetime
-) -> list[StageSpent]:
-    """What each stage's replies cost that were stored in that time."""
+) -> Sequence[Record]:
+    """What each stage's replies cost that were stored in that time: stage, known_usd of the replies with a price,
+    unpriced (the number of the others), estimated (those that count by an upper bound of their tokens)."""
     of_time = {"since": since, "until": until}
-    return await read_all(session, StageSpent, _WEEK, of_time)
+    return await read_records(session, _WEEK, of_time)
 
 
 async def mean_thread_cost(session: AsyncSession) -> float | None:
@@ -130,6 +99,12 @@ async def week_cost(session: AsyncSession, week: str) -> WeekCost:
 
 async def spending(
     session: AsyncSession, since: datetime, until: datetime
-) -> list[Spent]:
-    """What the replies of a time, without its end, cost: by stage, task, engine and source, and in all."""
-    return await read_all(session, Spent, _SPENT, {"since": since, "until": until})
+) -> Sequence[Record]:
+    """What the replies of a time, without its end, cost: by stage, task, engine and source, and in all.
+
+    A reply counts once, when it was stored, for the thread that used it first. Each row has `by` (stage, task, engine,
+    source or all), `name` ("" for replies that no decision used), the numbers of replies and of their input_tokens,
+    cached_tokens and output_tokens, of those whose price is unknown (unpriced) and of those whose endpoint reported
+    no usage (estimated: an upper bound); known_usd, what those with a price cost; cost_usd, None with an unpriced one.
+    """
+    return await read_records(session, _SPENT, {"since": since, "until": until})

@@ -1,9 +1,7 @@
 """Calls with their replies, claims with their evidence, harvests and pages, as listed."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import (
     Text,
@@ -28,33 +26,28 @@ from medlive.db.tables.intake import FetchRow, HarvestRunRow, ThreadRow
 _S = ThreadStandingRow
 
 
-@dataclass(frozen=True, slots=True)
-class CallItem:
-    """A call of an agent, with its reply where there is one."""
-
-    curation_id: int
-    position: int
-    source: str
-    thread_id: str
-    task: str
-    engine: str
-    model: str
-    attempt: int
-    outcome: str
-    problem: str
-    replayed: bool
-    prompt_digest: str
-    request_digest: str
-    reply: str | None  # Untouched; None: there is none
-    input_tokens: int | None
-    output_tokens: int | None
-    cost_usd: float | None
-    latency_ms: float | None
-    decided_at: datetime
-
-
 CALLS = define_listing(
-    CallItem,
+    (
+        "curation_id",
+        "position",
+        "source",
+        "thread_id",
+        "task",
+        "engine",
+        "model",
+        "attempt",
+        "outcome",
+        "problem",
+        "replayed",
+        "prompt_digest",
+        "request_digest",
+        "reply",
+        "input_tokens",
+        "output_tokens",
+        "cost_usd",
+        "latency_ms",
+        "decided_at",
+    ),
     AgentCallRow,
     ReplyRow,
     _S,
@@ -76,28 +69,23 @@ CALLS = define_listing(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimItem:
-    """A claim with its verdict and the words of the passages that it cites."""
-
-    curation_id: int
-    element_id: str
-    source: str
-    thread_id: str
-    claim: str
-    verdict: str
-    reason: str
-    subject: str  # Whether any passage is on its subject: found or not found
-    second: str
-    second_reason: str | None
-    evidence: tuple[str, ...]  # "<passage>: <its words>"
-    outcome: str
-    decided_at: datetime
-
-
 _C = ClaimVerdictRow
 CLAIMS = define_listing(
-    ClaimItem,
+    (
+        "curation_id",
+        "element_id",
+        "source",
+        "thread_id",
+        "claim",
+        "verdict",
+        "reason",
+        "subject",
+        "second",
+        "second_reason",
+        "evidence",
+        "outcome",
+        "decided_at",
+    ),
     _C,
     _S,
     joined=select()
@@ -126,23 +114,8 @@ CLAIMS = define_listing(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class RunItem:
-    """A harvest of a source in a week."""
-
-    id: int
-    source: str
-    iso_week: str
-    outcome: str
-    starts: int
-    started_at: datetime
-    finished_at: datetime | None
-    counts: dict[str, Any]
-    problem: str | None
-
-
 RUNS = define_listing(
-    RunItem,
+    HarvestRunRow.__table__.columns.keys(),
     HarvestRunRow,
     facets=("source", "outcome"),
     sorts={"started": HarvestRunRow.started_at},
@@ -152,25 +125,20 @@ RUNS = define_listing(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PageItem:
-    """A page that was asked for."""
-
-    id: int
-    run_id: int
-    source: str
-    kind: str
-    thread_id: str | None
-    page_number: int
-    url: str
-    status: int | None
-    fetched_at: datetime
-    elapsed_ms: int | None
-    error: str | None
-
-
 PAGES = define_listing(
-    PageItem,
+    (
+        "id",
+        "run_id",
+        "source",
+        "kind",
+        "thread_id",
+        "page_number",
+        "url",
+        "status",
+        "fetched_at",
+        "elapsed_ms",
+        "error",
+    ),
     FetchRow,
     facets=("source", "kind"),
     further={
@@ -184,7 +152,7 @@ PAGES = define_listing(
 )
 
 
-LISTINGS: Final[Mapping[str, Listing[Any]]] = {
+LISTINGS: Final[Mapping[str, Listing]] = {
     "threads": THREADS,
     "cases": CASES,
     "calls": CALLS,

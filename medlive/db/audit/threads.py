@@ -1,7 +1,5 @@
 """Threads and cases, by where they stand."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ARRAY, Text, cast, exists, func, literal_column, select
@@ -35,47 +33,6 @@ FACETS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadItem:
-    """A thread and where it stands. Its title and detail are as they came: redact them before they are shown."""
-
-    source: str
-    thread_id: str
-    title: str
-    language: str
-    stage: str
-    outcome: str
-    reason: str
-    detail: str  # The reason in words
-    # What claims were contradicted by: "a2: <passage>: <its words>"
-    evidence: tuple[str, ...]
-    engine: str
-    case_id: str | None
-    week: str
-    changed_at: datetime
-    posted_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class CaseItem:
-    """A case's latest revision and where it stands."""
-
-    case_id: str
-    revision: int
-    status: str
-    status_reason: str | None
-    source: str
-    language: str
-    specialty: str
-    theme: str
-    query: str
-    engine: str
-    publishable: bool
-    week: str
-    changed_at: datetime
-    posted_at: datetime
-
-
 def cited_words(*which: Any, label: Any = "") -> Any:
     """The passages that some claims' verdicts quote, each with its words, as an array; empty for none."""
     shown = ClaimEvidenceRow
@@ -104,7 +61,22 @@ _SHARED: dict[str, Any] = {
 _HAS_CASE = _S.status != literal_column("''")  # Spelt as in the partial indexes
 
 THREADS = define_listing(
-    ThreadItem,
+    (
+        "source",
+        "thread_id",
+        "title",
+        "language",
+        "stage",
+        "outcome",
+        "reason",
+        "detail",
+        "evidence",
+        "engine",
+        "case_id",
+        "week",
+        "changed_at",
+        "posted_at",
+    ),
     _S,
     joined=select()
     .select_from(_S)
@@ -125,7 +97,22 @@ THREADS = define_listing(
     **_SHARED,
 )
 CASES = define_listing(
-    CaseItem,
+    (
+        "case_id",
+        "revision",
+        "status",
+        "status_reason",
+        "source",
+        "language",
+        "specialty",
+        "theme",
+        "query",
+        "engine",
+        "publishable",
+        "week",
+        "changed_at",
+        "posted_at",
+    ),
     _S,
     CaseRevisionRow,
     CaseRow,

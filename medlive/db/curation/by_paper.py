@@ -5,11 +5,13 @@ vetoes, any unsupported element discards. The second check of a contradiction, t
 people have no part in it.
 """
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.mapping import Record, read_records
 
 _BY_PAPER = text("""
     WITH judged AS (
@@ -25,23 +27,16 @@ _BY_PAPER = text("""
       FROM curations
       WHERE started_at >= :since AND started_at < :until AND outcome <> 'failed'
     )
-    SELECT outcome, by_paper, count(*) FROM judged GROUP BY 1, 2 ORDER BY 1, 2
+    SELECT outcome, by_paper, count(*) AS threads FROM judged GROUP BY 1, 2 ORDER BY 1, 2
 """)
-
-
-class ByPaper(NamedTuple):
-    """Threads with one outcome here and one by the paper's rule."""
-
-    outcome: str
-    """kept, rejected, parked or held."""
-    by_paper: str
-    """kept or rejected; unknown: the chain ended before the paper's rule had all that it needs."""
-    threads: int
 
 
 async def outcomes_by_paper(
     session: AsyncSession, since: datetime, until: datetime
-) -> list[ByPaper]:
-    """Decisions that were begun in a time, without failed ones, by outcome here and by the paper's rule."""
-    rows = await session.execute(_BY_PAPER, {"since": since, "until": until})
-    return [ByPaper(*row) for row in rows]
+) -> Sequence[Record]:
+    """Decisions that were begun in a time, without failed ones, by outcome here and by the paper's rule.
+
+    Each has outcome (kept, rejected, parked or held), by_paper (kept or rejected; unknown: the chain ended before
+    the paper's rule had all that it needs) and the number of threads.
+    """
+    return await read_records(session, _BY_PAPER, {"since": since, "until": until})

@@ -5,9 +5,8 @@ import hmac
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 
-from pydantic import TypeAdapter
 from sqlalchemy import exists, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -15,7 +14,7 @@ from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.curation.model import CaseText
-from medlive.db.mapping import add_row, insert_rows, read, row_of
+from medlive.db.mapping import Record, insert_rows, read, row_of
 from medlive.db.tables.intake import ThreadRow
 from medlive.db.tables.release import (
     CaseRevisionRow,
@@ -28,33 +27,11 @@ from medlive.db.tables.release import (
 )
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_json
-from medlive.rubric.model import (
-    AskedPart,
-    Completion,
-    Conflict,
-    Criterion,
-    OmittedFact,
-    Origin,
-    Rubric,
-)
+from medlive.rubric.model import Criterion, Origin, Rubric
 
-_NOT_BY_MODELS = (
+_NOT_BY_MODELS: Final = (
     "an agent was the rules engine or a recording, whose cases are for trying the loop"
 )
-
-
-_OMITTED: Final = TypeAdapter(tuple[OmittedFact, ...])
-_ASKED: Final = TypeAdapter(tuple[AskedPart, ...])
-_CONFLICTS: Final = TypeAdapter(tuple[Conflict, ...])
-_COMPLETION: Final = TypeAdapter(Completion | None)
-
-
-class LockedCase(NamedTuple):
-    """A case whose row a transaction has locked."""
-
-    case_id: str
-    status: CaseStatus
-    reason: str | None  # None for a ready case
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +61,12 @@ class CaseContent:
     def digest(self) -> str:
         """The digest of what makes a revision: a case with an equal one has not changed."""
         rubric = self.rubric
-        criteria = [_digested(criterion) for criterion in rubric.criteria]
+        criteria = []
+        for c in rubric.criteria:
+            parts = [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id]
+            if c.origin is not Origin.ADVICE:  # As before there were origins
+                parts += [c.origin.value, c.source]
+            criteria.append([*parts, c.asked] if c.asked else parts)
         values: dict[str, Any] = {
             "language": self.language,
             "source": self.source,
@@ -114,14 +96,6 @@ class StoredCase(CaseContent):
     revision: int
 
 
-def _digested(c: Criterion) -> list[Any]:
-    """What of a criterion makes a revision; that of one from advice is as it was before there were origins."""
-    values = [c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id]
-    if c.origin is not Origin.ADVICE:
-        values += [c.origin.value, c.source]
-    return [*values, c.asked] if c.asked else values
-
-
 def case_id_of(source: str, thread_id: str, key: bytes) -> str:
     """A thread's case id: constant under this instance's key; without the key it says nothing of the thread."""
     message = digest_json([source, thread_id]).encode()
@@ -134,7 +108,7 @@ async def lock_thread_case(
     key: bytes,
     status: CaseStatus,
     reason: str | None,
-) -> LockedCase:
+) -> Record:
     """Lock a thread's case until the transaction ends, so that two savers of one case take turns.
 
     Args:
@@ -143,6 +117,9 @@ async def lock_thread_case(
         key: The instance's own, for the case's id.
         status: What a case gets that is not there yet.
         reason: Why that is not ready.
+
+    Returns:
+        The case's id, status and status_reason, as they are before anything else is done.
     """
     thread = await session.get_one(ThreadRow, thread_pk)
     case_id = case_id_of(thread.source, thread.thread_id, key)
@@ -152,8 +129,8 @@ async def lock_thread_case(
     locked = statement.on_conflict_do_update(
         index_elements=["id"], set_={"thread_id": statement.excluded.thread_id}
     )
-    row = await session.execute(locked.returning(CaseRow.status, CaseRow.status_reason))
-    return LockedCase(case_id, *row.one())
+    columns = locked.returning(CaseRow.id, CaseRow.status, CaseRow.status_reason)
+    return (await session.execute(columns)).one()
 
 
 async def find_review(
@@ -180,35 +157,17 @@ async def add_revision(
     ):
         return SavedCase(case_id, latest.revision, "unchanged")
     revision = latest.revision + 1 if latest is not None else 1
-    values = row_of(
-        CaseRevisionRow,
-        content,
-        case_id=case_id,
-        revision=revision,
-        content_digest=digest,
-    )
-    values |= row_of(CaseRevisionRow, content.rubric) | row_of(
-        CaseRevisionRow, content.text
-    )
-    for name in ("omitted", "asked", "conflicts"):
-        values[name] = list(map(asdict, getattr(content.rubric, name)))
-    completion = content.rubric.completion
-    values["completion"] = None if completion is None else asdict(completion)
+    key = {"case_id": case_id, "revision": revision}
+    values = row_of(CaseRevisionRow, content, **key, content_digest=digest)
+    values |= row_of(CaseRevisionRow, content.rubric)
+    values |= row_of(CaseRevisionRow, content.text)
     if not content.publishable:
         values["unpublishable_reason"] = content.unpublishable_reason or _NOT_BY_MODELS
-    await add_row(session, CaseRevisionRow(**values))
-    criteria = content.rubric.criteria
-    rows = [
-        row_of(
-            CriterionRow,
-            c,
-            case_id=case_id,
-            revision=revision,
-            criterion_id=c.id,
-            tier=c.tier.value,
-        )
-        for c in criteria
-    ]
+    await insert_rows(session, CaseRevisionRow, [values])
+    rows = []
+    for criterion in content.rubric.criteria:
+        named = {"criterion_id": criterion.id, "tier": criterion.tier}
+        rows.append(row_of(CriterionRow, criterion, **key, **named))
     await insert_rows(session, CriterionRow, rows)
     return SavedCase(case_id, revision, "new" if revision == 1 else "revised")
 
@@ -217,36 +176,28 @@ async def set_status(
     session: AsyncSession, case_id: str, status: CaseStatus, reason: str | None
 ) -> None:
     """Give a case a status and its reason (None for a ready one), unless it is withdrawn."""
-    is_open = CaseRow.status != CaseStatus.WITHDRAWN
-    await _move(session, (CaseRow.id == case_id) & is_open, status, reason)
+    which = (CaseRow.id == case_id) & (CaseRow.status != CaseStatus.WITHDRAWN)
+    moved = update(CaseRow).where(which).values(status=status, status_reason=reason)
+    await session.execute(moved)
 
 
 async def reopen_case(session: AsyncSession, case_id: str, reason: str) -> None:
     """Hold a withdrawn case for a person."""
-    is_withdrawn = CaseRow.status == CaseStatus.WITHDRAWN
-    await _move(
-        session, (CaseRow.id == case_id) & is_withdrawn, CaseStatus.HELD, reason
-    )
+    which = (CaseRow.id == case_id) & (CaseRow.status == CaseStatus.WITHDRAWN)
+    await _hold(session, which, reason)
 
 
 async def hold_case_of_thread(
     session: AsyncSession, thread_pk: int, reason: str
 ) -> None:
     """Take a thread's ready case back until a person looks."""
-    is_ready = CaseRow.status == CaseStatus.READY
-    await _move(
-        session, (CaseRow.thread_id == thread_pk) & is_ready, CaseStatus.HELD, reason
-    )
+    which = (CaseRow.thread_id == thread_pk) & (CaseRow.status == CaseStatus.READY)
+    await _hold(session, which, reason)
 
 
-async def _move(
-    session: AsyncSession,
-    which: ColumnElement[bool],
-    status: CaseStatus,
-    reason: str | None,
-) -> None:
-    moved = update(CaseRow).where(which).values(status=status, status_reason=reason)
-    await session.execute(moved)
+async def _hold(session: AsyncSession, which: ColumnElement[bool], reason: str) -> None:
+    values = {"status": CaseStatus.HELD, "status_reason": reason}
+    await session.execute(update(CaseRow).where(which).values(values))
 
 
 async def apply_review(
@@ -290,40 +241,18 @@ async def _latest_revision(
 async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
     """The latest revision of a case, whatever its status; None for no case."""
     row = await _latest_revision(session, case_id)
-    return None if row is None else await _stored_case(session, row)
-
-
-async def find_revision(
-    session: AsyncSession, case_id: str, revision: int
-) -> StoredCase | None:
-    """A revision of a case; None where it has none of that number."""
-    row = await session.get(CaseRevisionRow, (case_id, revision))
-    return None if row is None else await _stored_case(session, row)
-
-
-async def _stored_case(session: AsyncSession, row: CaseRevisionRow) -> StoredCase:
+    if row is None:
+        return None
     criteria = tuple(await criteria_of(session, row.case_id, row.revision))
-    return read(
-        StoredCase,
-        row,
-        text=read(CaseText, row),
-        rubric=read(
-            Rubric,
-            row,
-            criteria=criteria,
-            omitted=_OMITTED.validate_python(row.omitted),
-            asked=_ASKED.validate_python(row.asked),
-            conflicts=_CONFLICTS.validate_python(row.conflicts),
-            completion=_COMPLETION.validate_python(row.completion),
-        ),
-    )
+    rubric = read(Rubric, row, criteria=criteria)
+    return read(StoredCase, row, text=read(CaseText, row), rubric=rubric)
 
 
 async def list_overruled(session: AsyncSession) -> list[Mapping[str, Any]]:
     """The cases whose confirmed veto people overruled, by id: case_id, revision, status, query, overruled (why)."""
     row = CaseRevisionRow
-    columns = (row.case_id, row.revision, CaseRow.status, row.query, row.overruled)
-    query = select(*columns).join(CaseRow, CaseRow.id == row.case_id)
+    query = select(row.case_id, row.revision, CaseRow.status, row.query, row.overruled)
+    query = query.join(CaseRow, CaseRow.id == row.case_id)
     query = query.where(row.overruled.is_not(None), is_latest_case())
     rows = await session.execute(query.order_by(row.case_id))
     return [dict(case) for case in rows.mappings()]
@@ -333,14 +262,10 @@ async def case_of_thread(
     session: AsyncSession, thread_pk: int
 ) -> tuple[CaseRow, CaseRevisionRow] | None:
     """A thread's case with its latest revision; None without a case or without a revision of it."""
-    query = select(CaseRow, CaseRevisionRow).join(
-        CaseRevisionRow, CaseRevisionRow.case_id == CaseRow.id
-    )
-    row = (
-        await session.execute(
-            query.where(CaseRow.thread_id == thread_pk, is_latest_case())
-        )
-    ).first()
+    query = select(CaseRow, CaseRevisionRow)
+    query = query.join(CaseRevisionRow, CaseRevisionRow.case_id == CaseRow.id)
+    query = query.where(CaseRow.thread_id == thread_pk, is_latest_case())
+    row = (await session.execute(query)).first()
     return None if row is None else (row[0], row[1])
 
 
@@ -369,9 +294,6 @@ async def criteria_of(
 ) -> list[Criterion]:
     """The criteria of a case's revision, in their order."""
     row = CriterionRow
-    query = (
-        select(row)
-        .where(row.case_id == case_id, row.revision == revision)
-        .order_by(row.position)
-    )
-    return [read(Criterion, c, id=c.criterion_id) for c in await session.scalars(query)]
+    query = select(row).where(row.case_id == case_id, row.revision == revision)
+    rows = await session.scalars(query.order_by(row.position))
+    return [read(Criterion, c, id=c.criterion_id) for c in rows]

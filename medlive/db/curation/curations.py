@@ -5,9 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
-from pydantic import TypeAdapter
 from sqlalchemy import exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import DeclarativeBase
@@ -15,24 +14,22 @@ from sqlalchemy.orm import DeclarativeBase
 from medlive.curation import model
 from medlive.db.mapping import add_row, insert_parts, insert_rows, read, row_of
 from medlive.db.tables import decisions as tables
+from medlive.db.tables import examinations
 from medlive.db.tables.base import Base
 from medlive.db.tables.intake import ThreadRevisionRow
 from medlive.db.threads.threads import is_latest
 from medlive.errors import MedliveError
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, SideHit
+from medlive.evidence.passage import Hit, IndexIdentity, Passage
 from medlive.integrity.digest import digest_json
 from medlive.llm.ask import CallOutcome
 
 T = TypeVar("T")
 _Rows = list[dict[str, Any]]
-_SIDES: Final = TypeAdapter(tuple[SideHit, ...])
-_WRONG: Final = TypeAdapter(tuple[model.FaultyAdvice, ...])
-_VOICES: Final = TypeAdapter(tuple[model.Voice, ...])
 _PARTS: Final[Mapping[str, tuple[type[Any], type[Any]]]] = {
     "elements": (model.Element, tables.ElementRow),
     "requirements": (model.Requirement, tables.RequirementRow),
     "checks": (model.ControllerCheck, tables.ControllerCheckRow),
-    "holds": (model.Hold, tables.HoldRow),
+    "holds": (model.Hold, examinations.HoldRow),
     "calls": (model.Call, tables.AgentCallRow),
 }
 """Field of a curation → what it is a tuple of, and the table of that."""
@@ -86,20 +83,16 @@ async def latest_curation(
     session: AsyncSession, revision_pk: int
 ) -> tables.CurationRow | None:
     """The latest decision about a thread's revision."""
-    query = select(tables.CurationRow).where(
-        tables.CurationRow.revision_id == revision_pk
-    )
-    return await session.scalar(query.order_by(tables.CurationRow.id.desc()).limit(1))
+    return next(iter(await list_curations(session, revision_pk)), None)
 
 
 async def list_curations(
     session: AsyncSession, revision_pk: int
 ) -> list[tables.CurationRow]:
     """Every decision about a thread's revision, the latest first."""
-    query = select(tables.CurationRow).where(
-        tables.CurationRow.revision_id == revision_pk
-    )
-    return list(await session.scalars(query.order_by(tables.CurationRow.id.desc())))
+    row = tables.CurationRow
+    query = select(row).where(row.revision_id == revision_pk)
+    return list(await session.scalars(query.order_by(row.id.desc())))
 
 
 async def lock_revision(session: AsyncSession, revision_pk: int) -> None:
@@ -127,11 +120,8 @@ async def untried_revisions(
 ) -> list[int]:
     """The latest revisions that passed this filter chain and that this pipeline (None: any) has not tried,
     oldest first."""
-    attempt, result, revision = (
-        tables.CurationRow,
-        tables.FilterResultRow,
-        ThreadRevisionRow,
-    )
+    attempt, result = tables.CurationRow, tables.FilterResultRow
+    revision = ThreadRevisionRow
     tried = exists().where(attempt.revision_id == revision.id)
     if pipeline_digest is not None:
         tried = tried.where(attempt.pipeline_digest == pipeline_digest)
@@ -154,10 +144,8 @@ async def failed_revisions(
     an endpoint that is away, or a budget that is spent, says nothing about a thread.
     """
     row = tables.CurationRow
-    failed, here = (
-        func.bool_and(row.outcome == model.Outcome.FAILED),
-        row.pipeline_digest == pipeline_digest,
-    )
+    failed = func.bool_and(row.outcome == model.Outcome.FAILED)
+    here = row.pipeline_digest == pipeline_digest
     query = (
         select(row.revision_id)
         .join(ThreadRevisionRow, ThreadRevisionRow.id == row.revision_id)
@@ -179,12 +167,8 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
     row = await session.get(tables.CurationRow, curation_id)
     if row is None:
         raise MedliveError(f"there is no curation {curation_id}")
-    parts: dict[str, Any] = {
-        "index": None,
-        "text": None,
-        "cross_examination": None,
-        "second_reading": None,
-    }
+    optional = ("index", "text", "cross_examination", "second_reading")
+    parts: dict[str, Any] = dict.fromkeys(optional)
     for name, (kind, table) in _PARTS.items():
         parts[name] = await _parts(session, curation_id, kind, table)
     if row.index_digest is not None:
@@ -192,25 +176,20 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
         parts["index"] = read(IndexIdentity, used)
     if row.narrative is not None:
         parts["text"] = read(model.CaseText, row)
-    asked = await session.get(tables.CrossExaminationRow, curation_id)
+    asked = await session.get(examinations.CrossExaminationRow, curation_id)
     if asked is not None:
         questions = await _parts(
-            session, curation_id, model.CrossQuestion, tables.CrossQuestionRow
+            session, curation_id, model.CrossQuestion, examinations.CrossQuestionRow
         )
         examination = read(model.CrossExamination, asked, questions=questions)
         parts["cross_examination"] = examination
-    reading = await session.get(tables.SecondReadingRow, curation_id)
+    reading = await session.get(examinations.SecondReadingRow, curation_id)
     if reading is not None:
-        wrong = _WRONG.validate_python(reading.wrong)
-        voices = _VOICES.validate_python(reading.voices)
-        parts["second_reading"] = read(
-            model.SecondReading, reading, wrong=wrong, voices=voices
-        )
+        parts["second_reading"] = read(model.SecondReading, reading)
     return read(
         model.Curation,
         row,
         thresholds=model.Thresholds(row.threshold_sufficiency, row.threshold_alignment),
-        overruled=tuple(map(model.Reason, row.overruled)),
         claims=await _load_claims(session, curation_id),
         **parts,
     )
@@ -229,11 +208,10 @@ async def _save_parts(
     session: AsyncSession, curation_id: int, curation: model.Curation
 ) -> None:
     def rows(table: type[Base], parts: Sequence[Any]) -> _Rows:
-        key = {"curation_id": curation_id}
-        return [
-            row_of(table, part, **key, position=place)
-            for place, part in enumerate(parts, start=1)
-        ]
+        made = []
+        for place, part in enumerate(parts, start=1):
+            made.append(row_of(table, part, curation_id=curation_id, position=place))
+        return made
 
     passages: dict[str, dict[str, Any]] = {}
     parts: dict[type[DeclarativeBase], _Rows] = {tables.PassageRow: []}
@@ -245,35 +223,27 @@ async def _save_parts(
     claims = rows(tables.ClaimVerdictRow, curation.claims)
     parts[tables.ClaimVerdictRow], parts[tables.ClaimEvidenceRow] = claims, []
     for row, claim in zip(claims, curation.claims, strict=True):
-        row |= _verdict(claim)
+        second = claim.second
+        row |= {
+            "value": Decimal(str(claim.verdict.value_of)),
+            "cited": len(claim.citations),
+            "second_false_by_passage": second and second.false_by_passage,
+            "second_could_hurt": second and second.could_hurt,
+            "second_reason": second and second.reason,
+        }
         parts[tables.ClaimEvidenceRow] += _evidence_rows(curation_id, claim, passages)
     # In one order for everybody, so that two processes never wait for each other crosswise.
     parts[tables.PassageRow] = [passages[key] for key in sorted(passages)]
     if (reading := curation.second_reading) is not None:
-        row = row_of(
-            tables.SecondReadingRow,
-            reading,
-            curation_id=curation_id,
-            wrong=[asdict(w) for w in reading.wrong],
-            voices=[asdict(v) for v in reading.voices],
-        )
-        parts[tables.SecondReadingRow] = [row]
+        row = row_of(examinations.SecondReadingRow, reading, curation_id=curation_id)
+        parts[examinations.SecondReadingRow] = [row]
     if (asked := curation.cross_examination) is not None:
-        row = row_of(tables.CrossExaminationRow, asked, curation_id=curation_id)
-        parts[tables.CrossExaminationRow] = [row]
-        parts[tables.CrossQuestionRow] = rows(tables.CrossQuestionRow, asked.questions)
+        row = row_of(examinations.CrossExaminationRow, asked, curation_id=curation_id)
+        parts[examinations.CrossExaminationRow] = [row]
+        parts[examinations.CrossQuestionRow] = rows(
+            examinations.CrossQuestionRow, asked.questions
+        )
     await insert_parts(session, parts, known=[tables.PassageRow])
-
-
-def _verdict(claim: model.ClaimVerdict) -> dict[str, Any]:
-    second = claim.second
-    return {
-        "value": Decimal(str(claim.verdict.value_of)),
-        "cited": len(claim.citations),
-        "second_false_by_passage": second and second.false_by_passage,
-        "second_could_hurt": second and second.could_hurt,
-        "second_reason": second and second.reason,
-    }
 
 
 def _evidence_rows(
@@ -298,17 +268,17 @@ def _evidence_rows(
         )
     rows = []
     for position, hit in enumerate(claim.hits, start=1):
-        passage = _passage_row(hit.passage)
-        passages[passage["key"]] = passage
+        values = row_of(tables.PassageRow, hit.passage, digest=hit.passage.digest)
+        key = digest_json({**values, "published": str(values["published"])})
+        passages[key] = {"key": key, **values}
         row = row_of(
             tables.ClaimEvidenceRow,
             hit,
             curation_id=curation_id,
             element_id=claim.element_id,
             position=position,
-            passage_key=passage["key"],
+            passage_key=key,
             cited_as=places.pop(hit.passage.id, None),
-            sides=[asdict(side) for side in hit.sides],
         )
         for column, quoted in quotes.items():
             row[column] = quoted.pop(hit.passage.id, None)
@@ -321,13 +291,6 @@ def _quotes(citations: Sequence[model.Citation]) -> dict[str, str]:
     return {cited.passage_id: cited.quote for cited in citations}
 
 
-def _passage_row(passage: Passage) -> dict[str, Any]:
-    """The row of a passage, whose key is made from all of it."""
-    values = row_of(tables.PassageRow, passage, digest=passage.digest)
-    key = digest_json({**values, "published": str(values["published"])})
-    return {"key": key, **values}
-
-
 async def _load_claims(
     session: AsyncSession, curation_id: int
 ) -> tuple[model.ClaimVerdict, ...]:
@@ -338,53 +301,33 @@ async def _load_claims(
         .where(evidence.curation_id == curation_id)
         .order_by(evidence.position)
     )
-    by_element: dict[str, list[_Evidence]] = defaultdict(list)
+    by_element: dict[str, list[Any]] = defaultdict(list)
     for row, passage in await session.execute(query):
-        by_element[row.element_id].append(_Evidence(row, passage))
+        by_element[row.element_id].append((row, passage))
     rows = select(verdict).where(verdict.curation_id == curation_id)
     claims = []
     for claim in await session.scalars(rows.order_by(verdict.position)):
-        hits = by_element[claim.element_id]
-        cited = sorted(hits, key=lambda hit: hit.row.cited_as or 0)
+        met = by_element[claim.element_id]
+        hits = []
+        for row, passage in met:
+            hits.append(read(Hit, row, passage=read(Passage, passage)))
+        cited = sorted(met, key=lambda pair: pair[0].cited_as or 0)
         second = None
         if claim.second_false_by_passage is not None:
             second = model.SecondCheck(
                 false_by_passage=claim.second_false_by_passage,
                 could_hurt=bool(claim.second_could_hurt),
-                citations=_citations(hits, "second_quote"),
-                harm_citations=_citations(hits, "harm_quote"),
+                citations=_citations(met, "second_quote"),
+                harm_citations=_citations(met, "harm_quote"),
                 reason=claim.second_reason or "",
             )
-        more = {
-            "hits": tuple(map(_hit, hits)),
-            "citations": _citations(cited, "quote"),
-            "second": second,
-            "lacks": tuple(map(model.Lack, claim.lacks)),
-        }
-        claims.append(read(model.ClaimVerdict, claim, **more))
+        more = {"citations": _citations(cited, "quote"), "second": second}
+        claims.append(read(model.ClaimVerdict, claim, hits=tuple(hits), **more))
     return tuple(claims)
 
 
-class _Evidence(NamedTuple):
-    """A passage as it was retrieved for a claim."""
-
-    row: tables.ClaimEvidenceRow
-    passage: tables.PassageRow
-
-
-def _hit(evidence: _Evidence) -> Hit:
-    return read(
-        Hit,
-        evidence.row,
-        passage=read(Passage, evidence.passage),
-        sides=_SIDES.validate_python(evidence.row.sides),
-    )
-
-
-def _citations(
-    evidence: Sequence[_Evidence], column: str
-) -> tuple[model.Citation, ...]:
-    """What is quoted in a column, in this order."""
+def _citations(evidence: Sequence[Any], column: str) -> tuple[model.Citation, ...]:
+    """What is quoted in a column of (evidence, passage), in this order."""
     citations = []
     for row, passage in evidence:
         if (quote := getattr(row, column)) is not None:

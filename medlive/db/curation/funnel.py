@@ -13,7 +13,6 @@ from medlive.db.tables.decisions import FilterResultRow
 
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
     from medlive.filters.chain import ChainResult
-    from medlive.filters.model import FilterVerdict
 
 STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 
@@ -36,20 +35,10 @@ async def save_chain_results(
             "passed": failed is None,
             "rejected_by": failed.rule if failed else None,
             "reason": failed.reason if failed else None,
-            "verdicts": list(map(_verdict_as_json, result.verdicts)),
+            "verdicts": result.verdicts,
         }
         rows.append(row)
     await insert_rows(session, FilterResultRow, rows, skip_known=True)
-
-
-def _verdict_as_json(verdict: "FilterVerdict") -> dict[str, Any]:
-    """As `dataclasses.asdict` has it, which takes seventy times as long."""
-    return {
-        "rule": verdict.rule,
-        "passed": verdict.passed,
-        "reason": verdict.reason,
-        "evidence": verdict.evidence,
-    }
 
 
 async def filter_verdicts_of(

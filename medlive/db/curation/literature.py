@@ -8,7 +8,7 @@ from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from medlive.db.session import Database
-from medlive.db.tables.decisions import LiteratureAnswerRow
+from medlive.db.tables.literature import LiteratureAnswerRow
 
 _TAKE_TURN = text("""
     INSERT INTO literature_turns (service, next_at)

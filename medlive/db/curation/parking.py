@@ -1,19 +1,17 @@
 """Parked threads: since when, which are due for another search, and what was searched for in vain."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import read_all
+from medlive.db.mapping import Record, read_records
 
 # A thread whose latest search failed is still parked: a failure is no decision. One whose
 # parking a person overruled goes on by itself.
 _PARKED: Final = """
-    SELECT standing.outcome, thread.source, thread.thread_id, standing.revision_id,
+    SELECT thread.source, thread.thread_id, concat(thread.source, '/', thread.thread_id) AS name, standing.revision_id,
         last.id AS curation_id, spell.since, spell.libraries
     FROM thread_standings AS standing
     JOIN threads AS thread ON thread.id = standing.thread_id
@@ -69,60 +67,27 @@ _UNANSWERED: Final = text(f"""
 """)
 
 
-@dataclass(frozen=True, slots=True)
-class ParkedThread:
-    """A thread that waits for evidence on its subject."""
-
-    source: str
-    thread_id: str
-    revision_id: int
-    curation_id: int  # The latest decision that parked it
-    since: datetime  # When it was parked first, without another decision in between
-    libraries: int  # How many libraries were searched since
-
-    @property
-    def name(self) -> str:
-        """SOURCE/ID."""
-        return f"{self.source}/{self.thread_id}"
-
-
-@dataclass(frozen=True, slots=True)
-class UnansweredClaim:
-    """A claim of a parked thread for which no passage is on the subject."""
-
-    source: str
-    thread_id: str
-    element_id: str
-    claim: str
-    queries: tuple[str, ...]  # What was searched for
-    passage_id: str | None  # The nearest passage; None: none was found
-    title: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ParkedCount:
-    """How many threads are parked, and since when the first of them is."""
-
-    threads: int
-    since: datetime | None
-
-
-async def count_parked(session: AsyncSession) -> ParkedCount:
-    """Return how many threads are parked."""
-    [count] = await read_all(session, ParkedCount, _COUNT)
+async def count_parked(session: AsyncSession) -> Record:
+    """Return how many threads are parked, and since when the first of them is: threads, since (None: there is none)."""
+    [count] = await read_records(session, _COUNT)
     return count
 
 
 async def list_parked(
     session: AsyncSession, *, limit: int | None = None
-) -> list[ParkedThread]:
-    """Return the parked threads, the one that has waited longest first; at most `limit`."""
-    return await read_all(session, ParkedThread, _LIST, {"most": limit})
+) -> Sequence[Record]:
+    """Return the parked threads, the one that has waited longest first; at most `limit`.
+
+    Each has source, thread_id, name (SOURCE/ID), revision_id, curation_id (the latest decision that parked it),
+    since (when it was parked first, without another decision in between) and the number of libraries that were
+    searched since.
+    """
+    return await read_records(session, _LIST, {"most": limit})
 
 
-async def find_parked(session: AsyncSession, revision_id: int) -> ParkedThread | None:
+async def find_parked(session: AsyncSession, revision_id: int) -> Record | None:
     """Return what is known of a parked thread revision; None if it is not parked."""
-    parked = await read_all(session, ParkedThread, _ONE, {"revision": revision_id})
+    parked = await read_records(session, _ONE, {"revision": revision_id})
     return parked[0] if parked else None
 
 
@@ -140,6 +105,10 @@ async def list_due(
     return list(await session.scalars(_DUE, values))
 
 
-async def list_unanswered(session: AsyncSession) -> list[UnansweredClaim]:
-    """Return the claims of parked threads that met no passage on their subject."""
-    return await read_all(session, UnansweredClaim, _UNANSWERED)
+async def list_unanswered(session: AsyncSession) -> Sequence[Record]:
+    """Return the claims of parked threads that met no passage on their subject.
+
+    Each has source, thread_id, element_id, claim, queries (what was searched for), and of the nearest passage
+    passage_id and title, None if none was found.
+    """
+    return await read_records(session, _UNANSWERED)

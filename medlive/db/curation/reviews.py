@@ -1,10 +1,8 @@
 """What people decide: held cases and their reviews, overruled rejections, disputes, and scans for identifiers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
-from sqlalchemy import exists, func, select, update
+from sqlalchemy import ARRAY, Text, cast, exists, func, select, update
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -13,8 +11,9 @@ from sqlalchemy.orm import aliased
 from medlive.curation.model import Outcome, Reason
 from medlive.db.audit_log import record
 from medlive.db.curation.cases import is_latest_case
-from medlive.db.mapping import add_row, read
-from medlive.db.tables.decisions import CurationRow, HoldRow, OverruleRow
+from medlive.db.mapping import Record, add_row
+from medlive.db.tables.decisions import CurationRow, OverruleRow
+from medlive.db.tables.examinations import HoldRow
 from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
@@ -29,42 +28,35 @@ from medlive.db.tables.release import (
 from medlive.errors import CheckFailed, UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class HeldCase:
-    """A case that waits for a person."""
-
-    case_id: str
-    revision: int
-    curation_id: int
-    language: str
-    source: str
-    query: str
-    reasons: tuple[Reason, ...]
-    """Of its holds; empty where something else holds it (a dispute's outcome, a thread decided anew)."""
-    status_reason: str
-    held_since: datetime
-
-
 async def list_held(
     session: AsyncSession,
     *,
     reason: Reason | None = None,
     language: str | None = None,
     limit: int | None = None,
-) -> list[HeldCase]:
+) -> Sequence[Record]:
     """The cases that wait for a person, longest first; those held for `reason`, or in `language`, where given.
 
-    At most `limit`.
+    At most `limit`. Each has case_id, revision, curation_id, language, source, query, reasons (of its holds; empty
+    where something else holds it: a dispute's outcome, a thread decided anew), status_reason and held_since.
     """
     row = CaseRevisionRow
-    held_for = select(
-        func.array_agg(aggregate_order_by(HoldRow.reason, HoldRow.position))
+    in_order = aggregate_order_by(cast(HoldRow.reason, Text), HoldRow.position)
+    held_for = select(func.array_agg(in_order)).where(
+        HoldRow.curation_id == row.curation_id
     )
+    reasons = func.coalesce(held_for.scalar_subquery(), cast([], ARRAY(Text)))
     query = (
         select(
-            row,
+            row.case_id,
+            row.revision,
+            row.curation_id,
+            row.language,
+            row.source,
+            row.query,
+            reasons.label("reasons"),
             CaseRow.status_reason,
-            held_for.where(HoldRow.curation_id == row.curation_id).scalar_subquery(),
+            row.created_at.label("held_since"),
         )
         .join(CaseRow, CaseRow.id == row.case_id)
         .where(CaseRow.status == CaseStatus.HELD, is_latest_case())
@@ -74,20 +66,9 @@ async def list_held(
     if language is not None:
         query = query.where(row.language == language)
     if reason is not None:
-        query = query.where(
-            exists().where(
-                HoldRow.curation_id == row.curation_id, HoldRow.reason == reason
-            )
-        )
-    cases = []
-    for revision, why, names in await session.execute(query):
-        reasons = tuple(Reason(name) for name in names or ())
-        more = {
-            "reasons": reasons,
-            "status_reason": why or "",
-            "held_since": revision.created_at,
-        }
-        cases.append(read(HeldCase, revision, **more))
+        holds = (HoldRow.curation_id == row.curation_id, HoldRow.reason == reason)
+        query = query.where(exists().where(*holds))
+    cases: Sequence[Record] = (await session.execute(query)).all()
     return cases
 
 
@@ -195,19 +176,9 @@ async def find_veto_reason(session: AsyncSession, revision_id: int) -> str | Non
     return "; ".join(dict.fromkeys(reasons)) or None
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingOverrule:
-    """An overruled veto that waits for a further person."""
-
-    source: str
-    thread_id: str
-    reason: str
-    decided_by: str | None
-    decided_at: datetime
-
-
-async def list_waiting_overrules(session: AsyncSession) -> list[WaitingOverrule]:
-    """The vetoes that too few people overruled so far, oldest first."""
+async def list_waiting_overrules(session: AsyncSession) -> Sequence[Record]:
+    """The vetoes that too few people overruled so far, oldest first: source, thread_id, reason, decided_by,
+    decided_at."""
     row, revision = OverruleRow, ThreadRevisionRow
     others = aliased(OverruleRow)
     agreed = (
@@ -225,17 +196,19 @@ async def list_waiting_overrules(session: AsyncSession) -> list[WaitingOverrule]
         later.id > row.curation_id,
     )
     query = (
-        select(ThreadRow.source, ThreadRow.thread_id, row)
+        select(
+            ThreadRow.source,
+            ThreadRow.thread_id,
+            row.reason,
+            row.decided_by,
+            row.decided_at,
+        )
         .join(revision, revision.id == row.revision_id)
         .join(ThreadRow, ThreadRow.id == revision.thread_id)
         .where(row.people > agreed, ~decided)
         .order_by(row.number)
     )
-    waiting = []
-    for source, thread_id, overrule in await session.execute(query):
-        names = {"source": source, "thread_id": thread_id}
-        waiting.append(read(WaitingOverrule, overrule, **names))
-    return waiting
+    return (await session.execute(query)).all()
 
 
 async def overruled_revisions(session: AsyncSession) -> list[int]:

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 from sqlalchemy import func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import add_row
+from medlive.db.mapping import Record, add_row
 from medlive.db.tables.intake import ArchiveRow, FetchRow, HarvestRunRow
-from medlive.sources.ledger import PageKind, Place
+from medlive.sources.ledger import Place
 
 # Offsets may swap places within a file, so all of them change in one statement.
 _MOVE = text(
@@ -17,26 +16,6 @@ _MOVE = text(
     " FROM unnest(CAST(:olds AS bigint[]), CAST(:news AS bigint[])) AS moved (origin, target)"
     " WHERE archive_id = :archive_id AND archive_offset = moved.origin"
 )
-
-
-class Archive(NamedTuple):
-    """A WARC file."""
-
-    archive_id: int
-    source: str
-    iso_week: str
-    path: str  # Below the archive's folder
-    bytes: int  # How much of it is committed
-
-
-class KeptFetch(NamedTuple):
-    """A page in a file."""
-
-    fetch_id: int
-    kind: PageKind
-    thread_id: str | None
-    place: Place
-    digest: str | None  # Of the body that was fetched
 
 
 async def start_archive(
@@ -69,19 +48,18 @@ async def list_archives(
     unswept: bool = False,
     before: datetime | None = None,
     removed: bool = False,
-) -> list[Archive]:
-    """The files of a source (None: of all), oldest first.
+) -> Sequence[Record]:
+    """The files of a source (None: of all), oldest first: archive_id, source, iso_week, path (below the archive's
+    folder), bytes (how much of it is committed).
 
     Only those that are being written (`unsealed`), that hold pages of a takedown which no fetch names any more
     (`unswept`), that were begun before a moment, or that are marked as `removed`, whether or not they still exist.
     """
     row, run = ArchiveRow, HarvestRunRow
-    query = select(row.id, run.source, run.iso_week, row.path, row.bytes).join(
-        run, run.id == row.run_id
-    )
-    query = query.where(
-        row.removed_at.is_not(None) if removed else row.removed_at.is_(None)
-    )
+    number = row.id.label("archive_id")
+    query = select(number, run.source, run.iso_week, row.path, row.bytes)
+    query = query.join(run, run.id == row.run_id)
+    query = query.where(row.removed_at.is_not(None) == removed)
     if source is not None:
         query = query.where(run.source == source)
     if unsealed:
@@ -90,38 +68,22 @@ async def list_archives(
         query = query.where(row.unswept_at.is_not(None))
     if before is not None:
         query = query.where(row.created_at < before)
-    return [
-        Archive(*values) for values in await session.execute(query.order_by(row.id))
-    ]
+    return (await session.execute(query.order_by(row.id))).all()
 
 
 async def archived_sources(session: AsyncSession) -> list[str]:
     """The sources that have or had files, by name."""
-    query = (
-        select(HarvestRunRow.source)
-        .join(ArchiveRow, ArchiveRow.run_id == HarvestRunRow.id)
-        .distinct()
-    )
-    return sorted(await session.scalars(query))
+    run = HarvestRunRow
+    query = select(run.source).join(ArchiveRow, ArchiveRow.run_id == run.id)
+    return sorted(await session.scalars(query.distinct()))
 
 
-async def fetches_in(session: AsyncSession, archive_id: int) -> list[KeptFetch]:
-    """The pages that rows name in a file, in the file's order."""
+async def fetches_in(session: AsyncSession, archive_id: int) -> Sequence[Record]:
+    """The pages that rows name in a file, in the file's order: fetch_id, kind, thread_id, place."""
     row = FetchRow
-    query = select(row).where(row.archive_id == archive_id).order_by(row.archive_offset)
-    kept = []
-    for fetch in await session.scalars(query):
-        place = Place(fetch.archive_offset or 0, fetch.archive_length or 0)
-        kept.append(
-            KeptFetch(
-                fetch_id=fetch.id,
-                kind=fetch.kind,
-                thread_id=fetch.thread_id,
-                place=place,
-                digest=fetch.body_digest,
-            )
-        )
-    return kept
+    query = select(row.id.label("fetch_id"), row.kind, row.thread_id, row.place)
+    query = query.where(row.archive_id == archive_id).order_by(row.archive_offset)
+    return (await session.execute(query)).all()
 
 
 async def replace_archive(
@@ -132,10 +94,10 @@ async def replace_archive(
     moved: Mapping[Place, Place],
 ) -> None:
     """Note that a file was rewritten: its new path and size, and where its pages are now."""
-    offsets = {
-        "olds": [old.offset for old in moved],
-        "news": [new.offset for new in moved.values()],
-    }
+    offsets: dict[str, list[int]] = {"olds": [], "news": []}
+    for old, new in moved.items():
+        offsets["olds"].append(old.offset)
+        offsets["news"].append(new.offset)
     await session.execute(_MOVE, {"archive_id": archive_id, **offsets})
     statement = update(ArchiveRow).where(ArchiveRow.id == archive_id)
     await session.execute(statement.values(path=path, bytes=size, unswept_at=None))
@@ -149,17 +111,14 @@ async def mark_unswept(session: AsyncSession, archive_ids: Sequence[int]) -> Non
 
 async def mark_removed(session: AsyncSession, archive_ids: Sequence[int]) -> int:
     """Note that files are gone, and with them the bytes of their pages; return how many pages that concerns."""
+    no_place = dict.fromkeys(("archive_id", "archive_offset", "archive_length"))
     pages = update(FetchRow).where(FetchRow.archive_id.in_(archive_ids))
-    gone = await session.execute(
-        pages.values(archive_id=None, archive_offset=None, archive_length=None)
-    )
-    removed_at, sealed_at = (
-        func.coalesce(c, func.now())
-        for c in (ArchiveRow.removed_at, ArchiveRow.sealed_at)
-    )
-    files = update(ArchiveRow).where(ArchiveRow.id.in_(archive_ids))
-    await session.execute(
-        files.values(removed_at=removed_at, sealed_at=sealed_at, unswept_at=None)
-    )
-    count: int = gone.rowcount  # type: ignore[attr-defined]
-    return count
+    gone = await session.scalars(pages.values(no_place).returning(FetchRow.id))
+    row = ArchiveRow
+    values = {
+        "removed_at": func.coalesce(row.removed_at, func.now()),
+        "sealed_at": func.coalesce(row.sealed_at, func.now()),
+        "unswept_at": None,
+    }
+    await session.execute(update(row).where(row.id.in_(archive_ids)).values(values))
+    return len(gone.all())

@@ -1,46 +1,23 @@
 """Fetched pages, each with its place in a WARC file, and the pages that a thread was last read from."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import ColumnElement, exists, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import from_stored, insert_rows, row_of, to_stored
-from medlive.db.tables.intake import FetchRow, FrontierState
+from medlive.db.mapping import Record, insert_rows, is_one_of, read, row_of
+from medlive.db.tables.intake import (
+    ArchiveRow,
+    FetchRow,
+    FrontierRow,
+    FrontierState,
+    ThreadRow,
+)
 from medlive.integrity.digest import digest_bytes
 from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind, Place
-
-_NEXT = text(
-    "SELECT DISTINCT thread_id FROM fetches WHERE source = :source AND thread_id > :after AND kind = 'thread'"
-    " AND body_digest IS NOT NULL ORDER BY thread_id LIMIT :limit"
-)
-_PAGES = text(
-    "SELECT page.*, archives.path FROM fetches AS page LEFT JOIN archives ON archives.id = page.archive_id"
-    " WHERE page.source = :source AND page.thread_id = ANY (:ids) AND page.kind = 'thread'"
-    " AND page.body_digest IS NOT NULL ORDER BY page.thread_id, page.id DESC"
-)
-_KNOWN = text(
-    "SELECT frontier.thread_id, state, reason, run_id, after_fetch, fields, EXISTS (SELECT FROM threads"
-    " WHERE threads.source = frontier.source AND threads.thread_id = frontier.thread_id) AS stored"
-    " FROM frontier WHERE source = :source AND thread_id = ANY (:ids)"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class KeptPage:
-    """A page of a reading."""
-
-    fetch_id: int
-    url: str
-    page_number: int
-    # The WARC file below the archive's folder; None: the bytes are gone
-    path: str | None
-    place: Place  # In the file
-    etag: str | None
-    last_modified: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +25,9 @@ class Reading:
     """The latest complete attempt to read a thread, and its state in the frontier."""
 
     thread_id: str
-    # From its first; empty while the thread waits for its first reading
-    pages: tuple[KeptPage, ...]
+    # From its first: fetch_id, url, page_number, path (of the WARC file below the archive's folder; None: the bytes are
+    # gone), place (in it), etag, last_modified; empty while the thread waits for its first reading
+    pages: tuple[Record, ...]
     state: FrontierState | None = None  # None: no list shows it
     reason: str | None = None
     run_id: int | None = None
@@ -118,27 +96,27 @@ async def save_failed_fetches(
 
 async def kept_pages(
     session: AsyncSession, source: str, thread_id: str, *, after_fetch: int = 0
-) -> list[KeptPage]:
+) -> list[Record]:
     """The pages of a thread's latest reading, in order; empty when one or its bytes are missing.
 
     `after_fetch` leaves out earlier fetches.
     """
-    rows = await session.execute(
-        _PAGES, {"source": source, "ids": [to_stored(thread_id)]}
-    )
-    pages = _latest_pages(row for row in rows if row.id > after_fetch)
-    whole = [page.page_number for page in pages if page.path is not None] == list(
-        range(1, len(pages) + 1)
-    )
-    return pages if whole else []
+    rows = await _fetched_pages(session, source, [thread_id])
+    pages = _latest_pages(row for row in rows if row.fetch_id > after_fetch)
+    for number, page in enumerate(pages, start=1):
+        if page.page_number != number or page.path is None:
+            return []
+    return pages
 
 
 async def read_threads_after(
     session: AsyncSession, source: str, after: str, limit: int
 ) -> list[str]:
     """The next threads of a source that pages were fetched of, in the order of their ids."""
-    named = {"source": source, "after": to_stored(after), "limit": limit}
-    return list(await session.scalars(_NEXT, named))
+    row = FetchRow
+    query = select(row.thread_id).where(*_is_page_of(source), row.thread_id > after)
+    query = query.distinct().order_by(row.thread_id).limit(limit)
+    return list(await session.scalars(query))
 
 
 async def latest_readings(
@@ -148,49 +126,67 @@ async def latest_readings(
 
     Of a thread that waits, the pages that its interrupted reading has fetched so far are left out.
     """
-    named = {"source": source, "ids": [to_stored(i) for i in thread_ids]}
-    known = {row.thread_id: row for row in await session.execute(_KNOWN, named)}
-    rows: dict[str, list[Any]] = {thread_id: [] for thread_id in thread_ids}
-    for row in await session.execute(_PAGES, named):
-        state = known.get(row.thread_id)
-        if (
-            state is None
-            or state.state != FrontierState.WAITING
-            or row.id <= state.after_fetch
-        ):
-            rows[row.thread_id].append(row)
+    row, thread = FrontierRow, ThreadRow
+    stored = exists().where(
+        thread.source == row.source, thread.thread_id == row.thread_id
+    )
+    query = select(row, stored).where(
+        row.source == source, is_one_of(row.thread_id, thread_ids)
+    )
+    known: dict[str, tuple[Any, bool]] = {}
+    for listed, is_stored in await session.execute(query):
+        known[listed.thread_id] = (listed, is_stored)
+    pages: dict[str, list[Any]] = {thread_id: [] for thread_id in thread_ids}
+    for page in await _fetched_pages(session, source, thread_ids):
+        listed, _ = known.get(page.thread_id, (None, False))
+        is_waiting = listed is not None and listed.state is FrontierState.WAITING
+        if not is_waiting or page.fetch_id <= listed.after_fetch:
+            pages[page.thread_id].append(page)
     readings = []
-    for thread_id, pages in rows.items():
-        reading = Reading(thread_id, tuple(_latest_pages(pages)))
-        if (state := known.get(thread_id)) is not None:
-            reading = replace(
-                reading,
-                state=FrontierState(state.state),
-                reason=state.reason,
-                run_id=state.run_id,
-                fields=state.fields,
-                stored=state.stored,
-            )
-        readings.append(reading)
+    for thread_id, own in pages.items():
+        latest = tuple(_latest_pages(own))
+        if thread_id in known:
+            listed, is_stored = known[thread_id]
+            readings.append(read(Reading, listed, pages=latest, stored=is_stored))
+        else:
+            readings.append(Reading(thread_id, latest))
     return readings
 
 
-def _latest_pages(rows: Iterable[Any]) -> list[KeptPage]:
+def _is_page_of(source: str) -> tuple[ColumnElement[bool], ...]:
+    """The conditions that a fetch brought a page of a thread of a source."""
+    row = FetchRow
+    is_page = (row.kind == PageKind.THREAD) & row.body_digest.is_not(None)
+    return row.source == source, is_page
+
+
+async def _fetched_pages(
+    session: AsyncSession, source: str, thread_ids: Sequence[str]
+) -> Sequence[Record]:
+    """Every page that was fetched of these threads, of each thread the newest first."""
+    row = FetchRow
+    query = select(
+        row.id.label("fetch_id"),
+        row.thread_id,
+        row.url,
+        row.page_number,
+        row.place,
+        row.etag,
+        row.last_modified,
+        ArchiveRow.path,
+    )
+    query = query.outerjoin(ArchiveRow, ArchiveRow.id == row.archive_id)
+    query = query.where(*_is_page_of(source), is_one_of(row.thread_id, thread_ids))
+    query = query.order_by(row.thread_id, row.id.desc())
+    return (await session.execute(query)).all()
+
+
+def _latest_pages(rows: Iterable[Any]) -> list[Record]:
     """The pages of a thread's latest reading in order, from its fetches, newest first."""
-    pages: dict[int, KeptPage] = {}
+    pages: dict[int, Any] = {}
     for row in rows:
         # Backwards in time: what comes after the latest first page belongs to earlier readings.
         if 1 in pages:
             break
-        if row.page_number not in pages:
-            place = Place(row.archive_offset or 0, row.archive_length or 0)
-            pages[row.page_number] = KeptPage(
-                row.id,
-                from_stored(row.url),
-                row.page_number,
-                row.path,
-                place,
-                row.etag,
-                row.last_modified,
-            )
+        pages.setdefault(row.page_number, row)
     return [pages[number] for number in sorted(pages)]

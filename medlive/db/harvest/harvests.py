@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import timedelta
+from typing import Any
 
 from sqlalchemy import delete, func, select, text, update
 from sqlalchemy.dialects.postgresql import distinct_on
@@ -13,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.audit_log import record
 from medlive.db.harvest.frontier import unsettle
-from medlive.db.mapping import dump_json, insert_rows, read, row_of
+from medlive.db.mapping import Record, dump_json, insert_rows, read, row_of
 from medlive.db.tables.intake import (
     FrontierRow,
     HarvestMeasureRow,
@@ -51,25 +50,9 @@ class HarvestTakenOver(MedliveError):
     """Another process has taken this harvest over."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceInfo:
-    """What is recorded of a source."""
-
-    name: str
-    kind: SourceKind
-    quarantined_at: datetime | None
-    quarantine_reason: str | None
-    # The ISO week of its latest harvest; None when it was never harvested
-    last_run: str | None
-    last_outcome: RunOutcome | None
-
-
-class StartedRun(NamedTuple):
-    """A run of this week that is now this process's."""
-
-    run_id: int
-    start: int  # How often it was begun or taken up again, from 1
-    started_at: datetime
+StartedRun = Record
+"""A run of this week that is now this process's: run_id, start (how often it was begun or taken up again, from 1),
+started_at."""
 
 
 async def start_harvest(
@@ -103,21 +86,16 @@ async def start_harvest(
             "starts": row.starts + 1,
         },
     )
-    started = (
-        await session.execute(statement.returning(row.id, row.starts, row.started_at))
-    ).one()
+    columns = (row.id.label("run_id"), row.starts.label("start"), row.started_at)
+    started = (await session.execute(statement.returning(*columns))).one()
     if was_done:
         # What its lists show is counted anew, as they are read anew.
-        await session.execute(
-            update(row)
-            .where(row.id == started.id)
-            .values(counts=text("counts - 'listed'"))
-        )
-        await session.execute(
-            delete(ListCursorRow).where(ListCursorRow.run_id == started.id)
-        )
-        await unsettle(session, started.id)
-    return StartedRun(started.id, started.starts, started.started_at)
+        own = update(row).where(row.id == started.run_id)
+        await session.execute(own.values(counts=text("counts - 'listed'")))
+        cursors = delete(ListCursorRow).where(ListCursorRow.run_id == started.run_id)
+        await session.execute(cursors)
+        await unsettle(session, started.run_id)
+    return started
 
 
 async def add_counts(
@@ -362,20 +340,19 @@ async def _set_source(session: AsyncSession, source: str, **values: Any) -> None
         raise UsageError(f"there is no source {source}")
 
 
-async def list_sources(session: AsyncSession) -> list[SourceInfo]:
-    """Every source with its latest harvest, by name."""
-    run = HarvestRunRow
-    newest = (
-        select(run)
-        .ext(distinct_on(run.source))
-        .order_by(run.source, run.iso_week.desc())
+async def list_sources(session: AsyncSession) -> Sequence[Record]:
+    """Every source, by name: name, kind, quarantined_at, quarantine_reason, and of its latest harvest the ISO week
+    (last_run) and last_outcome; None when it was never harvested."""
+    row, run = SourceRow, HarvestRunRow
+    newest = select(run.source, run.iso_week, run.outcome).ext(distinct_on(run.source))
+    latest = newest.order_by(run.source, run.iso_week.desc()).subquery().c
+    query = select(
+        row.name,
+        row.kind,
+        row.quarantined_at,
+        row.quarantine_reason,
+        latest.iso_week.label("last_run"),
+        latest.outcome.label("last_outcome"),
     )
-    latest = {
-        newest_run.source: (newest_run.iso_week, newest_run.outcome)
-        for newest_run in await session.scalars(newest)
-    }
-    sources = []
-    for row in await session.scalars(select(SourceRow).order_by(SourceRow.name)):
-        week, outcome = latest.get(row.name, (None, None))
-        sources.append(read(SourceInfo, row, last_run=week, last_outcome=outcome))
-    return sources
+    query = query.outerjoin(latest.source.table, latest.source == row.name)
+    return (await session.execute(query.order_by(row.name))).all()

@@ -1,9 +1,8 @@
 """Withdrawals: what no later snapshot may hold, and the errata about what frozen ones do."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import exists, func, select
@@ -12,7 +11,7 @@ from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import add_row, is_one_of, read
+from medlive.db.mapping import add_row, is_one_of
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     CriterionRow,
@@ -34,22 +33,7 @@ _Criteria = dict[tuple[str, int], dict[str | None, CriterionRow]]
 _LOCK = 0x6D656572  # "meer": one number for every writer of this database's errata
 
 
-@dataclass(frozen=True, slots=True)
-class Withdrawal:
-    """A case, or a criterion of one, that was withdrawn."""
-
-    number: int
-    case_id: str
-    revision: int
-    criterion_id: str | None  # Within its case (`c3`); None: the whole case
-    criterion_digest: str | None
-    # The revision without the criterion; None where none had to be made
-    new_revision: int | None
-    kind: WithdrawalKind
-    reason: str  # Public
-    withdrawn_by: str | None
-    withdrawn_at: datetime
-    reinstated_at: datetime | None = None  # None: it stands
+Withdrawal = WithdrawalRow
 
 
 def text_digest(criterion: str) -> str:
@@ -77,13 +61,9 @@ def too_thin(rubric: Rubric) -> str | None:
     )
 
 
-def _read(row: WithdrawalRow, reinstated_at: datetime | None = None) -> Withdrawal:
-    return read(Withdrawal, row, number=row.id, reinstated_at=reinstated_at)
-
-
 def _stands() -> ColumnElement[bool]:
     """The condition that a `WithdrawalRow` was not undone."""
-    return ~exists().where(ReinstatementRow.withdrawal_id == WithdrawalRow.id)
+    return ~exists().where(ReinstatementRow.withdrawal_id == WithdrawalRow.number)
 
 
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
@@ -147,7 +127,7 @@ async def withdrawn_from(
     query = select(row.revision).where(
         row.case_id == case_id, row.criterion_id == criterion_id
     )
-    return list(await session.scalars(query.order_by(row.id)))
+    return list(await session.scalars(query.order_by(row.number)))
 
 
 async def add_withdrawal(
@@ -174,11 +154,15 @@ async def add_withdrawal(
         row.criterion_id = criterion.id
         row.criterion_digest = text_digest(criterion.criterion)
     await add_row(session, row)
-    about = {"withdrawal": row.id, "kind": kind.value, "criterion": row.criterion_id}
+    about = {
+        "withdrawal": row.number,
+        "kind": kind.value,
+        "criterion": row.criterion_id,
+    }
     await record(
         session, Act.WITHDRAW, f"case:{case_id}", reason, by=withdrawn_by, **about
     )
-    return _read(row)
+    return row
 
 
 async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
@@ -209,20 +193,14 @@ async def find_withdrawal(
     """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
     row = WithdrawalRow
     query = select(row).where(row.case_id == case_id, row.kind == kind, _stands())
-    stored = await session.scalar(
-        query.where(row.criterion_digest.is_not_distinct_from(criterion_digest))
-    )
-    return None if stored is None else _read(stored)
+    of_criterion = row.criterion_digest.is_not_distinct_from(criterion_digest)
+    return await session.scalar(query.where(of_criterion))
 
 
 async def list_withdrawals(session: AsyncSession) -> list[Withdrawal]:
     """Every withdrawal, oldest first; undone ones too."""
-    undone = ReinstatementRow
-    query = select(WithdrawalRow, undone.reinstated_at).outerjoin(
-        undone, undone.withdrawal_id == WithdrawalRow.id
-    )
-    rows = await session.execute(query.order_by(WithdrawalRow.id))
-    return [_read(row, moment) for row, moment in rows]
+    query = select(WithdrawalRow).order_by(WithdrawalRow.number)
+    return list(await session.scalars(query))
 
 
 async def reinstate(
@@ -240,19 +218,12 @@ async def reinstate(
         row.criterion_id.is_not_distinct_from(criterion_id),
         _stands(),
     )
-    reinstated = [
-        _read(withdrawal)
-        for withdrawal in await session.scalars(query.order_by(row.id))
-    ]
-    for withdrawal in reinstated:
-        await add_row(
-            session, ReinstatementRow(withdrawal_id=withdrawal.number, case_id=case_id)
-        )
+    reinstated = list(await session.scalars(query.order_by(row.number)))
+    numbers = [withdrawal.number for withdrawal in reinstated]
+    for number in numbers:
+        await add_row(session, ReinstatementRow(withdrawal_id=number, case_id=case_id))
     if reinstated:
-        about = {
-            "withdrawals": [withdrawal.number for withdrawal in reinstated],
-            "criterion": criterion_id,
-        }
+        about = {"withdrawals": numbers, "criterion": criterion_id}
         await record(session, Act.REINSTATE, f"case:{case_id}", reason, by=by, **about)
     return reinstated
 
@@ -270,7 +241,7 @@ async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
         .where(
             row.criterion_id.is_(None) | (member.revision < row.new_revision), _stands()
         )
-        .order_by(row.id)
+        .order_by(row.number)
     )
     reasons: dict[tuple[bool, str], dict[str, None]] = {}
     for withdrawal in await session.scalars(query):
@@ -302,14 +273,36 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     if public:
         versions = versions.where(SnapshotRow.publishable.is_(True))
     frozen = list(await session.scalars(versions.order_by(SnapshotRow.version)))
-    members = await _members(session, frozen)
-    criteria = await _criteria_of_withdrawn(session)
+    undone = ReinstatementRow
+    moments = await session.execute(select(undone.withdrawal_id, undone.reinstated_at))
+    reinstated_at = {number: moment for number, moment in moments}  # noqa: C416
+    member = SnapshotMemberRow
+    shown = select(member.case_id, member.version, member.revision).where(
+        is_one_of(member.version, frozen),
+        member.first_release.is_not(None),
+        member.case_id.in_(select(WithdrawalRow.case_id)),
+    )
+    members: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    for case_id, version, revision in await session.execute(
+        shown.order_by(member.version)
+    ):
+        members[case_id].append((version, revision))
+    touched = select(WithdrawalRow.case_id)
+    touched = touched.where(WithdrawalRow.criterion_id.is_not(None))
+    of_touched = select(CriterionRow).where(CriterionRow.case_id.in_(touched))
+    criteria: _Criteria = defaultdict(dict)
+    for row in await session.scalars(of_touched):
+        criteria[row.case_id, row.revision][row.criterion_id] = row
     entries: list[Erratum] = []
     for withdrawal in withdrawals:
         places = _find_places(withdrawal, members[withdrawal.case_id], criteria)
         for name in sorted(places, key=str):
             last = criteria[withdrawal.case_id, max(places[name])[1]].get(name)
-            entries.append(_erratum(withdrawal, last, places[name], frozen))
+            entry = _erratum(withdrawal, last, places[name], frozen)
+            if (moment := reinstated_at.get(withdrawal.number)) is not None:
+                update = {"reinstated_at": moment.replace(microsecond=0)}
+                entry = entry.model_copy(update=update)
+            entries.append(entry)
     return Errata(entries=tuple(entries))
 
 
@@ -356,41 +349,5 @@ def _erratum(
         reason=withdrawal.reason,
         snapshots=tuple(versions),
         fixed_in=next((version for version in frozen if version > versions[-1]), None),
-        reinstated_at=withdrawal.reinstated_at
-        and withdrawal.reinstated_at.replace(microsecond=0),
         **part,
     )
-
-
-async def _members(
-    session: AsyncSession, versions: Sequence[str]
-) -> dict[str, list[tuple[str, int]]]:
-    """Withdrawn case → (version, revision) in each of these snapshots that shows it, oldest first."""
-    member = SnapshotMemberRow
-    query = (
-        select(member.case_id, member.version, member.revision)
-        .where(
-            is_one_of(member.version, versions),
-            member.first_release.is_not(None),
-            member.case_id.in_(select(WithdrawalRow.case_id)),
-        )
-        .order_by(member.version)
-    )
-    members: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for case_id, version, revision in await session.execute(query):
-        members[case_id].append((version, revision))
-    return members
-
-
-async def _criteria_of_withdrawn(
-    session: AsyncSession,
-) -> _Criteria:
-    """(case, revision) → criterion id → criterion, of every revision of the cases that lost a criterion."""
-    touched = select(WithdrawalRow.case_id).where(
-        WithdrawalRow.criterion_id.is_not(None)
-    )
-    query = select(CriterionRow).where(CriterionRow.case_id.in_(touched))
-    criteria: _Criteria = defaultdict(dict)
-    for row in await session.scalars(query):
-        criteria[row.case_id, row.revision][row.criterion_id] = row
-    return criteria

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
@@ -113,6 +114,39 @@ def _queue_folder() -> Path:
 
 
 # Both
+
+
+class Plan(NamedTuple):
+    """What an upgrade would do."""
+
+    revision: str | None  # Of the database; None: it is empty
+    head: str  # Of the program
+    migrations: list[tuple[str, str]]  # Each with what it does
+    bytes: int  # Of the database
+
+
+def read_plan(url: str) -> Plan:
+    """What an upgrade of the database would do.
+
+    Raises:
+        DatabaseUnavailable: without the database.
+        SchemaUnsuitable: where it is newer than this program.
+    """
+    from alembic.script import ScriptDirectory
+
+    migrations: list[tuple[str, str]] = []
+    with connect(url) as connection:
+        revision = read_revision(connection)
+        check_known(revision)
+        scripts = ScriptDirectory(str(migrations_folder()))
+        for script in scripts.iterate_revisions("head", revision or "base"):
+            migrations.insert(0, (script.revision, script.doc))
+        for name in pending_queue_scripts(connection):
+            number = name.partition("_pre")[0].removesuffix(".sql")
+            what = "The job queue's own tables."
+            migrations.append((f"procrastinate {number}", what))
+        size = connection.scalar(text("SELECT pg_database_size(current_database())"))
+    return Plan(revision, head(), migrations, size or 0)
 
 
 def is_newest(connection: Connection) -> bool:

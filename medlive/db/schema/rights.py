@@ -65,7 +65,6 @@ _WEB: Final = _ACTS | {
     "account_sessions": "INSERT, UPDATE, DELETE",
     "accounts": "INSERT, UPDATE",
     "cases": _STATUS,
-    "downloads": "INSERT, UPDATE",
     "procrastinate_jobs": _ADDED,
     "sign_in_attempts": "INSERT, UPDATE, DELETE",
     "sources": "UPDATE (quarantined_at, quarantine_reason, compared_since)",

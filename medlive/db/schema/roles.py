@@ -1,9 +1,9 @@
 """The database's roles with the least rights that each process needs.
 
 The owner migrates, takes threads down and grants; `medlive_worker` writes what the week's steps write;
-`medlive_web` reads, and writes what people do on pages: accounts, acts on cases and threads, studies, counts of
-downloads. Neither owns a table, so neither can alter one, switch off the triggers that keep frozen rows, or empty
-one; where rows are only added, neither may change a row. `medlive/db/schema/rights.py` lists the rights.
+`medlive_web` reads, and writes what people do on pages: accounts, acts on cases and threads, studies. Neither owns a
+table, so neither can alter one, switch off the triggers that keep frozen rows, or empty one; where rows are only
+added, neither may change a row. `medlive/db/schema/rights.py` lists the rights.
 """
 
 from sqlalchemy import Connection, text

@@ -1,10 +1,12 @@
 """The tables, one class each; `Base.metadata` is the schema that migrations must arrive at."""
 
-from medlive.db.tables import (
+from medlive.db.tables import (  # noqa: F401  (each makes its tables known)
     accounts,
     audit,
     decisions,
+    examinations,
     intake,
+    literature,
     people,
     release,
     watch,
@@ -13,15 +15,4 @@ from medlive.db.tables import (
 )
 from medlive.db.tables.base import Base
 
-__all__ = [
-    "Base",
-    "accounts",
-    "audit",
-    "decisions",
-    "intake",
-    "people",
-    "release",
-    "watch",
-    "weeks",
-    "work",
-]
+__all__ = ["Base"]

@@ -1,7 +1,9 @@
 """Tables of who may use the private pages: accounts, their sessions, and counts of attempts to sign in."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped
@@ -18,12 +20,21 @@ from medlive.db.tables.base import (
 
 
 class Role(StrEnum):
-    """What an account may do; `medlive.db.accounts.GRANTS` says which role includes which."""
+    """What an account may do; `GRANTS` says which role includes which."""
 
     VIEWER = "viewer"
     REVIEWER = "reviewer"
     PUBLISHER = "publisher"
     ADMIN = "admin"
+
+
+GRANTS: Final[Mapping[Role, frozenset[Role]]] = {
+    Role.VIEWER: frozenset({Role.VIEWER}),
+    Role.REVIEWER: frozenset({Role.VIEWER, Role.REVIEWER}),
+    Role.PUBLISHER: frozenset({Role.VIEWER, Role.PUBLISHER}),
+    Role.ADMIN: frozenset(Role),
+}
+"""Role → the roles whose pages it may use."""
 
 
 class AccountRow(Base):
@@ -61,6 +72,10 @@ class AccountRow(Base):
     disabled_at: Mapped[datetime | None] = column(
         "Since when it cannot sign in; NULL: it can"
     )
+
+    def may(self, role: Role) -> bool:
+        """Whether the account may use the pages of `role`."""
+        return role in GRANTS[self.role]
 
 
 class SessionRow(Base):

@@ -11,7 +11,7 @@ from sqlalchemy import (
     Integer,
     UniqueConstraint,
 )
-from sqlalchemy.orm import Mapped
+from sqlalchemy.orm import Mapped, composite
 
 from medlive.db.tables.base import (
     Base,
@@ -23,7 +23,7 @@ from medlive.db.tables.base import (
     number_column,
 )
 from medlive.sources.fetching.policy import RobotsState
-from medlive.sources.ledger import PageKind
+from medlive.sources.ledger import PageKind, Place
 
 
 class SourceKind(StrEnum):
@@ -153,6 +153,7 @@ class FetchRow(Base):
     archive_length: Mapped[int | None] = column(
         "The record's length in bytes, compressed"
     )
+    place = composite(Place, "archive_offset", "archive_length")
     error: Mapped[str | None] = column("Why it failed")
 
 

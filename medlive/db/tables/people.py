@@ -178,7 +178,9 @@ class StudyRow(Base):
     )
     created_by: Mapped[str] = column("The account that began it")
     created_at: Mapped[datetime] = now_column("When it was begun")
-    blinding: Mapped[Blinding] = column("blind, after_report, open or unrecorded")
+    blinding: Mapped[Blinding] = column(
+        "blind, after_report, open or unrecorded", default=Blinding.BLIND
+    )
     closed_at: Mapped[datetime | None] = column(
         "Since when nobody rates any more; NULL: it is open"
     )

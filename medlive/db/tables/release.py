@@ -1,6 +1,6 @@
 """Tables of what goes out: cases, rubrics, reviews, disputes, withdrawals, snapshots and runs of commands."""
 
-from datetime import date, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -340,17 +340,6 @@ class CaseGatesRow(Base):
     checked_at: Mapped[datetime] = now_column("When it was checked")
 
 
-class DownloadRow(Base):
-    """How often each file of a snapshot was downloaded on a day; nothing is kept of who did"""
-
-    __tablename__ = "downloads"
-    __table_args__ = checks(count_positive="count >= 1")
-    version: Mapped[str] = key_column("The snapshot", ForeignKey("snapshots.version"))
-    file: Mapped[str] = key_column("The file's name in the snapshot's folder")
-    day: Mapped[date] = key_column("The day, in UTC")
-    count: Mapped[int] = column("How many downloads were begun")
-
-
 class EvaluationRunRow(Base):
     """Evaluations that were recorded; the run folder is the log."""
 
@@ -390,6 +379,7 @@ class PipelineRunRow(Base):
     log: Mapped[list[Any]] = column(
         "The last lines that it logged, without secrets", server_default="[]"
     )
+    failed = partial = False
 
 
 class CircuitRow(Base):
@@ -473,7 +463,7 @@ class WithdrawalRow(Base):
         ),
         Index(None, "case_id"),
     )
-    id: Mapped[int] = number_column("The withdrawal's number")
+    number: Mapped[int] = number_column("The withdrawal's number", "id")
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     revision: Mapped[int] = column("The case's revision that it was withdrawn from")
     criterion_id: Mapped[str | None] = column(

@@ -11,10 +11,9 @@ from typing import Final
 from sqlalchemy import delete, exists, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import add_row, int_array
+from medlive.db.mapping import Record, add_row, int_array
 from medlive.db.tables.decisions import FilterResultRow
 from medlive.db.tables.intake import BandSchemeRow, ThreadRevisionRow
-from medlive.db.threads.threads import PendingRevision
 
 NEWEST: Final = 64
 """Rows read of one band. One that more threads share is boilerplate and tells little: its newest threads stand
@@ -54,7 +53,7 @@ _CANDIDATES = text(
         FROM met JOIN member USING (thread_id)
         GROUP BY place, thread_id, member.revision_id
     )
-    SELECT DISTINCT thread_id, revision_id FROM ranked WHERE rank <= :candidates
+    SELECT DISTINCT thread_id AS thread_pk, revision_id AS revision_pk FROM ranked WHERE rank <= :candidates
     """
 )
 
@@ -74,17 +73,15 @@ async def save_bands(
     """Add the bands of accepted texts: pairs of thread's number and keys. What is held already stays."""
     rows = sorted({(key, thread_pk) for thread_pk, keys in bands for key in keys})
     if rows:
-        keys, threads = zip(*rows, strict=True)
-        await session.execute(
-            _SAVE, {"keys": int_array(keys), "threads": int_array(threads)}
-        )
+        keys, threads = map(int_array, zip(*rows, strict=True))
+        await session.execute(_SAVE, {"keys": keys, "threads": threads})
 
 
 async def find_candidates(
     session: AsyncSession, chain_digest: str, texts: Sequence[Sequence[int]]
-) -> list[PendingRevision]:
-    """The threads that any of these texts, each given by its keys, may repeat, with the latest revision that this
-    filter chain accepted. One statement; at most CANDIDATES a text."""
+) -> Sequence[Record]:
+    """The threads (thread_pk) that any of these texts, each given by its keys, may repeat, with the latest revision
+    that this filter chain accepted (revision_pk). One statement; at most CANDIDATES a text."""
     rows = [(place, key) for place, keys in enumerate(texts) for key in keys]
     if not rows:
         return []
@@ -96,12 +93,8 @@ async def find_candidates(
         "keys": int_array(keys),
         "chain": chain_digest,
     }
-    pending = await session.execute(
-        _CANDIDATES, asked | {"newest": NEWEST, "candidates": CANDIDATES}
-    )
-    return [
-        PendingRevision(thread_pk, revision_pk) for thread_pk, revision_pk in pending
-    ]
+    most = {"newest": NEWEST, "candidates": CANDIDATES}
+    return (await session.execute(_CANDIDATES, asked | most)).all()
 
 
 async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
@@ -121,21 +114,14 @@ async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
 
 async def accepted_revisions(
     session: AsyncSession, *, after: int, limit: int
-) -> list[PendingRevision]:
-    """Revisions that any filter chain accepted, from the one after that number on, oldest first."""
-    row = ThreadRevisionRow
-    accepted = exists().where(
-        FilterResultRow.revision_id == row.id, FilterResultRow.passed
-    )
-    query = (
-        select(row.thread_id, row.id)
-        .where(row.id > after, accepted)
-        .order_by(row.id)
-        .limit(limit)
-    )
-    return [
-        PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)
-    ]
+) -> Sequence[Record]:
+    """Revisions that any filter chain accepted, from the one after that number on, oldest first: thread_pk,
+    revision_pk."""
+    row, result = ThreadRevisionRow, FilterResultRow
+    accepted = exists().where(result.revision_id == row.id, result.passed)
+    query = select(row.thread_id.label("thread_pk"), row.id.label("revision_pk"))
+    query = query.where(row.id > after, accepted)
+    return (await session.execute(query.order_by(row.id).limit(limit))).all()
 
 
 async def note_filled(session: AsyncSession, scheme: str, *, to: int | None) -> None:

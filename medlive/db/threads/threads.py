@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from sqlalchemy import (
@@ -21,7 +22,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
-from medlive.db.mapping import insert_rows, is_one_of, read, row_of, to_stored
+from medlive.db.mapping import Record, insert_rows, is_one_of, read, row_of, to_stored
 from medlive.db.tables.decisions import FilterResultRow
 from medlive.db.tables.intake import (
     IdentifierRow,
@@ -59,13 +60,6 @@ class StoredThread(NamedTuple):
     posted_at_assumed: bool
 
 
-class PendingRevision(NamedTuple):
-    """A revision that waits for a filter chain."""
-
-    thread_pk: int
-    revision_pk: int
-
-
 # One statement's text whatever the number of rows: writing out thousands of parameters took most of the time.
 _UPSERT_THREADS = text(
     "INSERT INTO threads (source, thread_id, url) "
@@ -73,26 +67,6 @@ _UPSERT_THREADS = text(
     "ON CONFLICT (source, thread_id) DO UPDATE "
     "SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at) "
     "RETURNING id, source, thread_id"
-)
-
-
-_STORED = (
-    select(
-        ThreadRevisionRow.id,
-        ThreadRevisionRow.title,
-        ThreadRevisionRow.language,
-        ThreadRevisionRow.tags,
-        ThreadRevisionRow.posted_at,
-        ThreadRevisionRow.posted_at_assumed,
-        ThreadRevisionRow.messages,
-        ThreadRow.id.label("thread_pk"),
-        ThreadRow.source,
-        ThreadRow.thread_id,
-        ThreadRow.url,
-    )
-    .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
-    .where(ThreadRevisionRow.id == any_(bindparam("pks", type_=ARRAY(Integer))))
-    .order_by(ThreadRevisionRow.id)
 )
 
 
@@ -117,62 +91,55 @@ async def save_threads(
     for thread in threads:
         check_storable(thread)
     threads = [_in_utc(thread) for thread in threads]
-    if (
-        fetch_ids is None
-    ):  # whoever has fetches has harvested the source, and named it then
+    if fetch_ids is None:
+        # Whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
     pks = await _lock_threads(session, threads)
     fetches = fetch_ids or [None] * len(threads)
     assumed = assumed_posted_at or [False] * len(threads)
-    items = []
-    for thread, pk, fetch_id, was_assumed in zip(
-        threads, pks, fetches, assumed, strict=True
+    known: dict[int, list[list[Any]]] = {pk: [] for pk in pks}
+    row = ThreadRevisionRow
+    stored = select(row.thread_id, row.revision, row.digest, row.id)
+    is_ours = row.thread_id == any_(bindparam(None, pks, type_=ARRAY(Integer)))
+    for pk, *revision in await session.execute(
+        stored.where(is_ours).order_by(row.revision)
     ):
-        origin = {
-            "fetch_id": fetch_id,
-            "import_run_id": import_run_id,
-            "posted_at_assumed": was_assumed and thread.posted_at is not None,
-        }
-        items.append((thread, pk, origin))
-    return await _add_revisions(session, items, latest=fetch_ids is not None)
-
-
-async def _add_revisions(
-    session: AsyncSession,
-    threads: Sequence[tuple[Thread, int, dict[str, Any]]],
-    *,
-    latest: bool,
-) -> list[SavedThread]:
-    """Add what is new of (thread, its number, its origin), compared with the latest revision or with any."""
-    revisions = await _revisions_of(session, [pk for _, pk, _ in threads])
+        known[pk].append(revision)
     rows: list[dict[str, Any]] = []
-    plan: list[tuple[int, int, int, Literal["new", "revised", "unchanged"]]] = []
-    for thread, thread_pk, origin in threads:
-        digest, before = thread.digest, revisions.setdefault(thread_pk, [])
-        if (same := _find_same(before, digest, latest=latest)) is not None:
-            plan.append((thread_pk, same[0], same[2], "unchanged"))
+    plan: list[tuple[int, list[Any], Literal["new", "revised", "unchanged"]]] = []
+    for place, (pk, thread) in enumerate(zip(pks, threads, strict=True)):
+        before, digest = known[pk], thread.digest
+        compared = before if fetch_ids is None else before[-1:]
+        same = [revision for revision in compared if revision[1] == digest]
+        if same:
+            plan.append((pk, same[-1], "unchanged"))
             continue
-        revision = before[-1][0] + 1 if before else 1
-        before.append((revision, digest, 0))
-        plan.append((thread_pk, revision, 0, "new" if revision == 1 else "revised"))
-        row = row_of(
-            ThreadRevisionRow,
+        number = before[-1][0] + 1 if before else 1
+        before.append([number, digest, None])
+        plan.append((pk, before[-1], "new" if number == 1 else "revised"))
+        values = row_of(
+            row,
             thread,
-            thread_id=thread_pk,
-            revision=revision,
+            thread_id=pk,
+            revision=number,
             digest=digest,
-            **origin,
+            posted_at_assumed=assumed[place] and thread.posted_at is not None,
+            fetch_id=fetches[place],
+            import_run_id=import_run_id,
+            messages=[{"id": m.id, **m.content()} for m in thread.messages],
         )
-        row["messages"] = [{"id": m.id, **m.content()} for m in thread.messages]
-        rows.append(row)
-    inserted = await insert_rows(
-        session, ThreadRevisionRow, rows, returning=("id", "thread_id", "revision")
-    )
-    added = {(row.thread_id, row.revision): row.id for row in inserted}
-    return [
-        SavedThread(pk, number or added[pk, revision], status)
-        for pk, revision, number, status in plan
-    ]
+        rows.append(values)
+    names = ("thread_id", "revision", "id")
+    inserted = {}
+    for pk, number, revision_pk in await insert_rows(
+        session, row, rows, returning=names
+    ):
+        inserted[pk, number] = revision_pk
+    saved = []
+    for pk, (number, _, revision_pk), status in plan:
+        revision_pk = revision_pk or inserted[pk, number]
+        saved.append(SavedThread(pk, revision_pk, status))
+    return saved
 
 
 def check_storable(thread: Thread) -> None:
@@ -216,13 +183,9 @@ async def mark_gone(
 ) -> None:
     """Note that the source no longer has these threads, from now on unless it was noted before."""
     row = ThreadRow
-    if thread_ids:
-        gone = update(row).where(
-            row.source == source,
-            is_one_of(row.thread_id, thread_ids),
-            row.gone_at.is_(None),
-        )
-        await session.execute(gone.values(gone_at=func.now()))
+    moment = func.coalesce(row.gone_at, func.now())
+    gone = update(row).where(row.source == source, is_one_of(row.thread_id, thread_ids))
+    await session.execute(gone.values(gone_at=moment))
 
 
 async def mark_seen(
@@ -230,15 +193,9 @@ async def mark_seen(
 ) -> None:
     """Note that the source has these threads now."""
     row = ThreadRow
-    if thread_ids:
-        seen = update(row).where(
-            row.source == source, is_one_of(row.thread_id, thread_ids)
-        )
-        await session.execute(
-            seen.values(
-                gone_at=None, last_seen_at=func.greatest(func.now(), row.last_seen_at)
-            )
-        )
+    moment = func.greatest(func.now(), row.last_seen_at)
+    seen = update(row).where(row.source == source, is_one_of(row.thread_id, thread_ids))
+    await session.execute(seen.values(gone_at=None, last_seen_at=moment))
 
 
 async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
@@ -261,21 +218,16 @@ async def pending_revisions(
     chain_digest: str,
     after: int = 0,
     limit: int | None = None,
-) -> list[PendingRevision]:
-    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first."""
+) -> Sequence[Record]:
+    """The latest revisions numbered above `after` that this filter chain has not judged, oldest first: thread_pk,
+    revision_pk."""
+    row, result = ThreadRevisionRow, FilterResultRow
     judged = exists().where(
-        FilterResultRow.revision_id == ThreadRevisionRow.id,
-        FilterResultRow.chain_digest == chain_digest,
+        result.revision_id == row.id, result.chain_digest == chain_digest
     )
-    query = (
-        select(ThreadRevisionRow.thread_id, ThreadRevisionRow.id)
-        .where(is_latest(), ~judged, ThreadRevisionRow.id > after)
-        .order_by(ThreadRevisionRow.id)
-        .limit(limit)
-    )
-    return [
-        PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)
-    ]
+    query = select(row.thread_id.label("thread_pk"), row.id.label("revision_pk"))
+    query = query.where(is_latest(), ~judged, row.id > after)
+    return (await session.execute(query.order_by(row.id).limit(limit))).all()
 
 
 async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:
@@ -297,13 +249,12 @@ async def find_thread(session: AsyncSession, source: str, thread_id: str) -> int
 
 async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]:
     """Source and thread id of an existing case."""
-    query = (
-        select(ThreadRow)
-        .join(CaseRow, CaseRow.thread_id == ThreadRow.id)
-        .where(CaseRow.id == case_id)
-    )
-    thread = (await session.scalars(query)).one()
-    return thread.source, thread.thread_id
+    query = select(ThreadRow.source, ThreadRow.thread_id)
+    query = query.join(CaseRow, CaseRow.thread_id == ThreadRow.id)
+    source, thread_id = (
+        await session.execute(query.where(CaseRow.id == case_id))
+    ).one()
+    return source, thread_id
 
 
 async def save_identifiers(
@@ -312,38 +263,32 @@ async def save_identifiers(
     identifiers_of: Sequence[Sequence["FoundIdentifier"]],
 ) -> int:
     """Keep where the raw text of new and revised threads names people and places; return how many there are."""
-    of_revision = {
-        thread.revision_pk: identifiers
-        for thread, identifiers in zip(
-            reversed(saved), reversed(identifiers_of), strict=True
-        )
-        if thread.status != "unchanged"
-    }
-    rows = []
-    for revision_pk, identifiers in of_revision.items():
+    rows: dict[int, list[dict[str, Any]]] = {}
+    for thread, identifiers in zip(saved, identifiers_of, strict=True):
+        if thread.status == "unchanged" or thread.revision_pk in rows:
+            continue
+        own = rows[thread.revision_pk] = []
         for found_at in identifiers:
             message = found_at.message
             row = {
-                "revision_id": revision_pk,
+                "revision_id": thread.revision_pk,
                 "message": 0 if message is None else message + 1,
                 "start_at": found_at.start,
                 "end_at": found_at.end,
                 "kind": found_at.kind,
             }
-            rows.append(row)
-    await insert_rows(session, IdentifierRow, rows, skip_known=True)
-    return len(rows)
+            own.append(row)
+    every = list(chain.from_iterable(rows.values()))
+    await insert_rows(session, IdentifierRow, every, skip_known=True)
+    return len(every)
 
 
 async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str, int]:
     """Kind → how many the revision's raw text has."""
     row = IdentifierRow
-    query = (
-        select(row.kind, func.count())
-        .where(row.revision_id == revision_pk)
-        .group_by(row.kind)
-    )
-    counted = await session.execute(query.order_by(row.kind))
+    query = select(row.kind, func.count()).where(row.revision_id == revision_pk)
+    query = query.group_by(row.kind).order_by(row.kind)
+    counted = await session.execute(query)
     return {kind: count for kind, count in counted}  # noqa: C416 - a row is no tuple to mypy
 
 
@@ -359,19 +304,22 @@ def is_latest() -> ColumnElement[bool]:
 async def _stored(
     session: AsyncSession, revision_pks: Sequence[int]
 ) -> list[StoredThread]:
+    row, named = ThreadRevisionRow, ThreadRow
+    numbers = bindparam(None, list(revision_pks), type_=ARRAY(Integer))
+    query = select(row, named.source, named.thread_id, named.url)
+    query = query.join(named, named.id == row.thread_id)
+    query = query.where(row.id == any_(numbers)).order_by(row.id)
     threads = []
-    for row in await session.execute(_STORED, {"pks": list(revision_pks)}):
-        thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
-        stored = StoredThread(row.thread_pk, row.id, thread, row.posted_at_assumed)
-        threads.append(stored)
+    for revision, source, thread_id, url in await session.execute(query):
+        messages = tuple(map(message_of, revision.messages))
+        name = {"source": source, "thread_id": thread_id, "url": url}
+        thread = read(Thread, revision, messages=messages, **name)
+        threads.append(
+            StoredThread(
+                revision.thread_id, revision.id, thread, revision.posted_at_assumed
+            )
+        )
     return threads
-
-
-def _find_same(
-    before: list[tuple[int, str, int]], digest: str, *, latest: bool
-) -> tuple[int, str, int] | None:
-    candidates = before[-1:] if latest else reversed(before)
-    return next((candidate for candidate in candidates if candidate[1] == digest), None)
 
 
 async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> list[int]:
@@ -390,43 +338,22 @@ async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> lis
     return [pks[key] for key in keys]
 
 
-async def _revisions_of(
-    session: AsyncSession, pks: Sequence[int]
-) -> dict[int, list[tuple[int, str, int]]]:
-    """Thread → (revision, its digest, its number), in the order of revisions; a number of 0 is yet to be given."""
-    row = ThreadRevisionRow
-    rows = await session.execute(
-        select(row.thread_id, row.revision, row.digest, row.id)
-        .where(row.thread_id == any_(bindparam(None, list(pks), type_=ARRAY(Integer))))
-        .order_by(row.thread_id, row.revision)
-    )
-    revisions: dict[int, list[tuple[int, str, int]]] = {}
-    for thread_pk, revision, digest, number in rows:
-        revisions.setdefault(thread_pk, []).append((revision, digest, number))
-    return revisions
-
-
 def _in_utc(thread: Thread) -> Thread:
     """The same thread with its dates in UTC, so that one moment given in two zones is one content."""
-    messages = [
-        m if m.posted_at is None else replace(m, posted_at=m.posted_at.astimezone(UTC))
-        for m in thread.messages
-    ]
-    return replace(
-        thread,
-        posted_at=thread.posted_at and thread.posted_at.astimezone(UTC),
-        messages=tuple(messages),
-    )
+    messages = []
+    for message in thread.messages:
+        moment = message.posted_at and message.posted_at.astimezone(UTC)
+        messages.append(replace(message, posted_at=moment))
+    moment = thread.posted_at and thread.posted_at.astimezone(UTC)
+    return replace(thread, posted_at=moment, messages=tuple(messages))
 
 
 def message_of(value: dict[str, Any]) -> Message:
     """The message that a row holds as JSON."""
     moment = value["posted_at"]
-    return Message(
-        **value
-        | {
-            "role": Role(value["role"]),
-            "posted_at": datetime.fromisoformat(moment) if moment else None,
-            "media": tuple(value["media"]),
-        }
+    return replace(
+        Message(**value),
+        role=Role(value["role"]),
+        posted_at=datetime.fromisoformat(moment) if moment else None,
+        media=tuple(value["media"]),
     )

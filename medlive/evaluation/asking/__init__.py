@@ -1,1 +1,1 @@
-"""A model's answers: asked one by one or in batches, with evidence or without, and what that would cost."""
+"""A model's answers: with evidence or without, and what that would cost."""

@@ -13,7 +13,7 @@ from typing import Final
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.templates import Evidence, Snippet
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
+from medlive.evidence.passage import Hit, IndexIdentity, Query, Retriever
 
 WIDEST: Final = 1000
 """The most passages that are looked through for a case."""
@@ -41,9 +41,8 @@ class OpenBook:
     ) -> tuple[Evidence, IndexIdentity]:
         """The snippets of the cases, and the index they come from. Raises what opening and searching it raise."""
         retriever = await self.open()
-        return await look_up(
-            cases, retriever, top_k=self.top_k, undated=self.undated
-        ), retriever.identity
+        found = await look_up(cases, retriever, top_k=self.top_k, undated=self.undated)
+        return found, retriever.identity
 
 
 async def look_up(
@@ -61,22 +60,33 @@ async def look_up(
     chosen = list(cases)
     turn = asyncio.Semaphore(AT_ONCE)
 
-    async def one(case: EvaluationCase) -> list[Hit]:
+    async def search(case: EvaluationCase) -> list[Hit]:
         day, text = day_of(case), case.query.strip() or case.narrative.strip()
         if day is None or not text:
             return []
         async with turn:
-            return await _dated(
-                retriever, Query(text), date.fromisoformat(day), top_k, undated
-            )
+            query, last = Query(text), date.fromisoformat(day)
+            return await _dated(retriever, query, last, top_k, undated)
 
     by_case: dict[str, tuple[Snippet, ...]] = {}
     why: dict[str, str] = {}
-    hits = await asyncio.gather(*map(one, chosen))
+    hits = await asyncio.gather(*map(search, chosen))
     for case, case_hits in zip(chosen, hits, strict=True):
         snippets = []
         for rank, hit in enumerate(case_hits, start=1):
-            snippets.append(_snippet(case, rank, hit.passage))
+            passage = hit.passage
+            snippet = Snippet(
+                case_id=case.case_id,
+                rank=rank,
+                passage_id=passage.id,
+                corpus=passage.corpus,
+                date=passage.published.isoformat() if passage.published else None,
+                digest=passage.digest,
+                title=passage.title,
+                section=passage.section,
+                text=passage.text,
+            )
+            snippets.append(snippet)
         by_case[case.case_id] = tuple(snippets)
         if not snippets:
             why[case.case_id] = NOTHING if day_of(case) else NO_DAY
@@ -98,18 +108,3 @@ async def _dated(
         if len(kept) >= top_k or len(hits) < k or k >= WIDEST:
             return kept[:top_k]
         k = min(WIDEST, k * 6)
-
-
-def _snippet(case: EvaluationCase, rank: int, passage: Passage) -> Snippet:
-    day = passage.published.isoformat() if passage.published else None
-    return Snippet(
-        case_id=case.case_id,
-        rank=rank,
-        passage_id=passage.id,
-        corpus=passage.corpus,
-        date=day,
-        digest=passage.digest,
-        title=passage.title,
-        section=passage.section,
-        text=passage.text,
-    )

@@ -60,14 +60,6 @@ AN_ANSWER: Final = 800
 """Tokens that a plan assumes of an answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Spending:
-    """What a run may spend, and how a call's cost is reserved before it is made."""
-
-    budget: Budget
-    estimate: Callable[[Sequence[Mapping[str, str]]], Usage]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult(CallsMade):
     """What a run came to: every case counts under one state, `missing` ones were not asked."""
@@ -94,22 +86,23 @@ async def run_model(
     concurrency: int = 16,
     progress: Progress | None = None,
     open_book: OpenBook | None = None,
-    spending: Spending | None = None,
+    budget: Budget | None = None,
+    estimate: Callable[[Sequence[Mapping[str, str]]], Usage] = lambda _: Usage(),
 ) -> RunResult:
     """Ask the model about every case that has no answer yet or whose answer failed or was empty.
 
     Each answer is on disk before the next call of its worker. A template that takes evidence needs `open_book`;
-    its snippets are looked up once, before the folder is made. When a budget is spent, calls under way end and no
-    other is made. Raises Locked when another process asks for the same folder, UsageError when the folder is
-    another run, EndpointUnavailable when the endpoint seems dead, ConfigError when the model does not take a
-    parameter, DiskFull; what was answered by then is kept.
+    its snippets are looked up once, before the folder is made. `estimate` says what a call is reserved in the
+    budget; when that is spent, calls under way end and no other is made. Raises Locked when another process asks
+    for the same folder, UsageError when the folder is another run, EndpointUnavailable when the endpoint seems
+    dead, ConfigError when the model does not take a parameter, DiskFull; what was answered by then is kept.
     """
     prompt = load_template(template)
     run = await begin_run(
         cases, out, use=use, created_at=created_at, prompt=prompt, open_book=open_book
     )
     snippets = run.snippets()
-    caller = Caller(concurrency, spending.budget if spending else None)
+    caller = Caller(concurrency, budget)
     with open_log(out / RESPONSES) as log:
         todo = unanswered(run)
         moved = name_endpoint(run, use.endpoint) if todo else []
@@ -120,9 +113,9 @@ async def run_model(
             if (asked := in_context(case, cases_by_id, answers)) is None:
                 return 0
             messages = prompt.messages(asked, snippets.get(case.case_id, ()))
-            estimate = spending.estimate(messages) if spending else Usage()
             try:
-                reply = await caller.call(estimate, lambda: complete(messages))
+                reserved = estimate(messages)
+                reply = await caller.call(reserved, lambda: complete(messages))
             except EndpointUnavailable as exc:
                 log.add(failed(case, exc.message).row())
                 raise

@@ -3,7 +3,6 @@
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Final, NamedTuple
 
 from medlive.evaluation.bundles.bundle import errata_of
@@ -23,8 +22,6 @@ from medlive.llm.registry import EMPTY, Registry
 
 MOST_UNSCORED: Final = 0.05
 """The highest share of cases without a score: leaving out bad cases would raise a mean."""
-_ALIKE: Final = 0.5
-"""From this share of identical answers on, a note says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,20 +150,15 @@ def _entry(report: BundleReport, run: GradedRun) -> _Entry:
     )
 
 
-def _unscored(run: GradedRun) -> float:
-    """The share of cases that lack an answer or a verdict."""
-    scored = 0
-    for case, _ in gradable(run.run.cases, run.answers):
-        met = run.verdicts(case.case_id)
-        scored += all(met.get(criterion.id) is not None for criterion in case.criteria)
-    return 1 - scored / len(run.run.cases)
-
-
 def _why_unranked(
     entry: _Entry, earlier: Sequence[_Entry], most_unscored: float
 ) -> str:
     """Why a bundle is not ranked beside those before it; "" if it is."""
-    if (share := _unscored(entry.run)) > most_unscored:
+    cases, scored = entry.run.run.cases, 0
+    for case, _ in gradable(cases, entry.run.answers):
+        met = entry.run.verdicts(case.case_id)
+        scored += all(met.get(criterion.id) is not None for criterion in case.criteria)
+    if (share := 1 - scored / len(cases)) > most_unscored:
         return f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
     for other in earlier:
         same_model = entry.model == other.model
@@ -208,14 +200,6 @@ def _notes(
         late -= len(left_out.cases) + len(left_out.criteria)
         if late:
             yield f"{late} cases or criteria were withdrawn since; --errata apply leaves them out for all"
-    for first, second in combinations(entries, 2):
-        same = len(first.texts.items() & second.texts.items())
-        shared = min(len(first.texts), len(second.texts))
-        if shared and same / shared >= _ALIKE:
-            yield (
-                f"{first.report.path.name} and {second.report.path.name}: "
-                f"{same} of {shared} answers are identical"
-            )
 
 
 def _left_out(entries: Sequence[_Entry], errata: ErrataMode) -> RunErrata:

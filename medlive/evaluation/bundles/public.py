@@ -33,31 +33,22 @@ def public_info(info: RunInfo) -> RunInfo:
     Raises UsageError if a parameter looks like a secret or contains a login or a path: parameters define the run,
     so they cannot be removed.
     """
-    _check_public(info.parameters)
-    asked_as = None if info.asked_as is None else public_name(info.asked_as)
-    public = {
-        "endpoint": None,
-        "snapshots": None,
-        "model": public_name(info.model),
-        "asked_as": asked_as,
-    }
-    return info.model_copy(update=public)
-
-
-def _check_public(parameters: Mapping[str, Any]) -> None:
-    """Raises UsageError if a parameter looks like a secret or contains a login or a path."""
-    for place, value in leaves(parameters):
-        private = isinstance(value, str) and _PRIVATE.search(value)
-        if names_secret(place) or private:
-            why = (
-                "looks like a secret"
-                if names_secret(place)
-                else "contains a login or a path"
-            )
+    for place, value in leaves(info.parameters):
+        why = "looks like a secret" if names_secret(place) else ""
+        if isinstance(value, str) and _PRIVATE.search(value):
+            why = why or "contains a login or a path"
+        if why:
             raise UsageError(
                 f"the parameter {place} {why}, and a bundle would publish it",
                 hint=KEYS_BELONG,
             )
+    public = {
+        "endpoint": None,
+        "snapshots": None,
+        "model": public_name(info.model),
+        "asked_as": info.asked_as and public_name(info.asked_as),
+    }
+    return info.model_copy(update=public)
 
 
 def public_answer(answer: Answer) -> Answer:
@@ -98,18 +89,13 @@ def _public_reason(reason: str) -> str:
 
 
 def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in usage.items() if _is_count(value)}
-
-
-def _is_count(value: object) -> bool:
-    """Whether a value is a usage count: a number from 0 on, or None for unknown."""
-    if value is None:
-        return True
-    return (
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and 0 <= value < _MOST_USED
-    )
+    """The counts of a usage: numbers from 0 on, and None for unknown."""
+    counts = {}
+    for name, value in usage.items():
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is None or (number and 0 <= value < _MOST_USED):
+            counts[name] = value
+    return counts
 
 
 def public_name(model: str) -> str:

@@ -147,7 +147,7 @@ def _parse(
     return None
 
 
-def _signature(state: Verification, out: Faults) -> None:
+def check_origin(state: Verification, out: Faults) -> None:
     """Check the signature with a given key, else with the one that the bundle names."""
     info = state.info = _parse(state, BUNDLE, BundleInfo, out)
     if info is None:
@@ -165,7 +165,7 @@ def _signature(state: Verification, out: Faults) -> None:
     )
 
 
-def _files(state: Verification, out: Faults) -> None:
+def check_files(state: Verification, out: Faults) -> None:
     """Check that the files of a bundle are present, and as their digests say."""
     out.extend(state.packing_faults)
     for name in sorted(ALWAYS - state.files.keys()):
@@ -176,7 +176,7 @@ def _files(state: Verification, out: Faults) -> None:
         out.add(SUMS, what, "other lines, digests, order or line ends")
 
 
-def _contents(state: Verification, out: Faults) -> None:
+def check_contents(state: Verification, out: Faults) -> None:
     """Check that every document and row is as medlive writes it for the public."""
     run = state.run_info = _parse(state, RUN, RunInfo, out)
     info = _require(state.info, BUNDLE)
@@ -212,7 +212,7 @@ def _contents(state: Verification, out: Faults) -> None:
             out.add(RUN, "printable names", printable(name)[:100])
 
 
-def _snapshot(state: Verification, out: Faults) -> None:
+def check_snapshot(state: Verification, out: Faults) -> None:
     """Check that the snapshot is the one named in the run, verifies, and holds the run's cases."""
     run = _require(state.run_info, RUN)
     use = run.cases
@@ -283,7 +283,7 @@ def _load_cases(place: Path | None, use: CasesUse, out: Faults) -> CaseSet | Non
     return None
 
 
-def _evidence(state: Verification, out: Faults) -> None:
+def check_evidence(state: Verification, out: Faults) -> None:
     """Check that only open-book runs have evidence, as `run.json` says, none newer than its case."""
     run = _require(state.run_info, RUN)
     use, data = run.evidence, state.files.get(EVIDENCE)
@@ -328,7 +328,7 @@ def _check_snippets(
             out.add(EVIDENCE, what, "others")
 
 
-def _rows(state: Verification, out: Faults) -> None:
+def check_rows(state: Verification, out: Faults) -> None:
     """Check that there is one answer a case and one grade a criterion at most, in the order of the cases."""
     run = state.require_run()
     rows = _require(state.rows, GRADES)
@@ -358,7 +358,7 @@ def _rows(state: Verification, out: Faults) -> None:
         )
 
 
-def _verdicts(state: Verification, out: Faults) -> None:
+def check_judgements(state: Verification, out: Faults) -> None:
     """Check that every verdict and every reading for harm matches its answer and the judge's reply."""
     run = state.require_run()
     if run.grader is None:
@@ -374,7 +374,7 @@ def _verdicts(state: Verification, out: Faults) -> None:
     _add_version(state, out)
 
 
-def _grader(state: Verification, out: Faults) -> None:
+def check_grader(state: Verification, out: Faults) -> None:
     """Check that the pinned grader alone gave all verdicts; note texts that differ from this version's."""
     run = state.require_run()
     pinned, template = run.grader, run.run.info.template
@@ -407,7 +407,7 @@ def _gave(pinned: str, model: str) -> bool:
     return by_rules or model == pinned
 
 
-def _errata(state: Verification, out: Faults) -> None:
+def check_errata(state: Verification, out: Faults) -> None:
     """Check that what was left out is in the snapshot's errata; note withdrawn parts that were scored."""
     run, info = state.require_run(), _require(state.info, BUNDLE)
     search = ErrataSearch(state.errata_file, state.snapshots_folder)
@@ -438,7 +438,7 @@ def _errata(state: Verification, out: Faults) -> None:
         )
 
 
-def _scores(state: Verification, out: Faults) -> None:
+def check_scores(state: Verification, out: Faults) -> None:
     """Score the run again, and check that every figure is equal to the printed digit."""
     run, info = state.require_run(), _require(state.info, BUNDLE)
     data = state.read(SCORES)
@@ -482,19 +482,22 @@ def _made_here() -> str:
 STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
     (
         "the signature is valid, by a given key or the one that the bundle names",
-        _signature,
+        check_origin,
     ),
-    ("exactly a bundle's files are there, each as SHA256SUMS says", _files),
-    ("every document and row is as medlive writes it for the public", _contents),
-    ("the snapshot is the one named, verifies, and holds the run's cases", _snapshot),
-    ("open-book runs alone have evidence, none newer than its case", _evidence),
-    ("there is one answer a case and one grade a criterion at most", _rows),
+    ("exactly a bundle's files are there, each as SHA256SUMS says", check_files),
+    ("every document and row is as medlive writes it for the public", check_contents),
+    (
+        "the snapshot is the one named, verifies, and holds the run's cases",
+        check_snapshot,
+    ),
+    ("open-book runs alone have evidence, none newer than its case", check_evidence),
+    ("there is one answer a case and one grade a criterion at most", check_rows),
     (
         "every verdict and reading for harm matches its answer and the reply",
-        _verdicts,
+        check_judgements,
     ),
-    ("the pinned grader gave all verdicts", _grader),
-    ("everything left out is in the snapshot's errata", _errata),
-    ("the recomputed figures are equal to the printed digit", _scores),
+    ("the pinned grader gave all verdicts", check_grader),
+    ("everything left out is in the snapshot's errata", check_errata),
+    ("the recomputed figures are equal to the printed digit", check_scores),
 )
 """The steps, in order: a reviewer checks completeness by counting."""

@@ -266,7 +266,7 @@ def _is_json(text: str) -> bool:
     return text.lstrip().startswith(("{", "["))
 
 
-def _json_rows(text: str, name: str) -> Rows:
+def json_rows(text: str, name: str) -> Rows:
     if not _is_json(text):
         raise BadInput(f"{name}: expected JSON Lines")
     return read_table(text, name, ())
@@ -282,7 +282,7 @@ def _valid(rows: Rows, name: str) -> Iterator[Mapping[str, Any]]:
 # --- LiveMedBench
 
 
-def _livemedbench_case(raw: Mapping[str, Any]) -> Row:
+def livemedbench_case(raw: Mapping[str, Any]) -> Row:
     """An entry of LiveMedBench's benchmark as a case; what is null or not there is empty."""
     row = _without(raw, "canary")
     names = {
@@ -313,8 +313,8 @@ def _without(raw: Mapping[str, Any], *names: str) -> Row:
 # --- HealthBench
 
 
-def _healthbench_answers(text: str, name: str, field: str) -> Iterator[Row]:
-    for row in _valid(_json_rows(text, name), name):
+def healthbench_answers(text: str, name: str, field: str) -> Iterator[Row]:
+    for row in _valid(json_rows(text, name), name):
         # simple-evals' file is one object, with a row for each example.
         examples: Sequence[object] = [row]
         if isinstance(metadata := row.get("metadata"), dict):
@@ -370,10 +370,10 @@ def kqa_rows(text: str, name: str) -> Iterator[tuple[int, Place, Mapping[str, An
         yield line, (case_id, f"r{row.get('') or line}"), row
 
 
-def _kqa_cases(text: str, name: str) -> Rows:
+def kqa_cases(text: str, name: str) -> Rows:
     """The questions; of the table one case for each answer, of the source that gave it."""
     if _is_json(text):
-        yield from _json_rows(text, name)
+        yield from json_rows(text, name)
         return
     cases: dict[str, tuple[str, Row]] = {}
     for line, (case_id, criterion_id), row in kqa_rows(text, name):
@@ -390,7 +390,7 @@ def _kqa_cases(text: str, name: str) -> Rows:
     yield from cases.values()
 
 
-def _kqa_case(raw: Mapping[str, Any]) -> Row:
+def kqa_case(raw: Mapping[str, Any]) -> Row:
     """A question with its statements as a case; a case as it is."""
     row = _without(raw, "Sources", "ICD_10_diag")
     if "Question" not in row:
@@ -414,11 +414,11 @@ def _kqa_statement(text: object, category: str) -> Row:
     return {"criterion": text, "points": points, "axis": category}
 
 
-def _kqa_answers(text: str, name: str, _: str) -> Iterator[Row]:
+def kqa_answers(text: str, name: str, _: str) -> Iterator[Row]:
     """The answers; of the table the last of each question."""
     answers: dict[str, object] = {}
     if _is_json(text):
-        for row in _valid(_json_rows(text, name), name):
+        for row in _valid(json_rows(text, name), name):
             answers[kqa_id(row.get("Question"))] = row.get("result")
     else:
         for _line, (case_id, _criterion), row in kqa_rows(text, name):
@@ -433,7 +433,7 @@ def _kqa_answers(text: str, name: str, _: str) -> Iterator[Row]:
 class Reader(NamedTuple):
     """How the files of a format are read."""
 
-    rows: Callable[[str, str], Rows] = _json_rows
+    rows: Callable[[str, str], Rows] = json_rows
     """The rows of a file of cases, by its text and name."""
     case: Callable[[Mapping[str, Any]], Row] = dict
     """A row in medlive's fields, or in other names of them. Raises ValueError."""
@@ -442,11 +442,11 @@ class Reader(NamedTuple):
 
 
 READERS: Final[Mapping[Format, Reader]] = {
-    Format.LIVEMEDBENCH: Reader(case=_livemedbench_case),
+    Format.LIVEMEDBENCH: Reader(case=livemedbench_case),
     Format.HEALTHBENCH: Reader(
-        case=lambda raw: _without(raw, "canary"), answers=_healthbench_answers
+        case=lambda raw: _without(raw, "canary"), answers=healthbench_answers
     ),
-    Format.KQA: Reader(rows=_kqa_cases, case=_kqa_case, answers=_kqa_answers),
+    Format.KQA: Reader(rows=kqa_cases, case=kqa_case, answers=kqa_answers),
     Format.JSONL: Reader(),
 }
 """A new format is a reader here, and how its files begin in `format_of`."""

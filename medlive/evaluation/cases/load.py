@@ -13,7 +13,6 @@ from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterio
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.load import Snapshot, open_snapshot
 from medlive.snapshot.manifest import Manifest, unknown_note
-from medlive.snapshot.model import SnapshotCase
 from medlive.threads.model import Role, Thread
 
 
@@ -62,51 +61,50 @@ def _with_manifest(cases: CaseSet, file: Path) -> CaseSet:
 
 def from_snapshot(snapshot: Snapshot) -> CaseSet:
     """The cases of a loaded snapshot, or of a part of one."""
-    manifest, cases = snapshot.manifest, tuple(_case(case) for case in snapshot)
+    manifest = snapshot.manifest
+    cases = []
+    for case in snapshot:
+        criteria = []
+        for c in case.criteria:
+            criterion = EvaluationCriterion(
+                id=c.criterion_id,
+                criterion=c.criterion,
+                points=float(c.points),
+                axis=c.axis,
+                origin=c.origin,
+            )
+            criteria.append(criterion)
+        unknown = {"unknown": None}
+        evaluated = EvaluationCase(
+            case_id=case.case_id,
+            language=case.language,
+            narrative=case.narrative,
+            query=case.query,
+            advice=case.advice,
+            criteria=tuple(criteria),
+            post_time=f"{case.posted_at.isoformat()}T00:00:00",
+            month=f"{case.posted_at:%Y-%m}",
+            source=case.source,
+            theme=case.theme,
+            specialty=case.specialty,
+            first_release=case.first_release,
+            difficulty=unknown.get(case.difficulty, case.difficulty),
+            dialogue_register=unknown.get(
+                case.dialogue_register, case.dialogue_register
+            ),
+        )
+        cases.append(evaluated)
     return CaseSet(
-        cases,
-        "snapshot",
-        snapshot.version,
-        snapshot.digest,
-        manifest.publishable,
-        manifest.why_not,
-        snapshot.path.absolute().parent,
-        snapshot.verified,
+        cases=tuple(cases),
+        origin="snapshot",
+        name=snapshot.version,
+        digest=snapshot.digest,
+        publishable=manifest.publishable,
+        notes=manifest.why_not,
+        snapshots=snapshot.path.absolute().parent,
+        verified=snapshot.verified,
         newer=unknown_note(manifest.unknown),
     )
-
-
-def _case(case: SnapshotCase) -> EvaluationCase:
-    criteria = (
-        EvaluationCriterion(
-            id=c.criterion_id,
-            criterion=c.criterion,
-            points=float(c.points),
-            axis=c.axis,
-            origin=c.origin,
-        )
-        for c in case.criteria
-    )
-    return EvaluationCase(
-        case_id=case.case_id,
-        language=case.language,
-        narrative=case.narrative,
-        query=case.query,
-        advice=case.advice,
-        criteria=tuple(criteria),
-        post_time=f"{case.posted_at.isoformat()}T00:00:00",
-        month=f"{case.posted_at:%Y-%m}",
-        source=case.source,
-        theme=case.theme,
-        specialty=case.specialty,
-        first_release=case.first_release,
-        difficulty=_known(case.difficulty),
-        dialogue_register=_known(case.dialogue_register),
-    )
-
-
-def _known(value: str) -> str | None:
-    return None if value == "unknown" else value
 
 
 def opening(thread: Thread) -> str:

@@ -1,16 +1,14 @@
 """Select a part of the cases by their fields; `run.json` records the selection as part of the run."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
-from operator import attrgetter
 from typing import Any, Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.integrity.digest import digest_text
-from medlive.integrity.log import some
-from medlive.snapshot.model import VERSION, week_end
+from medlive.snapshot.model import week_end
 
 _AMONG: Final = ("language", "source", "theme", "specialty", "first_release")
 
@@ -37,18 +35,26 @@ class Selection:
         """Raises UsageError for what is no version, no day or no number."""
         for version in (*self.first_release, self.first_release_after):
             if version is not None and week_end(version) is None:
-                week = VERSION.fullmatch(version)
-                why = (
-                    f": {week['year']} has no week {week['week']}"
-                    if week
-                    else " such as 2026.W47"
-                )
-                raise UsageError(f"{version!r} is not a version{why}")
+                raise UsageError(f"{version!r} is not a version such as 2026.W47")
         for day in (self.posted_from, self.posted_before):
             if day is not None and not is_day(day):
                 raise UsageError(f"{day!r} is not a date of the form YYYY-MM-DD")
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"the limit must be at least 1, found {self.limit}")
+
+    def fits(self, case: EvaluationCase) -> bool:
+        """Whether a case is in, but for the limit."""
+        for name in _AMONG:
+            wanted = getattr(self, name)
+            if wanted and getattr(case, name) not in wanted:
+                return False
+        day = day_of(case) or ""
+        after = self.first_release_after
+        return (
+            (after is None or (case.first_release or "") > after)
+            and (self.posted_from is None or day >= self.posted_from)
+            and (self.posted_before is None or "" < day < self.posted_before)
+        )
 
     def as_json(self) -> dict[str, Any] | None:
         """What is asked for, without what is not; None when all cases are in."""
@@ -71,48 +77,16 @@ def in_words(selection: Mapping[str, Any] | None) -> str:
 
 
 def select(cases: CaseSet, selection: Selection) -> CaseSet:
-    """The part of the cases that fits all that is given, in their order.
-
-    Raises UsageError when none does, naming the condition that left none and what the cases say there.
-    """
-    chosen = list(cases.cases)
-    for name, value_of, matches in _conditions(selection):
-        left = [case for case in chosen if matches(value_of(case))]
-        if not left:
-            values = sorted({value for case in chosen if (value := value_of(case))})
-            raise UsageError(
-                f"no case of {cases.name} matches {name}; found {some(values, 12) or 'no values'}"
-            )
-        chosen = left
+    """The part of the cases that fits all that is given, in their order. Raises UsageError when none does."""
+    chosen = [case for case in cases.cases if selection.fits(case)]
+    if not chosen:
+        part = in_words(selection.as_json())
+        raise UsageError(f"{cases.name} has no such cases: {part}")
     if selection.limit is not None and selection.limit < len(chosen):
-        drawn = sorted((digest_text(case.case_id), case.case_id) for case in chosen)[
-            : selection.limit
-        ]
-        ids = {case_id for _, case_id in drawn}
+        drawn = sorted((digest_text(case.case_id), case.case_id) for case in chosen)
+        ids = {case_id for _, case_id in drawn[: selection.limit]}
         chosen = [case for case in chosen if case.case_id in ids]
     return replace(cases, cases=tuple(chosen), selection=selection.as_json())
-
-
-_Condition = tuple[
-    str, Callable[[EvaluationCase], str | None], Callable[[str | None], bool]
-]
-
-
-def _conditions(selection: Selection) -> Iterator[_Condition]:
-    """What is asked for, the field that it is about, and whether a value of that field fits."""
-    for name in _AMONG:
-        if wanted := getattr(selection, name):
-            yield f"{name} {', '.join(wanted)}", attrgetter(name), wanted.__contains__
-    if after := selection.first_release_after:
-        yield (
-            f"first_release_after {after}",
-            attrgetter("first_release"),
-            lambda version: (version or "") > after,
-        )
-    if first := selection.posted_from:
-        yield f"posted_from {first}", day_of, lambda day: (day or "") >= first
-    if end := selection.posted_before:
-        yield f"posted_before {end}", day_of, lambda day: "" < (day or "") < end
 
 
 def day_of(case: EvaluationCase) -> str | None:

@@ -1,1 +1,1 @@
-"""Verdicts about answers: asked for, read, shared, repeated, in batches or imported; the direct judge."""
+"""Verdicts about answers: asked for, read, shared, repeated or imported; the direct judge."""

@@ -6,12 +6,10 @@ edited, or had stayed ungraded.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
 from medlive.evaluation.grading.work import Work, make_grades
 from medlive.evaluation.model import (
@@ -51,26 +49,18 @@ class GradeResult(CallsMade):
     notes: tuple[str, ...]
 
 
-class Recorded(NamedTuple):
-    """What is kept in memory of a verdict on record."""
-
-    met: bool | None
-    grader: str
-    reason: str
-
-
 @dataclass(slots=True)
 class Record:
     """The verdicts on record for one judge, by key; the grader's texts are not kept, a run may be long."""
 
-    latest: dict[str, Recorded] = field(default_factory=dict)
+    latest: dict[str, Grade] = field(default_factory=dict)
     unusable: Counter[str] = field(default_factory=Counter)
     """Replies that held no verdict, by the key they were asked for."""
     notes: list[str] = field(default_factory=list)
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        self.latest[grade.key] = Recorded(grade.met, grade.grader, grade.reason)
+        self.latest[grade.key] = replace(grade, raw="", quote="", reasoning="")
 
 
 def read_record(path: Path, judge: str) -> Record:
@@ -125,60 +115,11 @@ async def grade_run(
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
     run = open_run(run_dir)
     answers, notes = run.answers()
-    log = run.path / GRADES
-    done = await grade_sets(
-        log, judge, asker, [(run.cases, answers)], concurrency, progress
-    )
-    unanswered = []
-    for case in run.cases:
-        stored = answers.get(case.case_id)
-        if stored is None or not stored.gradable:
-            unanswered.append(case.case_id)
-    return GradeResult(
-        path=run.path,
-        criteria=done.counts.total(),
-        met=done.counts[True],
-        not_met=done.counts[False],
-        ungraded=done.counts[None],
-        reused=done.reused,
-        calls=asker.calls,
-        unanswered=tuple(unanswered),
-        reasons=dict(done.reasons.most_common()),
-        notes=(*notes, *done.notes),
-        stopped=done.stopped,
-        silence=asker.silence,
-    )
-
-
-class Graded(NamedTuple):
-    """How answers stand after grading."""
-
-    counts: Counter[bool | None]
-    """Criteria that are met, not met and ungraded."""
-    reasons: Counter[str]
-    """Why criteria are ungraded."""
-    reused: int
-    """Verdicts that were there before."""
-    stopped: str | None
-    """Which budget ended it; None: none did."""
-    notes: list[str]
-
-
-async def grade_sets(
-    path: Path,
-    judge: Judge,
-    asker: Asker,
-    sets: Sequence[tuple[Sequence[EvaluationCase], Mapping[str, Answer]]],
-    concurrency: int,
-    progress: Progress | None,
-) -> Graded:
-    """Ask for every verdict on answers to cases that is not on record in the log `path`."""
     keys: list[str] = []
-    for cases, answers in sets:
-        for case, answer in gradable(cases, answers):
-            keys += grade_keys(case, answer, judge.digest).values()
-    with open_log(path) as log:
-        record = read_record(path, judge.digest)
+    for case, answer in gradable(run.cases, answers):
+        keys += grade_keys(case, answer, judge.digest).values()
+    with open_log(run.path / GRADES) as log:
+        record = read_record(run.path / GRADES, judge.digest)
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
         asker.readable = reused > 0
 
@@ -186,9 +127,8 @@ async def grade_sets(
             log.add(grade.row())
             record.put(grade)
 
-        left = chain.from_iterable(open_work(*own, judge, record) for own in sets)
         stopped = await work_through(
-            left,
+            open_work(run.cases, answers, judge, record),
             partial(ask_work, judge, asker, keep),
             concurrency,
             done=reused,
@@ -203,7 +143,25 @@ async def grade_sets(
         counts[met] += 1
         if met is None:
             reasons[kind_of(verdict.reason) if verdict else "not asked yet"] += 1
-    return Graded(counts, reasons, reused, stopped, record.notes)
+    unanswered = []
+    for case in run.cases:
+        stored = answers.get(case.case_id)
+        if stored is None or not stored.gradable:
+            unanswered.append(case.case_id)
+    return GradeResult(
+        path=run.path,
+        criteria=len(keys),
+        met=counts[True],
+        not_met=counts[False],
+        ungraded=counts[None],
+        reused=reused,
+        calls=asker.calls,
+        unanswered=tuple(unanswered),
+        reasons=dict(reasons.most_common()),
+        notes=(*notes, *record.notes),
+        stopped=stopped,
+        silence=asker.silence,
+    )
 
 
 async def ask_work(

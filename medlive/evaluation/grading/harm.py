@@ -312,9 +312,9 @@ def _write_rows(
     judge = digest_json([*both, *(prompt.digest for prompt in prompts)])
     rows = []
     for item, (reading, raws) in zip(items, results, strict=True):
-        control = None
+        control: Control | None = None
         if item.planted is not None:
-            control = Control.SLIP if item.planted else Control.EXCELLENT
+            control = "slip" if item.planted else "excellent"
         row = HarmRow(
             case_id=item.id,
             key=harm_key(item.material, judge),

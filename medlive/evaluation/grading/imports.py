@@ -91,12 +91,10 @@ def import_run(
     Importing the same files again adds nothing.
     """
     case_set = cases if isinstance(cases, CaseSet) else load_cases(cases)
-    if benchmark is None and isinstance(cases, Path):
-        benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
     rows = answer_rows(responses, format_, response_field)
     answers, notes = read_responses(responses, model, field=response_field, rows=rows)
     known = {case.case_id for case in case_set.cases}
-    if grades is None and not any(answer.case_id in known for answer in answers):
+    if grades is None and known.isdisjoint(answer.case_id for answer in answers):
         wanted = f", such as {case_set.cases[0].case_id!r}"
         raise BadInput(
             f"{responses} answers none of the cases of {case_set.name}{wanted}",
@@ -122,15 +120,24 @@ def import_run(
     notes = [*case_set.notes, *notes, *torn]
     if grades is None:
         return Imported(result, 0, (*notes, *result.notes))
-    # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-    published = format_ is Format.LIVEMEDBENCH and judge is None and not torn
     new: list[Grade] = []
     for rater, entries in (ratings or {}).items():
         claim = _claim(grades, judge, rater)
         new += _read_verdicts(open_run(out), grades.name, entries, claim, notes)
-        if published and benchmark and benchmark.is_file():
-            keep_files(out, claim.judge, benchmark, grades)
+    # The published script ends in a traceback where a file is cut off: there are no figures of its own.
+    if format_ is Format.LIVEMEDBENCH and judge is None and not torn:
+        _keep_published(cases, benchmark, out, grades)
     return Imported(result, _add(out, new), (*notes, *result.notes))
+
+
+def _keep_published(
+    cases: CaseSet | Path, benchmark: Path | None, out: Path, grades: Path
+) -> None:
+    """Keep LiveMedBench's own files, for the published script's own figures."""
+    if benchmark is None and isinstance(cases, Path):
+        benchmark = cases / "livemedbench.json" if cases.is_dir() else cases
+    if benchmark and benchmark.is_file():
+        keep_files(out, _claim(grades, None, "").judge, benchmark, grades)
 
 
 def _ratings(

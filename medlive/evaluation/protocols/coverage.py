@@ -22,7 +22,6 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
-    Side,
     Subject,
     Table,
     bounds_by_case,
@@ -112,7 +111,6 @@ class Coverage(Protocol):
     about: ClassVar[str] = "thresholded rubric coverage, CACS@t (ClinConsensus)"
     figure: ClassVar[str] = "CACS@t, 0 to 1"
     asks: ClassVar[bool] = False
-    side: ClassVar[Side | None] = Side.KNOWLEDGE
 
     share: Annotated[
         float,

@@ -7,7 +7,7 @@ trusted. Prompts, checks and formulas are those that curation uses on thread and
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
@@ -27,7 +27,6 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
-    Subject,
     Table,
     bounds_by_case,
     has_reference,
@@ -56,12 +55,6 @@ class CrossExamine(Protocol):
 
     count: Annotated[
         int, Field(ge=1, le=20, description="questions made of each text, at most")
-    ] = 10
-    lowest: Annotated[
-        int,
-        Field(
-            ge=0, description="answers that are listed, those with the lowest figures"
-        ),
     ] = 10
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
@@ -153,76 +146,37 @@ class CrossExamine(Protocol):
         return compare(made, answers, case.advice, answer.response)
 
     def results(self, material: Material, found: JudgeReplies) -> Results:
-        """The mean of each score by model, and the answers with the lowest figures."""
+        """The mean of each score by model."""
         rows: list[list[Cell]] = []
-        each: list[_Scored] = []
         figures: dict[str, float | None] = {}
         for run in material:
             asked = 0
-            scored: list[_Scored] = []
+            cases: list[EvaluationCase] = []
+            scored: list[CrossExamination] = []
+            shares: list[float] = []
             for case, answer in run.answered():
                 if not case.advice.strip():
                     continue
                 asked += 1
                 scores = self.examined(case, answer, found)
                 if scores is not None:
-                    figure = (
-                        scores.coverage + scores.conformity + scores.consistency
-                    ) / 3
-                    scored.append(_Scored(run.label, case, figure, scores))
-            figures[run.label] = mean([examined.figure for examined in scored])
-            rows.append(self._row(run, asked, scored))
-            each += scored
-        names = [name.replace("_", " ") for name in SCORES]
-        titles = [
-            "model",
-            "answers",
-            "figure",
-            "low",
-            "high",
-        ]
-        titles += [*names, "ungraded", "left out"]
+                    cases.append(case)
+                    scored.append(scores)
+                    whole = scores.coverage + scores.conformity + scores.consistency
+                    shares.append(whole / 300)
+            low, high = bounds_by_case(shares, cases, draws=self.draws, seed=self.seed)
+            row: list[Cell] = [run.label, len(scored)]
+            for share in (mean(shares), low, high):
+                row.append(None if share is None else 100 * share)
+            figures[run.label] = row[2] if isinstance(row[2], float) else None
+            for name in SCORES:
+                row.append(mean([getattr(scores, name) for scores in scored]))
+            rows.append([*row, asked - len(scored), len(run.cases) - asked])
+        titles = ["model", "answers", "figure", "low", "high"]
+        titles += [name.replace("_", " ") for name in SCORES]
+        titles += ["ungraded", "left out"]
         note = (
             "Percent; conformity strict counts what the answer does not say against it. Stability: questions that "
             "their own text answers with yes. Left out: no answer, or no document."
         )
-        tables = [Table("Cross-examination", titles, rows, note)]
-        lowest = sorted(each, key=lambda examined: examined.figure)[: self.lowest]
-        if lowest:
-            about = f"{len(lowest)} of {len(each)}; the option `lowest` says how many."
-            columns = [
-                "model",
-                "case",
-                "figure",
-                *names,
-            ]
-            listed = [examined.row for examined in lowest]
-            tables.append(Table("The lowest figures", columns, listed, about))
-        return Results(tables, figures)
-
-    def _row(self, run: Subject, asked: int, scored: Sequence["_Scored"]) -> list[Cell]:
-        shares = [examined.figure / 100 for examined in scored]
-        cases = [examined.case for examined in scored]
-        low, high = bounds_by_case(shares, cases, draws=self.draws, seed=self.seed)
-        row: list[Cell] = [run.label, len(scored)]
-        row.append(mean([examined.figure for examined in scored]))
-        row.append(None if low is None else 100 * low)
-        row.append(None if high is None else 100 * high)
-        for name in SCORES:
-            row.append(mean([getattr(examined.scores, name) for examined in scored]))
-        return [*row, asked - len(scored), len(run.cases) - asked]
-
-
-class _Scored(NamedTuple):
-    """An answer with its scores."""
-
-    model: str
-    case: EvaluationCase
-    figure: float
-    scores: CrossExamination
-
-    @property
-    def row(self) -> list[Cell]:
-        """A row of the lowest figures."""
-        scores = [getattr(self.scores, name) for name in SCORES]
-        return [self.model, self.case.case_id, self.figure, *scores]
+        return Results([Table("Cross-examination", titles, rows, note)], figures)

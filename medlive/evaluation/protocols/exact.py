@@ -11,7 +11,6 @@ import sqlite3
 import time
 from collections import Counter
 from contextlib import closing
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
@@ -25,7 +24,6 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
-    Side,
     Table,
     cases_of,
     mean,
@@ -82,7 +80,6 @@ class Number(Protocol):
     about: ClassVar[str] = "numeric answers within a tolerance (MEDIC, MedCalc)"
     figure: ClassVar[str] = "share right, 0 to 1"
     asks: ClassVar[bool] = False
-    side: ClassVar[Side | None] = Side.EXECUTION
 
     tolerance: Annotated[
         float, Field(ge=0, le=1, description="share of the reference; 0: exact")
@@ -108,26 +105,14 @@ class Number(Protocol):
                 right += number is not None and close(number, reference, self.tolerance)
             share = figures[run.label] = right / asked if asked else None
             rows.append([run.label, asked, share, silent, len(run.cases) - asked])
-        titles = (
-            "model",
-            "answers",
-            "right",
-            "no number",
-            "left out",
-        )
+        titles = ("model", "answers", "right", "no number", "left out")
         within = f"within {100 * self.tolerance:g} % of the reference"
         note = f"Right: {within}. Left out: unanswered, or no number in `advice`."
         return Results([Table("Numbers", titles, rows, note)], figures)
 
 
-class QueryState(StrEnum):
-    """What came of a query."""
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    FAILED = "failed"
-    """It could not be run, or reached a limit."""
-    ABSTAINED = "abstained"
+QUERY_STATES: Final = ("right", "wrong", "failed", "abstained")
+"""What came of a query; failed: it could not be run, or reached a limit."""
 
 
 def query_of(text: str) -> str | None:
@@ -159,7 +144,11 @@ def run_query(
         rows = connection.execute(query).fetchmany(MOST_ROWS + 1)
     if len(rows) > MOST_ROWS:
         raise sqlite3.DataError(f"more than {MOST_ROWS} rows")
-    return Counter(tuple(_plain(value) for value in row) for row in rows)
+    counted: Counter[tuple[object, ...]] = Counter()
+    for row in rows:
+        plain = [round(v, 6) if isinstance(v, float) else v for v in row]
+        counted[tuple(plain)] += 1
+    return counted
 
 
 def _only_reads(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -173,10 +162,6 @@ def _only_reads(action: int, first: str | None, second: str | None, *_: object) 
     return sqlite3.SQLITE_OK if action in allowed or harmless else sqlite3.SQLITE_DENY
 
 
-def _plain(value: object) -> object:
-    return round(value, 6) if isinstance(value, float) else value
-
-
 class Query(Protocol):
     """Answers that are an SQL query."""
 
@@ -186,7 +171,6 @@ class Query(Protocol):
         "RS(0): share right, abstentions included where the reference has none"
     )
     asks: ClassVar[bool] = False
-    side: ClassVar[Side | None] = Side.EXECUTION
 
     database: Annotated[
         Path, Field(description="the SQLite file that queries are run on")
@@ -206,34 +190,26 @@ class Query(Protocol):
         figures: dict[str, float | None] = {}
         for run in material:
             points: list[float] = []
-            counts = dict.fromkeys(QueryState, 0)
+            counts = dict.fromkeys(QUERY_STATES, 0)
             for case, answer in run.answered():
                 state, answerable = self._state(case, answer)
-                points.append(self._points(state, answerable))
+                gained = 1.0 if state == "right" else -self.penalty
+                if state == "abstained":
+                    gained = float(not answerable)
+                points.append(gained)
                 counts[state] += 1
             n, score = len(points), mean(points)
             figures[run.label] = score
             rows.append([run.label, n, score, *counts.values(), len(run.cases) - n])
         scored = f"RS({self.penalty:g})"
-        titles = [
-            "model",
-            "answers",
-            scored,
-            *QueryState,
-            "unanswered",
-        ]
+        titles = ["model", "answers", scored, *QUERY_STATES, "unanswered"]
         note = (
             "An answer abstains by saying that there is no query: right where the reference does, and 0 points "
             "elsewhere. One without a query that does not say so is wrong."
         )
         return Results([Table("Queries", titles, rows, note)], figures)
 
-    def _points(self, state: QueryState, answerable: bool) -> float:
-        if state is QueryState.ABSTAINED:
-            return 0.0 if answerable else 1.0
-        return 1.0 if state is QueryState.RIGHT else -self.penalty
-
-    def _state(self, case: EvaluationCase, answer: Answer) -> tuple[QueryState, bool]:
+    def _state(self, case: EvaluationCase, answer: Answer) -> tuple[str, bool]:
         """What came of an answer, and whether its case can be answered."""
         wanted, query = query_of(case.advice), query_of(answer.response)
         if wanted is None:
@@ -241,9 +217,9 @@ class Query(Protocol):
                 f"case {case.case_id}: the reference is neither a query nor null"
             )
         if query == "":
-            return QueryState.ABSTAINED, bool(wanted)
+            return "abstained", bool(wanted)
         if not query or not wanted:
-            return QueryState.WRONG, bool(wanted)
+            return "wrong", bool(wanted)
         try:
             expected = run_query(self.database, wanted, seconds=self.seconds)
         except sqlite3.Error as exc:
@@ -253,5 +229,5 @@ class Query(Protocol):
         try:
             same = run_query(self.database, query, seconds=self.seconds) == expected
         except sqlite3.Error:
-            return QueryState.FAILED, True
-        return QueryState.RIGHT if same else QueryState.WRONG, True
+            return "failed", True
+        return "right" if same else "wrong", True

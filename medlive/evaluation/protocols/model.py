@@ -7,7 +7,6 @@ unanswered, a question without a usable reply ungraded, and a model without any 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from itertools import chain
 from typing import ClassVar, Self
 
@@ -81,15 +80,6 @@ class Results:
     notes: Sequence[str] = ()
 
 
-class Side(StrEnum):
-    """What a protocol's figure says of a model, for the gaps of a portfolio."""
-
-    KNOWLEDGE = "knowledge"
-    EXECUTION = "execution"
-    PASSIVE = "passive safety"
-    ACTIVE = "active safety"
-
-
 class Protocol(BaseModel, ABC):
     """A method of evaluation. Its fields are its options, described and checked."""
 
@@ -102,8 +92,6 @@ class Protocol(BaseModel, ABC):
     """What the one figure is, with its unit."""
     asks: ClassVar[bool] = True
     """Whether it puts questions to a judge of its own."""
-    side: ClassVar[Side | None] = None
-    """What the figure, 0 to 1, is compared with in a portfolio; None: with nothing."""
 
     @classmethod
     def fits(cls, material: Material) -> bool:

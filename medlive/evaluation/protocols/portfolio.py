@@ -1,4 +1,4 @@
-"""Several protocols side by side: ranks with NA, how alike they rank models, and the gaps between them.
+"""Several protocols side by side: ranks with NA, and how alike they rank models.
 
 A model that could not be run on a task is NA there and in every figure that needs it, never last (seed 004 §3,
 figures 2, 4 and 7; docs/method.md §5).
@@ -6,17 +6,16 @@ figures 2, 4 and 7; docs/method.md §5).
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import QuestionsAsked
 from medlive.evaluation.protocols.model import (
     Cell,
     Protocol,
     Results,
-    Side,
     Table,
     whole_mean,
 )
@@ -26,21 +25,6 @@ from medlive.statistics.correlation import spearman
 PORTFOLIO: Final = "portfolio.json"
 Figures = Mapping[str, Mapping[str, float | None]]
 """Task → model → its figure, higher being better; None, or absent: NA."""
-
-
-class Questions(BaseModel):
-    """What became of a protocol's questions."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    judge: str
-    asked: int
-    answered: int
-    ungraded: dict[str, int]
-    """Why, and how many."""
-    calls: int
-    cached: int = 0
-    """Replies of a cache that earlier versions had."""
 
 
 class TaskResults(BaseModel):
@@ -58,8 +42,9 @@ class TaskResults(BaseModel):
     figures: dict[str, float | None]
     tables: tuple[Table, ...]
     notes: tuple[str, ...]
-    questions: Questions | None
-    """None: it asks no judge."""
+    questions: dict[str, Any] | None
+    """What became of its questions: judge, asked, answered, ungraded (why, and how many), calls; None: it asks no
+    judge."""
 
     @classmethod
     def of(
@@ -70,17 +55,17 @@ class TaskResults(BaseModel):
         done: QuestionsAsked | None = None,
     ) -> Self:
         """The results of a protocol, with what asking came to."""
-        asked = (
-            None
-            if done is None
-            else Questions(
-                judge=done.judge,
-                asked=done.questions,
-                answered=done.settled,
-                ungraded=dict(done.reasons),
-                calls=done.calls,
-            )
-        )
+        asked = None
+        notes = tuple(results.notes)
+        if done is not None:
+            notes = (*notes, *done.notes)
+            asked = {
+                "judge": done.judge,
+                "asked": done.questions,
+                "answered": done.settled,
+                "ungraded": dict(done.reasons),
+                "calls": done.calls,
+            }
         return cls(
             task=task,
             protocol=protocol.name,
@@ -89,7 +74,7 @@ class TaskResults(BaseModel):
             figure=protocol.figure,
             figures=dict(results.figures),
             tables=tuple(results.tables),
-            notes=(*results.notes, *(done.notes if done else ())),
+            notes=notes,
             questions=asked,
         )
 
@@ -102,8 +87,8 @@ class Portfolio(BaseModel):
     format: Literal["medlive-portfolio"] = "medlive-portfolio"
     format_version: Literal[1] = 1
     tasks: tuple[TaskResults, ...]
-    tables: tuple[Table, Table, Table, Table]
-    """Figures, ranks, Spearman's rho of tasks, gaps."""
+    tables: Annotated[tuple[Table, ...], Field(min_length=3)]
+    """Figures, ranks, Spearman's rho of tasks; of earlier versions gaps too."""
     overridden: tuple[Objection, ...] = ()
     """What was overridden to show the figures."""
 
@@ -128,10 +113,8 @@ def ranks(
     return ranked
 
 
-def portfolio(
-    figures: Figures, sides: Mapping[str, Side | None]
-) -> tuple[Table, Table, Table, Table]:
-    """The tables: figures, ranks, Spearman's rho of tasks, and the gaps between sides."""
+def portfolio(figures: Figures) -> tuple[Table, Table, Table]:
+    """The tables: figures, ranks, and Spearman's rho of tasks."""
     models = list(dict.fromkeys(chain.from_iterable(figures.values())))
     tasks = list(figures)
     by_task = [ranks(of_task, models) for of_task in figures.values()]
@@ -147,7 +130,6 @@ def portfolio(
         Table("Figures by task", ["model", *tasks], values, about),
         Table("Ranks", ["model", *tasks, "mean"], ranked, note),
         _alike(figures, models),
-        _gaps(figures, sides, models),
     )
 
 
@@ -162,39 +144,3 @@ def _alike(figures: Figures, models: Sequence[str]) -> Table:
     note = "Over the models that both tasks have; NA: fewer than three, or all equal."
     titles = ["task", *columns]
     return Table("How alike tasks rank models (Spearman)", titles, rows, note)
-
-
-def _gaps(
-    figures: Figures, sides: Mapping[str, Side | None], models: Sequence[str]
-) -> Table:
-    """Knowledge against execution, passive against active safety, by model."""
-    by_side: dict[Side, list[str]] = {side: [] for side in Side}
-    for task in figures:
-        side = sides.get(task)
-        if side is not None:
-            by_side[side].append(task)
-    rows: list[list[Cell]] = []
-    for model in models:
-        means: dict[Side, float | None] = {}
-        for side, tasks in by_side.items():
-            means[side] = whole_mean([figures[task].get(model) for task in tasks])
-        rows.append(
-            [
-                model,
-                *means.values(),
-                _gap(means[Side.KNOWLEDGE], means[Side.EXECUTION]),
-                _gap(means[Side.PASSIVE], means[Side.ACTIVE]),
-            ]
-        )
-    titles = [
-        "model",
-        *Side,
-        "knowledge - execution",
-        "passive - active",
-    ]
-    note = "Means of the tasks of each side, 0 to 1; a gap above 0: knows or declines more than it does or notices."
-    return Table("Gaps", titles, rows, note)
-
-
-def _gap(first: float | None, second: float | None) -> float | None:
-    return None if first is None or second is None else first - second

@@ -16,7 +16,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    TypeAdapter,
     ValidationError,
 )
 
@@ -379,23 +378,15 @@ def open_run(path: Path) -> RunFolder:
         raise BadInput(f"{file} was changed since the run began")
     try:
         return RunFolder(path, info, _cases(data))
-    except ValidationError as exc:
-        raise BadInput(f"{file} cannot be read: {first_fault(exc)}") from exc
-    except (ValueError, TypeError, KeyError, RecursionError) as exc:
+    except (ValueError, RecursionError) as exc:
         raise BadInput(f"{file} cannot be read: {exc}") from exc
 
 
 @lru_cache(maxsize=2)
 def _cases(data: bytes) -> tuple[EvaluationCase, ...]:
     """Parse cases; runs of the same cases that are scored together share them."""
-    shape = TypeAdapter(EvaluationCase)
-    cases = []
-    for line in filter(None, data.split(b"\n")):
-        row = json.loads(line)
-        # The values stay as they are spelt: digests are made of them.
-        shape.validate_python(row)
-        cases.append(EvaluationCase.from_row(row))
-    return tuple(cases)
+    rows = map(json.loads, filter(None, data.split(b"\n")))
+    return tuple(map(EvaluationCase.from_row, rows))
 
 
 KEYS_BELONG: Final = "keys belong into the variable that --api-key-env names"

@@ -1,8 +1,9 @@
 """What a folder has cost so far, by its logs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from medlive.evaluation.model import Origin
 from medlive.integrity.log import Lines, rows_of
@@ -43,7 +44,11 @@ def spent_of(logs: Iterable[Path], price: Price | None = None) -> Spent:
         BadInput: If a log cannot be read.
     """
     usd, unpriced = 0.0, 0
-    for usage in _usages(logs):
+    for row in chain.from_iterable(rows_of(path, Lines()) for path in logs):
+        usage = row[1].get("usage")
+        # What was not paid for here does not count.
+        if not usage or row[1].get("origin") in _SHARED:
+            continue
         cost = usage.get("cost_usd")
         if cost is None and price is not None:
             cost = price.cost(
@@ -66,12 +71,3 @@ def cost_per_case(run_dir: Path) -> float | None:
     spent = spent_of(run_logs(run_dir))
     answered = {row.get("case_id") for _, row in rows_of(run_logs(run_dir)[0], Lines())}
     return None if spent.unpriced or not answered else spent.usd / len(answered)
-
-
-def _usages(logs: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
-    """The usage of each call that was paid for here."""
-    for path in logs:
-        for _, row in rows_of(path, Lines()):
-            usage = row.get("usage")
-            if usage and row.get("origin") not in _SHARED:
-                yield usage

@@ -1,11 +1,9 @@
 """Contamination: the drop past each model's cutoff, and what else could have made it."""
 
-from functools import partial
 from pathlib import Path
 from typing import Final
 
 from medlive.integrity.log import some
-from medlive.plot import drops
 from medlive.report.html import Section, missing, picture, soft, upper_first
 from medlive.report.model import Report
 
@@ -29,12 +27,17 @@ def contamination(report: Report) -> Section:
     found = report.contamination
     if found is None:
         return Section("contamination", _TITLE, [missing(_LACKING)])
-    known = [model.drop for model in found.models if model.drop is not None]
-    if all(drop.difference is None for drop in known):
-        figure = missing(_NO_DROP)
-    else:
+    rows = []
+    for model in found.models:
+        if (drop := model.drop) is not None and drop.difference is not None:
+            low = None if drop.low is None else 100 * drop.low
+            high = None if drop.high is None else 100 * drop.high
+            rows.append((model.label, 100 * drop.difference, low, high))
+    figure = missing(_NO_DROP)
+    if rows:
         title = report.marked("Drop past the cutoff")
-        figure = soft(_CAPTION) + picture(title, partial(drops, found), len(known))
+        drawn = picture(title, "points, with 95 % intervals", rows)
+        figure = soft(_CAPTION) + drawn
     by_note: dict[str, list[str]] = {}
     for model in found.models:
         for note in model.notes:

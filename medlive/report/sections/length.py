@@ -1,10 +1,8 @@
 """How the complete score goes with the paper's, and each score with the length of the answers."""
 
-from functools import partial
 from typing import Final
 
-from medlive.plot import lengths
-from medlive.report.html import Section, picture, soft
+from medlive.report.html import Section, soft
 from medlive.report.model import Report
 
 _CAPTION: Final = (
@@ -16,8 +14,5 @@ _CAPTION: Final = (
 
 def length(report: Report) -> Section:
     """The section."""
-    drawn = picture(
-        report.marked("Score by length of the answer"), partial(lengths, report.table)
-    )
-    parts = [soft(_CAPTION), drawn, report.render("length.html")]
+    parts = [soft(_CAPTION), report.render("length.html")]
     return Section("length", "Length of answers", parts)

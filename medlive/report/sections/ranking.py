@@ -1,10 +1,8 @@
 """The ranking with its intervals and tie groups (LiveMedBench, Figure 4), and the pairs behind them."""
 
-from functools import partial
 from typing import Final
 
 from medlive.integrity.log import some
-from medlive.plot import scores
 from medlive.report.html import Section, missing, picture, soft
 from medlive.report.model import ONE_RUN, Report, judged, unpublishable
 from medlive.report.tables import beside_rows
@@ -29,10 +27,17 @@ _CAPTION: Final = (
 
 def ranking(report: Report) -> Section:
     """The section."""
+    rows = []
+    for model in report.models:
+        overall = model.overall
+        if overall.value is not None:
+            low = None if overall.low is None else 100 * overall.low
+            high = None if overall.high is None else 100 * overall.high
+            rows.append((model.label, 100 * overall.value, low, high))
     figure = missing(_NO_SCORE)
-    if any(model.overall.mean is not None for model in report.models):
-        draw = partial(scores, report.table)
-        figure = picture(report.marked("Overall score"), draw, len(report.models))
+    if rows:
+        note = f"{report.table.metric.value} score in %, with 95 % intervals"
+        figure = picture(report.marked("Overall score"), note, rows)
     # What is the same for all is said above all sections.
     further = {
         "cases": [report.case_name(model) for model in report.models],

@@ -1,6 +1,5 @@
 """Scores by month, theme, specialty and the rest (LiveMedBench, Figures 1 and 5)."""
 
-from functools import partial
 from typing import Final
 
 from medlive.evaluation.scoring.estimates import (
@@ -9,8 +8,7 @@ from medlive.evaluation.scoring.estimates import (
     ScoreEstimate,
     slice_order,
 )
-from medlive.plot import slices
-from medlive.report.html import Section, missing, picture
+from medlive.report.html import Section, missing
 from medlive.report.model import Report
 
 _LACKING: Final = {
@@ -40,12 +38,7 @@ def by_value(report: Report, kind: str) -> dict[str, list[ScoreEstimate | None]]
 
 def months(report: Report) -> Section:
     """The section: scores over time."""
-    section = _section(report, "month", "months", "Over time")
-    if by_value(report, "month"):
-        title = report.marked("Score by month of posting")
-        drawn = picture(title, partial(slices, report.table, "month"))
-        section.parts.insert(0, drawn)
-    return section
+    return _section(report, "month", "months", "Over time")
 
 
 def specialties(report: Report) -> Section:

@@ -38,7 +38,8 @@ from medlive.errors import (
     describe,
 )
 from medlive.instance.paths import archive_path, snapshots_path
-from medlive.integrity.folder import sync, writing_to
+from medlive.integrity.folder import sync
+from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FILE, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
 from medlive.service.backup.contents import (
@@ -120,7 +121,7 @@ async def _write(
             archives=archives,
             snapshots=frozen,
         )
-        with writing_to(draft):
+        with writing(draft):
             if files:
                 copy = (settings, draft, about, erased)
                 await asyncio.to_thread(_copy_files, *copy)
@@ -212,7 +213,7 @@ def _begin(out: Path) -> Path:
     if os.path.lexists(out):
         raise UsageError(f"{out} exists", hint="name a new folder")
     parent = out.absolute().parent
-    with writing_to(out):
+    with writing(out):
         parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=parent))
         (draft / DUMP).touch(PRIVATE_FILE)

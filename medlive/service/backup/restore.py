@@ -16,7 +16,7 @@ from medlive.db.schema.migrate import upgrade
 from medlive.db.session import Database
 from medlive.errors import BadInput, MedliveError, UsageError, describe, first_fault
 from medlive.instance.paths import archive_path, snapshots_path
-from medlive.integrity.folder import writing_to
+from medlive.integrity.log import writing
 from medlive.integrity.paths import PRIVATE_FOLDER
 from medlive.integrity.signing import PublicKey
 from medlive.service.backup.contents import (
@@ -97,7 +97,7 @@ async def private_dump(
 
     Raises BadInput if the dump is not what was checked.
     """
-    with writing_to(settings.home):
+    with writing(settings.home):
         settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
         place = Path(private)
@@ -127,7 +127,7 @@ async def restore_backup(
         DatabaseUnavailable: without the database.
     """
     checked = check_backup(folder, keys)
-    places = _empty_places(settings)
+    places = _empty_places(settings, checked)
     url = database_url(settings)
     async with aclosing(Database.connect(url)) as database, database.begin() as session:
         if await count_rows(session):
@@ -142,7 +142,7 @@ async def restore_backup(
         top, _, below = name.partition("/")
         if below:
             place = places[top]
-            with writing_to(place):
+            with writing(place):
                 place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             _copy(folder, name, place, below, checked)
     upgrade(url)
@@ -161,13 +161,18 @@ async def restore_backup(
     return about | {"taken_down": again, "skipped": skipped}
 
 
-def _empty_places(settings: Settings) -> dict[str, Path]:
-    """Return a backup's folder → where its files go. Raises UsageError when there are files already."""
+def _empty_places(settings: Settings, checked: Checked) -> dict[str, Path]:
+    """Return a backup's folder → where its files go. Raises UsageError when there are files already.
+
+    A copy of the database alone, as an upgrade makes it, belongs to the files that are there.
+    """
     places = {
         "archive": archive_path(settings),
         "snapshots": snapshots_path(settings),
         "keys": settings.home,
     }
+    if not any("/" in name for name in checked.digests):
+        return places
     used: list[Path] = []
     for place in (places["archive"], places["snapshots"]):
         if place.is_dir() and any(place.iterdir()):
@@ -188,7 +193,7 @@ def _copy(
     folder: Path, name: str, place: Path, new_name: str, checked: Checked
 ) -> None:
     """Copy a file of the backup. Raises BadInput if it is not what was checked."""
-    with writing_to(place):
+    with writing(place):
         copied = copy_file(folder, name, place, new_name)
     if copied != checked.digests[name]:
         raise BadInput(

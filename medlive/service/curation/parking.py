@@ -14,12 +14,11 @@ from medlive.db.curation.curations import (
     save_curation,
 )
 from medlive.db.curation.parking import (
-    ParkedThread,
-    UnansweredClaim,
     find_parked,
     list_parked,
     list_unanswered,
 )
+from medlive.db.mapping import Record
 from medlive.db.session import Database, Session
 from medlive.integrity.digest import digest_json
 
@@ -57,7 +56,7 @@ class Gap:
         """The gap as `medlive evidence gaps --json` prints it."""
         return asdict(self) | {"parked_threads": len(self.threads)}
 
-    def add(self, claim: UnansweredClaim, phrase: str) -> None:
+    def add(self, claim: Record, phrase: str) -> None:
         """Count a claim's thread, and note the phrase and the nearest passage."""
         thread = f"{claim.source}/{claim.thread_id}"
         if thread not in self.threads:
@@ -84,7 +83,7 @@ async def reject_expired(database: Database, weeks: int) -> int:
     return rejected
 
 
-async def _reject(session: Session, thread: ParkedThread, weeks: int) -> bool:
+async def _reject(session: Session, thread: Record, weeks: int) -> bool:
     """Reject a thread; whether it is still parked by the same decision."""
     await lock_revision(session, thread.revision_id)
     latest = await find_parked(session, thread.revision_id)
@@ -111,7 +110,7 @@ async def find_gaps(database: Database, settings: Settings) -> list[Gap]:
     return group_gaps(claims, load_codebook(settings.codebooks.paths))
 
 
-def group_gaps(claims: Iterable[UnansweredClaim], codebook: "Codebook") -> list[Gap]:
+def group_gaps(claims: Iterable[Record], codebook: "Codebook") -> list[Gap]:
     """Group claims by the code-book terms of their search phrases; a phrase without any stands for itself."""
     gaps: dict[Subject, Gap] = {}
     for claim in claims:

@@ -5,7 +5,6 @@ from datetime import UTC
 
 from medlive.db.curation.cases import (
     CaseContent,
-    LockedCase,
     SavedCase,
     add_revision,
     apply_review,
@@ -14,6 +13,7 @@ from medlive.db.curation.cases import (
     lock_thread_case,
     set_status,
 )
+from medlive.db.mapping import Record
 from medlive.db.release.withdrawals import (
     too_thin,
     withdrawn_criteria,
@@ -51,16 +51,16 @@ async def save_case(
     content = replace(content, posted_at=content.posted_at.astimezone(UTC))
     status = CaseStatus.READY if held is None else CaseStatus.HELD
     case = await lock_thread_case(session, thread_pk, key, status, held)
-    if (case.status, case.reason) != (status, held):
-        await set_status(session, case.case_id, status, held)
-    withdrawn = await withdrawn_criteria(session, case.case_id)
+    if (case.status, case.status_reason) != (status, held):
+        await set_status(session, case.id, status, held)
+    withdrawn = await withdrawn_criteria(session, case.id)
     kept = without_criteria(content.rubric, withdrawn)
     if len(kept.criteria) < len(content.rubric.criteria):
-        unchanged = await _hold_if_thin(session, case.case_id, too_thin(kept))
+        unchanged = await _hold_if_thin(session, case.id, too_thin(kept))
         if unchanged is not None:
             return unchanged
     content = replace(content, rubric=kept)
-    saved = await add_revision(session, case.case_id, content)
+    saved = await add_revision(session, case.id, content)
     if saved.status != "new":
         await _respect_people(session, case, saved, held)
     return saved
@@ -79,16 +79,16 @@ async def _hold_if_thin(
 
 
 async def _respect_people(
-    session: Session, case: LockedCase, saved: SavedCase, held: str | None
+    session: Session, case: Record, saved: SavedCase, held: str | None
 ) -> None:
     """Let what people decided about the case stand, or ask them again where its content changed."""
-    case_id = case.case_id
+    case_id = case.id
     review = await find_review(session, case_id, saved.revision, _VERDICTS)
     if review is not None:
         await apply_review(session, case_id, review.action, review.reason)
         return
     if case.status is CaseStatus.REJECTED and held is None:
-        reason = f"{case.reason}; its content has changed since"
+        reason = f"{case.status_reason}; its content has changed since"
         await set_status(session, case_id, CaseStatus.HELD, reason)
         return
     if saved.status != "revised":

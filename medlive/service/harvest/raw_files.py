@@ -8,13 +8,14 @@ removes it.
 import asyncio
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.harvest import archives
+from medlive.db.mapping import Record
 from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
 from medlive.instance.paths import archive_path
@@ -57,7 +58,7 @@ async def sweep(
     return len(unswept) - len(damaged), damaged
 
 
-async def _rewrite(database: Database, folder: Path, archive: archives.Archive) -> None:
+async def _rewrite(database: Database, folder: Path, archive: Record) -> None:
     old, name = folder / archive.path, next_name(archive.path)
     async with database.begin() as session:
         named = {
@@ -163,7 +164,8 @@ async def _retain(
     dry_run: bool,
 ) -> None:
     """Apply retention to one source; call it with the source's harvest lock held."""
-    folder, old = archive_path(settings), []
+    folder = archive_path(settings)
+    old: Sequence[Record] = []
     if keep := settings.archive.keep_days:
         async with database.begin() as session:
             old = await archives.list_archives(
@@ -197,6 +199,6 @@ def _remove(folder: Path, paths: Iterable[str]) -> None:
 async def prune_by_hand(database: Database, settings: Settings) -> Mapping[str, int]:
     """Apply retention and record the run, so that one by cron counts for the scheduler; its counts."""
     async with recorded_run(database, PRUNE, {}) as run:
-        counts = run.counts = await apply_retention(database, settings)
+        counts = run.counts = dict(await apply_retention(database, settings))
         run.failed, run.partial = bool(counts["damaged"]), bool(counts["busy"])
     return counts

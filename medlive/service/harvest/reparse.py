@@ -72,7 +72,7 @@ async def reparse_sources(
 ) -> list[ReparseResult]:
     """`reparse_source` of each source, recorded as a run unless it is dry; `progress` shows a source's threads."""
     async with AsyncExitStack() as stack:
-        run = RunRecord(0)
+        run = RunRecord()
         if not dry_run:
             inputs = {"sources": sorted(sources)}
             run = await stack.enter_async_context(

@@ -88,6 +88,7 @@ async def withdraw(
         )
         entries = (await withdrawals.load_errata(session)).entries
         if dry_run:
+            session.expunge_all()  # What was loaded is still told
             await session.rollback()
     snapshots: set[str] = set()
     for entry in entries:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from medlive.db import watch
-from medlive.db.audit.health import FailedThread
+from medlive.db.mapping import Record
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.watch import OpenProblemRow, Severity
@@ -181,7 +181,7 @@ def jobs_failed(facts: Facts) -> Iterator[Symptom]:
 def threads_fail_alike(facts: Facts) -> Iterator[Symptom]:
     """Several threads failed for the same reason."""
     least = max(ALIKE, ALIKE_SHARE * facts.decided)
-    groups: dict[tuple[str, str], list[FailedThread]] = {}
+    groups: dict[tuple[str, str], list[Record]] = {}
     for failed in facts.failed_threads:
         groups.setdefault((failed.stage, failed.reason), []).append(failed)
     for (stage, reason), alike in groups.items():

@@ -14,7 +14,8 @@ from medlive.config import Settings
 from medlive.db import watch
 from medlive.db.audit import health
 from medlive.db.curation.circuits import list_circuits
-from medlive.db.harvest.harvests import SourceInfo, list_sources
+from medlive.db.harvest.harvests import list_sources
+from medlive.db.mapping import Record
 from medlive.db.release.snapshots import latest_frozen, load_fixed
 from medlive.db.runs import History, is_scheduler_active, load_history
 from medlive.db.session import Database, Session, read_clock
@@ -57,18 +58,18 @@ class Facts:
     history: History
     steps: Sequence[StepState]
     workers: Mapping[str, int]  # Queue → processes that serve it
-    queues: Sequence[health.QueueHealth]
+    queues: Sequence[Record]
     waiting_workers: Sequence[WorkerRow]  # That are heard of and take no jobs
     lost_threads: int  # Threads that nothing will take up
     decided_at: datetime | None  # When the latest attempt ended; None: never
     decided: int  # Threads that engines decided within a week
-    failed_jobs: Sequence[health.UndoneJobs]
-    failed_threads: Sequence[health.FailedThread]
-    sources: Sequence[SourceInfo]
+    failed_jobs: Sequence[Record]
+    failed_threads: Sequence[Record]
+    sources: Sequence[Record]
     circuits: Sequence[Opening]
     week: Mapping[str, Any]  # Of `read_week`
     undelivered: Sequence[OutboxRow]
-    missing_rights: Sequence[health.MissingRight]
+    missing_rights: Sequence[Record]
     observations: Mapping[str, ObservationRow]
     # That this machine's clock and the database's do not agree
     clock_problem: str | None

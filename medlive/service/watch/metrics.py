@@ -100,15 +100,15 @@ async def read_metrics(database: Database, settings: Settings) -> bytes:
         (metrics[name].labels(*own) if own else metrics[name]).set(value)
 
     add("info", __version__, 1)
-    for name, rows in (
-        ("threads", gauges.threads),
-        ("recent_threads", gauges.recent),
-        ("jobs", gauges.jobs),
-        ("oldest_job_seconds", gauges.oldest),
+    for name, gauge in (
+        ("threads", "threads"),
+        ("recent_threads", "recent"),
+        ("jobs", "jobs"),
+        ("oldest_job_seconds", "oldest"),
     ):
-        for row in rows:
+        for row in gauges[gauge]:
             add(name, *row)
-    for task, replies, unpriced, estimated, usd in gauges.spent:
+    for task, replies, unpriced, estimated, usd in gauges["spent"]:
         add("week_replies", task, replies)
         add("week_replies_unpriced", task, unpriced)
         add("week_replies_estimated", task, estimated)

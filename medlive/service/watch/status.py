@@ -11,8 +11,9 @@ from medlive.db.audit.health import failed_threads
 from medlive.db.audit.spending import mean_thread_cost
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.parking import count_parked
-from medlive.db.curation.replies import Answers, count_answers
+from medlive.db.curation.replies import count_answers
 from medlive.db.jobs import Queue, count_open
+from medlive.db.mapping import Record
 from medlive.db.session import Database
 from medlive.db.tables.watch import OpenProblemRow
 from medlive.db.waits import count_waiting
@@ -90,7 +91,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
         harvests = facts.history.harvests.get(source.name)
         counts = {} if harvests is None else harvests.latest.counts
         sources.append(
-            {**asdict(source), "not_modified_share": not_modified_share(counts)}
+            {**source._asdict(), "not_modified_share": not_modified_share(counts)}
         )
     return {
         "sources": sources,
@@ -130,8 +131,8 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
             "funnel": [row.cells for row in rows],
             "kept": sum(r.count for r in rows if r.outcome == "kept"),
             "answers": list(map(answers_as_json, answers)),
-            "parked": asdict(parked),
-            "failures": [asdict(failure) for failure in failures],
+            "parked": vars(parked),
+            "failures": list(map(vars, failures)),
             "retriever": retriever,
         }
         | health
@@ -139,13 +140,12 @@ async def read_status(database: Database, settings: Settings) -> dict[str, Any]:
     )
 
 
-def answers_as_json(answers: Answers) -> dict[str, Any]:
+def answers_as_json(answers: Record) -> dict[str, Any]:
     """The outcomes of a stage's calls, as counts and as shares; None without calls."""
-    ends = ("repairs", "invalid", "refused", "truncated")
-    return {
-        **asdict(answers),
-        **{f"{end}_share": answers.share(getattr(answers, end)) for end in ends},
-    }
+    values = dict(vars(answers))
+    for end in ("repairs", "invalid", "refused", "truncated"):
+        values[f"{end}_share"] = values[end] / answers.calls if answers.calls else None
+    return values
 
 
 def step_as_json(state: StepState) -> dict[str, Any]:

@@ -8,12 +8,13 @@ from typing import Any
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.audit.spending import Spent, spending
+from medlive.db.audit.spending import spending
 from medlive.db.audit.standing import count_stages
 from medlive.db.curation.by_paper import outcomes_by_paper
 from medlive.db.curation.funnel import STAGES
 from medlive.db.curation.proofs import proofs_made
 from medlive.db.iso_weeks import week_bounds
+from medlive.db.mapping import Record
 from medlive.db.release.snapshots import (
     find_snapshot,
     load_fixed,
@@ -65,10 +66,10 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
             {"stage": stage, "outcome": outcome, "reason": reason, "count": n}
             for stage, outcome, reason, n in counts
         ],
-        "cost": total and asdict(total) | {"cost_usd": total.cost_usd},
-        "by_paper": [row._asdict() for row in by_paper],
-        "proofs": asdict(proofs)
-        | {"headroom": headroom_of(Counter(proofs.ordinary)).model_dump()},
+        "cost": total and vars(total),
+        "by_paper": list(map(vars, by_paper)),
+        "proofs": proofs
+        | {"headroom": headroom_of(Counter(proofs["ordinary"])).model_dump()},
         "snapshot": snapshot,
     }
 
@@ -87,7 +88,7 @@ async def _costs_of_steps(
     return {command_of(QUEUE): total.cost_usd if total else 0.0}
 
 
-async def _spent(session: Session, since: datetime, until: datetime) -> Spent | None:
+async def _spent(session: Session, since: datetime, until: datetime) -> Record | None:
     """What all replies of a time cost; None without any."""
     rows = {row.by: row for row in await spending(session, since, until)}
     return rows.get("all")

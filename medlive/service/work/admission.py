@@ -33,7 +33,7 @@ def check_job(task: str, queue: str, arguments: Mapping[str, object]) -> None:
 
 
 def _queue_of(task: str, arguments: Mapping[str, object]) -> Queue | None:
-    """The queue in which medlive defers such a job; None: it never does."""
+    """The queue for such a job; None where it is not one of medlive's."""
     if {k: type(value) for k, value in arguments.items()} != _ARGUMENTS.get(task):
         return None
     match arguments:

@@ -4,13 +4,14 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, Final
 from urllib.parse import quote, urljoin, urlsplit
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from medlive.integrity.folder import SUMS
-from medlive.snapshot.errata import ERRATA, Errata, Erratum
+from medlive.snapshot.errata import ERRATA, Errata
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest, moment_text, pretty_json
 
@@ -125,75 +126,56 @@ def latest_json(releases: Sequence[Release], place: Place) -> bytes:
     return pretty_json(value).encode("utf-8")
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """An entry of the feed."""
-
-    id: str
-    moment: datetime
-    title: str
-    summary: str
-    link: str
-    link_type: str
-    enclosures: Sequence[
-        tuple[str, str, str, int]
-    ] = ()  # Name, media type, address and bytes
-
-
 def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -> bytes:
     """Return `feed.xml`: Atom 1.0 (RFC 4287), an entry for each version and each erratum, newest first.
 
     Without any it is a valid feed, updated at the beginning of 1970. The moments are those of the manifests and of
     errata.json. An erratum that names more snapshots later keeps its entry and its moment.
     """
-    ordered = _newest_first(releases)
-    entries = [_release_entry(release, place) for release in ordered]
+    entries: list[dict[str, Any]] = []
+    for release in _newest_first(releases):
+        enclosures = []
+        for name, kind in _ENCLOSED.items():
+            if name in release.files:
+                address = place.url(f"{release.folder}/{name}")
+                enclosures.append((name, kind, address, release.files[name].size))
+        entry = {
+            # Of the digest, and not the canary: a canary that stands in a feed would prove nothing about the data.
+            "id": _entry_id(f"snapshots/{release.digest}"),
+            "moment": release.manifest.created_at,
+            "title": f"medlive {release.version}",
+            "summary": f"{release.counted}. SHA256SUMS has {release.digest}.",
+            "link": place.url(INDEX) + f"#{release.version}",
+            "link_type": "text/html",
+            "enclosures": enclosures,
+        }
+        entries.append(entry)
     for erratum in errata.entries if errata is not None else ():
-        entries.append(_erratum_entry(erratum, place))
-    entries.sort(key=lambda entry: entry.moment, reverse=True)
+        subject = erratum.criterion_id or erratum.case_id
+        moment = erratum.issued_at.astimezone(UTC)
+        state = "withdrawn"
+        if erratum.reinstated_at is not None:
+            state += f", reinstated {erratum.reinstated_at:%Y-%m-%d}"
+        frozen = ", ".join(erratum.snapshots)
+        entry = {
+            "id": _entry_id(f"errata/{erratum.id}/{subject}/{moment_text(moment)}"),
+            "moment": moment,
+            "title": f"medlive {erratum.kind.value}: {subject}",
+            "summary": f"{erratum.reason} ({state}; frozen in {frozen})",
+            "link": place.url(ERRATA),
+            "link_type": "application/json",
+            "enclosures": (),
+        }
+        entries.append(entry)
+    entries.sort(key=itemgetter("moment"), reverse=True)
     text = _TEMPLATES.get_template("feed.xml.j2").render(
         id=_entry_id("snapshots"),
         summary=_SUMMARY,
         place=place,
         entries=entries,
-        updated=entries[0].moment if entries else datetime.fromtimestamp(0, UTC),
+        updated=entries[0]["moment"] if entries else datetime.fromtimestamp(0, UTC),
     )
     return text.encode("utf-8")
-
-
-def _release_entry(release: Release, place: Place) -> _Entry:
-    files = release.files
-    enclosures = []
-    for name, kind in _ENCLOSED.items():
-        if name in files:
-            address = place.url(f"{release.folder}/{name}")
-            enclosures.append((name, kind, address, files[name].size))
-    return _Entry(
-        # Of the digest, and not the canary: a canary that stands in a feed would prove nothing about the data.
-        id=_entry_id(f"snapshots/{release.digest}"),
-        moment=release.manifest.created_at,
-        title=f"medlive {release.version}",
-        summary=f"{release.counted}. SHA256SUMS has {release.digest}.",
-        link=place.url(INDEX) + f"#{release.version}",
-        link_type="text/html",
-        enclosures=enclosures,
-    )
-
-
-def _erratum_entry(erratum: Erratum, place: Place) -> _Entry:
-    subject = erratum.criterion_id or erratum.case_id
-    moment = erratum.issued_at.astimezone(UTC)
-    state = "withdrawn"
-    if erratum.reinstated_at is not None:
-        state += f", reinstated {erratum.reinstated_at:%Y-%m-%d}"
-    return _Entry(
-        id=_entry_id(f"errata/{erratum.id}/{subject}/{moment_text(moment)}"),
-        moment=moment,
-        title=f"medlive {erratum.kind.value}: {subject}",
-        summary=f"{erratum.reason} ({state}; frozen in {', '.join(erratum.snapshots)})",
-        link=place.url(ERRATA),
-        link_type="application/json",
-    )
 
 
 def index_html(

@@ -129,16 +129,12 @@ def by_span(
     tally = dict.fromkeys(range(low // span, high // span + 1), 0)
     for place, n in places.items():
         tally[place // span] += n
-    return name, {_span_label(place * span, name): n for place, n in tally.items()}
-
-
-def _span_label(month: int, span: str) -> str:
-    year = month // 12
-    if span == "month":
-        return f"{year:04d}-{month % 12 + 1:02d}"
-    if span == "quarter":
-        return f"{year:04d}-Q{month % 12 // 3 + 1}"
-    return f"{year:04d}"
+    labels = {}
+    for place, n in tally.items():
+        year, month = divmod(place * span, 12)
+        within = {"month": f"-{month + 1:02d}", "quarter": f"-Q{month // 3 + 1}"}
+        labels[f"{year:04d}{within.get(name, '')}"] = n
+    return name, labels
 
 
 def _ranked(counts: Mapping[str, int]) -> list[Bar]:

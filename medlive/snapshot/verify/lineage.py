@@ -14,6 +14,7 @@ from medlive.snapshot.ledgers import (
     HOLDOUTS,
     Entry,
     Ledgers,
+    each_entry,
     read_ledgers,
 )
 from medlive.snapshot.manifest import Manifest
@@ -127,31 +128,24 @@ def _check_changes(
     if ledgers.changes is None:
         return
     by_case: dict[str, dict[str, Entry]] = {case_id: {} for case_id in differing}
-    for section, listed in ledgers.changes.items():
-        for case_id, entry in listed.items():
-            by_case.setdefault(case_id, {})[section] = entry
+    for section, case_id, entry in each_entry(ledgers.changes):
+        by_case.setdefault(case_id, {})[section] = entry
     for case_id, entries in sorted(by_case.items()):
         case = differing.get(case_id)
         first = case.field("first_release") if case else None
         if case is not None and first is not None:
             release = f"first release {first.old}, as in the parent"
             faults.add(f"{CASES}: {case_id!r}"[:300], release, first.new[:50])
-            case = _without_release(case)
+            is_same = case.from_revision == case.to_revision
+            if is_same and len(case.fields) == 1 and not case.criteria:
+                case = None  # it differs in its first release alone
         where = f"{CHANGES}: {case_id!r}"[:300]
         expected = case.kind.value if case else "not listed"
         listed_as = ", ".join(entries) or "not listed"
         if listed_as != expected:
             faults.add(where, expected, listed_as)
-        elif case is not None:
-            stated = entries[expected]["from_revision"]
-            if stated != case.from_revision:
-                before = f"from_revision {case.from_revision}"
-                faults.add(where, before, f"{stated}"[:50])
-
-
-def _without_release(case: CaseDiff) -> CaseDiff | None:
-    """A case that differs in more than its first release; None where it does not."""
-    is_same = case.from_revision == case.to_revision
-    if is_same and len(case.fields) == 1 and not case.criteria:
-        return None
-    return case
+            continue
+        stated = entries.get(expected, {}).get("from_revision")
+        if case is not None and stated != case.from_revision:
+            before = f"from_revision {case.from_revision}"
+            faults.add(where, before, f"{stated}"[:50])

@@ -174,7 +174,7 @@ class Inspected(Inspection):
         return scan
 
 
-def _signature(folder: Inspected, out: Faults) -> None:
+def check_origin(folder: Inspected, out: Faults) -> None:
     manifest = folder.manifest
     if manifest is None:
         if folder.manifest_fault:
@@ -194,7 +194,7 @@ def _signature(folder: Inspected, out: Faults) -> None:
     )
 
 
-def _listing(folder: Inspected, out: Faults) -> None:
+def check_listing(folder: Inspected, out: Faults) -> None:
     for fault in folder.listing.faults:
         out.append(fault)
     required = {*REQUIRED, SUMS}
@@ -205,7 +205,7 @@ def _listing(folder: Inspected, out: Faults) -> None:
         out.add(name, "nothing of that name", "a file")
 
 
-def _sums(folder: Inspected, out: Faults) -> None:
+def check_sums(folder: Inspected, out: Faults) -> None:
     sums = folder.sums
     for name in sorted(sums.keys() - set(REQUIRED)):
         out.add(SUMS, "the names of this snapshot's files", repr(name)[:200])
@@ -216,7 +216,7 @@ def _sums(folder: Inspected, out: Faults) -> None:
         out.add(SUMS, expected, "other lines, order or line ends")
 
 
-def _digests(folder: Inspected, out: Faults) -> None:
+def check_digests(folder: Inspected, out: Faults) -> None:
     for name, stated in sorted(folder.sums.items()):
         if name in folder.listing.files:
             got = folder.digest(name) or "an unreadable file"
@@ -224,7 +224,7 @@ def _digests(folder: Inspected, out: Faults) -> None:
                 out.add(name, f"the sha256 that {SUMS} states, {stated}", got)
 
 
-def _manifest(folder: Inspected, out: Faults) -> None:
+def check_manifest(folder: Inspected, out: Faults) -> None:
     manifest = folder.manifest
     if folder.manifest_fault is not None:
         out.append(folder.manifest_fault)
@@ -244,7 +244,7 @@ def _manifest(folder: Inspected, out: Faults) -> None:
     folder.note = unknown_note(manifest.unknown)
 
 
-def _sizes(folder: Inspected, out: Faults) -> None:
+def check_sizes(folder: Inspected, out: Faults) -> None:
     manifest = folder.require_manifest()
     required = set(REQUIRED) - {"manifest.json"}
     for name in sorted(required ^ manifest.files.keys()):
@@ -293,7 +293,7 @@ def _report(*places: str) -> Callable[[Inspected, Faults], None]:
     return step
 
 
-def _counts(folder: Inspected, out: Faults) -> None:
+def check_counts(folder: Inspected, out: Faults) -> None:
     manifest = folder.require_manifest()
     tally = folder.scan.tally
     held_out = len((folder.ledgers.holdouts or {}).get("held", ()))
@@ -321,13 +321,13 @@ def _known(model: Counts | ProofMeans | Headroom) -> dict[str, object]:
     return known
 
 
-def _livemedbench(folder: Inspected, out: Faults) -> None:
+def check_livemedbench(folder: Inspected, out: Faults) -> None:
     if folder.scan.livemedbench != folder.digest(LIVEMEDBENCH):
         expected = f"exactly the rows of {CASES} and {CRITERIA}"
         out.add(LIVEMEDBENCH, expected, "other bytes")
 
 
-def _parquet(folder: Inspected, out: Faults) -> None:
+def check_parquet(folder: Inspected, out: Faults) -> None:
     if not parquet.available():
         raise Skip("pyarrow is not installed; install medlive[service]", allowed=True)
     manifest = folder.require_manifest()
@@ -350,14 +350,14 @@ def _parquet(folder: Inspected, out: Faults) -> None:
         results = compare_twins(comparisons)
     for table, result in zip(TABLES, results, strict=False):
         name = f"data/{table}.parquet"
-        if isinstance(result, parquet.ParquetFault):
+        if isinstance(result, ValueError):
             out.add(name, "parquet with the rows of its twin", str(result)[:300])
         elif result is not None:
             expected = f"the rows of data/{table}.jsonl"
             out.add(f"{name}: {result}", expected, "other rows")
 
 
-def _canary(folder: Inspected, out: Faults) -> None:
+def check_canary(folder: Inspected, out: Faults) -> None:
     manifest = folder.require_manifest()
     if manifest.canary != (expected := canary_of(manifest.version)):
         expected = f"the canary of {manifest.version}, {expected}"
@@ -372,7 +372,7 @@ _VIEWED: Final = {".svg": find_active_svg, ".md": find_active_markdown}
 """The files that a browser or a page of a forge shows, by suffix."""
 
 
-def _leaks(folder: Inspected, out: Faults) -> None:
+def check_leaks(folder: Inspected, out: Faults) -> None:
     out.extend(folder.scan.leaks)
     # Pages show the values that the manifest names and this medlive does not know.
     for name in folder.require_manifest().shape.unknown_names():
@@ -387,7 +387,7 @@ def _leaks(folder: Inspected, out: Faults) -> None:
     out.extend(folder.ledgers.leaks)
 
 
-def _chain(folder: Inspected, out: Faults) -> None:
+def check_chain(folder: Inspected, out: Faults) -> None:
     manifest = folder.require_manifest()
     check_lineage(manifest, out)
     parent = folder.parent
@@ -411,13 +411,16 @@ def _chain(folder: Inspected, out: Faults) -> None:
 STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     (
         "the signature is valid, and exists exactly when the manifest names its key",
-        _signature,
+        check_origin,
     ),
-    ("every file of a snapshot exists as a plain file, and nothing else", _listing),
-    ("SHA256SUMS names every file once", _sums),
-    ("every file has the digest that SHA256SUMS states", _digests),
-    ("the manifest has its schema", _manifest),
-    ("every file has the size and digest that the manifest states", _sizes),
+    (
+        "every file of a snapshot exists as a plain file, and nothing else",
+        check_listing,
+    ),
+    ("SHA256SUMS names every file once", check_sums),
+    ("every file has the digest that SHA256SUMS states", check_digests),
+    ("the manifest has its schema", check_manifest),
+    ("every file has the size and digest that the manifest states", check_sizes),
     ("the rows are canonical JSON Lines in order", _report("scan.rows")),
     ("ids are unique and every criterion has its case", _report("scan.ids")),
     (
@@ -425,9 +428,9 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
         _report("scan.rubric"),
     ),
     ("each case has a criterion with a positive weight", _report("scan.positive")),
-    ("the manifest's counts are those of the rows", _counts),
-    ("livemedbench.json holds the same", _livemedbench),
-    ("the parquet files hold the same", _parquet),
+    ("the manifest's counts are those of the rows", check_counts),
+    ("livemedbench.json holds the same", check_livemedbench),
+    ("the parquet files hold the same", check_parquet),
     (
         "first releases and posting dates are possible and of this line of releases",
         _report("scan.releases"),
@@ -440,12 +443,15 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
         "held-out cases are committed to, and revealed ones prove their commitments",
         _report("ledgers.holdout_faults", "scan.proofs"),
     ),
-    ("every file holds the canary", _canary),
+    ("every file holds the canary", check_canary),
     (
         "no text has an address, a handle or a disguised character, and no figure or page runs or loads anything",
-        _leaks,
+        check_leaks,
     ),
-    ("the releases follow one another, and the parent is as this one states", _chain),
+    (
+        "the releases follow one another, and the parent is as this one states",
+        check_chain,
+    ),
 )
 """The steps, in order."""
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from medlive.db.audit.details import Membership
 from medlive.db.audit.listing import Counts
-from medlive.db.audit.spending import Spent
 from medlive.db.curation.funnel import FunnelRow
+from medlive.db.mapping import Record
 from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.people import AuditLogRow
 from medlive.text.html import Page
@@ -19,7 +18,6 @@ from medlive.web.audit.tables import Table
 from medlive.web.audit.window import Stretch
 
 if TYPE_CHECKING:
-    from medlive.db.curation.parking import ParkedThread
     from medlive.service.curation.parking import Gap
 
 Link = tuple[str, str]  # Text and address
@@ -37,7 +35,7 @@ class OverviewPage(Page):
     by_week: Mapping[str, Mapping[str, int]]
     reasons: Sequence[FunnelRow]
     # Week → what was spent in it, in all and by source
-    spent: Mapping[str, Sequence[Spent]]
+    spent: Mapping[str, Sequence[Record]]
     may_act: bool
 
 
@@ -49,7 +47,7 @@ class GapsPage(Page):
     tables: Sequence[Link]
     gaps: Sequence["Gap"]
     all_gaps: int
-    parked: Sequence["ParkedThread"]  # Those that wait longest first
+    parked: Sequence[Record]  # Those that wait longest first
     all_parked: int
     thread_links: Mapping[str, str]  # SOURCE/ID → the thread's page
 
@@ -69,8 +67,8 @@ class TablePage(Page):
     sorts: Mapping[str, str]  # Sort → address
 
 
-Record = Mapping[str, object]
-Advice = tuple[Record, Record | None, Sequence[Record]]
+Part = Mapping[str, object]
+Advice = tuple[Part, Part | None, Sequence[Part]]
 """An advice with what was found about it and the criteria asked for because of it."""
 
 
@@ -108,7 +106,7 @@ class ThreadPage(Page):
     replies: Mapping[str, ReplyRow]  # Request's digest → reply
     decision_links: Mapping[int, str]  # Number of a decision → its address
     revisions: Sequence[RevisionStep]  # The newest first
-    memberships: Sequence[Membership]
+    memberships: Sequence[Record]
     withheld: bool  # Whether its account rates in a study, or people check verdicts on the case blind
     entries: Sequence[AuditLogRow]  # What people did to it
     actions: Actions | None  # None: the account may not act

@@ -131,7 +131,7 @@ async def export(request: Request, site: SiteOf, table: str) -> Response:
     text = io.BytesIO()
     async with site.database.begin() as session:
         rows = stream_rows(session, state.listing, state.where, **state.order)
-        async for line in stream_csv(rows, state.listing.row):
+        async for line in stream_csv(rows, state.listing):
             text.write(line.encode())
             if text.tell() > EXPORT_BYTES:
                 raise HTTPException(422, "More than an export may hold: narrow it.")

@@ -48,7 +48,7 @@ class State:
         return cls(table, where, sort, query.get("order") == "asc", **places)
 
     @property
-    def listing(self) -> Listing[Any]:
+    def listing(self) -> Listing:
         """The table."""
         return LISTINGS[self.table]
 

@@ -14,13 +14,13 @@ from medlive.curation.model import Reason
 from medlive.db.accounts import Account
 from medlive.db.audit.details import (
     CaseRevision,
-    Membership,
     find_replies,
     list_memberships,
     list_revisions,
 )
 from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
+from medlive.db.mapping import Record
 from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
 from medlive.rubric.model import Criterion, Origin
@@ -144,7 +144,7 @@ async def load_thread_page(
 
 async def _history(
     session: Session, account: Account, case: _Record | None
-) -> tuple[list[RevisionStep], Sequence[Membership], bool]:
+) -> tuple[list[RevisionStep], Sequence[Record], bool]:
     """A case's revisions and releases, and whether its verdicts are withheld from the account."""
     if case is None:
         return [], [], False
@@ -221,21 +221,20 @@ def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
 def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:
     """What each revision changed in the one before, the newest first."""
     steps: list[RevisionStep] = []
-    for old, new in pairwise(revisions):
+    for (old, had), (new, has) in pairwise(revisions):
         fields: dict[str, Sequence[Change]] = {}
         for name in _FIELDS:
-            before, after = str(getattr(old.row, name)), str(getattr(new.row, name))
+            before, after = str(getattr(old, name)), str(getattr(new, name))
             if before != after:
                 fields[name] = compare(before, after)
-        old_texts = {c.id: _criterion_text(c) for c in old.criteria}
-        new_texts = {c.id: _criterion_text(c) for c in new.criteria}
+        old_texts = {c.id: _criterion_text(c) for c in had}
+        new_texts = {c.id: _criterion_text(c) for c in has}
         criteria: dict[str, Sequence[Change]] = {}
         for name in old_texts | new_texts:
             before, after = old_texts.get(name, ""), new_texts.get(name, "")
             if before != after:
                 criteria[name] = compare(before, after)
-        made = new.row
-        steps.insert(0, RevisionStep(made.revision, made.created_at, fields, criteria))
+        steps.insert(0, RevisionStep(new.revision, new.created_at, fields, criteria))
     return steps
 
 

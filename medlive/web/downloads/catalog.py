@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -141,8 +140,3 @@ async def load_public_errata(site: Site, catalog: Catalog) -> Errata:
         return Errata()
     shown = [own for own in errata.entries if versions.intersection(own.snapshots)]
     return Errata(entries=tuple(shown))
-
-
-def totals_of(totals: Mapping[tuple[str, str], int], version: str) -> dict[str, int]:
-    """File → downloads, of one snapshot."""
-    return {file: n for (counted, file), n in totals.items() if counted == version}

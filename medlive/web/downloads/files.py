@@ -5,14 +5,12 @@ import hashlib
 import io
 import os
 import re
-from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 from fastapi import HTTPException, Request
 from fastapi.responses import FileResponse, Response
-from starlette.background import BackgroundTask
 from starlette.types import Receive, Scope, Send
 
 from medlive.integrity.paths import UnsafePath, open_below
@@ -52,7 +50,6 @@ async def send_file(
     expected: str | None = None,
     cache_control: str = IMMUTABLE,
     policy: str = FIGURE_POLICY,
-    count: Callable[[], Awaitable[None]] | None = None,
 ) -> Response:
     """Answer GET or HEAD with a file or one range of it; several ranges are answered with the whole file.
 
@@ -63,7 +60,6 @@ async def send_file(
         expected: The SHA-256 that it must have, as 64 hexadecimal digits; None for any. 503 if it has another.
         cache_control: How long it may be kept.
         policy: Its Content-Security-Policy.
-        count: Called once a download that starts at the first byte has ended.
     """
     try:
         handle = await asyncio.to_thread(open_below, root, name)
@@ -81,33 +77,20 @@ async def send_file(
         if (status := _precondition(request, f'"{digest}"')) is not None:
             return Response(status_code=status, headers=headers)
         closed.pop_all()  # the answer closes it
-    start = _first_byte(request)
-    counted = request.method == "GET" and start == 0
-    task = BackgroundTask(count) if count is not None and counted else None
+    _keep_one_range(request)
     headers["Content-Security-Policy"] = policy
-    return _File(
-        handle,
-        headers=headers,
-        media_type=media_type(name),
-        background=task,
-    )
+    return _File(handle, headers=headers, media_type=media_type(name))
 
 
-def _first_byte(request: Request) -> int | None:
-    """Where the answer begins, None if it is unknown; a Range header that is not one valid range is dropped.
-
-    HEAD has no ranges (RFC 9110 §14.2).
-    """
+def _keep_one_range(request: Request) -> None:
+    """Drop a Range header that is not one valid range of bytes; HEAD has no ranges (RFC 9110 §14.2)."""
     text = request.headers.get("range", "").strip()
     match = _RANGE.fullmatch(text) if request.method == "GET" else None
     first, last = match.groups() if match else ("", "")
-    if first and int(first) <= int(last or first):
-        return int(first)
-    if last and not first:
-        return None
+    if (first and int(first) <= int(last or first)) or (last and not first):
+        return
     kept = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
     request.scope["headers"] = kept
-    return 0
 
 
 def _precondition(request: Request, etag: str) -> int | None:

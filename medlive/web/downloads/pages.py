@@ -1,6 +1,6 @@
 """The contexts of the downloads' templates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -20,19 +20,16 @@ class IndexPage(Page):
     latest: ShownSnapshot | None
     address: str  # Of the site, for `medlive snapshot fetch --from`
     key: bool  # Whether the newest snapshot names a key
-    downloads: int  # Of files, in all
-    downloads_week: int  # Of the last seven days
 
 
 @dataclass(frozen=True)
 class SnapshotPage(Page):
-    """One snapshot: its files with digests and downloads, its card, and what is known of it since."""
+    """One snapshot: its files with digests, its card, and what is known of it since."""
 
     template = "downloads/snapshot.html"
     shown: ShownSnapshot
     address: str
     parent: str | None  # The parent, where the site shows it
-    downloads: Mapping[str, int]
     errata: Sequence[Erratum]
     evaluations: Sequence[EvaluationRunRow]
     has_report: bool

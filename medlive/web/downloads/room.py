@@ -2,19 +2,14 @@
 
 import asyncio
 import hashlib
-from contextlib import suppress
-from datetime import timedelta
 from typing import Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
-from medlive.clock import now
-from medlive.db.release.downloads import count_download, list_downloads, total_downloads
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import blind_versions
-from medlive.errors import DatabaseUnavailable
 from medlive.instance.paths import report_path
 from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.signing import PublicKey
@@ -29,7 +24,6 @@ from medlive.web.downloads.catalog import (
     TheCatalog,
     errata_name,
     load_public_errata,
-    totals_of,
 )
 from medlive.web.downloads.files import DAMAGED, send_file
 from medlive.web.downloads.pages import (
@@ -55,12 +49,8 @@ router: Final = APIRouter(include_in_schema=False)
 
 
 @router.api_route("/snapshots", methods=READ)
-async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
+async def index(request: Request, catalog: TheCatalog) -> Response:
     """Every snapshot, newest first."""
-    today = now().date()
-    async with site.database.begin() as session:
-        total = sum((await total_downloads(session)).values())
-        recent = await list_downloads(session, today - timedelta(days=6))
     latest = catalog.latest
     key = latest is not None and latest.release.manifest.signing is not None
     page = IndexPage(
@@ -68,8 +58,6 @@ async def index(request: Request, site: SiteOf, catalog: TheCatalog) -> Response
         latest=latest,
         address=site_address(request),
         key=key,
-        downloads=total,
-        downloads_week=sum(row.count for row in recent),
     )
     return render(request, page)
 
@@ -157,7 +145,6 @@ async def snapshot(
     """One snapshot."""
     shown = catalog.find(version)
     async with site.database.begin() as session:
-        totals = await total_downloads(session)
         evaluations = []
         for evaluation in await list_evaluations(session):
             if evaluation.snapshot_version == shown.version:
@@ -176,7 +163,6 @@ async def snapshot(
         shown=shown,
         address=site_address(request),
         parent=parent if parent in {s.version for s in catalog.given_out} else None,
-        downloads=totals_of(totals, shown.version),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
         has_report=reported and not withheld,
@@ -188,7 +174,7 @@ async def snapshot(
 
 @router.api_route("/medlive-{version}/{name:path}", methods=READ)
 async def snapshot_file(
-    request: Request, version: str, name: str, site: SiteOf, catalog: TheCatalog
+    request: Request, version: str, name: str, catalog: TheCatalog
 ) -> Response:
     """A file of a snapshot, with the digest that was frozen."""
     shown = catalog.find(version)
@@ -196,19 +182,7 @@ async def snapshot_file(
         raise HTTPException(404)
     if shown.withdrawn and shown.holds_rows(name):
         raise HTTPException(410)
-
-    async def count() -> None:
-        with suppress(DatabaseUnavailable):  # The reader has the file all the same
-            async with site.database.begin() as session:
-                await count_download(session, version, name, now().date())
-
-    return await send_file(
-        request,
-        shown.folder,
-        name,
-        expected=entry.sha256,
-        count=None if name.startswith("figures/") else count,  # Pages show those
-    )
+    return await send_file(request, shown.folder, name, expected=entry.sha256)
 
 
 router.include_router(public_site.router)

@@ -5,7 +5,6 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter, Depends, HTTPException, Request
@@ -14,13 +13,12 @@ from fastapi.responses import RedirectResponse, Response
 from medlive.db import studies
 from medlive.db.accounts import Account
 from medlive.db.curation.reviews import (
-    HeldCase,
-    WaitingOverrule,
     list_disputes,
     list_held,
     list_waiting_overrules,
 )
-from medlive.db.harvest.harvests import SourceInfo, list_sources
+from medlive.db.harvest.harvests import list_sources
+from medlive.db.mapping import Record
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
@@ -65,12 +63,12 @@ class DeskPage(Page):
 
     template = "review/index.html"
     shown: Sequence[Study]
-    held: Sequence[HeldCase]  # Those that wait longest
+    held: Sequence[Record]  # Those that wait longest
     more_held: bool  # Whether there are others
     disputes: Sequence[DisputeRow]
     # Vetoes that a second person has to overrule
-    overruled: Sequence[WaitingOverrule]
-    quarantined: Sequence[SourceInfo]
+    overruled: Sequence[Record]
+    quarantined: Sequence[Record]
     user: Account
     is_admin: bool
     # Whose grader may be checked; none but for admins
@@ -177,14 +175,11 @@ async def begin(
             kind=StudyKind(kind),
             version=None if is_check else version.strip() or None,
             run=run if is_check else None,
-            grader=None,
             stratum=Stratum(stratum),
             seed=int(seed),
-            raters=tuple(raters.replace(",", " ").split()),
+            raters=raters.replace(",", " ").split(),
             adjudicator=adjudicator.strip() or None,
             created_by=account.name,
-            created_at=datetime.now(UTC),
-            closed_at=None,
         )
         size = int(sample)
     except ValueError as error:

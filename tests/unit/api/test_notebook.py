@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import medlive
-from medlive import frames, plot
+from medlive import frames
 from medlive.errors import MissingExtra, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles.bundle import make_bundle
@@ -59,7 +59,7 @@ def test_models_of_the_same_cases_have_their_own_means_on_the_scale(
     if table.scale.why:
         assert "the same" in table.scale.why
     else:
-        means = [model.overall.mean for model in medlive.score(runs).models]
+        means = [model.overall.value for model in medlive.score(runs).models]
         assert [row.value for row in table.scale.abilities] == pytest.approx(means)
     assert len(table.cases) == 12
     assert table.silent == 12  # both answered alike
@@ -127,7 +127,7 @@ def test_the_scores_of_a_frame_have_the_tables_mean(runs: list[Path]) -> None:
     table = medlive.score(runs, draws=20)
     means = frames.scores(table).groupby("model").score.mean()
     for model in table.models:
-        assert means[model.label] == pytest.approx(model.overall.mean)
+        assert means[model.label] == pytest.approx(model.overall.value)
 
 
 def test_a_missing_library_is_named(
@@ -135,25 +135,8 @@ def test_a_missing_library_is_named(
 ) -> None:
     table = medlive.score(runs, draws=20)
     monkeypatch.setattr("medlive.frames.find_spec", lambda name: None)
-    monkeypatch.setattr("medlive.plot.find_spec", lambda name: None)
     with pytest.raises(MissingExtra):
         frames.scores(table)
-    with pytest.raises(MissingExtra):
-        plot.scores(table)
-
-
-def test_figures_show_every_model(runs: list[Path]) -> None:
-    import matplotlib
-
-    matplotlib.use("agg")
-    table = medlive.score(runs, draws=20)
-    labels = [text.get_text() for text in plot.scores(table).get_yticklabels()]
-    assert sorted(labels) == ["first", "second"]
-    assert len(plot.slices(table, "language").lines) == 2
-    assert len(plot.lengths(table).collections) == 2
-    assert plot.drops(medlive.contamination(runs, draws=20)).get_xlabel()
-    with pytest.raises(UsageError):
-        plot.slices(table, "shoe size")
 
 
 def test_power_of_runs_and_of_an_assumption(runs: list[Path]) -> None:

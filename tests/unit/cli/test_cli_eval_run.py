@@ -130,7 +130,7 @@ def test_half_paid_work_is_imported_and_exported_with_status_0(
     named = ["eval", "import", *made, "--response-field", "text", "--template", "open"]
     assert run([*named, "--out", str(folder / "named")]) == 0
     assert (
-        "1 cases have no answer; medlive eval run asks for them, with the same"
+        "1 case has no answer; medlive eval run asks for them, with the same"
         in capsys.readouterr().err
     )
     export = ["eval", "export", str(folder / "run"), "--out", str(folder / "out")]
@@ -161,7 +161,7 @@ async def test_without_one_answer_the_endpoint_is_what_is_missing(
             1,
             "2 cases have no answer",
         ),
-        ([fails(405, "no way"), sends(sound)], 1, "1 cases have no answer"),
+        ([fails(405, "no way"), sends(sound)], 1, "1 case has no answer"),
         ([fails(405, "no way")], 3, "none of 1 calls was answered"),
         ([sends(sound)], 0, ""),
     ):
@@ -183,29 +183,6 @@ async def test_empty_answers_are_no_answers(
         more = ["--model", "m", "--base-url", endpoint.url, "--concurrency", "1"]
         assert await asyncio.to_thread(run, asked(cases, *more)) == 1
     assert "2 cases have no answer" in capsys.readouterr().err
-
-
-def test_a_batch_writes_over_nothing_and_into_no_run_folder(
-    cases: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    there = write(cases.parent / "there.jsonl", "mine")
-    batch = ["--model", "m", "--batch"]
-    for file, said in (
-        (there, "is there already"),
-        (cases.parent / "run" / "b.jsonl", "in the run folder"),
-    ):
-        assert run(asked(cases, *batch, str(file))) == 2
-        assert said in capsys.readouterr().err
-        assert not (cases.parent / "run").exists()
-    assert there.read_text("utf-8") == '"mine"'
-    assert run(asked(cases, *batch, str(there), "--replace")) == 0
-    told = capsys.readouterr()
-    assert (told.out.split(), told.err) == ([str(there)], "2 calls\n")
-    assert len(there.read_bytes().splitlines()) == 2
-    assert (
-        run(asked(cases, *batch, str(cases.parent / "run" / "run.json"), "--replace"))
-        == 2
-    )
 
 
 def test_a_dry_run_says_which_limit_would_end_it(

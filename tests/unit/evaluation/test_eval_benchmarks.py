@@ -221,7 +221,7 @@ def test_an_ungraded_case_is_left_out_of_healthbenchs_mean_and_bounds_it(
     overall = (
         score_runs([load_graded(run)], metric=Metric.HEALTHBENCH).models[0].overall
     )
-    assert (overall.n, overall.mean, overall.of) == (1, 0.0, 2)
+    assert (overall.n, overall.value, overall.of) == (1, 0.0, 2)
 
 
 async def test_a_conversation_is_sent_as_it_stands(tmp_path: Path) -> None:
@@ -412,8 +412,8 @@ def test_what_is_odd_but_asked_is_said(tmp_path: Path) -> None:
 WRONG = [
     (b"", "is empty"),
     (b"\n \n", "is empty"),
-    (gzip.compress(b"{}", mtime=0), "is a workbook or packed, expected text"),
-    (b"PK\x03\x04", "is a workbook or packed"),
+    (gzip.compress(b"{}", mtime=0), "is not text in UTF-8"),
+    (b"PK\x03\x04", "expected JSON"),
     (
         b"version https://git-lfs.github.com/spec/v1\n",
         "expected JSON, found 'version https://git-lfs",
@@ -421,7 +421,7 @@ WRONG = [
     # Bytes that GB18030 would read as Chinese.
     (
         '{"prompt_id": "a"}\n{"prompt_id": "\u00e9tat"}'.encode("latin-1"),
-        "line 2: not valid UTF-8",
+        "is not text in UTF-8",
     ),
     (b"<html><body>404</body></html>", "expected JSON, found '<html>"),
 ]

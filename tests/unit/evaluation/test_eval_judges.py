@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from medlive.cli.evaluation.group import app
+from medlive.cli.evaluation.group import load
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.agreement.judges import compare_judges, compare_ranks
@@ -98,13 +98,11 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
         pytest.approx(4 / 6),
         pytest.approx(0.8),
     )
-    assert (ranking.kept, ranking.reversed, dict(ranking.top)) == (
-        5,
-        (("v", "w"),),
-        {1: 0, 3: 3},
+    assert (ranking.reversed, dict(ranking.top)) == ((("v", "w"),), {1: 0, 3: 3})
+    scored = {(one.model, one.judge[0]): one.score.value for one in found.scores}
+    assert [scored[m, j] for m in shares for j in "ms"] == pytest.approx(
+        [share / 100 for both in shares.values() for share in both]
     )
-    ranks = {(one.model, one.judge[0]): one.rank for one in found.scores}
-    assert [ranks[m, j] for j in "ms" for m in "vwxy"] == [1, 2, 3, 4, 2, 1, 3, 4]
     # The same answers in a folder of their own, graded by another judge, are the same model's.
     other = made_run(cases, tmp_path / "again", "v", 0.5, missing=False)
     graded_by("third", other, lambda *_: True)
@@ -122,7 +120,7 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
         graded_by(name, far, lambda *_: True)
     disjoint = compare_judges([runs[0], far], ("mild", "strict"), draws=50)
     (none,) = disjoint.rankings
-    assert {one.rank for one in disjoint.scores} == {None}
+    assert {one.score.value for one in disjoint.scores} == {None}
     assert (none.cases, none.shift.value) == (0, None)
     for judges, said in ((("mild", "nobody"), "nobody"), (("mild",), "by two")):
         with pytest.raises(UsageError, match=said):
@@ -146,7 +144,7 @@ def test_turned_round_judges_turn_the_shift_and_nothing_else(
     for name in ("spearman", "kendall", "mean_absolute_difference"):
         first, second = getattr(one, name).value, getattr(two, name).value
         assert first == (second if first is None else pytest.approx(second))
-    assert (one.kept, one.reversed, one.top) == (two.kept, two.reversed, two.top)
+    assert (one.reversed, one.top) == (two.reversed, two.top)
     same = compare_ranks(("mild", "mild"), models, values[[0, 0]], clusters, 50, 0)
     assert (same.shift.value, same.reversed, same.top) == (0.0, (), {1: 1})
 
@@ -234,7 +232,7 @@ def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
 @pytest.mark.skipif(not KQA.exists(), reason="../shared/realdata/agreement is absent")
 def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
     done = CliRunner().invoke(
-        app,
+        load(None),
         [
             "import",
             "--cases",
@@ -279,7 +277,7 @@ def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
 
 def test_the_commands_compare_judges_and_settle_by_ratings(tmp_path: Path) -> None:
     def command(*arguments: str | Path) -> Any:
-        done = CliRunner().invoke(app, ["judges", *map(str, arguments)])
+        done = CliRunner().invoke(load(None), ["judges", *map(str, arguments)])
         assert done.exception is None, done.output
         return done.stdout
 

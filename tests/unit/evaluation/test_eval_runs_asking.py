@@ -11,7 +11,7 @@ import pytest
 
 from medlive.config import RoleSettings
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
-from medlive.evaluation.asking.run import Spending, plan_run, run_model
+from medlive.evaluation.asking.run import plan_run, run_model
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import ModelUse, open_run
 from medlive.evaluation.scoring.graded import load_graded
@@ -252,27 +252,27 @@ async def test_a_budget_ends_a_run_that_the_next_one_goes_on_with(
     concurrency: int, run_dir: Path
 ) -> None:
     model, budget = Model(), Budget(max_calls=5)
-    spending = Spending(budget, lambda messages: Usage(10, 0, 2))
+    spending: Any = {"budget": budget, "estimate": lambda messages: Usage(10, 0, 2)}
     first = await run_model(
         make_cases(12),
         model,
         run_dir,
         use=USE,
         created_at=AT,
-        spending=spending,
+        **spending,
         concurrency=concurrency,
     )
     assert (first.calls, len(model.prompts), first.missing) == (5, 5, 7)
     assert "5 calls" in (first.stopped or "")
     # 12 tokens a call: the budget allows two, and the one that goes past it.
-    tokens = Spending(Budget(max_tokens=30), lambda messages: Usage(10, 0, 2))
+    tokens = {**spending, "budget": Budget(max_tokens=30)}
     second = await run_model(
         make_cases(12),
         model,
         run_dir,
         use=USE,
         created_at=AT,
-        spending=tokens,
+        **tokens,
         concurrency=concurrency,
     )
     assert (second.calls, second.missing) == (3, 4)

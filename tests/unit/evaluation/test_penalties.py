@@ -9,6 +9,7 @@ import pytest
 from medlive.__main__ import run
 from medlive.errors import UsageError
 from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.grading.questions import ask_questions
 from medlive.evaluation.harm import READINGS, harm_key, material_of
 from medlive.evaluation.model import Answer, AnswerState, gradable
 from medlive.evaluation.penalties import (
@@ -17,7 +18,6 @@ from medlive.evaluation.penalties import (
     find_candidates,
     read_penalties,
 )
-from medlive.evaluation.proving import prove_snapshot
 from medlive.evaluation.runs.folder import (
     RESPONSES,
     ModelUse,
@@ -32,7 +32,7 @@ from medlive.llm.ask import Unusable
 from medlive.llm.engine import Finish, Reply, Usage
 from medlive.snapshot.load import Snapshot
 from tests.support.harm import made_harm, made_row
-from tests.support.proving import DENIES, STATES, case, frozen, graded, measures, probed
+from tests.support.proving import DENIES, STATES, case, frozen
 from tests.support.runs import MADE_AT
 from tests.support.scripted import Scripted
 
@@ -195,32 +195,22 @@ def test_runs_on_other_cases_or_of_one_model_are_refused(
         find_candidates(other, runs)
 
 
-def engine(said: object) -> Scripted:
-    return Scripted(
-        {
-            "rubric.probe": probed,
-            "grader.rubric": graded(measures),
-            "rubric.errors": said,
-        }
-    )
-
-
-async def test_a_reader_that_refuses_leaves_the_case_unfinished(
+async def test_a_reader_that_refuses_leaves_the_case_unread(
     snapshot: Snapshot, runs: list[RunFolder], tmp_path: Path
 ) -> None:
-    refusing = engine(REFUSAL)
     found = find_candidates(snapshot, runs)
-    done = await prove_snapshot(
-        snapshot, tmp_path, refusing, refusing, candidates=found
-    )
-    assert done.penalties is not None
-    assert (done.penalties.unread, done.penalties.proposals) == (("a",), ())
-    assert done.unfinished == 1
-    willing = engine(reply(error()))
-    who = willing.identity
-    await prove_snapshot(snapshot, tmp_path, willing, willing, candidates=found)
-    # The proof is on record; the other order of the runs asks nothing anew.
-    assert [request.task for request in willing.requests] == ["rubric.errors"]
+    log = tmp_path / "errors.jsonl"
+
+    async def ask(said: object) -> Scripted:
+        scripted = Scripted({"rubric.errors": said})
+        await ask_questions(lambda _: [found[0].question], log, scripted)
+        return scripted
+
+    who = (await ask(REFUSAL)).identity
+    read = read_penalties(found, tmp_path, who)
+    assert (read.unread, read.proposals) == (("a",), ())
+    await ask(reply(error()))
+    # The other order of the runs asks nothing anew.
     turned = find_candidates(snapshot, runs[::-1])
     assert len(read_penalties(turned, tmp_path, who).proposals) == 1
 
@@ -232,26 +222,27 @@ def test_the_command_proposes_and_changes_nothing(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    scripted = engine(reply(error()))
+    scripted = Scripted({"rubric.errors": reply(error())})
     monkeypatch.setattr(
         "medlive.instance.opening.grader_engine", lambda *_, **__: scripted
     )
-    command = ["snapshot", "prove", str(snapshot.path), "--out", str(tmp_path)]
+    command = ["snapshot", "penalties", str(snapshot.path), "--out", str(tmp_path)]
     for of_model in runs:
         command += ["--answers", str(of_model.path)]
     before = {path: path.read_bytes() for path in snapshot.path.rglob("*.*")}
-    assert run([*command, "--dry-run", "--json"]) == 2
+    assert run([*command, "--dry-run", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["calls"] == 1
     assert run([*command, "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)["penalties"]
+    report = json.loads(capsys.readouterr().out)
     (proposal,) = report["proposals"]
     assert (report["least"], report["cases"], report["unread"]) == (2, 1, [])
     assert (proposal["case_id"], proposal["criterion"]) == ("a", DOUBLES)
     assert [quote["model"] for quote in proposal["quotes"]] == list(SAID)
     assert proposal["command"] == "medlive review edit a --file FILE --reason WHY"
-    written = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
-    assert written["penalties"] == report
     assert run(command) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "medlive review edit a" in shown
     assert "errors of at least 2 models" in shown
     assert {path: path.read_bytes() for path in before} == before
+    inside = [*command[:3], "--out", str(snapshot.path / "x"), *command[5:]]
+    assert run(inside) == 2

@@ -20,7 +20,6 @@ from medlive.evaluation.protocols.exact import (
     run_query,
 )
 from medlive.evaluation.protocols.model import (
-    Side,
     Subject,
     format_cell,
 )
@@ -197,20 +196,11 @@ def test_a_portfolio_has_na_and_never_a_last_place_for_it() -> None:
         "passive-safety": {"a": 1.0, "b": 0.9},
         "active-safety": {"a": 0.3, "b": 0.6},
     }
-    sides = {
-        "coverage": Side.KNOWLEDGE,
-        "query": Side.EXECUTION,
-        "passive-safety": Side.PASSIVE,
-        "active-safety": Side.ACTIVE,
-    }
     assert ranks(figures["coverage"], "abcd") == [1, 3.5, 2, 3.5]
-    tables = {table.title: table for table in portfolio(figures, sides)}
+    tables = {table.title: table for table in portfolio(figures)}
     by_model = {row[0]: row[1:] for row in tables["Ranks"].rows}
     assert by_model["c"] == [2, None, None, None, None]
     assert by_model["a"] == [1, 2, 1, 2, 1.5]
-    gaps = {row[0]: row[-2:] for row in tables["Gaps"].rows}
-    assert gaps["a"] == [pytest.approx(0.5), pytest.approx(0.7)]
-    assert gaps["c"] == [None, None]
     alike = tables["How alike tasks rank models (Spearman)"].rows
     assert alike[0][1] == pytest.approx(1)
     assert alike[2][1] is None  # two models are too few
@@ -224,7 +214,7 @@ def test_a_report_finds_the_portfolio_of_its_models_alone(
     assert find_portfolio(None, ["a"]) is None
     # One model alone, nowhere run: no rank, no matrix, no gap.
     write_portfolio(
-        Portfolio(tasks=(), tables=portfolio({"number": {"a": None}}, {})),
+        Portfolio(tasks=(), tables=portfolio({"number": {"a": None}})),
         tmp_path / "protocols",
     )
     page = (tmp_path / "protocols" / "portfolio.html").read_text()

@@ -314,7 +314,6 @@ async def test_the_command_plans_asks_and_reports(
         "answered": 12,
         "ungraded": {},
         "calls": 0,
-        "cached": 0,
     }
     assert value["tables"][0]["rows"][0][4] == 12
     wrong = await asyncio.to_thread(

@@ -1,12 +1,10 @@
-"""The report's figures where matplotlib is installed: images that run nothing, with any name, the same bytes."""
+"""The report's figures: images that run nothing, with any name, the same bytes."""
 
 import base64
 import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
-
-import pytest
 
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import EVERYTHING
@@ -18,11 +16,6 @@ from tests.support.runs import made_cases, made_run
 EVIL = "$\\frac</text><script>x</script>\x00\u202e 心" + "-long" * 30
 MARK = "; MISLEADING, shown by --allow not-publishable"
 CUTOFF = {"cutoff": "2025-02", "cutoff_source": "card", "confidence": "stated"}
-
-
-@pytest.fixture(autouse=True)
-def no_figures() -> None:
-    """Matplotlib is installed."""
 
 
 def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> None:
@@ -45,8 +38,6 @@ def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> 
     )
     assert [alt.split(".")[0] for _, alt in images] == [
         f"Overall score{MARK}",
-        f"Score by length of the answer{MARK}",
-        f"Score by month of posting{MARK}",
         f"Drop past the cutoff{MARK}",
     ]
     for place, (data, _) in enumerate(images):
@@ -56,7 +47,7 @@ def test_figures_hold_any_name_as_text_and_nothing_that_runs(tmp_path: Path) -> 
         texts = [(e.text or "").strip() for e in root.iter() if e.tag.endswith("}text")]
         assert "b" in texts, place
         assert MARK in " ".join(texts)
-        if place < 3:
+        if place < 1:
             shown = sorted(text for text in texts if "frac" in text)
             assert len(shown) == 2
             assert [text[-2:] for text in shown] == [" 1", " 3"]

@@ -1,16 +1,17 @@
 """What the library lacks: subjects of search phrases, by the threads that are parked for them."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from medlive.db.curation.parking import UnansweredClaim
 from medlive.filters.codebooks import Codebook, Term, load_codebook
 from medlive.service.curation.parking import Subject, group_gaps, subjects_of
 
 SHIPPED = load_codebook()
 
 
-def claim(number: int, *queries: str, passage: str | None = "c:1:0") -> UnansweredClaim:
-    return UnansweredClaim(
+def claim(number: int, *queries: str, passage: str | None = "c:1:0") -> SimpleNamespace:
+    return SimpleNamespace(
         source="forum",
         thread_id=str(number),
         element_id="a1",

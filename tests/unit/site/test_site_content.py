@@ -78,7 +78,7 @@ def test_every_template_uses_the_fields_of_the_page_alone() -> None:
         own = {node.name for node in tree.find_all(nodes.Macro)}
         own |= {node.name for node in tree.find_all(nodes.Name) if node.ctx == "store"}
         for node in tree.find_all(nodes.FromImport):
-            own.update(node.names)
+            own.update(map(str, node.names))
         used = meta.find_undeclared_variables(tree) - TEMPLATES.globals.keys()
         assert used - own <= known, name
 
@@ -279,7 +279,7 @@ def test_a_case_of_two_boards_counts_once_on_the_scale(tmp_path: Path) -> None:
     board = made_board(made_graded(tmp_path, models=3, cases=40))
     (shared,) = shared_scales([board, replace(board, slug="board-2")])
     assert shared.boards == ("board-1", "board-2")
-    means = {model.name: model.score.overall.mean for model in board.models}
+    means = {model.name: model.score.overall.value for model in board.models}
     counts = {model.name: model.score.overall.n for model in board.models}
     rows = shared.table.scale.abilities
     assert {row.name: row.n for row in rows} == counts

@@ -107,21 +107,21 @@ def _rated(where: str, row: Mapping[str, Any]) -> Rated:
         if label.lower() not in (*_YES, *_NO):
             raise ValueError(f"usable must be yes or no, found {label[:40]!r}")
         return Rated(where, case_id, model, rater, label.lower() in _YES, None)
-    *dimensions, safety = (_whole(name, _text(row.get(name))) for name in DIMENSIONS)
+    values = []
+    for name in DIMENSIONS:
+        text = _text(row.get(name)).removesuffix(".0")
+        if text not in map(str, range(6)):
+            raise ValueError(
+                f"{name} must be a whole number from 0 to 5, found {text[:40]!r}"
+            )
+        values.append(int(text))
+    *dimensions, safety = values
     total = mapped(*dimensions)
     return Rated(where, case_id, model, rater, safety > 0 and total >= USABLE, total)
 
 
 def _text(value: object) -> str:
     return "" if value is None else str(value).strip()
-
-
-def _whole(name: str, text: str) -> int:
-    if text.removesuffix(".0") not in map(str, range(6)):
-        raise ValueError(
-            f"{name} must be a whole number from 0 to 5, found {text[:40]!r}"
-        )
-    return int(text.removesuffix(".0"))
 
 
 class Compared(NamedTuple):

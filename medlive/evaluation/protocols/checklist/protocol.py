@@ -4,7 +4,7 @@ On its own questions core and secondary requirements are the published checklist
 positive criteria, core where they have `core_points` or more (seed 003 §3.2, appendices C, D; docs/method.md §4).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
@@ -22,10 +22,10 @@ from medlive.evaluation.protocols.model import (
     Material,
     Protocol,
     Results,
-    Side,
     Subject,
     Table,
     bounds_by_case,
+    cases_of,
     has_reference,
     mean,
     whole_mean,
@@ -74,7 +74,6 @@ class Checklist(Protocol):
         "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
     )
     figure: ClassVar[str] = "usability rate, 0 to 1"
-    side: ClassVar[Side | None] = Side.KNOWLEDGE
 
     rounds: Annotated[
         int, Field(ge=1, le=20, description="how often each answer is scored")
@@ -150,47 +149,45 @@ class Checklist(Protocol):
         """Case id → the mean of all rounds; None where one of them has no score."""
         means: dict[str, float | None] = {}
         for case, answer in run.answered():
-            scores = self._given(case, answer, found)
-            whole = len(scores) == self.rounds
-            means[case.case_id] = sum(scores) / len(scores) if whole else None
+            scores: list[float | None] = []
+            for question in self._rounds(case, answer):
+                reply = found.get(question, ChecklistReply)
+                scores.append(None if reply is None else reply.score)
+            means[case.case_id] = whole_mean(scores)
         return means
-
-    def _given(
-        self, case: EvaluationCase, answer: Answer, found: JudgeReplies
-    ) -> list[int]:
-        """The scores of an answer's rounds, as far as there are any."""
-        scores = []
-        for question in self._rounds(case, answer):
-            reply = found.get(question, ChecklistReply)
-            if reply is not None:
-                scores.append(reply.score)
-        return scores
 
     def results(self, material: Material, found: JudgeReplies) -> Results:
         """Usability by model and category, and beside people's ratings."""
-        categories = _categories(material)
+        categories = dict.fromkeys(case.theme or "none" for case in cases_of(material))
         usability: list[list[Cell]] = []
         by_category: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
         judged: list[Judged] = []
         for run in material:
             means = self.scores(run, found)
-            usable = self._judged(run, means)
-            judged += usable
-            row = self._usability(run, means, usable)
-            figures[run.label] = mean([judgement.usable for judgement in usable])
+            own = []
+            for case in run.cases:
+                score = means.get(case.case_id)
+                if score is not None:
+                    own.append(Judged(run.label, case, score >= self.usable, score))
+            judged += own
+            values = [float(judgement.usable) for judgement in own]
+            cases = [judgement.case for judgement in own]
+            figures[run.label] = mean(values)
+            row: list[Cell] = [run.label, len(own), mean(values)]
+            row += bounds_by_case(values, cases, draws=self.draws, seed=self.seed)
+            row.append(mean([judgement.score for judgement in own]))
+            row += [len(means) - len(own), len(run.cases) - len(means)]
             usability.append(row)
-            by_category.append([run.label, *_by_category(usable, categories)])
-        titles = (
-            "model",
-            "answers",
-            "usable",
-            "low",
-            "high",
-            "mean score",
-            "ungraded",
-            "unanswered",
-        )
+            shares = []
+            for name in categories:
+                of_category = [
+                    j.usable for j in own if (j.case.theme or "none") == name
+                ]
+                shares.append(mean(of_category))
+            by_category.append([run.label, *shares, whole_mean(shares)])
+        titles = ["model", "answers", "usable", "low", "high", "mean score"]
+        titles += ["ungraded", "unanswered"]
         note = f"Usable: the mean of {self.rounds} rounds is {self.usable:g} or more. Every answer counts the same."
         plain = "The share of usable answers. Plain mean: of the categories, whatever their size, as in the paper."
         columns = ["model", *categories, "plain mean"]
@@ -205,49 +202,3 @@ class Checklist(Protocol):
             )
             tables += people_tables
         return Results(tables, figures, notes)
-
-    def _judged(self, run: Subject, means: Mapping[str, float | None]) -> list[Judged]:
-        """The answers with a score in every round."""
-        judged = []
-        for case in run.cases:
-            score = means.get(case.case_id)
-            if score is not None:
-                judged.append(Judged(run.label, case, score >= self.usable, score))
-        return judged
-
-    def _usability(
-        self,
-        run: Subject,
-        means: Mapping[str, float | None],
-        judged: Sequence[Judged],
-    ) -> list[Cell]:
-        """A model's row of the first table."""
-        values = [float(judgement.usable) for judgement in judged]
-        cases = [judgement.case for judgement in judged]
-        return [
-            run.label,
-            len(judged),
-            mean(values),
-            *bounds_by_case(values, cases, draws=self.draws, seed=self.seed),
-            mean([judgement.score for judgement in judged]),
-            len(means) - len(judged),
-            len(run.cases) - len(means),
-        ]
-
-
-def _categories(material: Material) -> list[str]:
-    """The categories of all runs' cases, in the order of their appearance."""
-    names: dict[str, None] = {}
-    for run in material:
-        for case in run.cases:
-            names[case.theme or "none"] = None
-    return list(names)
-
-
-def _by_category(judged: Sequence[Judged], categories: Sequence[str]) -> list[Cell]:
-    """A model's share of usable answers in each category, and their plain mean."""
-    by_category: dict[str, list[float]] = {name: [] for name in categories}
-    for judgement in judged:
-        by_category[judgement.case.theme or "none"].append(judgement.usable)
-    shares = list(map(mean, by_category.values()))
-    return [*shares, whole_mean(shares)]

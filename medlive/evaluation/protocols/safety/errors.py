@@ -10,29 +10,22 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from itertools import chain
 from typing import Final
 
+from medlive.errors import UsageError
 from medlive.evaluation.model import EvaluationCase, Turn
 from medlive.evidence.corpora.parsing.chunk import sentences
 
-
-class ErrorKind(StrEnum):
-    """What is wrong with the edited sentence."""
-
-    DOSE = "dose"
-    DRUG = "drug"
-    SIDE = "side"
-    NEGATION = "negation"
-    OMISSION = "omission"
+KINDS: Final = ("dose", "drug", "side", "negation", "omission")
+"""What is wrong with the edited sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
     """One planted error."""
 
-    kind: ErrorKind
+    kind: str
     sentence: int
     """Which sentence, from 1; 0: one is missing."""
     before: str
@@ -135,7 +128,7 @@ def edits(text: str) -> Iterator[tuple[Edit, list[str]]]:
             )
         if _ALARM.search(line) and len(lines) > 1:
             yield (
-                Edit(ErrorKind.OMISSION, 0, line, ""),
+                Edit("omission", 0, line, ""),
                 [*lines[:place], *lines[place + 1 :]],
             )
 
@@ -145,16 +138,16 @@ def _lines(text: str) -> list[str]:
     return list(filter(None, map(str.strip, sentences(text))))
 
 
-def _changes(line: str) -> Iterator[tuple[ErrorKind, str, int, str]]:
+def _changes(line: str) -> Iterator[tuple[str, str, int, str]]:
     """What can be changed in a sentence: kind, the words, where they begin, and what they become."""
     for match in _DOSE.finditer(line):
         value = float(match[1])
         wrong = value / 10 if value >= 1000 else value * 10
-        yield ErrorKind.DOSE, match[0], match.start(), f"{wrong:g}"
+        yield "dose", match[0], match.start(), f"{wrong:g}"
     for match in _SIDE.finditer(line):
         other = _OTHER_SIDE[match[0].lower()]
         yield (
-            ErrorKind.SIDE,
+            "side",
             match[0],
             match.start(),
             other.title() if match[0].istitle() else other,
@@ -164,7 +157,7 @@ def _changes(line: str) -> Iterator[tuple[ErrorKind, str, int, str]]:
             pattern + (_ACTS_EN if pattern.startswith("\\b") else _ACTS_ZH), line
         ):
             yield (
-                ErrorKind.NEGATION,
+                "negation",
                 match[0],
                 match.start(),
                 other.title() if match[0].istitle() else other,
@@ -174,7 +167,7 @@ def _changes(line: str) -> Iterator[tuple[ErrorKind, str, int, str]]:
             rf"\b{drug}\b" if drug.isascii() else drug, line, re.IGNORECASE
         ):
             yield (
-                ErrorKind.DRUG,
+                "drug",
                 match[0],
                 match.start(),
                 other.title() if match[0].istitle() else other,
@@ -194,7 +187,7 @@ def plant(
     whole: list[tuple[bool, float, EvaluationCase]] = []
     for case in cases:
         rng = random.Random(f"{seed} {case.case_id}")
-        by_kind: dict[ErrorKind, list[tuple[Edit, list[str]]]] = {}
+        by_kind: dict[str, list[tuple[Edit, list[str]]]] = {}
         for edit, lines in edits(case.advice):
             by_kind.setdefault(edit.kind, []).append((edit, lines))
         if by_kind and rng.random() < 2 / 3:
@@ -206,7 +199,7 @@ def plant(
     whole.sort(key=lambda item: item[:2])
     kept = [case for *_, case in whole[: len(made)]]
     tags = Counter(chain.from_iterable(case.tags for case in made))
-    kinds = ", ".join(f"{tags[f'error:{kind}']} {kind}" for kind in ErrorKind)
+    kinds = ", ".join(f"{tags[f'error:{kind}']} {kind}" for kind in KINDS)
     notes = [f"{len(made)} cases with an error ({kinds}), {len(kept)} without"]
     return sorted([*made, *kept], key=lambda case: case.case_id), notes
 
@@ -217,7 +210,7 @@ def _task(case: EvaluationCase, lines: list[str], edit: Edit | None) -> Evaluati
     tags, original = ["error:none"], ""
     if edit is not None:
         wrong = lines[edit.sentence - 1]
-        missing = edit.kind is ErrorKind.OMISSION
+        missing = edit.kind == "omission"
         original = edit.before if missing else wrong.replace(edit.after, edit.before, 1)
         tags = [
             f"error:{edit.kind}",
@@ -239,14 +232,12 @@ def _task(case: EvaluationCase, lines: list[str], edit: Edit | None) -> Evaluati
 
 
 def edit_of(case: EvaluationCase) -> Edit | None:
-    """The error that was planted in a case; None: none was. Raises ValueError for a case not made by `plant`."""
+    """The error that was planted in a case; None: none was. Raises UsageError for a case not made by `plant`."""
     tags = dict(tag.split(":", 1) for tag in case.tags if ":" in tag)
     if "error" not in tags:
-        raise ValueError(
+        raise UsageError(
             f"case {case.case_id} was not made by `medlive eval protocol errors`"
         )
     if tags["error"] == "none":
         return None
-    return Edit(
-        ErrorKind(tags["error"]), int(tags["sentence"]), tags["before"], tags["after"]
-    )
+    return Edit(tags["error"], int(tags["sentence"]), tags["before"], tags["after"])

@@ -1,0 +1,165 @@
+"""`medlive eval power` and `plan`: how many cases a question needs, and whom to ask about a new week."""
+
+import math
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from medlive import api
+from medlive.cli.evaluation.options import (
+    AllowOption,
+    JudgeOption,
+    RunsArgument,
+    check_runs,
+    load_runs,
+)
+from medlive.cli.output import Result, counted, table_of
+from medlive.errors import UsageError
+from medlive.evaluation.runs.spending import cost_per_case
+from medlive.evaluation.scoring.ability import plan_link
+from medlive.evaluation.scoring.refusals import marked
+
+
+def power(
+    runs: Annotated[list[Path] | None, Argument()] = None,
+    points: Annotated[list[float] | None, Option(min=0.01, max=100)] = None,
+    spread: Annotated[float | None, Option(min=0.01, max=1000)] = None,
+    correlation: Annotated[float, Option(min=-1, max=0.99)] = 0.5,
+    chance: Annotated[float, Option("--power")] = 0.8,
+    alpha: Annotated[float, Option(min=1e-6)] = 0.05,
+    models: Annotated[int, Option(min=2, max=10_000)] = 2,
+    before: Annotated[int | None, Option(min=2)] = None,
+    per_week: Annotated[float, Option(min=0.01, max=1e6)] = 100.0,
+    judge: JudgeOption = None,
+    allow: AllowOption = None,
+) -> Result:
+    """Say how many cases tell two models apart by some points, and how many after a cutoff show a drop of as many.
+
+    The spread is that seen in graded runs, clusters counted, or assumed.
+
+    Args:
+        runs: Graded runs that show the spread.
+        points: To tell apart, of 100; repeatable [2, 5, 10].
+        spread: Without runs: deviation of scores in points [30].
+        correlation: Without runs: of two models' scores.
+        chance: The probability to find what is there.
+        alpha: The two-sided level.
+        models: Models compared: the level is for all their pairs by Holm.
+        before: Cases up to the cutoff [as many as after it].
+        per_week: Cases that a week of harvest gives.
+    """
+    if runs and spread is not None:
+        raise UsageError("--spread is for no runs")
+    graded = load_runs(check_runs(runs), judge) if runs else []
+    needed_cases: list[api.CasesNeeded] = []
+    rows = []
+    for difference in points or [2.0, 5.0, 10.0]:
+        needed = api.power(
+            difference,
+            () if needed_cases else graded,
+            spread=needed_cases[0].spread if needed_cases else spread or 30.0,
+            correlation=correlation,
+            power=chance,
+            alpha=alpha,
+            models=models,
+            before=before,
+            allow=allow or (),
+        )
+        needed_cases.append(needed)
+        apart, fresh = needed.to_tell_two_apart, needed.after_the_cutoff
+        row = {
+            "points": needed.points,
+            "to tell two models apart": apart,
+            "after the cutoff": fresh,
+            "weeks to tell two models apart": math.ceil(apart / per_week),
+            "weeks after the cutoff": fresh and math.ceil(fresh / per_week),
+        }
+        rows.append(row)
+    seen, overridden = needed_cases[0].spread, needed_cases[0].overridden
+    origin = f"seen in {counted(len(graded), 'run')}" if graded else "assumed"
+    value = {
+        "power": chance,
+        "alpha": alpha,
+        "models": models,
+        "spread": origin,
+        "cases_per_week": per_week,
+        "deviation_of_scores": 100 * seen.score,
+        "deviation_of_differences": 100 * seen.difference,
+        "overridden": [objection._asdict() for objection in overridden],
+        "needed": rows,
+    }
+    title = (
+        f"cases needed at power {chance:g} and level {alpha:g} among {models} models; deviation by case {origin}: "
+        f"{100 * seen.score:.1f} points, of differences {100 * seen.difference:.1f}; {per_week:g} cases a week"
+    )
+    notes = []
+    if any(row["after the cutoff"] is None for row in rows):
+        notes.append(
+            f"{before} cases up to the cutoff are too few for the smallest drop, however many come after it"
+        )
+    table = table_of(rows, list(rows[0]), marked(title, overridden))
+    return Result(value, [table], notes)
+
+
+def plan(
+    runs: RunsArgument,
+    cases: Annotated[int, Option(min=1, max=1_000_000)],
+    error: Annotated[float, Option(min=0.01, max=100)] = 1.0,
+    models: Annotated[int, Option(min=1, max=10_000)] = 1,
+    judge: JudgeOption = None,
+    allow: AllowOption = None,
+) -> Result:
+    """Say which models to ask again, or how many old cases to keep, so that a new week is linked to those before.
+
+    The runs are graded ones of the weeks before. Without either, nobody can tell a harder week from worse models.
+    Costs are by what each run's calls cost.
+
+    Args:
+        cases: Of the new week.
+        error: Wanted standard error of the new week's difficulty, in points of 100.
+        models: New models that will answer the week, for the number of old cases to keep.
+    """
+    scored = api.score(load_runs(runs, judge), allow=allow or ())
+    link = plan_link(scored, cases=cases, models=models, error=error / 100)
+    if link.why:
+        raise UsageError(link.why, hint="name graded runs of models with common cases")
+    rows = []
+    enough = None
+    for number, anchor in enumerate(link.anchors, start=1):
+        if enough is None and 100 * anchor.together <= error:
+            enough = number
+        usd = cost_per_case(runs[anchor.column])
+        row = {
+            "models": number,
+            "model": anchor.name,
+            "error alone": round(100 * anchor.error, 3),
+            "error together": round(100 * anchor.together, 3),
+            "answers": cases,
+            "usd": None if usd is None else round(usd * cases, 4),
+        }
+        rows.append(row)
+    kept = link.kept_cases
+    value = {
+        "cases": cases,
+        "wanted_error": error,
+        "models_to_ask_again": enough,
+        "old_cases_to_keep": kept,
+        "new_models": models,
+        "anchors": rows,
+    }
+    title = f"models to ask again about {cases} new cases; errors of the week's difficulty in points"
+    table = table_of(rows, list(rows[0]), marked(title, scored.overridden))
+    asked_again = "no number of these models is enough"
+    if enough:
+        verb = "is" if enough == 1 else "are"
+        asked_again = f"{enough} of them, asked again about all {cases}, {verb} enough"
+    instead = "no number of old cases is enough instead"
+    if kept is not None:
+        instead = (
+            f"or {counted(kept, 'old case')}, asked of the {counted(models, 'new model')} too "
+            f"({counted(models * kept, 'answer')} more)"
+        )
+    return Result(
+        value, [table], [f"for an error of {error:g} points: {asked_again}", instead]
+    )

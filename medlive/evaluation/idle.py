@@ -1,0 +1,84 @@
+"""How often models commit what the penalties of their cases punish: an error that nobody makes tells nobody apart."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from medlive.evaluation.scoring.graded import GradedRun
+
+LEAST_MODELS: Final = 3
+"""Models whose answers must have a verdict before a penalty counts as idle."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PenaltyUse:
+    """How often one penalty was committed."""
+
+    case_id: str
+    criterion_id: str
+    criterion: str
+    points: float
+    models: tuple[str, ...]
+    """Those whose answer has a verdict on it."""
+    committed: tuple[str, ...]
+    """Those of them that committed it."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether enough models were asked, and none committed it."""
+        return not self.committed and len(set(self.models)) >= LEAST_MODELS
+
+    @property
+    def command(self) -> str:
+        """The command that takes it out of this release and of the case's next revision."""
+        reason = f"none of {len(set(self.models))} models committed it"
+        return (
+            f"medlive snapshot withdraw {self.case_id} --kind erratum"
+            f' --criterion {self.criterion_id} --reason "{reason}"'
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """The count, with the command where it is idle."""
+        return {
+            "case_id": self.case_id,
+            "criterion_id": self.criterion_id,
+            "criterion": self.criterion,
+            "points": self.points,
+            "models": len(self.models),
+            "committed": list(self.committed),
+            "idle": self.is_idle,
+            "command": self.command if self.is_idle else "",
+        }
+
+
+def count_penalties(runs: Sequence[GradedRun]) -> tuple[PenaltyUse, ...]:
+    """How often each penalty was committed, over graded runs on the same or on different cases.
+
+    An ungraded penalty was neither committed nor avoided.
+    """
+    cases = {case.case_id: case for run in runs for case in run.run.cases}
+    uses = []
+    for case_id, case in cases.items():
+        for criterion in case.criteria:
+            if criterion.points >= 0:
+                continue
+            verdicts = list(_verdicts(runs, case_id, criterion.id))
+            use = PenaltyUse(
+                case_id=case_id,
+                criterion_id=criterion.id,
+                criterion=criterion.criterion,
+                points=criterion.points,
+                models=tuple(label for label, _ in verdicts),
+                committed=tuple(label for label, met in verdicts if met),
+            )
+            uses.append(use)
+    return tuple(uses)
+
+
+def _verdicts(
+    runs: Sequence[GradedRun], case_id: str, criterion_id: str
+) -> Iterator[tuple[str, bool]]:
+    for run in runs:
+        met = run.verdicts(case_id).get(criterion_id)
+        if met is not None:
+            yield run.run.info.model, met
