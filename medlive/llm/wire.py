@@ -179,7 +179,7 @@ def read_completion(
         body = json.loads(raw)
     except (ValueError, RecursionError):
         raise NotACompletion(f"the answer is not JSON: {raw[:60]!r}") from None
-    reply = _completion(body, price, latency_ms)
+    reply = completion(body, price, latency_ms)
     if reply.usage.input_tokens:
         return reply
     return replace(
@@ -205,7 +205,7 @@ def usage_bound(
     )
 
 
-def _completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Reply:
+def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Reply:
     """The reply in a chat completion: its thinking apart, a refusal by model or filter as one.
 
     What has a wrong type counts as not sent. Raises NotACompletion.
