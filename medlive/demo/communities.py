@@ -226,7 +226,12 @@ async def medlive_thread(community: Community, request: Request) -> Response:
     thread = community.thread_at(request.url.path)
     text = pages.medlive_thread(thread)
     modified = thread.last_post
-    return respond(request, text, charset=thread.charset, modified=modified)
+    return respond(
+        request,
+        text,
+        charset=thread.charset,
+        modified=modified,
+    )
 
 
 ROUTES: Final[

@@ -190,7 +190,11 @@ async def _harvest(settings: Settings, done: DemoResult) -> None:
         for site, base_url in communities.base_urls.items():
             # The front list of iCliniq has every topic.
             boards = () if site == "icliniq" else communities.boards[site]
-            place = {"base_url": base_url, "boards": boards, "min_interval_s": 0.0}
+            place = {
+                "base_url": base_url,
+                "boards": boards,
+                "min_interval_s": 0.0,
+            }
             harvested = await harvest_source(
                 database, settings, site, place, again=True
             )

@@ -135,7 +135,11 @@ def _second(moment: datetime | None) -> str | None:
 
 def medlive_front(token: str) -> str:
     """The page with the token for the list request."""
-    return _render("medlive_front.html", title="病例", token=token)
+    return _render(
+        "medlive_front.html",
+        title="病例",
+        token=token,
+    )
 
 
 def medlive_rows(threads: Sequence[SampleThread]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ValidationError
 
 from medlive.errors import BadInput
 from medlive.threads.model import Role
@@ -15,11 +15,7 @@ Site = Literal["icliniq", "sdn", "dxy", "medlive"]
 SITES: tuple[Site, ...] = ("icliniq", "sdn", "dxy", "medlive")
 
 
-class _Record(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SampleMessage(_Record):
+class SampleMessage(BaseModel, frozen=True, extra="forbid"):
     """One message as its site shows it; every person is invented."""
 
     author: str
@@ -41,7 +37,7 @@ class SampleMessage(_Record):
     """Medlive: where in the page the message stands; a reply belongs to the comment before it."""
 
 
-class Expectation(_Record):
+class Expectation(BaseModel, frozen=True, extra="forbid"):
     """The expected outcome of the thread, and why."""
 
     outcome: Literal["kept", "held", "rejected"]
@@ -54,7 +50,7 @@ class Expectation(_Record):
     duplicate_of: str | None = None
 
 
-class SampleThread(_Record):
+class SampleThread(BaseModel, frozen=True, extra="forbid"):
     """A thread in the import format, with what its site's page needs in addition."""
 
     site: Site

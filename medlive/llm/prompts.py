@@ -22,8 +22,8 @@ TASK_LINE = "# Task: "
 """Begins the line of a prompt that names its task."""
 
 
-_INCLUDE = re.compile(r"^\{\{(\w+)\}\}$", re.MULTILINE)
-"""A line that stands for the whole of another file of the same folder."""
+_INCLUDE = re.compile(r"^( *)\{\{(?:([\w.]+)/)?(\w+)\}\}$", re.MULTILINE)
+"""A line that stands for the whole of another prompt: of the same package, or of one that is named."""
 
 
 @cache
@@ -31,12 +31,13 @@ def load_prompt(package: str, task: str) -> Prompt:
     """The prompt `<package>/prompts/<task with underscores>.md` as a task's instructions, behind `fence.md`.
 
     What guards against the input stands first and once: the same bytes for every task, which an endpoint's prefix
-    cache holds. A line `{{name}}` is the file `name.md` beside it, which several tasks share. The digest is that of
-    the composed text. Raises FileNotFoundError when a file is missing: a packaging fault, no user's error.
+    cache holds. A line `{{name}}` is the file `name.md` beside it, which several tasks share; `{{package/name}}` that
+    of another package. The digest is that of the composed text. Raises FileNotFoundError when a file is missing: a
+    packaging fault, no user's error.
     """
     fence = files("medlive.llm").joinpath("fence.md").read_text(encoding="utf-8")
     text = _read(package, task.replace(".", "_"))
-    text = _INCLUDE.sub(lambda line: _read(package, line[1]), text)
+    text = _INCLUDE.sub(lambda line: line[1] + _read(line[2] or package, line[3]), text)
     return Prompt(task=task, text=f"{fence.strip()}\n\n{text}\n")
 
 

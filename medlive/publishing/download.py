@@ -25,14 +25,7 @@ from medlive.integrity.log import writing
 from medlive.integrity.paths import UnsafePath, create_below, open_below
 from medlive.integrity.signing import PublicKey, check_signature
 from medlive.publishing.errata_update import update_errata
-from medlive.publishing.reading import (
-    Meter,
-    Network,
-    Pace,
-    Progress,
-    Read,
-    open_source,
-)
+from medlive.publishing.reading import Network, Pace, Read, open_source
 from medlive.snapshot.describe.feed import LATEST
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
@@ -84,7 +77,6 @@ async def fetch_snapshot(
     out: Path,
     public_key: PublicKey | None = None,
     *,
-    progress: Progress = lambda done, total: None,
     allow_older: bool = False,
     pace: Pace = PACE,
     network: Network = NETWORK,
@@ -96,7 +88,6 @@ async def fetch_snapshot(
         version: An ISO week such as 2026.W47, or "latest".
         out: Where the snapshot's folder goes, and the errata.
         public_key: The key that must have signed both.
-        progress: Called with the bytes done and the bytes in all.
         allow_older: Accept a latest version that is older than one in `out`.
         pace: How slow the server may be.
         network: How names are resolved.
@@ -113,9 +104,8 @@ async def fetch_snapshot(
     with writing(out):
         await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
         with exclusive(out / _LOCK):
-            meter = Meter(progress)
-            async with open_source(source, network, pace, meter) as read:
-                fetch = _Fetch(read, source, out, public_key, meter)
+            async with open_source(source, network, pace) as read:
+                fetch = _Fetch(read, source, out, public_key)
                 return await fetch.run(version, allow_older=allow_older)
 
 
@@ -125,20 +115,12 @@ class _Fetch:
     source: str
     out: Path
     key: PublicKey | None
-    meter: Meter
     fetched: int = 0
 
     async def run(self, version: str, *, allow_older: bool) -> Fetched:
         stated = None
         if version == "latest":
-            version, stated = parse_latest(await self._file(LATEST), self.source)
-            newest = max((name for name, _ in versions_in(self.out)), default=version)
-            # A place of publication never goes back.
-            if version < newest and not allow_older:
-                raise CheckFailed(
-                    f"{self.source} gives {version} as the latest version, and {newest} is here already",
-                    hint="it may be an old copy of the place; --allow-older fetches it, and so does naming the version",
-                )
+            version, stated = await self._latest(allow_older)
         # Checked before anything else is fetched.
         root = folder_name(version)
         sums = await self._file(f"{root}/{SUMS}")
@@ -189,6 +171,17 @@ class _Fetch:
             why_not=report.manifest.why_not if report.manifest else (),
         )
 
+    async def _latest(self, allow_older: bool) -> tuple[str, str]:
+        """The latest version and its digest; a place of publication never goes back."""
+        version, stated = parse_latest(await self._file(LATEST), self.source)
+        newest = max((name for name, _ in versions_in(self.out)), default=version)
+        if version < newest and not allow_older:
+            raise CheckFailed(
+                f"{self.source} gives {version} as the latest version, and {newest} is here already",
+                hint="it may be an old copy of the place; --allow-older fetches it, and so does naming the version",
+            )
+        return version, stated
+
     async def _small(self, name: str, most: int = SMALL_FILE_BYTES) -> bytes | None:
         data = await self.read(name, most)
         if data is not None and len(data) > most:
@@ -224,13 +217,11 @@ class _Fetch:
         (self.out / partial / SIGNATURE).unlink(missing_ok=True)
         if manifest.signing is not None:
             self._write(f"{partial}/{SIGNATURE}", await self._signature(root))
-        self.meter.total = sum(entry.size for entry in manifest.files.values())
         for name, entry in sorted(manifest.files.items()):
             if _digest(self.out, f"{partial}/{name}") != digests[name]:
                 data = await self._file(f"{root}/{name}", digests[name], entry.size)
                 self._write(f"{partial}/{name}", data)
                 self.fetched += len(data)
-            self.meter.whole(entry.size)
         return self.out / partial
 
     def _write(self, name: str, data: bytes) -> None:

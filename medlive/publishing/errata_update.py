@@ -68,23 +68,34 @@ def update_errata(
         keys = known_keys(folder) if key is None else [key]
         signer = find_signer(data, own_signature, keys)
         comparable = signer is not None
-        if key is None and signer is None:
-            raise CheckFailed(
-                f"{folder / ERRATA} is signed by a key that no snapshot beside it names, so it is not replaced",
-                hint="give the publisher's key with --public-key",
-            )
-        if key is None and signer is not None:
-            try:
-                read_errata(offered, signature, name, signer)
-            except CheckFailed as exc:
-                raise CheckFailed(
-                    f"{exc.message}; the errata here are signed with key {signer.id_text()} and were kept",
-                    hint="if the publisher has another key now, give it with --public-key",
-                ) from exc
+        if key is None:
+            check_same_signer(folder, offered, signature, name, signer)
     if comparable and (lost := errata.find_lost(existing)) is not None:
         return existing, f"{name} is older than the errata here: it lacks {lost}"
     put_errata(folder, offered, signature)
     return errata, None
+
+
+def check_same_signer(
+    folder: Path,
+    offered: bytes,
+    signature: bytes | None,
+    name: str,
+    signer: PublicKey | None,
+) -> None:
+    """Raise CheckFailed unless errata are signed by the signer of those that are here."""
+    if signer is None:
+        raise CheckFailed(
+            f"{folder / ERRATA} is signed by a key that no snapshot beside it names, so it is not replaced",
+            hint="give the publisher's key with --public-key",
+        )
+    try:
+        read_errata(offered, signature, name, signer)
+    except CheckFailed as exc:
+        raise CheckFailed(
+            f"{exc.message}; the errata here are signed with key {signer.id_text()} and were kept",
+            hint="if the publisher has another key now, give it with --public-key",
+        ) from exc
 
 
 def known_keys(folder: Path) -> Iterator[PublicKey]:

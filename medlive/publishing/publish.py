@@ -43,10 +43,11 @@ from medlive.snapshot.verify.run import verify_snapshot
 
 PUBLIC_KEY: Final = "minisign.pub"
 _FOLDER: Final = re.compile(r"medlive-([0-9]{4}\.W[0-9]{2})")
-_LAST: Final = {"manifest.json": 1, SIGNATURE: 2, SUMS: 3}
-
-Progress = Callable[[int, int], None]
-"""(bytes done, bytes in all)."""
+_LAST: Final = {
+    "manifest.json": 1,
+    SIGNATURE: 2,
+    SUMS: 3,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,6 @@ def publish(
     place: Place,
     *,
     dry_run: bool = False,
-    progress: Progress = lambda done, total: None,
 ) -> Published:
     """Copy a snapshot to a target and update latest.json, feed, page and errata; same files are not sent again.
 
@@ -194,13 +194,11 @@ def publish(
         missing = _missing_items(prepared, target, done)
         _check_line(prepared, target, _releases(target, done))
         check_errata_kept(prepared, target.where, target.read)
-        total = sum(item.size for item in missing)
         for item in missing:
             if not dry_run:
                 target.add(item)
             done.sent.append(item.name)
             done.bytes_sent += item.size
-            progress(done.bytes_sent, total)
         if not dry_run:
             _update_pages(prepared, target, place, done)
     return done
@@ -320,7 +318,12 @@ def _update_pages(
         key = _key_of(newest.manifest)
         files = {} if key is None else {PUBLIC_KEY: key.text().encode("ascii")}
         name = None if key is None else PUBLIC_KEY
-        files[INDEX] = index_html(releases, place, errata=errata, key=name)
+        files[INDEX] = index_html(
+            releases,
+            place,
+            errata=errata,
+            key=name,
+        )
         files[FEED] = feed_xml(releases, place, errata)
         files[LATEST] = latest_json(releases, place)
         put(files)

@@ -23,7 +23,6 @@ from medlive.integrity.paths import UnsafePath, open_below
 TRIES: Final = 6
 """How often one file is asked for before its server is given up."""
 
-_BLOCK: Final = 256 * 1024
 _CONNECT_S: Final = 15
 _SILENCE_S: Final = 60
 """Seconds without a byte after which a connection counts as lost."""
@@ -59,33 +58,8 @@ class Refused(Exception):
     """An address that must not be asked."""
 
 
-Progress = Callable[[int, int], None]
-"""(bytes done, bytes in all)."""
-
-
-@dataclass(slots=True)
-class Meter:
-    """How many of the bytes in all have come, also while a file is being read."""
-
-    tell: Progress
-    done: int = 0  # Of files that are whole
-    total: int = 0  # 0 until it is known
-
-    def received(self, size: int) -> None:
-        """Tell that so much of the next file has come."""
-        if self.total:
-            self.tell(min(self.done + size, self.total), self.total)
-
-    def whole(self, size: int) -> None:
-        """Tell that a file of this size is there."""
-        self.done += size
-        self.received(0)
-
-
 @asynccontextmanager
-async def open_source(
-    source: str, network: Network, pace: Pace, meter: Meter
-) -> AsyncIterator[Read]:
+async def open_source(source: str, network: Network, pace: Pace) -> AsyncIterator[Read]:
     """Open an http(s) address or a folder for reading. Raises UsageError."""
     if "://" not in source:
         if not await asyncio.to_thread(os.path.isdir, source):
@@ -93,7 +67,7 @@ async def open_source(
                 f"{source} is not a folder",
                 hint="--from names a folder or an https:// address",
             )
-        yield partial(_read_file, Path(source), meter)
+        yield partial(_read_file, Path(source))
         return
     parts = urlsplit(source)
     is_web = parts.scheme in ("http", "https") and parts.hostname
@@ -102,7 +76,7 @@ async def open_source(
             f"{source!r} is not an address to fetch from",
             hint="write https://host/path",
         )
-    site = _Site(httpx2.URL(source.rstrip("/")), network, pace, meter)
+    site = _Site(httpx2.URL(source.rstrip("/")), network, pace)
     async with guarded_client(
         site.addresses,
         headers={"User-Agent": "medlive", "Accept-Encoding": "identity"},
@@ -111,14 +85,10 @@ async def open_source(
         yield partial(site.read, http)
 
 
-async def _read_file(root: Path, meter: Meter, name: str, most: int) -> bytes | None:
+async def _read_file(root: Path, name: str, most: int) -> bytes | None:
     try:
         with open_below(root, name) as handle:
-            data = bytearray()
-            while len(data) <= most and (block := handle.read(_BLOCK)):
-                data += block
-                meter.received(len(data))
-            return bytes(data)
+            return handle.read(most + 1)
     except UnsafePath as exc:
         hint = "published files are plain ones"
         raise BadInput(f"{root}: {exc.message}", hint=hint) from exc
@@ -136,7 +106,6 @@ class _Site:
     base: httpx2.URL  # As the user named it
     network: Network
     pace: Pace
-    meter: Meter
     public_only: bool | None = None  # None until the base's host is resolved
 
     async def addresses(self, host: str, port: int) -> list[str]:
@@ -211,7 +180,6 @@ class _Site:
                 data = bytearray()
                 async for block in answer.aiter_raw():
                     data += block
-                    self.meter.received(len(data))
                     if len(data) > most:
                         break
                 return bytes(data)

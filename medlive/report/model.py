@@ -84,7 +84,12 @@ class Report:
 
     def render(self, name: str, **values: Any) -> Markup:
         """A template about this report; its tables say what was overridden to show them."""
-        return render(name, report=self, overridden=self.table.overridden, **values)
+        return render(
+            name,
+            report=self,
+            overridden=self.table.overridden,
+            **values,
+        )
 
     def marked(self, title: str) -> str:
         """A figure's title with what was overridden to show it."""

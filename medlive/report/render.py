@@ -42,7 +42,13 @@ def reliability(report: Report) -> Section:
     parts = []
     for meta in report.metas:
         overridden = (*report.table.overridden, *meta.overridden)
-        parts.append(render("reliability.html", meta=meta, overridden=overridden))
+        parts.append(
+            render(
+                "reliability.html",
+                meta=meta,
+                overridden=overridden,
+            )
+        )
     title = "Reliability of the grader"
     return Section("reliability", title, parts or [missing(_NO_META)])
 
@@ -106,7 +112,12 @@ def write_report(
     wrote.
     """
     _check_place(out)
-    report = analyse(table, registry, metas=metas, case_pages=case_pages)
+    report = analyse(
+        table,
+        registry,
+        metas=metas,
+        case_pages=case_pages,
+    )
     case_entries = entries(report)
     pages = {
         "index.html": index(report, len(case_entries), protocols=bool(portfolio)),

@@ -80,15 +80,7 @@ def _missing(report: Report) -> str:
         missing.append(
             f"{label} is {better} points better up to its cutoff than after it"
         )
-    cases = sum(model.rates.cases for model in models)
-    criteria = sum(model.rates.criteria for model in models)
-    for name, total, what in (
-        ("ungraded", criteria, "verdicts are ungraded"),
-        ("unanswered", cases, "cases are unanswered"),
-        ("unscorable", cases, "cases have no positive criterion to score"),
-    ):
-        if count := sum(getattr(model.rates, name) for model in models):
-            missing.append(f"{count:,} of {total:,} {what}")
+    missing += uncounted(models)
     if unknown := [model.label for model in models if model.cutoff is None]:
         missing.append(
             f"no cutoff is known for {some(unknown)}, so nothing shows what was seen in training"
@@ -100,3 +92,18 @@ def _missing(report: Report) -> str:
     if not missing:
         return "Nothing: every answer is there and every criterion graded."
     return "; ".join(missing) + "."
+
+
+def uncounted(models: Sequence[ModelScore]) -> list[str]:
+    """What has no verdict, no answer or no score, over all models."""
+    parts = []
+    cases = sum(model.rates.cases for model in models)
+    criteria = sum(model.rates.criteria for model in models)
+    for name, total, what in (
+        ("ungraded", criteria, "verdicts are ungraded"),
+        ("unanswered", cases, "cases are unanswered"),
+        ("unscorable", cases, "cases have no positive criterion to score"),
+    ):
+        if count := sum(getattr(model.rates, name) for model in models):
+            parts.append(f"{count:,} of {total:,} {what}")
+    return parts

@@ -95,7 +95,11 @@ def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
         "format": f"medlive-{kind}",
         "format_version": 1,
         "metric": table.metric.value,
-        "bootstrap": {"draws": table.draws, "seed": table.seed, "level": level},
+        "bootstrap": {
+            "draws": table.draws,
+            "seed": table.seed,
+            "level": level,
+        },
         "warnings": list(table.warnings),
         "overridden": [objection._asdict() for objection in table.overridden],
     }
@@ -120,7 +124,13 @@ def model_row(model: ModelScore) -> dict[str, Any]:
     slices = []
     for part in model.slices:
         figures = estimate_row(part.estimate)
-        slices.append({"kind": part.kind, "value": part.value, **figures})
+        slices.append(
+            {
+                "kind": part.kind,
+                "value": part.value,
+                **figures,
+            }
+        )
     return {
         "model": model.label,
         "cases": info.cases.model_dump(include={"origin", "name", "digest"}),
@@ -153,11 +163,19 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
     window = table.window
     drops = {}
     for label, drop in table.drops.items():
-        drops[label] = _row(drop, difference="drop", p="p_holm")
+        drops[label] = _row(
+            drop,
+            difference="drop",
+            p="p_holm",
+        )
     return _head("scores", table) | {
         "scored_on": table.basis.value,
         "common_cases": table.common,
-        "coverage": _rows(table.coverage, label="model", missing="lacking"),
+        "coverage": _rows(
+            table.coverage,
+            label="model",
+            missing="lacking",
+        ),
         "errata": errata_row(table),
         "advice_only": table.advice_only,
         "length": _rows(table.lengths),
@@ -306,7 +324,12 @@ WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
 
 def json_bytes(value: Any) -> bytes:
     """A value as an indented JSON file."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    text = json.dumps(
+        value,
+        ensure_ascii=False,
+        indent=2,
+        allow_nan=False,
+    )
     return _bytes(f"{text}\n")
 
 

@@ -10,11 +10,19 @@ from medlive.harm.model import Severity
 from medlive.integrity.digest import canonical_json
 from medlive.site.model import BoardEntry, ModelEntry
 
-CODES: Final = {False: 0, True: 1, None: 2}
+CODES: Final = {
+    False: 0,
+    True: 1,
+    None: 2,
+}
 """Verdict → its two bits; None is ungraded."""
 UNANSWERED: Final = 3
 NOT_READ: Final = "3"
-_HARM: Final = {None: "0", Severity.MODERATE: "1", Severity.SEVERE: "2"}
+_HARM: Final = {
+    None: "0",
+    Severity.MODERATE: "1",
+    Severity.SEVERE: "2",
+}
 """The digit of the gravest confirmed harm."""
 FILTERS: Final = ("language", "specialty", "theme", "difficulty")
 
@@ -57,7 +65,11 @@ def board_json(board: BoardEntry) -> bytes:
         "harm": [_harm(board, model) for model in board.entered],
         "cases": cases,
         "values": values,
-        "criteria": {"counts": counts, "points": points, "advice": advice},
+        "criteria": {
+            "counts": counts,
+            "points": points,
+            "advice": advice,
+        },
     }
     return canonical_json(description).encode("utf-8")
 

@@ -54,5 +54,9 @@ def read_passages(
     for passage in opened.open_store().find(wanted):
         shown = passage.corpus in corpora and _OPEN.match(passage.licence)
         text = passage.text if shown else ""
-        passages[passage.id] = replace(passage, text=text, url="")
+        passages[passage.id] = replace(
+            passage,
+            text=text,
+            url="",
+        )
     return passages

@@ -13,7 +13,7 @@ from medlive.site.read import Inputs, read_content
 from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA
 
 _log: Final = logging.getLogger(__name__)
-_LINKS: Final = (("/snapshots", "Snapshots"), ("/errata", "Errata"), ("/api", "API"))
+_LINKS: Final = (("/snapshots", "Snapshots"), ("/errata", "Errata"))
 
 
 @dataclass(slots=True)
@@ -59,7 +59,11 @@ class LiveSite:
             )
             try:
                 content = read_content(inputs)
-                self._files = site_files(content, links=_LINKS, downloads="/")
+                self._files = site_files(
+                    content,
+                    links=_LINKS,
+                    downloads="/",
+                )
             except MedliveError as exc:
                 _log.error("the public site cannot be made: %s", exc.message)
                 self._files = None

@@ -41,7 +41,11 @@ class Week:
         return unknown_note(self.manifest.unknown)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class ModelEntry:
     """A model on one board."""
 
@@ -72,7 +76,11 @@ class ModelEntry:
         return None if cutoff is None else cutoff.day.isoformat()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class BoardEntry:
     """Models on the same cases, with the same template and grader."""
 
@@ -99,7 +107,11 @@ class BoardEntry:
         return tuple(objection.why for objection in self.table.overridden)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Content:
     """Everything that the site shows."""
 

@@ -67,7 +67,11 @@ class SitePage(Page):
     def render(self) -> bytes:
         """The page."""
         root = "../" * self.name.count("/")
-        return self.fill(TEMPLATES, root=root, ability=self.ability).encode("utf-8")
+        return self.fill(
+            TEMPLATES,
+            root=root,
+            ability=self.ability,
+        ).encode("utf-8")
 
 
 def site_files(
@@ -96,11 +100,22 @@ def site_files(
     releases = [week.release for week in content.weeks if week.release is not None]
     made["feed.xml"] = feed_xml(releases, Place(downloads), content.errata)
 
-    base = SitePage(content=content, scales=scales, links=links, downloads=downloads)
+    base = SitePage(
+        content=content,
+        scales=scales,
+        links=links,
+        downloads=downloads,
+    )
     pages = []
     for name, _, title in SECTIONS:
         if name != "cases.html":
-            page = replace(base, name=name, template=name, title=title, section=name)
+            page = replace(
+                base,
+                name=name,
+                template=name,
+                title=title,
+                section=name,
+            )
             pages.append(page)
     starts = range(0, max(1, len(cases)), CASES_A_PAGE)
     lists = ["cases.html"]
@@ -195,7 +210,11 @@ def case_page(case: SnapshotCase) -> str:
 def list_order(content: Content) -> list[SnapshotCase]:
     """The cases as they are listed: the latest posted first."""
     cases = sorted(content.cases.values(), key=lambda case: case.case_id)
-    return sorted(cases, key=lambda case: case.posted_at, reverse=True)
+    return sorted(
+        cases,
+        key=lambda case: case.posted_at,
+        reverse=True,
+    )
 
 
 def _case_files(cases: Sequence[SnapshotCase]) -> Iterator[bytes]:
@@ -204,7 +223,11 @@ def _case_files(cases: Sequence[SnapshotCase]) -> Iterator[bytes]:
     texts = []
     for case in cases:
         entry = {kind: getattr(case, kind) for kind in FILTERS}
-        entry |= {"id": case.case_id, "page": case_page(case), "query": case.query}
+        entry |= {
+            "id": case.case_id,
+            "page": case_page(case),
+            "query": case.query,
+        }
         entries.append(entry | {"posted": str(case.posted_at)})
         criteria = [criterion.criterion for criterion in case.criteria]
         texts.append(" ".join([case.narrative, case.advice, *criteria]))

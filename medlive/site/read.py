@@ -43,7 +43,11 @@ WORST: Final = 10
 """Cases listed as a model's worst."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
 class Inputs:
     """The folders and files that a site is made from."""
 
@@ -282,7 +286,12 @@ def _boards(
         if headroom.words:
             notes.append(headroom.words)
         notes += ranking.notes
-        board = board_of(ranking.table, slug=f"board-{place}", notes=notes, trust=trust)
+        board = board_of(
+            ranking.table,
+            slug=f"board-{place}",
+            notes=notes,
+            trust=trust,
+        )
         if inputs.leave_out_not_publishable and board.not_publishable:
             left_out.append((board.title, "; ".join(board.not_publishable)))
         else:

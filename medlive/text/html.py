@@ -28,6 +28,7 @@ def environment(package: str, **options: Any) -> Environment:
     )
     made.filters["percent"] = percent
     made.filters["interval"] = interval
+    made.filters["counted"] = counted
     return made
 
 
@@ -41,6 +42,11 @@ class Page:
         """The page by the templates of its room; `around` is what surrounds it."""
         values = {field.name: getattr(self, field.name) for field in fields(self)}
         return templates.get_template(self.template).render(values, **around)
+
+
+def counted(count: int, noun: str) -> str:
+    """A number of things: `1 case`, `2,756 cases`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def percent(share: float | None) -> str:

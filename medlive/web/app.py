@@ -1,4 +1,4 @@
-"""The application: the rooms that are served, security headers, errors as pages or JSON."""
+"""The application: the rooms that are served, security headers, errors as pages."""
 
 import logging
 from collections.abc import Iterable
@@ -6,7 +6,6 @@ from http import HTTPStatus
 from typing import Final
 
 from fastapi import APIRouter, FastAPI, Request
-from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.datastructures import URL, Headers, MutableHeaders
@@ -74,10 +73,7 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app = FastAPI(
         title="medlive",
         version=__version__,
-        openapi_url="/api/openapi.json",
-        docs_url=None,
-        redoc_url=None,
-        description="Snapshots of medlive: versions, files with digests, differences, errata and counts.",
+        openapi_url=None,
     )
     app.state.site = site
     app.state.sections = tuple(section for room in rooms for section in room.sections)
@@ -129,9 +125,8 @@ class _SecurityHeaders:
 
 
 async def _on_error(request: Request, error: Exception) -> Response:
-    """An error as JSON for the API and as a page for people."""
+    """An error as a page for people, and as JSON where probes ask."""
     path = request.url.path
-    for_programs = path.startswith("/api/")
     status, text, headers = 500, "", None
     match error:
         case HTTPException():
@@ -141,8 +136,6 @@ async def _on_error(request: Request, error: Exception) -> Response:
             if error.detail != HTTPStatus(status).phrase:
                 text = error.detail
         case RequestValidationError():
-            if for_programs:
-                return await request_validation_exception_handler(request, error)
             status = 422
         case UsageError() | DatabaseForbidden():
             status = 422
@@ -157,7 +150,7 @@ async def _on_error(request: Request, error: Exception) -> Response:
             _log.error("%s %s failed", request.method, path, exc_info=error)
     title = HTTPStatus(status).phrase
     text = text or _TEXTS.get(status, title)
-    if for_programs or path == "/readyz":
+    if path == "/readyz":
         return JSONResponse({"detail": text}, status, headers)
     page = NoticePage(title, f"{text} (Status {status}.)", is_error=True)
     response = render(request, page, status)
@@ -176,7 +169,11 @@ async def ready(site: SiteOf) -> dict[str, str]:
     """The database answers too."""
     async with site.database.begin() as session:
         await ping(session)
-    return {"status": "ok", "database": "ok", "version": __version__}
+    return {
+        "status": "ok",
+        "database": "ok",
+        "version": __version__,
+    }
 
 
 async def go_to_first_section(request: Request) -> Response:

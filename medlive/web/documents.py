@@ -34,4 +34,10 @@ async def document(request: Request, site: SiteOf, name: str = "") -> Response:
         raise HTTPException(404, "The documents are not built here: run `make docs`.")
     if not name or name.endswith("/"):
         name += "index.html"
-    return await send_file(request, root, name, cache_control=MUTABLE, policy=_POLICY)
+    return await send_file(
+        request,
+        root,
+        name,
+        cache_control=MUTABLE,
+        policy=_POLICY,
+    )

@@ -40,4 +40,8 @@ async def static_file(name: str) -> Response:
         raise HTTPException(404)
     plain, data = _served()[name]
     headers = {"Cache-Control": IMMUTABLE}
-    return Response(data, media_type=media_type(plain), headers=headers)
+    return Response(
+        data,
+        media_type=media_type(plain),
+        headers=headers,
+    )

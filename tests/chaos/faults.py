@@ -154,7 +154,7 @@ async def _read(one: Round) -> None:
     address = f"http://127.0.0.1:{WEB[WEB.index('--port') + 1]}"
     paths = (
         "/",
-        "/api/snapshots",
+        "/snapshots",
         f"/medlive-{one.week.name}/SHA256SUMS",
         "/errata",
         "/healthz",

@@ -83,7 +83,7 @@ NOT_PAGES = {
         "/review/studies/{name}/ratings.csv",
     )
 }
-"""Files, redirections and the JSON API."""
+"""Files and redirections."""
 INJECTED = (
     "[data-xss], iframe, base, main style, main svg:not(.picture, .bar, .timeline), "
     "main script, form[action^='//']"
@@ -370,7 +370,6 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
             **{f"/{name}.html": (f"/{name}.html",) for name in SITE_PAGES},
             "/snapshots": ("/snapshots",),
             "/errata": ("/errata",),
-            "/api": ("/api",),
             "/medlive-{version}/": (f"/medlive-{NEW}/",),
             "/sign-in": ("/sign-in",),
             "/invitation/{token}": (f"/invitation/{token}",),
@@ -419,11 +418,7 @@ async def test_no_page_takes_a_text_for_markup_and_axe_finds_nothing_serious(
     house: House, browser: Any
 ) -> None:
     private = {route for public in (True, False) for route in routes(public)}
-    gets = {
-        route
-        for route in private
-        if route.startswith("GET ") and not route.startswith("GET /api/")
-    }
+    gets = {route for route in private if route.startswith("GET ")}
     # The public site's pages are one route.
     of_site = {f"/{name}" for name, *_ in SECTIONS} - {"/", "/index.html"}
     others = {f"GET {route}" for route in house.pages if route not in of_site}

@@ -48,7 +48,7 @@ def printed(share: float | None) -> str:
 def interval(one: ScoreEstimate) -> str:
     """An interval as the page shows it: the reason where there is none."""
     if one.low is None:
-        return one.why or "–"
+        return one.why.replace(" 1 threads", " 1 thread") or "–"
     return f"{printed(one.low)} to {printed(one.high)}"
 
 

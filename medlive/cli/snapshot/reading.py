@@ -19,7 +19,6 @@ from medlive.cli.output import (
     Result,
     checks_table,
     fields_of,
-    progress,
     shortened,
     table_of,
     wait_for,
@@ -181,12 +180,7 @@ def fetch(
     """
 
     key = public_key_of(public_key)
-    with progress("bytes fetched") as tick:
-        done = wait_for(
-            fetch_snapshot(
-                source, version, out, key, progress=tick, allow_older=allow_older
-            )
-        )
+    done = wait_for(fetch_snapshot(source, version, out, key, allow_older=allow_older))
     verb = "was here already" if done.already else "fetched"
     text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
     skipped = "" if done.complete else ", but steps were skipped"

@@ -197,8 +197,7 @@ def publish(
     options = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
     changed = {name: value for name, value in options.items() if value}
     section = settings.publish.model_copy(update=changed)
-    with progress("bytes sent") as tick:
-        done = publish_snapshot(section, folder, key, dry_run=dry_run, progress=tick)
+    done = publish_snapshot(section, folder, key, dry_run=dry_run)
     notes = []
     if not done.signed:
         notes.append("unsigned: its origin cannot be verified")

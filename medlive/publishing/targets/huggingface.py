@@ -18,7 +18,6 @@ from medlive.guard.trust import tls_context
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS
 from medlive.publishing.publish import (
     PreparedRelease,
-    Progress,
     Published,
     check_errata_kept,
 )
@@ -68,7 +67,6 @@ class HubRepository:
         prepared: PreparedRelease,
         *,
         dry_run: bool = False,
-        progress: Progress = lambda done, total: None,
     ) -> Published:
         """Commit a snapshot, tag it with its version, and commit the errata beside it.
 
@@ -97,10 +95,13 @@ class HubRepository:
             if dry_run:
                 return done
             if existing is None:
-                self._api.create_repo(self._repository, repo_type=_KIND, exist_ok=True)
+                self._api.create_repo(
+                    self._repository,
+                    repo_type=_KIND,
+                    exist_ok=True,
+                )
             if version not in tags:
                 self._release(prepared, aside=any(tag > version for tag in tags))
-                progress(done.bytes_sent, done.bytes_sent)
             done.updated = self._commit_errata(prepared)
             done.latest = max({version, *tags})
         return done
@@ -116,9 +117,8 @@ class HubRepository:
             if exc.response.status_code == 404:
                 return None
             raise
-        return frozenset(
-            ref.name for ref in refs.tags if week_end(ref.name) is not None
-        )
+        names = [ref.name for ref in refs.tags]
+        return frozenset(name for name in names if week_end(name) is not None)
 
     def _missing(self, revision: str, prepared: PreparedRelease) -> list[str]:
         """Return the snapshot's files that a revision lacks or has with other bytes."""
@@ -160,7 +160,11 @@ class HubRepository:
             exist_ok=True,
         )
         if aside:
-            self._api.delete_branch(self._repository, branch=branch, repo_type=_KIND)
+            self._api.delete_branch(
+                self._repository,
+                branch=branch,
+                repo_type=_KIND,
+            )
         if wrong := self._missing(version, prepared):
             raise self._other_bytes(f"the tag {version} of another publisher", wrong)
 
@@ -180,18 +184,19 @@ class HubRepository:
         from huggingface_hub import CommitOperationAdd
 
         head = self._head(_MAIN)
-        new = sorted(
-            name for name, data in prepared.errata.items() if self._read(name) != data
-        )
-        if new:
+        files = {}
+        for name, data in sorted(prepared.errata.items()):
+            if self._read(name) != data:
+                files[name] = data
+        if files:
             self._api.create_commit(
                 self._repository,
-                [CommitOperationAdd(name, prepared.errata[name]) for name in new],
+                [CommitOperationAdd(name, data) for name, data in files.items()],
                 commit_message="Errata",
                 repo_type=_KIND,
                 parent_commit=head,
             )
-        return new
+        return list(files)
 
     def _read(self, name: str) -> bytes | None:
         """Return a file of main; None if it does not exist."""
@@ -199,13 +204,12 @@ class HubRepository:
 
         with tempfile.TemporaryDirectory() as folder:
             try:
-                return Path(
-                    self._api.hf_hub_download(
-                        self._repository, name, repo_type=_KIND, local_dir=folder
-                    )
-                ).read_bytes()
+                path = self._api.hf_hub_download(
+                    self._repository, name, repo_type=_KIND, local_dir=folder
+                )
             except RemoteEntryNotFoundError:
                 return None
+            return Path(path).read_bytes()
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:
@@ -237,21 +241,18 @@ class HubRepository:
 
     def _refused(self, exc: Any) -> ServiceUnavailable:
         status = exc.response.status_code
-        text, hint = {
-            401: ("refuses the token (HTTP 401)", _LOGIN),
-            403: ("refuses the token (HTTP 403)", _LOGIN),
-            404: (
-                "does not exist for this token",
-                "check the name, and what the token may do",
-            ),
-            412: ("was changed by another publisher meanwhile", _AGAIN),
-        }.get(
-            status,
-            (
-                f"answers with HTTP {status}: {self._masked(exc.server_message or '')}",
-                _AGAIN,
-            ),
-        )
+        hint = _AGAIN
+        if status in (401, 403):
+            text = f"refuses the token (HTTP {status})"
+            hint = _LOGIN
+        elif status == 404:
+            text = "does not exist for this token"
+            hint = "check the name, and what the token may do"
+        elif status == 412:
+            text = "was changed by another publisher meanwhile"
+        else:
+            reason = self._masked(exc.server_message or "")
+            text = f"answers with HTTP {status}: {reason}"
         return ServiceUnavailable(f"{self.where} {text}", hint=hint)
 
     def _masked(self, text: str) -> str:
@@ -280,21 +281,27 @@ def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
     limits = httpx2.Timeout(silence_s, connect=min(silence_s, _CONNECT_S))
     tls = tls_context()
     set_client_factory(
-        lambda: httpx2.Client(timeout=limits, follow_redirects=True, verify=tls)
+        lambda: httpx2.Client(
+            timeout=limits,
+            follow_redirects=True,
+            verify=tls,
+        )
     )
-    return HfApi(endpoint=endpoint_url, token=token, library_name="medlive"), token
+    return HfApi(
+        endpoint=endpoint_url,
+        token=token,
+        library_name="medlive",
+    ), token
 
 
 def _same(file: Any, prepared: PreparedRelease, name: str) -> bool:
     """Whether a file on the hub is the snapshot's of that name, by the hub's SHA-256 or git digest."""
-    if file is None or file.size != prepared.sums[name].size:
+    entry = prepared.sums[name]
+    if file is None or file.size != entry.size:
         return False
     if file.lfs is not None:
-        return bool(file.lfs.sha256 == prepared.sums[name].sha256)
+        return bool(file.lfs.sha256 == entry.sha256)
     data = (prepared.folder / name).read_bytes()
-    return bool(
-        file.blob_id
-        == hashlib.sha1(
-            b"blob %d\0" % len(data) + data, usedforsecurity=False
-        ).hexdigest()
-    )
+    blob = b"blob %d\0" % len(data) + data
+    digest = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+    return bool(file.blob_id == digest)

@@ -183,11 +183,7 @@ class S3Target:
             raise ServiceUnavailable(text, hint=_KEYS) from exc
         except boto.ClientError as exc:
             raise self._explain(exc) from exc
-        except OSError as exc:
-            what = exc.filename or "a file"
-            text = f"{what} cannot be read: {exc.strerror or exc}"
-            raise CheckFailed(text) from exc
-        except boto.BotoCoreError as exc:
+        except boto.BotoCoreError as exc:  # Some are OSErrors too
             # The message of a lost connection may hold more than its kind.
             is_lost = isinstance(exc, boto.ConnectionError | boto.HTTPClientError)
             why = type(exc).__name__ if is_lost else exc
@@ -195,6 +191,10 @@ class S3Target:
             text = f"{where} cannot be reached for {self.where}: {why}"
             hint = f"check --endpoint-url and the network; {_AGAIN}"
             raise ServiceUnavailable(text, hint=hint) from exc
+        except OSError as exc:
+            what = exc.filename or "a file"
+            text = f"{what} cannot be read: {exc.strerror or exc}"
+            raise CheckFailed(text) from exc
 
     def _explain(self, exc: Any) -> ServiceUnavailable:
         """What to do about an answer of the store."""

@@ -66,5 +66,10 @@ def _section(report: Report, kind: str, name: str, title: str) -> Section:
     part = missing(_LACKING.get(kind, ""))
     if values:
         shaded = kind in ("specialty", "theme")
-        part = report.render("slices.html", kind=kind, values=values, shaded=shaded)
+        part = report.render(
+            "slices.html",
+            kind=kind,
+            values=values,
+            shaded=shaded,
+        )
     return Section(name, title, [part])

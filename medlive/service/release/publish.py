@@ -11,7 +11,7 @@ from medlive.db.tables.release import SnapshotRow
 from medlive.errors import BadInput, UsageError
 from medlive.instance.paths import snapshot_folder, snapshots_path
 from medlive.integrity.signing import PublicKey
-from medlive.publishing.publish import Progress, Published, prepare_release, publish
+from medlive.publishing.publish import Published, prepare_release, publish
 from medlive.publishing.target import FolderTarget, Target
 from medlive.service.watch.notify import write_message
 from medlive.snapshot.describe.feed import Place, safe_base
@@ -47,7 +47,6 @@ def publish_snapshot(
     public_key: PublicKey | None,
     *,
     dry_run: bool,
-    progress: Progress,
 ) -> Published:
     """Verify the folder and publish it.
 
@@ -68,9 +67,8 @@ def publish_snapshot(
     if to == "huggingface":
         from medlive.publishing.targets.huggingface import HubRepository
 
-        return HubRepository(at, endpoint_url=endpoint_url).publish(
-            prepared, dry_run=dry_run, progress=progress
-        )
+        repository = HubRepository(at, endpoint_url=endpoint_url)
+        return repository.publish(prepared, dry_run=dry_run)
     place = Place(base_url)
     target: Target
     if to == "s3":
@@ -84,13 +82,7 @@ def publish_snapshot(
             f"{at!r} is not a folder",
             hint="give --to s3 or --to huggingface for a remote target",
         )
-    return publish(
-        prepared,
-        target,
-        place,
-        dry_run=dry_run,
-        progress=progress,
-    )
+    return publish(prepared, target, place, dry_run=dry_run)
 
 
 async def verify_week(
@@ -119,7 +111,6 @@ async def publish_week(
         snapshot_folder(settings, week),
         None,
         dry_run=False,
-        progress=lambda _done, _total: None,
     )
     return {
         "where": done.where,

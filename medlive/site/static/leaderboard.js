@@ -123,7 +123,7 @@ function bar(row) {
 function interval(row) {
   if (row.low !== null) return [`${percent(row.low)} to ${percent(row.high)}`];
   if (!row.why) return ["–"];
-  const [short, reason] = row.why.split(": ");
+  const [short, reason] = row.why.replace(" 1 threads", " 1 thread").split(": ");
   return [`${short}: `, element("small", {}, reason)];
 }
 
@@ -253,7 +253,7 @@ async function update() {
   const scored = selection.items.filter((_, place) => selection.keep[place]);
   const undated = scored.filter((item) => !board.cases.days[item]).length;
   const dates = undated ? `, ${undated} of them without a date` : "";
-  status.textContent = `${scored.length} cases${choice.since || choice.until ? " in the window" : dates}. ${cases ? on : "None was posted after the latest cutoff: no ranking."}`;
+  status.textContent = `${scored.length} case${scored.length === 1 ? "" : "s"}${choice.since || choice.until ? " in the window" : dates}. ${cases ? on : "None was posted after the latest cutoff: no ranking."}`;
 }
 
 /** Load the chosen board and show it, unless another was chosen meanwhile. */

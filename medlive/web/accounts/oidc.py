@@ -118,7 +118,11 @@ def role_of(settings: OidcSection, claims: dict[str, Any]) -> Role | None:
         for value in values
         if isinstance(value, str) and value in settings.roles
     }
-    return max(roles, key=list(Role).index, default=None)
+    return max(
+        roles,
+        key=list(Role).index,
+        default=None,
+    )
 
 
 def _client(request: Request, site: Site) -> StarletteOAuth2App:

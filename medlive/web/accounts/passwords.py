@@ -99,9 +99,8 @@ async def hash_password(password: str) -> str:
 async def verify(stored: str | None, password: str) -> bool:
     """Whether the password is the one of the hash; without a hash as much work is done, and the answer is no."""
     typed = _normalised(password[: PASSWORD_CHARS + 1])
-    kept = stored
-    if kept is None:
-        kept = await to_thread.run_sync(hash_of_nobody)
+    nobody = await to_thread.run_sync(hash_of_nobody)
+    kept = stored or nobody
     try:
         check = partial(_HASHER.verify, kept, typed)
         await to_thread.run_sync(check, limiter=_AT_ONCE)

@@ -82,9 +82,10 @@ async def sign_in(
     next: Text = HOME,
 ) -> Response:
     """Begin a session; wrong names and wrong passwords take the same work and get the same answer."""
-    account = await _check_password(request, site, name, password)
-    if isinstance(account, _Refusal):
-        return await _sign_in_page(request, site, next, name, account)
+    try:
+        account = await _check_password(request, site, name, password)
+    except HTTPException as refusal:
+        return await _sign_in_page(request, site, next, name, refusal)
     return await _enter(request, site, account, next)
 
 
@@ -104,7 +105,8 @@ async def sign_out(
 @router.get("/invitation/{token}", dependencies=_FORM)
 async def show_invitation(request: Request, site: SiteOf, token: str) -> Response:
     """The form to set a password."""
-    return render(request, InvitationPage((await _invited(site, token)).name))
+    account = await find_invited(site, token)
+    return render(request, InvitationPage(account.name))
 
 
 @router.post("/invitation/{token}", dependencies=_FORM)
@@ -112,15 +114,13 @@ async def accept(
     request: Request, site: SiteOf, token: str, password: Text = "", again: Text = ""
 ) -> Response:
     """Set the password and sign in; the link ends with it."""
-    account = await _invited(site, token)
+    account = await find_invited(site, token)
     if fault := passwords.fault_of(password, again, account.name):
         return render(request, InvitationPage(account.name, fault), 422)
     hashed = await passwords.hash_password(password)
     async with site.database.begin() as session:
         used = await accounts.use_link(session, token, hashed)
-    if used is None:
-        raise _link_is_over()
-    return await _enter(request, site, used, HOME)
+    return await _enter(request, site, _unless_over(used), HOME)
 
 
 @router.get(HOME)
@@ -141,12 +141,13 @@ async def change_password(
     again: Text = "",
 ) -> Response:
     """Change the password; every session ends, and this browser begins another."""
-    checked = await _check_password(request, site, account.name, current)
-    if isinstance(checked, _Refusal):
-        text = (
-            checked.text if checked.retry_after else "This is not the current password."
-        )
-        return render(request, AccountPage(account, current_error=text), checked.status)
+    try:
+        await _check_password(request, site, account.name, current)
+    except HTTPException as refusal:
+        is_wrong = refusal.headers is None
+        text = "This is not the current password." if is_wrong else refusal.detail
+        page = AccountPage(account, current_error=text)
+        return render(request, page, refusal.status_code)
     if fault := passwords.fault_of(password, again, account.name):
         return render(request, AccountPage(account, error=fault), 422)
     hashed = await passwords.hash_password(password)
@@ -160,9 +161,8 @@ async def leave_for_provider(
     request: Request, site: SiteOf, next: str = HOME
 ) -> Response:
     """Go to the identity provider."""
-    from medlive.web.accounts import (
-        oidc,
-    )  # 12 MB of authlib, which only a configured provider needs
+    # 12 MB of authlib, which only a configured provider needs
+    from medlive.web.accounts import oidc
 
     request.session["next"] = local_path(next)
     return await oidc.leave(request, site)
@@ -176,20 +176,11 @@ async def come_from_provider(request: Request, site: SiteOf) -> Response:
     try:
         account = await oidc.come_back(request, site)
     except oidc.Refused as error:
-        _log.warning(
-            "refused after the identity provider: %s (%s)", error, error.__cause__
-        )
-        return await _sign_in_page(
-            request, site, HOME, refusal=_Refusal(str(error), 403)
-        )
+        text = "refused after the identity provider: %s (%s)"
+        _log.warning(text, error, error.__cause__)
+        refusal = HTTPException(403, str(error))
+        return await _sign_in_page(request, site, HOME, refusal=refusal)
     return await _enter(request, site, account, request.session.get("next", HOME))
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    text: str
-    status: int
-    retry_after: int | None = None  # Seconds
 
 
 async def _sign_in_page(
@@ -197,28 +188,27 @@ async def _sign_in_page(
     site: Site,
     next: str,
     name: str = "",
-    refusal: _Refusal | None = None,
+    refusal: HTTPException | None = None,
 ) -> Response:
     async with site.database.begin() as session:
         empty = not await accounts.has_accounts(session)
-    by_provider = site.settings.web.oidc is not None
     page = SignInPage(
-        name,
-        local_path(next),
-        by_provider,
-        empty,
-        None if refusal is None else refusal.text,
+        name=name,
+        next=local_path(next),
+        by_provider=site.settings.web.oidc is not None,
+        empty=empty,
+        error=None if refusal is None else refusal.detail,
     )
-    response = render(request, page, 200 if refusal is None else refusal.status)
-    if refusal is not None and refusal.retry_after is not None:
-        response.headers["Retry-After"] = str(refusal.retry_after)
+    response = render(request, page, 200 if refusal is None else refusal.status_code)
+    if refusal is not None:
+        response.headers.update(refusal.headers or {})
     return response
 
 
 async def _check_password(
     request: Request, site: Site, name: str, password: str
-) -> Account | _Refusal:
-    """The account whose password this is, or why it is refused; attempts are counted before."""
+) -> Account:
+    """The account whose password this is; attempts are counted before. Raises HTTPException (422, 429)."""
     spelled = accounts.account_name(name) or ""
     network = _network(request)
     limits = {
@@ -231,28 +221,26 @@ async def _check_password(
         if attempts > most:
             seconds = max(1, round((until - datetime.now(UTC)).total_seconds()))
             minutes = ceil(seconds / 60)
-            _log.warning(
-                "too many attempts to sign in: %d, %d minutes left", attempts, minutes
+            text = "too many attempts to sign in: %d, %d minutes left"
+            _log.warning(text, attempts, minutes)
+            unit = "minute" if minutes == 1 else "minutes"
+            raise HTTPException(
+                429,
+                f"Too many attempts. Try again in {minutes} {unit}.",
+                headers={"Retry-After": str(seconds)},
             )
-            text = f"Too many attempts. Try again in {minutes} minutes."
-            return _Refusal(text, 429, seconds)
     async with site.database.begin() as session:
-        attempts, _ = await accounts.count_attempt(
-            session, accounts.attempts_subject(spelled)
-        )
+        everywhere = accounts.attempts_subject(spelled)
+        attempts, _ = await accounts.count_attempt(session, everywhere)
     if attempts > SLOW_ATTEMPTS:
-        _log.warning(
-            "%d attempts to sign in to one account: each takes longer", attempts
-        )
+        text = "%d attempts to sign in to one account: each takes longer"
+        _log.warning(text, attempts)
         await asyncio.sleep(SLOW_S)
     async with site.database.begin() as session:
         account, stored = await accounts.find_password(session, spelled) or (None, None)
-    if (
-        not await passwords.verify(stored, password)
-        or account is None
-        or stored is None
-    ):
-        return _Refusal("The name or the password is wrong.", 422)
+    is_right = await passwords.verify(stored, password)
+    if not is_right or account is None or stored is None:
+        raise HTTPException(422, "The name or the password is wrong.")
     if passwords.is_outdated(stored):
         hashed = await passwords.hash_password(password)
         async with site.database.begin() as session:
@@ -266,16 +254,15 @@ def _network(request: Request) -> str:
         address = read_address(request.client.host if request.client else "")
     except ValueError:
         return "unknown"
-    return str(
-        address
-        if address.version == 4
-        else ipaddress.ip_network((address, 64), strict=False)
-    )
+    if address.version == 4:
+        return str(address)
+    return str(ipaddress.ip_network((address, 64), strict=False))
 
 
 async def _enter(
     request: Request, site: Site, account: Account, place: str
 ) -> Response:
+    """Begin a session and go on."""
     async with site.database.begin() as session:
         if known := request.session.get(TOKEN):
             await accounts.end_session(session, known)
@@ -288,15 +275,17 @@ async def _enter(
     return RedirectResponse(local_path(place), 303)
 
 
-async def _invited(site: Site, token: str) -> Account:
+async def find_invited(site: Site, token: str) -> Account:
+    """Whom a link invites. Raises HTTPException (410)."""
     async with site.database.begin() as session:
         account = await accounts.find_invited(session, token)
+    return _unless_over(account)
+
+
+def _unless_over(account: Account | None) -> Account:
     if account is None:
-        raise _link_is_over()
+        text = (
+            "This link was used, or is older than two days. Ask an admin for another."
+        )
+        raise HTTPException(410, text)
     return account
-
-
-def _link_is_over() -> HTTPException:
-    return HTTPException(
-        410, "This link was used, or is older than two days. Ask an admin for another."
-    )

@@ -114,7 +114,12 @@ async def withdraw(
     """Withdraw the case or a criterion of it, where the case's id was typed."""
     from medlive.service.release import withdraw as service
 
-    values = {"reason": reason, "criterion": criterion, "type": type, "typed": typed}
+    values = {
+        "reason": reason,
+        "criterion": criterion,
+        "type": type,
+        "typed": typed,
+    }
     try:
         _check_typed(typed, case_id)
         if type not in KINDS:

@@ -113,7 +113,11 @@ async def show_log(
 ) -> Response:
     """A page of the audit log."""
     async with site.database.begin() as session:
-        entries = await list_entries(session, before=before, limit=101)
+        entries = await list_entries(
+            session,
+            before=before,
+            limit=101,
+        )
     older = entries[99].number if len(entries) > 100 else None
     return render(request, LogPage(entries[:100], older, before is None))
 
@@ -217,7 +221,11 @@ async def act(
         )
     except MedliveError as error:
         async with site.database.begin() as session:
-            log = await list_entries(session, subject=f"{kind}:{subject}", limit=5)
+            log = await list_entries(
+                session,
+                subject=f"{kind}:{subject}",
+                limit=5,
+            )
         last = [(entry.action, entry.by, entry.reason) for entry in log[:1]]
         # The latest entry is this very act: the form was sent twice.
         again = last == [(act, account.name, reason)] and not words and not criterion
@@ -310,5 +318,9 @@ def _rows_of(case: StoredCase) -> Sequence[Mapping[str, object]]:
         rows.append({name: getattr(criterion, name) or "" for name in _CRITERION})
     advice_id = rows[0]["advice_id"] if rows else ""
     new: dict[str, object] = dict.fromkeys(_CRITERION, "")
-    new |= {"points": 5, "advice_id": advice_id, "origin": Origin.ADVICE}
+    new |= {
+        "points": 5,
+        "advice_id": advice_id,
+        "origin": Origin.ADVICE,
+    }
     return [*rows, *[new] * NEW_ROWS]

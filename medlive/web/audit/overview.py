@@ -11,7 +11,6 @@ from medlive.db.audit.standing import count_by_source, count_by_week
 from medlive.db.curation.funnel import funnel
 from medlive.db.iso_weeks import week_bounds
 from medlive.db.mapping import Record
-from medlive.db.session import Session
 from medlive.db.tables.accounts import Role
 from medlive.service.watch.status import read_health
 from medlive.web.audit.pages import Link, OverviewPage
@@ -35,17 +34,26 @@ async def load_overview(
     health = await read_health(site.database, site.settings)
     async with site.database.begin() as session:
         by_source = await count_by_source(session)
-        shown = {outcome for _, outcome, _ in by_source}
-        return OverviewPage(
-            tables=tables,
-            health=health,
-            outcomes=[o for o in OUTCOMES if o in shown],
-            by_source=_by_first(by_source),
-            by_week=_by_first(await count_by_week(session)),
-            reasons=await funnel(session),
-            spent=await _spent(session),
-            may_act=account.may(Role.ADMIN),
-        )
+        by_week = await count_by_week(session)
+        reasons = await funnel(session)
+        spent: dict[str, list[Record]] = {}
+        for back in (0, 1):
+            week = iso_week(now() - timedelta(weeks=back))
+            spent[week] = []
+            for row in await spending(session, *week_bounds(week)):
+                if row.by in ("all", "source") and row.replies:
+                    spent[week].append(row)
+    shown = {outcome for _, outcome, _ in by_source}
+    return OverviewPage(
+        tables=tables,
+        health=health,
+        outcomes=[outcome for outcome in OUTCOMES if outcome in shown],
+        by_source=_by_first(by_source),
+        by_week=_by_first(by_week),
+        reasons=reasons,
+        spent=spent,
+        may_act=account.may(Role.ADMIN),
+    )
 
 
 def _by_first(rows: Iterable[Any]) -> Mapping[str, Mapping[str, int]]:
@@ -54,15 +62,3 @@ def _by_first(rows: Iterable[Any]) -> Mapping[str, Mapping[str, int]]:
     for key, outcome, n in rows:
         counts.setdefault(key, {})[outcome] = n
     return counts
-
-
-async def _spent(session: Session) -> dict[str, list[Record]]:
-    """What this week and the last one cost, in all and by source."""
-    by_week: dict[str, list[Record]] = {}
-    for back in (0, 1):
-        week = iso_week(now() - timedelta(weeks=back))
-        by_week[week] = []
-        for row in await spending(session, *week_bounds(week)):
-            if row.by in ("all", "source") and row.replies:
-                by_week[week].append(row)
-    return by_week

@@ -67,13 +67,9 @@ class TablePage(Page):
     sorts: Mapping[str, str]  # Sort → address
 
 
-@dataclass(frozen=True)
-class Advice:
-    """An advice with what was found about it and asked for because of it."""
-
-    element: Mapping[str, object]
-    claim: Mapping[str, object] | None
-    criteria: Sequence[Mapping[str, object]]
+Part = Mapping[str, object]
+Advice = tuple[Part, Part | None, Sequence[Part]]
+"""An advice with what was found about it and the criteria asked for because of it."""
 
 
 @dataclass(frozen=True)

@@ -139,7 +139,11 @@ async def export(request: Request, site: SiteOf, table: str) -> Response:
         "Content-Disposition": f'attachment; filename="medlive-{table}.csv"',
         "Cache-Control": "no-store",
     }
-    return Response(text.getvalue(), media_type="text/csv", headers=headers)
+    return Response(
+        text.getvalue(),
+        media_type="text/csv",
+        headers=headers,
+    )
 
 
 @router.get("/{table}")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Final, TypedDict
+from typing import Any, Final
 from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
@@ -16,15 +16,6 @@ from medlive.errors import UsageError
 from medlive.guard.bounds import SEARCH_CHARS
 
 TABLE: Final = "table"
-
-
-class Order(TypedDict):
-    """A sort, and its direction."""
-
-    sort: str
-    descending: bool
-
-
 _TIMES: Final = ("since", "until")
 
 
@@ -62,7 +53,7 @@ class State:
         return LISTINGS[self.table]
 
     @property
-    def order(self) -> Order:
+    def order(self) -> dict[str, Any]:
         """The sort as the listing's functions take it."""
         return {"sort": self.sort, "descending": not self.ascending}
 
@@ -83,12 +74,10 @@ class State:
                 yield name, value
         for name in _TIMES:
             if (moment := getattr(self.where, name)) is not None:
-                yield (
-                    name,
-                    moment.date().isoformat()
-                    if _is_midnight(moment)
-                    else moment.isoformat(),
+                is_midnight = moment == moment.replace(
+                    hour=0, minute=0, second=0, microsecond=0
                 )
+                yield name, (moment.date() if is_midnight else moment).isoformat()
         if self.where.text:
             yield "text", self.where.text
         if self.sort:
@@ -98,37 +87,37 @@ class State:
 
     def query(self, **more: str | None) -> str:
         """The address's query, with more fields; empty for the whole table."""
-        return urlencode(
-            [
-                *self.pairs(),
-                *((name, value) for name, value in more.items() if value is not None),
-            ]
-        )
+        further = [(name, value) for name, value in more.items() if value is not None]
+        return urlencode([*self.pairs(), *further])
 
     def page(self, **more: str | None) -> str:
         """The address of the table page."""
-        query = self.query(**more)
-        return f"/audit/{self.table}" + (f"?{query}" if query else "")
+        return self._address(self.query(**more))
+
+    def _address(self, query: str) -> str:
+        return f"/audit/{self.table}?{query}".rstrip("?")
 
     def toggled(self, facet: str, values: Iterable[str]) -> dict[str, str]:
         """Value → address of the page with that value of a facet taken into the filter, or out of it."""
         others = urlencode([pair for pair in self.pairs() if pair[0] != facet])
-        chosen = {
-            value: urlencode({facet: value})
-            for value in self.where.facets.get(facet, ())
-        }
+        chosen = self.where.facets.get(facet, ())
+        encoded = {value: urlencode({facet: value}) for value in (*chosen, *values)}
         links = {}
         for value in values:
-            kept = [pair for option, pair in chosen.items() if option != value]
-            taken = [] if value in chosen else [urlencode({facet: value})]
-            query = "&".join(filter(None, [others, *kept, *taken]))
-            links[value] = f"/audit/{self.table}" + (f"?{query}" if query else "")
+            kept = [encoded[option] for option in chosen if option != value]
+            if value not in chosen:
+                kept.append(encoded[value])
+            links[value] = self._address("&".join(filter(None, [others, *kept])))
         return links
 
     def resorted(self, sort: str) -> str:
         """The address of the page by another sort, or by this one the other way round."""
         ascending = self.sorted_by == sort and not self.ascending
-        return replace(self, sort=sort, ascending=ascending).page()
+        return replace(
+            self,
+            sort=sort,
+            ascending=ascending,
+        ).page()
 
 
 def _moment(text: str | None) -> datetime | None:
@@ -136,7 +125,3 @@ def _moment(text: str | None) -> datetime | None:
         return parse_moment(text).astimezone(UTC) if text else None
     except (ValueError, OverflowError):
         raise UsageError(f"{text!r:.50} is not a date such as 2026-11-22") from None
-
-
-def _is_midnight(moment: datetime) -> bool:
-    return moment.timetz().replace(tzinfo=None) == datetime.min.time()

@@ -1,9 +1,10 @@
 """What the page of a thread or a case shows."""
 
 import asyncio
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal
 from urllib.parse import quote_plus
 
 from fastapi import Request
@@ -24,10 +25,9 @@ from medlive.db.session import Session
 from medlive.db.studies import has_open_study, is_checked_blind
 from medlive.rubric.model import Criterion, Origin
 from medlive.service.listings import without_identifiers
-from medlive.web.acts.actions import Actions, case_actions, thread_actions
+from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.marking import Change, compare, mark_thread
 from medlive.web.audit.pages import (
-    Advice,
     Link,
     RevisionStep,
     ThreadPage,
@@ -47,7 +47,12 @@ _FIELDS: Final = (
     "dialogue_register",
 )
 _Record = Mapping[str, Any]
-_NO_CURATION: Final[_Record] = {"elements": (), "claims": (), "calls": (), "checks": ()}
+_NO_CURATION: Final[_Record] = {
+    "elements": (),
+    "claims": (),
+    "calls": (),
+    "checks": (),
+}
 
 
 async def load_thread_page(
@@ -64,117 +69,91 @@ async def load_thread_page(
     The query of the request says which list led to it.
     """
     curation = record["curation"] or _NO_CURATION
-    shown = messages_shown(request, part, record["thread"])
-    parts = parts_shown(request, record["thread"]["messages"])
-    title, messages = await asyncio.to_thread(
-        mark_thread, record["thread"], curation["elements"]
-    )
-    quoted = {element["message_id"] for element in curation["elements"]}
+    thread, case = record["thread"], record["case"]
+    title, messages = await asyncio.to_thread(mark_thread, thread, curation["elements"])
     elements = _group(curation["elements"], "side")
     criteria = _group(record["criteria"], "advice_id")
-    advice = _advice(elements.get("advice", ()), curation["claims"], criteria)
-    calls = curation["calls"]
-    requests = {call["request_digest"] for call in calls}
+    claims = {claim["element_id"]: claim for claim in curation["claims"]}
+    advice = []
+    for element in elements.get("advice", ()):
+        name = element["id"]
+        advice.append((element, claims.get(name), criteria.pop(name, [])))
     failed_checks = [check for check in curation["checks"] if not check["passed"]]
+    here = request.url.replace(scheme="", netloc="")
+    decision_links = {}
+    for decision in record["decisions"]:
+        number = decision["number"]
+        decision_links[number] = str(here.include_query_params(decision=number))
     query = QueryParams(request.url.query)
     table = query.get(TABLE, "")
     state = State.parse(table if table in TABLES else "threads", query)
-    before, after = await _neighbours(session, state)
-    subject = _subject(request, account, record, of_case=of_case)
-    history = await _history(session, account, record["case"])
+    revisions, memberships, withheld = await _history(session, account, case)
+    subject = f"thread:{thread['source']}/{thread['thread_id']}"
+    if of_case:
+        subject = f"case:{case['case_id']}"
+        actions = case_actions(
+            account,
+            case["case_id"],
+            case["status"],
+            case["revision"],
+            tuple(criterion["id"] for criterion in record["criteria"]),
+            unproved_since=case["unproved_since"],
+            settings=site_of(request).settings,
+            back=str(here),
+        )
+    else:
+        actions = thread_actions(
+            account,
+            thread["source"],
+            thread["thread_id"],
+            _outcome(record),
+            waits=_waiting(record),
+            veto=curation.get("reason") == Reason.CONTRADICTED,
+            back=str(here),
+        )
+    has_han = re.search("[\u4e00-\u9fff]", thread["title"])
     return ThreadPage(
         record=record,
-        language=_language(record["thread"]["title"]),
+        language="zh" if has_han else "en",
         title=title,
         messages=messages,
-        shown=shown,
-        parts=parts,
-        elsewhere=pages_of(request, part, quoted),
+        shown=messages_shown(request, part, thread),
+        parts=parts_shown(request, thread["messages"]),
+        elsewhere=pages_of(
+            request, part, {own["message_id"] for own in curation["elements"]}
+        ),
         elements=elements,
         flags=_group(failed_checks, "subject"),
         advice=advice,
         loose=[c for rest in criteria.values() for c in rest],
-        calls=calls,
-        replies=await find_replies(session, requests),
-        decision_links=_decision_links(request, record["decisions"]),
-        revisions=history.steps,
-        memberships=history.memberships,
-        withheld=history.withheld,
-        entries=await list_entries(session, subject=subject.name),
-        actions=subject.actions,
-        before=before,
-        after=after,
+        calls=curation["calls"],
+        replies=await find_replies(
+            session, {call["request_digest"] for call in curation["calls"]}
+        ),
+        decision_links=decision_links,
+        revisions=revisions,
+        memberships=memberships,
+        withheld=withheld,
+        entries=await list_entries(session, subject=subject),
+        actions=actions,
+        before=await _neighbour(session, state, "before"),
+        after=await _neighbour(session, state, "after"),
         back=(TABLES[state.table].title, state.page()),
     )
 
 
-def _language(title: str) -> str:
-    has_han = any("\u4e00" <= character <= "\u9fff" for character in title)
-    return "zh" if has_han else "en"
-
-
-def _advice(
-    elements: Iterable[_Record],
-    claims: Iterable[_Record],
-    criteria: dict[str, list[_Record]],
-) -> list[Advice]:
-    """Each advice with its claim and its criteria, which are taken out of `criteria`."""
-    claim_of = {claim["element_id"]: claim for claim in claims}
-    advice = []
-    for element in elements:
-        own_criteria = criteria.pop(element["id"], [])
-        advice.append(Advice(element, claim_of.get(element["id"]), own_criteria))
-    return advice
-
-
-def _decision_links(request: Request, decisions: Iterable[_Record]) -> dict[int, str]:
-    """The address of this page with each decision."""
-    here = request.url.replace(scheme="", netloc="")
-    links = {}
-    for decision in decisions:
-        number = decision["number"]
-        links[number] = str(here.include_query_params(decision=number))
-    return links
-
-
-class _Subject(NamedTuple):
-    """What a page is about, by its name in the log, and what the account may do to it."""
-
-    name: str
-    actions: Actions | None
-
-
-def _subject(
-    request: Request, account: Account, record: _Record, *, of_case: bool
-) -> _Subject:
-    url, thread, case = request.url, record["thread"], record["case"]
-    place = f"{url.path}?{url.query}" if url.query else url.path
-    if of_case:
-        case_id = case["case_id"]
-        criteria = tuple(criterion["id"] for criterion in record["criteria"])
-        actions = case_actions(
-            account,
-            case_id,
-            case["status"],
-            case["revision"],
-            criteria,
-            unproved_since=case["unproved_since"],
-            settings=site_of(request).settings,
-            back=place,
-        )
-        return _Subject(f"case:{case_id}", actions)
-    source, thread_id = thread["source"], thread["thread_id"]
-    curation = record["curation"]
-    actions = thread_actions(
-        account,
-        source,
-        thread_id,
-        _outcome(record),
-        back=place,
-        waits=_waiting(record),
-        veto=curation is not None and curation["reason"] == Reason.CONTRADICTED,
-    )
-    return _Subject(f"thread:{source}/{thread_id}", actions)
+async def _history(
+    session: Session, account: Account, case: _Record | None
+) -> tuple[list[RevisionStep], Sequence[Record], bool]:
+    """A case's revisions and releases, and whether its verdicts are withheld from the account."""
+    if case is None:
+        return [], [], False
+    case_id = case["case_id"]
+    revisions = await list_revisions(session, case_id)
+    rates = await has_open_study(session, account.name)
+    withheld = rates or await is_checked_blind(session, case_id)
+    memberships = await list_memberships(session, case_id)
+    return await asyncio.to_thread(_steps, revisions), memberships, withheld
 
 
 def _waiting(record: _Record) -> tuple[str, ...]:
@@ -189,57 +168,29 @@ def _waiting(record: _Record) -> tuple[str, ...]:
     return tuple(names) if len(names) < max(names.values(), default=0) else ()
 
 
-class _History(NamedTuple):
-    """What became of a case."""
-
-    steps: list[RevisionStep]
-    memberships: Sequence[Record]
-    withheld: bool
-
-
-async def _history(
-    session: Session, account: Account, case: _Record | None
-) -> _History:
-    """A case's revisions and releases; empty without a case."""
-    if case is None:
-        return _History([], [], withheld=False)
-    case_id = case["case_id"]
-    revisions = await list_revisions(session, case_id)
-    rates = await has_open_study(session, account.name)
-    return _History(
-        steps=await asyncio.to_thread(_steps, revisions),
-        memberships=await list_memberships(session, case_id),
-        withheld=rates or await is_checked_blind(session, case_id),
-    )
-
-
 def _outcome(record: _Record) -> str:
     if any(not verdict["passed"] for verdict in record["filters"]):
         return "rejected"
     return str(record["curation"]["outcome"]) if record["curation"] else "pending"
 
 
-async def _neighbours(
-    session: Session, state: State
-) -> tuple[Link | None, Link | None]:
-    """The rows beside the one that led here, in its list; None where there is none."""
+async def _neighbour(
+    session: Session, state: State, side: Literal["before", "after"]
+) -> Link | None:
+    """The row beside the one that led here, in its list; None where there is none."""
     if state.at is None:
-        return None, None
-    neighbours: list[Link | None] = []
-    for place in ("before", "after"):
-        page = await load_page(
-            session,
-            state.listing,
-            state.where,
-            **state.order,
-            size=1,
-            before=state.at if place == "before" else None,
-            after=state.at if place == "after" else None,
-        )
-        neighbours += row_links(state, without_identifiers(page.rows), page.keys) or [
-            None
-        ]
-    return neighbours[0], neighbours[1]
+        return None
+    page = await load_page(
+        session,
+        state.listing,
+        state.where,
+        **state.order,
+        size=1,
+        before=state.at if side == "before" else None,
+        after=state.at if side == "after" else None,
+    )
+    links = row_links(state, without_identifiers(page.rows), page.keys)
+    return links[0] if links else None
 
 
 def row_links(
@@ -271,12 +222,18 @@ def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:
     """What each revision changed in the one before, the newest first."""
     steps: list[RevisionStep] = []
     for (old, had), (new, has) in pairwise(revisions):
-        fields = {}
+        fields: dict[str, Sequence[Change]] = {}
         for name in _FIELDS:
             before, after = str(getattr(old, name)), str(getattr(new, name))
             if before != after:
                 fields[name] = compare(before, after)
-        criteria = _changed_criteria(had, has)
+        old_texts = {c.id: _criterion_text(c) for c in had}
+        new_texts = {c.id: _criterion_text(c) for c in has}
+        criteria: dict[str, Sequence[Change]] = {}
+        for name in old_texts | new_texts:
+            before, after = old_texts.get(name, ""), new_texts.get(name, "")
+            if before != after:
+                criteria[name] = compare(before, after)
         steps.insert(0, RevisionStep(new.revision, new.created_at, fields, criteria))
     return steps
 
@@ -284,16 +241,3 @@ def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:
 def _criterion_text(c: Criterion) -> str:
     origin = "" if c.origin is Origin.ADVICE else f" ({c.origin.value}: {c.source})"
     return f"{c.points:+} {c.axis}: {c.criterion}{origin}"
-
-
-def _changed_criteria(
-    old: Sequence[Criterion], new: Sequence[Criterion]
-) -> dict[str, Sequence[Change]]:
-    before = {c.id: _criterion_text(c) for c in old}
-    after = {c.id: _criterion_text(c) for c in new}
-    changed: dict[str, Sequence[Change]] = {}
-    for name in before | after:
-        texts = before.get(name, ""), after.get(name, "")
-        if texts[0] != texts[1]:
-            changed[name] = compare(*texts)
-    return changed

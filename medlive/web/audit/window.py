@@ -38,7 +38,11 @@ class Place:
         """What to read of the thread."""
         if self.message is None:
             first = (self.page - 1) * MESSAGES_SHOWN
-            return Window(first=first, count=MESSAGES_SHOWN, chars=MESSAGE_CHARS_SHOWN)
+            return Window(
+                first=first,
+                count=MESSAGES_SHOWN,
+                chars=MESSAGE_CHARS_SHOWN,
+            )
         start = (self.part - 1) * MESSAGE_CHARS_SHOWN
         return Window(
             first=self.message, count=1, start=start, chars=MESSAGE_CHARS_SHOWN
@@ -75,25 +79,32 @@ def parts_shown(
     parts = {}
     for message in messages:
         start, length, number = message["start"], message["length"], message["place"]
-        part, end = (
-            start // MESSAGE_CHARS_SHOWN + 1,
-            min(start + MESSAGE_CHARS_SHOWN, length),
-        )
+        part = start // MESSAGE_CHARS_SHOWN + 1
+        end = min(start + MESSAGE_CHARS_SHOWN, length)
         if start and start >= length:
             raise HTTPException(404, "The message has no such part.")
-        if start == 0 and end == length:
-            continue
-        parts[f"m{number}"] = Stretch(
-            first=start + 1,
-            last=end,
-            total=length,
-            before=_address(request, message=number, part=part - 1)
-            if part > 1
-            else None,
-            after=_address(request, message=number, part=part + 1)
-            if end < length
-            else None,
-        )
+        before = after = None
+        if part > 1:
+            before = _address(
+                request,
+                message=number,
+                part=part - 1,
+            )
+        if end < length:
+            after = _address(
+                request,
+                message=number,
+                part=part + 1,
+            )
+        if before or after:
+            shown = Stretch(
+                start + 1,
+                end,
+                length,
+                before=before,
+                after=after,
+            )
+            parts[f"m{number}"] = shown
     return parts
 
 
@@ -101,13 +112,11 @@ def pages_of(
     request: Request, place: Place, message_ids: Iterable[str]
 ) -> dict[str, str]:
     """The address of the page that shows a message, for each of these that this page does not show."""
-    window, pages = place.window, {}
+    first, pages = place.window.first, {}
+    here = range(first, first + place.window.count)
     for name in message_ids:
-        number = int(name[1:]) if name[1:].isdecimal() else None
-        if (
-            number is not None
-            and not window.first <= number < window.first + window.count
-        ):
+        number = int(name[1:]) if name[1:].isdecimal() else first
+        if number not in here:
             pages[name] = _address(request, page=number // MESSAGES_SHOWN + 1)
     return pages
 

@@ -1,6 +1,6 @@
 """The contexts of the downloads' templates."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -44,12 +44,3 @@ class ErrataPage(Page):
 
     template = "downloads/errata.html"
     errata: Sequence[Erratum]
-
-
-@dataclass(frozen=True)
-class ApiPage(Page):
-    """The routes of the JSON API, from its OpenAPI document."""
-
-    template = "downloads/api.html"
-    paths: Mapping[str, Mapping[str, object]]
-    address: str

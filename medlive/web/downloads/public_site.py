@@ -32,7 +32,11 @@ async def show(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     if "gzip" in request.headers.get("Accept-Encoding", ""):
         data = await asyncio.to_thread(_compress, data)
         headers["Content-Encoding"] = "gzip"
-    return Response(data, media_type=media_type(name), headers=headers)
+    return Response(
+        data,
+        media_type=media_type(name),
+        headers=headers,
+    )
 
 
 _compress: Final = lru_cache(maxsize=64)(partial(gzip.compress, mtime=0))

@@ -18,7 +18,7 @@ from medlive.publishing.target import MUTABLE, media_type
 from medlive.snapshot.describe.feed import FEED, LATEST, Place, feed_xml, latest_json
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
-from medlive.web.downloads import api, public_site
+from medlive.web.downloads import public_site
 from medlive.web.downloads.card import card_html
 from medlive.web.downloads.catalog import (
     TheCatalog,
@@ -27,7 +27,6 @@ from medlive.web.downloads.catalog import (
 )
 from medlive.web.downloads.files import DAMAGED, send_file
 from medlive.web.downloads.pages import (
-    ApiPage,
     ErrataPage,
     IndexPage,
     SnapshotPage,
@@ -186,24 +185,13 @@ async def snapshot_file(
     return await send_file(request, shown.folder, name, expected=entry.sha256)
 
 
-@router.api_route("/api", methods=READ)
-async def api_page(request: Request) -> Response:
-    """The routes of the JSON API."""
-    paths = request.app.openapi()["paths"]
-    return render(request, ApiPage(paths, site_address(request)))
-
-
-_router: Final = APIRouter()
-_router.include_router(router)
-_router.include_router(public_site.router)
-_router.include_router(api.router)
+router.include_router(public_site.router)
 DOWNLOADS: Final = Room(
     True,
-    _router,
+    router,
     (
         Section("Snapshots", "/snapshots"),
         Section("Errata", "/errata"),
         Section("Leaderboard", "/leaderboard.html"),
-        Section("API", "/api"),
     ),
 )

@@ -2,11 +2,12 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
-from fastapi import APIRouter, HTTPException, Request
+from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
 from medlive.db import studies
@@ -23,17 +24,16 @@ from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.tables.release import DisputeRow, EvaluationRunRow
-from medlive.errors import MedliveError, UsageError
+from medlive.errors import MedliveError
 from medlive.guard.bounds import HELD_SHOWN
 from medlive.text.html import Page
 from medlive.web.accounts.access import Admin, Reviewer
 from medlive.web.pages import TEMPLATES, NoticePage, local_path, render
-from medlive.web.site import Room, Section, Site, SiteOf, Text
+from medlive.web.site import Room, Section, SiteOf, Text, site_of
 
 if TYPE_CHECKING:
-    from medlive.service.studies import (
-        Results,
-    )  # Loads numpy, as do the imports in the routes
+    # Loads numpy, as do the imports in the routes
+    from medlive.service.studies import Results
 
 router: Final = APIRouter(prefix="/review", include_in_schema=False)
 REVIEW: Final = Room(False, router, (Section("Review", "/review", Role.REVIEWER),))
@@ -62,17 +62,17 @@ class DeskPage(Page):
     """What waits for people: the account's studies, open disputes, held cases; for admins the form of a study."""
 
     template = "review/index.html"
-    shown: tuple[Study, ...]
-    held: tuple[Record, ...]  # Those that wait longest
+    shown: Sequence[Study]
+    held: Sequence[Record]  # Those that wait longest
     more_held: bool  # Whether there are others
-    disputes: tuple[DisputeRow, ...]
-    overruled: tuple[Record, ...]  # Vetoes that a second person has to overrule
-    quarantined: tuple[Record, ...]
+    disputes: Sequence[DisputeRow]
+    # Vetoes that a second person has to overrule
+    overruled: Sequence[Record]
+    quarantined: Sequence[Record]
     user: Account
     is_admin: bool
-    runs: tuple[
-        EvaluationRunRow, ...
-    ]  # Whose grader may be checked; none but for admins
+    # Whose grader may be checked; none but for admins
+    runs: Sequence[EvaluationRunRow]
     kinds: tuple[str, ...] = tuple(StudyKind)
     strata: tuple[str, ...] = tuple(Stratum)
 
@@ -105,36 +105,47 @@ class ResultsPage(Page):
     blind: bool  # Whether the account still rates, and is shown how far everybody is and nothing else
 
 
+async def find_study(site: SiteOf, name: str) -> Study:
+    """The study of that name: a dependency of routes. Raises HTTPException 404."""
+    async with site.database.begin() as session:
+        with _refusing(404):
+            return await studies.find_study(session, name)
+
+
+TheStudy = Annotated[Study, Depends(find_study)]
+
+
+@contextmanager
+def _refusing(status: int) -> Iterator[None]:
+    """What is refused, as HTTP says it."""
+    try:
+        yield
+    except MedliveError as error:
+        raise HTTPException(status, error.message) from error
+
+
 @router.get("")
 async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Response:
     """The desk."""
     is_admin = account.may(Role.ADMIN)
     async with site.database.begin() as session:
-        shown = [
-            s
-            for s in await studies.list_studies(session)
-            if is_admin or _takes_part(s, account)
-        ]
-        held_cases, disputes = (
-            await list_held(session, limit=HELD_SHOWN + 1),
-            await list_disputes(session),
+        shown = []
+        for study in await studies.list_studies(session):
+            if is_admin or account.name in (*study.raters, study.adjudicator):
+                shown.append(study)
+        held = await list_held(session, limit=HELD_SHOWN + 1)
+        sources = await list_sources(session)
+        page = DeskPage(
+            shown=shown,
+            held=held[:HELD_SHOWN],
+            more_held=len(held) > HELD_SHOWN,
+            disputes=await list_disputes(session),
+            overruled=await list_waiting_overrules(session),
+            quarantined=[own for own in sources if own.quarantine_reason is not None],
+            user=account,
+            is_admin=is_admin,
+            runs=await list_evaluations(session) if is_admin else (),
         )
-        overruled = await list_waiting_overrules(session)
-        quarantined = tuple(
-            s for s in await list_sources(session) if s.quarantine_reason is not None
-        )
-        runs = tuple(await list_evaluations(session)) if is_admin else ()
-    page = DeskPage(
-        tuple(shown),
-        tuple(held_cases[:HELD_SHOWN]),
-        len(held_cases) > HELD_SHOWN,
-        tuple(disputes),
-        tuple(overruled),
-        quarantined,
-        account,
-        is_admin,
-        runs,
-    )
     return render(request, page)
 
 
@@ -157,28 +168,23 @@ async def begin(
     """Begin a study."""
     from medlive.service.studies import start_study
 
+    is_check = kind == StudyKind.GRADER_CHECK
     try:
-        what, drawn_by = StudyKind(kind), Stratum(stratum)
-        size, number = int(sample), int(seed)
+        study = Study(
+            name=name.strip(),
+            kind=StudyKind(kind),
+            version=None if is_check else version.strip() or None,
+            run=run if is_check else None,
+            stratum=Stratum(stratum),
+            seed=int(seed),
+            raters=raters.replace(",", " ").split(),
+            adjudicator=adjudicator.strip() or None,
+            created_by=account.name,
+        )
+        size = int(sample)
     except ValueError as error:
         raise HTTPException(422, f"The form holds what it cannot: {error}.") from error
-    cases, answers = (
-        (None, run)
-        if what is StudyKind.GRADER_CHECK
-        else (version.strip() or None, None)
-    )
-    study = Study(
-        name=name.strip(),
-        kind=what,
-        version=cases,
-        run=answers,
-        stratum=drawn_by,
-        seed=number,
-        raters=raters.replace(",", " ").split(),
-        adjudicator=adjudicator.strip() or None,
-        created_by=account.name,
-    )
-    try:
+    with _refusing(422):
         await start_study(
             site.database,
             site.settings,
@@ -188,71 +194,59 @@ async def begin(
             keep_reports=bool(keep_reports),
             read_sheet=site.evaluation.read_sheet if site.evaluation else None,
         )
-    except MedliveError as error:
-        raise HTTPException(422, error.message) from error
     return RedirectResponse(f"/review/studies/{study.name}/results", 303)
 
 
 @router.get("/studies/{name}")
 async def show_item(
-    request: Request,
-    site: SiteOf,
-    account: Reviewer,
-    name: str,
-    item: int | None = None,
+    request: Request, account: Reviewer, study: TheStudy, item: int | None = None
 ) -> Response:
     """The next item that the rater has not rated, or the one of this position."""
     from medlive.service.studies import order_for
 
-    study = await _study(site, name)
     if account.name not in study.raters:
         raise HTTPException(403, "You do not rate in this study.")
-    async with site.database.begin() as session:
-        items = order_for(study, account.name, await studies.items_of(session, name))
-        own = {
-            r.item: r
-            for r in await studies.ratings_of(session, name)
-            if r.rater == account.name
-        }
-        wanted = (
-            i
-            for i in items
-            if (i.item not in own if item is None else i.position == item)
-        )
-        if (chosen := next(wanted, None)) is None:
+    async with site_of(request).database.begin() as session:
+        stored = await studies.items_of(session, study.name)
+        items = order_for(study, account.name, stored)
+        own = {}
+        for rating in await studies.ratings_of(session, study.name):
+            if rating.rater == account.name:
+                own[rating.item] = rating
+        place = -1
+        for number, one in enumerate(items):
+            if one.position == item or (item is None and one.item not in own):
+                place = number
+                break
+        if place < 0:
             links = [("To the desk", "/review")]
             if items and not study.closed_at:
-                first = f"/review/studies/{name}?item={items[0].position}"
+                first = f"/review/studies/{study.name}?item={items[0].position}"
                 links.insert(0, ("Look at your ratings again", first))
             text = "You rated everything. Thank you."
             return render(request, NoticePage(study.name, text, links))
-        cases = await studies.read_revisions(
-            session, [(chosen.case_id, chosen.revision)]
-        )
-    place = items.index(chosen)
-    before = items[place - 1].position if place else None
-    after = items[place + 1].position if place + 1 < len(items) else None
-    case = cases[chosen.case_id, chosen.revision]
-    return render(
-        request,
-        RatePage(
-            study,
-            chosen,
-            case,
-            own.get(chosen.item),
-            len(own),
-            len(items),
-            before,
-            after,
-        ),
+        chosen = items[place]
+        revision = chosen.case_id, chosen.revision
+        cases = await studies.read_revisions(session, [revision])
+    after = items[place + 1 : place + 2]
+    page = RatePage(
+        study=study,
+        item=chosen,
+        case=cases[revision],
+        own=own.get(chosen.item),
+        done=len(own),
+        total=len(items),
+        before=items[place - 1].position if place else None,
+        after=after[0].position if after else None,
     )
+    return render(request, page)
 
 
 @router.post("/studies/{name}/items/{position}")
 async def give(
     site: SiteOf,
     account: Reviewer,
-    name: str,
+    study: TheStudy,
     position: int,
     rating: Text = "",
     comment: Text = "",
@@ -261,101 +255,80 @@ async def give(
     """Keep a rating, and go on to the next item."""
     from medlive.service.studies import rate
 
-    study = await _study(site, name)
-    try:
+    takes_part = account.name in (*study.raters, study.adjudicator)
+    with _refusing(422 if takes_part else 403):
         await rate(site.database, study, account.name, position, rating, comment)
-    except MedliveError as error:
-        raise HTTPException(
-            403 if account.name not in _people(study) else 422, error.message
-        ) from error
-    return RedirectResponse(local_path(back or f"/review/studies/{name}"), 303)
+    return RedirectResponse(local_path(back or f"/review/studies/{study.name}"), 303)
 
 
 @router.get("/studies/{name}/results")
 async def show_results(
-    request: Request, site: SiteOf, account: Reviewer, name: str
+    request: Request, site: SiteOf, account: Reviewer, study: TheStudy
 ) -> Response:
     """Agreement and disagreements: for admins and the adjudicator, and for none who may still rate."""
     from medlive.service.studies import evaluate
 
-    study = await _study(site, name)
     is_admin, settles = account.may(Role.ADMIN), account.name == study.adjudicator
     if not (is_admin or settles):
         raise HTTPException(403, "The results are for the adjudicator and for admins.")
     async with site.database.begin() as session:
         results = await evaluate(session, study)
         shown = [*(d.item for d in results.disagreements), *results.overturned]
-        cases = await studies.read_revisions(
-            session, {(item.case_id, item.revision) for item in shown}
+        revisions = {(item.case_id, item.revision) for item in shown}
+        page = ResultsPage(
+            study=study,
+            results=results,
+            cases=await studies.read_revisions(session, revisions),
+            settles=settles,
+            is_admin=is_admin,
+            blind=_still_rates(account, study),
         )
-    return render(
-        request,
-        ResultsPage(
-            study, results, cases, settles, is_admin, _still_rates(account, study)
-        ),
-    )
+    return render(request, page)
 
 
 @router.post("/studies/{name}/close")
-async def end(site: SiteOf, account: Admin, name: str) -> Response:
+async def end(site: SiteOf, account: Admin, study: TheStudy) -> Response:
     """Let nobody rate any more."""
     from medlive.service.studies import close
 
-    try:
-        await close(site.database, await _study(site, name), by=account.name)
-    except MedliveError as error:
-        raise HTTPException(422, error.message) from error
-    return RedirectResponse(f"/review/studies/{name}/results", 303)
+    with _refusing(422):
+        await close(site.database, study, by=account.name)
+    return RedirectResponse(f"/review/studies/{study.name}/results", 303)
 
 
 @router.get("/studies/{name}/ratings.csv")
 async def export(
-    site: SiteOf, account: Admin, name: str, adjudicated: bool = False
+    site: SiteOf, account: Admin, study: TheStudy, adjudicated: bool = False
 ) -> Response:
     """The raters' ratings, or the adjudicator's, as a table; `medlive eval meta RUN --human` reads a grader check's."""
-    study = await _study(site, name)
     if _still_rates(account, study):
         raise HTTPException(
             403, "You rate here: the ratings are given out once the study is closed."
         )
     async with site.database.begin() as session:
-        ratings = await studies.ratings_of(session, name)
+        ratings = await studies.ratings_of(session, study.name)
     people = {study.adjudicator} if adjudicated else set(study.raters)
     text = io.StringIO()
     writer = csv.writer(text)
-    columns, blinding = ["item", "rater", "rating"], []
-    if study.kind is StudyKind.GRADER_CHECK:
-        columns, blinding = ["item", "rater", "met", "blinding"], [study.blinding.value]
-    writer.writerow(columns)
-    for rating_row in ratings:
-        if rating_row.rater in people:
-            rating = "" if rating_row.rating is None else rating_row.rating
-            writer.writerow([rating_row.item, rating_row.rater, rating, *blinding])
+    is_check = study.kind is StudyKind.GRADER_CHECK
+    what, blinding = ("met", study.blinding.value) if is_check else ("rating", None)
+    writer.writerow(["item", "rater", what, "blinding"][: 4 if is_check else 3])
+    for row in ratings:
+        if row.rater in people:
+            # An empty cell is a rating that was not given.
+            cells = [row.item, row.rater, row.rating, blinding]
+            writer.writerow(cells[: 4 if is_check else 3])
     headers = {
-        "Content-Disposition": f'attachment; filename="{name}.csv"',
+        "Content-Disposition": f'attachment; filename="{study.name}.csv"',
         "Cache-Control": "no-store",
     }
     return Response(
-        text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers
+        text.getvalue(),
+        media_type="text/csv",
+        headers=headers,
     )
-
-
-async def _study(site: Site, name: str) -> Study:
-    async with site.database.begin() as session:
-        try:
-            return await studies.find_study(session, name)
-        except UsageError as error:
-            raise HTTPException(404, error.message) from error
 
 
 def _still_rates(account: Account, study: Study) -> bool:
     """Whether the account must not learn what others gave, since it may still change what it gives itself."""
     return account.name in study.raters and study.closed_at is None
-
-
-def _people(study: Study) -> tuple[str | None, ...]:
-    return (*study.raters, study.adjudicator)
-
-
-def _takes_part(study: Study, account: Account) -> bool:
-    return account.name in _people(study)

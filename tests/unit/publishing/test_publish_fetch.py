@@ -60,29 +60,6 @@ async def test_the_latest_comes_whole_signed_and_once(
     assert same(from_folder.path, line.last)
 
 
-@pytest.mark.parametrize("over_http", [True, False])
-async def test_progress_grows_within_a_file_to_all_bytes(
-    line: Line, server: Web, tmp_path: Path, over_http: bool
-) -> None:
-    told: list[tuple[int, int]] = []
-    await fetch_snapshot(
-        server.url if over_http else str(server.root),
-        VERSION,
-        tmp_path,
-        progress=lambda done, total: told.append((done, total)),
-        pace=QUICK,
-    )
-    files = load_snapshot(tmp_path / NAME).manifest.files
-    sizes = [files[name].size for name in sorted(files)]
-    ends = {sum(sizes[:n]) for n in range(len(sizes) + 1)}
-    (total,) = {total for _, total in told}
-    done = [done for done, _ in told]
-    assert total == sum(sizes)
-    assert done == sorted(done)
-    assert done[-1] == total
-    assert ends - {0} <= set(done)
-
-
 def test_the_command_names_what_was_not_verified(
     published: Path, tmp_path: Path
 ) -> None:

@@ -1,10 +1,8 @@
 """The report: whole, offline, escaped, complete to the last case, honest about what may not be published."""
 
-import asyncio
 import csv
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,9 +12,8 @@ from urllib.parse import unquote
 import pytest
 from markupsafe import escape
 
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput
 from medlive.evaluation.model import CaseSet, EvaluationCase
-from medlive.evaluation.root_causes import RootCause, audit_run, find_bottom
 from medlive.evaluation.scoring.errata import (
     ErrataMode,
     ErrataUse,
@@ -27,63 +24,22 @@ from medlive.evaluation.scoring.graded import (
     GradedRun,
     load_graded,
 )
-from medlive.evaluation.scoring.refusals import EVERYTHING
 from medlive.evaluation.scoring.score import (
-    ScoreTable,
     score_runs,
 )
-from medlive.llm.engine import Request
-from medlive.llm.registry import EMPTY, Registry, load_registry
-from medlive.report.cases import entries
+from medlive.llm.registry import load_registry
 from medlive.report.html import file_name
-from medlive.report.meta import read_meta
 from medlive.report.model import analyse
 from medlive.report.render import SECTIONS, write_report
 from medlive.report.sections.overlap import fisher_interval
 from medlive.snapshot.errata import Errata
+from tests.support.reports import EVIL, hostile, table_of
 from tests.support.runs import made_cases, made_run, made_runs
-from tests.unit.evaluation.conftest import Judge
 
-EVIL = (
-    '<script>alert(1)</script></script><img src=x onerror=alert(2)> & "quoted" \x00\x07 \ud800 مرحبا \u202e'
-    "</main> ]]> <!-- </style>"
-)
 VOID = {"meta", "br", "img", "hr", "input", "link", "rect", "line", "path", "circle"}
 LINK = re.compile(
     r"(#[\w-]+|(\.\./)?(cases/)?[A-Za-z0-9_-]+\.(html|json|csv|tsv)(#\w+)?)"
 )
-
-
-def hostile(place: int, case: EvaluationCase) -> EvaluationCase:
-    criteria = tuple(
-        replace(c, criterion=f"{c.criterion} {EVIL}") for c in case.criteria
-    )
-    return replace(
-        case,
-        narrative=f"{case.narrative} {EVIL}",
-        advice=EVIL,
-        source=EVIL,
-        criteria=criteria,
-    )
-
-
-def table_of(
-    root: Path,
-    models: int = 2,
-    n: int = 12,
-    *,
-    change: Callable[[int, EvaluationCase], EvaluationCase] | None = None,
-    edit: Callable[[GradedRun], GradedRun] = lambda run: run,
-    registry: Registry = EMPTY,
-    **more: Any,
-) -> ScoreTable:
-    cases = made_cases(n, months=6, change=change)
-    paths = [
-        made_run(cases, root / f"run{k}", f"=model<b>{k}", 0.6 - 0.1 * k, **more)
-        for k in range(models)
-    ]
-    graded = [edit(load_graded(path)) for path in paths]
-    return score_runs(graded, draws=50, registry=registry, allow=EVERYTHING)
 
 
 class Checker(HTMLParser):
@@ -247,23 +203,6 @@ def test_where_nothing_is_graded_the_ranking_says_so(tmp_path: Path) -> None:
     assert "No model has a score" in html
 
 
-def test_a_name_that_turns_its_line_does_not_turn_ours(tmp_path: Path) -> None:
-    name = "m\u202eodel"
-    cases = made_cases(
-        4, months=2, change=lambda k, case: replace(case, narrative="a \u202eb\u202c c")
-    )
-    table = score_runs(
-        [load_graded(made_run(cases, tmp_path / "run", name, 0.6))], draws=20
-    )
-    out = write_report(table, tmp_path / "out").parent
-    assert "\u202e" not in (out / "index.html").read_text("utf-8")
-    assert "m\ufffdodel" in (out / "index.html").read_text("utf-8")
-    case = (out / "cases" / file_name("case-0001")).read_text("utf-8")
-    assert '<p class="text">a \u202eb\u202c c</p>' in case, (
-        "a text in a box of its own stays as it was"
-    )
-
-
 def test_a_grading_by_rules_is_flagged(tmp_path: Path) -> None:
     def ruled(run: GradedRun) -> GradedRun:
         assert run.grader is not None
@@ -369,44 +308,6 @@ def test_errata_are_told_in_words(tmp_path: Path) -> None:
     )
 
 
-def test_a_case_page_holds_every_answer_verdict_quote_and_reason(
-    tmp_path: Path,
-) -> None:
-    table = table_of(tmp_path, models=2, n=40)
-    out = write_report(table, tmp_path / "out").parent
-    seen = set()
-    for model in table.models:
-        for score in model.cases:
-            html = (out / "cases" / file_name(score.case.case_id)).read_text("utf-8")
-            at = [m.label for m in table.models].index(model.label)
-            part = html.split(f'<article id="m{at}">')[1].split("</article>")[0]
-            answer = model.run.answers[score.case.case_id]
-            assert (answer.response if answer.gradable else answer.state.value) in part
-            seen.add(score.state)
-            assert (
-                part.count("ungraded</span>") == score.ungraded
-                if score.met
-                else "not graded" in part
-            )
-            for grade in model.run.grades.get(score.case.case_id, {}).values():
-                assert escape(grade.quote or grade.reason or "not met") in part
-            assert all(
-                part.count(escape(c.criterion)) == 1 for c in score.case.criteria
-            )
-    assert len(seen) == 3
-
-
-def test_every_case_is_on_the_list_and_without_pages_none_is_linked(
-    tmp_path: Path,
-) -> None:
-    table = table_of(tmp_path, models=1)
-    out = write_report(table, tmp_path / "out", case_pages=False).parent
-    text = (out / "cases.html").read_text("utf-8")
-    found = re.findall(r"<tr><td>(case-\d+)</td>", text)
-    assert found == [f"case-{k:04d}" for k in range(12)]
-    assert not (out / "cases").exists()
-
-
 def test_a_second_report_leaves_nothing_of_the_first(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("kept")
@@ -496,139 +397,6 @@ def test_every_table_says_what_was_overridden_to_show_it(tmp_path: Path) -> None
         assert len(captions) > len(unmarked)
     rows = list(csv.DictReader((out / "scores.csv").read_text().splitlines()))
     assert {row["overridden"] for row in rows} == {"not-publishable"}
-
-
-def test_a_text_of_megabytes_is_cut_and_the_page_says_so(tmp_path: Path) -> None:
-    def long(place: int, case: EvaluationCase) -> EvaluationCase:
-        return replace(case, narrative="<心" * 2_500_000)
-
-    table = table_of(tmp_path, models=1, n=1, change=long)
-    write_report(table, tmp_path / "out")
-    (page,) = (tmp_path / "out" / "cases").iterdir()
-    assert "cut here: 5,000,000 characters in all" in page.read_text("utf-8")
-    assert page.stat().st_size < 1_000_000
-
-
-def test_a_model_that_lacks_a_case_has_no_answer_to_it(tmp_path: Path) -> None:
-    whole = made_cases(6, months=2)
-    part = CaseSet(whole.cases[:4], whole.origin, whole.name, whole.digest, True)
-    runs = [
-        made_run(whole, tmp_path / "a", "a", 0.6),
-        made_run(part, tmp_path / "b", "b", 0.5),
-    ]
-    table = score_runs([load_graded(run) for run in runs], draws=20)
-    found = entries(analyse(table))
-    assert [sum(s is not None for s in entry.scores) for entry in found] == [
-        2,
-        2,
-        2,
-        2,
-        1,
-        1,
-    ]
-    out = write_report(table, tmp_path / "out").parent
-    last = (out / "cases" / file_name("case-0005")).read_text("utf-8")
-    assert last.count("<article") == 1
-    assert "scored for others only" in (out / "index.html").read_text("utf-8")
-
-
-def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
-    tmp_path: Path,
-) -> None:
-    def value(x: float, **more: Any) -> dict[str, Any]:
-        return {
-            "value": x,
-            "low": x - 0.1,
-            "high": x + 0.1,
-            "n": 199,
-            "clusters": 47,
-            "why": "",
-            **more,
-        }
-
-    def case(method: str, judge: str, r: float, p: float) -> dict[str, Any]:
-        return {
-            "method": method,
-            "judge": judge,
-            "pearson": value(r, p=p, kind="pearson"),
-            "spearman": value(r, p=p, kind="spearman"),
-            "mean": value(0.5),
-            "mean_people": value(0.5),
-            "unscored": 0,
-            "gain": None,
-        }
-
-    keys = ("people_ac1", "people_macro_f1", "grader_ac1", "grader_macro_f1")
-    criteria: dict[str, Any] = {key: value(0.5 + 0.1 * k) for k, key in enumerate(keys)}
-    criteria |= {"people": [], "grader": [], "majority": None, "majority_ties": 0}
-    meta = {
-        "format": "medlive-meta",
-        "format_version": 1,
-        "run": {"model": "m", "cases": "c"},
-        "notes": [EVIL[:20]],
-        "grader": {"name": "judge", "engine": "openai", "judge": "sha256:a"},
-        "human": {"file": "people.csv"},
-        "unknown": 1,
-        "overridden": [{"allow": "several-judges", "why": "two judges"}],
-        "criteria": criteria | {"by_case": None, "strictness": None},
-        "cases": [
-            case("rubric", "j", 0.54, 0.0001),
-            case("direct", "d", 0.26, 0.07),
-        ],
-    }
-    (tmp_path / "meta.json").write_text(json.dumps(meta))
-    read = read_meta(tmp_path / "meta.json", {"sha256:a", "sha256:b"})
-    with pytest.raises(UsageError):
-        read_meta(tmp_path / "meta.json", {"sha256:b"})
-    html = write_report(
-        table_of(tmp_path, n=4), tmp_path / "out", metas=(read,)
-    ).read_text("utf-8")
-    part = html.split('<section id="reliability">')[1].split("</section>")[0]
-    for text in (
-        "0.600 (0.500 to 0.700), n=199",
-        "0.800 (",
-        "0.540 (",
-        "0.0001",
-        "direct judge: d",
-        "0.07",
-        "people.csv; MISLEADING, shown by --allow several-judges",
-    ):
-        assert text in part, text
-    (tmp_path / "meta.json").write_text(json.dumps(meta | {"grader": {}}))
-    with pytest.raises(BadInput, match=r"grader.name"):
-        read_meta(tmp_path / "meta.json")
-
-
-def test_root_causes_are_counted_and_quoted_and_a_rules_audit_says_so(
-    tmp_path: Path,
-) -> None:
-    table = table_of(tmp_path, models=2, n=20)
-    audited = table.models[1].run
-    candidates = find_bottom(audited).candidates
-    assert len(candidates) > 4
-    places = {one.question.request.inputs["question"]: one for one in candidates}
-
-    def says(request: Request) -> str:
-        one = places[request.inputs["question"]]
-        place = candidates.index(one)
-        return json.dumps(
-            {
-                "cause": "knowledge_gap" if place < 3 else "excessive_caution",
-                "quote": one.answer.response[:12],
-                "criteria": [min(one.errors)],
-                "reasoning": f"Because <b>{place}",
-            }
-        )
-
-    asyncio.run(audit_run(audited, Judge(says, engine="rules")))
-    html = write_report(table, tmp_path / "out").read_text("utf-8")
-    part = html.split('<section id="causes">')[1].split("</section>")[0]
-    assert part.split("</table>")[0].count('<th scope="row">') == len(RootCause)
-    row = part.split('<th scope="row">knowledge gap')[1].split("</tr>")[0]
-    assert f"3 of {len(candidates)}" in row
-    assert "no clinical judgement, not publishable" in part
-    assert "Because &lt;b&gt;0" in part
-    assert file_name(candidates[0].case_id) in part
 
 
 def test_two_runs_of_the_same_cases_make_the_same_bytes(tmp_path: Path) -> None:

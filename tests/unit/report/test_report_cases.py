@@ -1,0 +1,110 @@
+"""The pages of cases: each answer, verdict and reason, the list of them, and texts of any length."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from markupsafe import escape
+
+from medlive.evaluation.model import CaseSet, EvaluationCase
+from medlive.evaluation.scoring.graded import (
+    load_graded,
+)
+from medlive.evaluation.scoring.score import (
+    score_runs,
+)
+from medlive.report.cases import entries
+from medlive.report.html import file_name
+from medlive.report.model import analyse
+from medlive.report.render import write_report
+from tests.support.reports import table_of
+from tests.support.runs import made_cases, made_run
+
+
+def test_a_name_that_turns_its_line_does_not_turn_ours(tmp_path: Path) -> None:
+    name = "m\u202eodel"
+    cases = made_cases(
+        4, months=2, change=lambda k, case: replace(case, narrative="a \u202eb\u202c c")
+    )
+    table = score_runs(
+        [load_graded(made_run(cases, tmp_path / "run", name, 0.6))], draws=20
+    )
+    out = write_report(table, tmp_path / "out").parent
+    assert "\u202e" not in (out / "index.html").read_text("utf-8")
+    assert "m\ufffdodel" in (out / "index.html").read_text("utf-8")
+    case = (out / "cases" / file_name("case-0001")).read_text("utf-8")
+    assert '<p class="text">a \u202eb\u202c c</p>' in case, (
+        "a text in a box of its own stays as it was"
+    )
+
+
+def test_a_case_page_holds_every_answer_verdict_quote_and_reason(
+    tmp_path: Path,
+) -> None:
+    table = table_of(tmp_path, models=2, n=40)
+    out = write_report(table, tmp_path / "out").parent
+    seen = set()
+    for model in table.models:
+        for score in model.cases:
+            html = (out / "cases" / file_name(score.case.case_id)).read_text("utf-8")
+            at = [m.label for m in table.models].index(model.label)
+            part = html.split(f'<article id="m{at}">')[1].split("</article>")[0]
+            answer = model.run.answers[score.case.case_id]
+            assert (answer.response if answer.gradable else answer.state.value) in part
+            seen.add(score.state)
+            assert (
+                part.count("ungraded</span>") == score.ungraded
+                if score.met
+                else "not graded" in part
+            )
+            for grade in model.run.grades.get(score.case.case_id, {}).values():
+                assert escape(grade.quote or grade.reason or "not met") in part
+            assert all(
+                part.count(escape(c.criterion)) == 1 for c in score.case.criteria
+            )
+    assert len(seen) == 3
+
+
+def test_every_case_is_on_the_list_and_without_pages_none_is_linked(
+    tmp_path: Path,
+) -> None:
+    table = table_of(tmp_path, models=1)
+    out = write_report(table, tmp_path / "out", case_pages=False).parent
+    text = (out / "cases.html").read_text("utf-8")
+    found = re.findall(r"<tr><td>(case-\d+)</td>", text)
+    assert found == [f"case-{k:04d}" for k in range(12)]
+    assert not (out / "cases").exists()
+
+
+def test_a_text_of_megabytes_is_cut_and_the_page_says_so(tmp_path: Path) -> None:
+    def long(place: int, case: EvaluationCase) -> EvaluationCase:
+        return replace(case, narrative="<心" * 2_500_000)
+
+    table = table_of(tmp_path, models=1, n=1, change=long)
+    write_report(table, tmp_path / "out")
+    (page,) = (tmp_path / "out" / "cases").iterdir()
+    assert "cut here: 5,000,000 characters in all" in page.read_text("utf-8")
+    assert page.stat().st_size < 1_000_000
+
+
+def test_a_model_that_lacks_a_case_has_no_answer_to_it(tmp_path: Path) -> None:
+    whole = made_cases(6, months=2)
+    part = CaseSet(whole.cases[:4], whole.origin, whole.name, whole.digest, True)
+    runs = [
+        made_run(whole, tmp_path / "a", "a", 0.6),
+        made_run(part, tmp_path / "b", "b", 0.5),
+    ]
+    table = score_runs([load_graded(run) for run in runs], draws=20)
+    found = entries(analyse(table))
+    assert [sum(s is not None for s in entry.scores) for entry in found] == [
+        2,
+        2,
+        2,
+        2,
+        1,
+        1,
+    ]
+    out = write_report(table, tmp_path / "out").parent
+    last = (out / "cases" / file_name("case-0005")).read_text("utf-8")
+    assert last.count("<article") == 1
+    assert "scored for others only" in (out / "index.html").read_text("utf-8")

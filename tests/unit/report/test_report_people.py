@@ -1,0 +1,116 @@
+"""What people and auditors add to a report: agreement with a grader, and root causes."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.errors import BadInput, UsageError
+from medlive.evaluation.root_causes import RootCause, audit_run, find_bottom
+from medlive.llm.engine import Request
+from medlive.report.html import file_name
+from medlive.report.meta import read_meta
+from medlive.report.render import write_report
+from tests.support.reports import EVIL, table_of
+from tests.unit.evaluation.conftest import Judge
+
+
+def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(
+    tmp_path: Path,
+) -> None:
+    def value(x: float, **more: Any) -> dict[str, Any]:
+        return {
+            "value": x,
+            "low": x - 0.1,
+            "high": x + 0.1,
+            "n": 199,
+            "clusters": 47,
+            "why": "",
+            **more,
+        }
+
+    def case(method: str, judge: str, r: float, p: float) -> dict[str, Any]:
+        return {
+            "method": method,
+            "judge": judge,
+            "pearson": value(r, p=p, kind="pearson"),
+            "spearman": value(r, p=p, kind="spearman"),
+            "mean": value(0.5),
+            "mean_people": value(0.5),
+            "unscored": 0,
+            "gain": None,
+        }
+
+    keys = ("people_ac1", "people_macro_f1", "grader_ac1", "grader_macro_f1")
+    criteria: dict[str, Any] = {key: value(0.5 + 0.1 * k) for k, key in enumerate(keys)}
+    criteria |= {"people": [], "grader": [], "majority": None, "majority_ties": 0}
+    meta = {
+        "format": "medlive-meta",
+        "format_version": 1,
+        "run": {"model": "m", "cases": "c"},
+        "notes": [EVIL[:20]],
+        "grader": {"name": "judge", "engine": "openai", "judge": "sha256:a"},
+        "human": {"file": "people.csv"},
+        "unknown": 1,
+        "overridden": [{"allow": "several-judges", "why": "two judges"}],
+        "criteria": criteria | {"by_case": None, "strictness": None},
+        "cases": [
+            case("rubric", "j", 0.54, 0.0001),
+            case("direct", "d", 0.26, 0.07),
+        ],
+    }
+    (tmp_path / "meta.json").write_text(json.dumps(meta))
+    read = read_meta(tmp_path / "meta.json", {"sha256:a", "sha256:b"})
+    with pytest.raises(UsageError):
+        read_meta(tmp_path / "meta.json", {"sha256:b"})
+    html = write_report(
+        table_of(tmp_path, n=4), tmp_path / "out", metas=(read,)
+    ).read_text("utf-8")
+    part = html.split('<section id="reliability">')[1].split("</section>")[0]
+    for text in (
+        "0.600 (0.500 to 0.700), n=199",
+        "0.800 (",
+        "0.540 (",
+        "0.0001",
+        "direct judge: d",
+        "0.07",
+        "people.csv; MISLEADING, shown by --allow several-judges",
+    ):
+        assert text in part, text
+    (tmp_path / "meta.json").write_text(json.dumps(meta | {"grader": {}}))
+    with pytest.raises(BadInput, match=r"grader.name"):
+        read_meta(tmp_path / "meta.json")
+
+
+def test_root_causes_are_counted_and_quoted_and_a_rules_audit_says_so(
+    tmp_path: Path,
+) -> None:
+    table = table_of(tmp_path, models=2, n=20)
+    audited = table.models[1].run
+    candidates = find_bottom(audited).candidates
+    assert len(candidates) > 4
+    places = {one.question.request.inputs["question"]: one for one in candidates}
+
+    def says(request: Request) -> str:
+        one = places[request.inputs["question"]]
+        place = candidates.index(one)
+        return json.dumps(
+            {
+                "cause": "knowledge_gap" if place < 3 else "excessive_caution",
+                "quote": one.answer.response[:12],
+                "criteria": [min(one.errors)],
+                "reasoning": f"Because <b>{place}",
+            }
+        )
+
+    asyncio.run(audit_run(audited, Judge(says, engine="rules")))
+    html = write_report(table, tmp_path / "out").read_text("utf-8")
+    part = html.split('<section id="causes">')[1].split("</section>")[0]
+    assert part.split("</table>")[0].count('<th scope="row">') == len(RootCause)
+    row = part.split('<th scope="row">knowledge gap')[1].split("</tr>")[0]
+    assert f"3 of {len(candidates)}" in row
+    assert "no clinical judgement, not publishable" in part
+    assert "Because &lt;b&gt;0" in part
+    assert file_name(candidates[0].case_id) in part
