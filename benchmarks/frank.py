@@ -25,8 +25,8 @@ from measured import measured_line
 from medlive.errors import BadInput
 from medlive.evaluation.tables import decode_text
 from medlive.integrity.log import read_bytes
-from medlive.statistics.bootstrap import Floats
-from medlive.statistics.correlation import Correlation, Kind, correlate, residuals
+from medlive.statistics.bootstrap import Estimate, Floats
+from medlive.statistics.correlation import correlate, residuals
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"
@@ -175,7 +175,7 @@ def sides(items: Sequence[Item], metric: str) -> tuple[Floats, list[str]]:
 
 def correlations(
     items: Sequence[Item], metric: str, draws: int
-) -> tuple[Correlation, ...]:
+) -> tuple[Estimate, ...]:
     """Pearson and Spearman, then both given the summariser; drawn are whole articles, of which several summaries
     are."""
     articles = {
@@ -187,7 +187,7 @@ def correlations(
     return tuple(
         correlate(kind, *pair.T, clusters=clusters, draws=draws)
         for pair in (columns, residuals(columns, models))
-        for kind in (Kind.PEARSON, Kind.SPEARMAN)
+        for kind in ("pearson", "spearman")
     )
 
 

@@ -29,7 +29,6 @@ from medlive.evaluation.scoring.refusals import Allow
 from medlive.llm.rules.engine import RulesEngine
 from medlive.statistics.agreement import ac1_of_tables, macro_f1_of_tables
 from medlive.statistics.bootstrap import Estimate, Floats, estimate
-from medlive.statistics.correlation import Correlation
 from medlive.statistics.raters import (
     MET,
     NOT_MET,
@@ -184,7 +183,7 @@ def codes(met: Iterable[bool]) -> Codes:
     return np.array([MET if one else NOT_MET for one in met])
 
 
-def figure(e: Estimate | Correlation) -> str:
+def figure(e: Estimate) -> str:
     """A value with its interval."""
     if e.value is None:
         return f"none: {e.why}"

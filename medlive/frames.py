@@ -140,7 +140,8 @@ def means(table: ScoreTable, library: Library = "pandas") -> Frame:
             estimates.append((part.kind, part.value, part.estimate))
         for kind, value, estimate in estimates:
             row = {"model": model.label, "kind": kind, "value": value}
-            rows.append(row | _values(estimate, figures))
+            of_estimate = estimate.row()
+            rows.append(row | {name: of_estimate[name] for name in figures})
     return _frame(rows, ("model", "kind", "value", *figures), library)
 
 

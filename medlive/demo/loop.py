@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -274,11 +274,11 @@ async def _record(settings: Settings, table: ScoreTable) -> None:
                 path=str(run.path),
                 scores={
                     "metric": table.metric.value,
-                    "advice_only": table.beside.advice_only,
-                    "overall": asdict(model.overall),
-                    "complete": asdict(own.complete),
-                    "paper": asdict(own.paper),
-                    "core": asdict(own.core),
+                    "advice_only": table.advice_only,
+                    "overall": model.overall.row(),
+                    "complete": own.complete.row(),
+                    "paper": own.paper.row(),
+                    "core": own.core.row(),
                 },
             )
 

@@ -123,7 +123,7 @@ class Report:
     def metric_in_words(self) -> str:
         """The metric in words."""
         words = _METRIC[self.table.metric]
-        return f"{words}; {_ADVICE_ONLY}" if self.table.beside.advice_only else words
+        return f"{words}; {_ADVICE_ONLY}" if self.table.advice_only else words
 
     @property
     def basis(self) -> str:
@@ -137,7 +137,7 @@ class Report:
     @property
     def axes(self) -> list[str]:
         """The axes of all models' criteria."""
-        return sorted({figure.axis for model in self.models for figure in model.axes})
+        return sorted({axis for model in self.models for axis in model.axes})
 
     def audited(self, labels: Sequence[str]) -> list[str]:
         """The heads of a table's columns for these models: each label and how many of its cases were audited."""

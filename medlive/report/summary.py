@@ -36,12 +36,12 @@ def summarise(report: Report) -> dict[str, str]:
             leads += f" Fewer than {FEW} cases: no result."
         first = scored[0]
         if first.label != ranked[0].label:
-            leads += f" On all cases {first.label} is first with {percent(first.overall.mean)} %."
+            leads += f" On all cases {first.label} is first with {percent(first.overall.value)} %."
     return {"Who leads": leads, "Missing or wrong": _missing(report)}
 
 
 def _scored(models: Ranked) -> Ranked:
-    return [model for model in models if model.overall.mean is not None]
+    return [model for model in models if model.overall.value is not None]
 
 
 def tied_with(
@@ -60,7 +60,7 @@ def tied_with(
 def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
     first, others = ranked[0], [model.label for model in ranked[1:]]
     score = first.overall
-    value = f"{percent(score.mean)} % (95 % interval {interval(score.low, score.high)}, n={score.n})"
+    value = f"{percent(score.value)} % (95 % interval {interval(score.low, score.high)}, n={score.n})"
     if not others:
         return f"{first.label} scores {value}; no other model is ranked."
     tied = tied_with(first.label, others, pairs)

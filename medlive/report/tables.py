@@ -16,9 +16,8 @@ from medlive.evaluation.scoring.companions import CORE
 from medlive.evaluation.scoring.contamination import (
     ContaminationTable,
     ModelContamination,
-    PlaceboTable,
 )
-from medlive.evaluation.scoring.estimates import ScoreEstimate, Slice
+from medlive.evaluation.scoring.estimates import ScoreEstimate, Slice, axis_rows
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import (
     ModelScore,
@@ -27,12 +26,12 @@ from medlive.evaluation.scoring.score import (
 )
 from medlive.integrity.log import writing
 from medlive.llm.registry import Cutoff
+from medlive.statistics.bootstrap import Estimate
 
 _NAMES: Final = {
     "low": "ci_low",
     "high": "ci_high",
     "of": "bounds_over",
-    "exact": "p_exact",
 }
 """Field of a dataclass → its name in the files."""
 _FIGURES: Final = (
@@ -57,8 +56,16 @@ _BOOTSTRAP_LEVEL: Final = 0.95
 
 def _row(value: Any, **names: str) -> dict[str, Any]:
     """The fields of a dataclass under the names of the files; `names` are further ones."""
+    return _named(asdict(value), **names)
+
+
+def _named(row: Mapping[str, Any], **names: str) -> dict[str, Any]:
     names = _NAMES | names
-    return {names.get(name, name): part for name, part in asdict(value).items()}
+    return {names.get(name, name): part for name, part in row.items()}
+
+
+def _mean_row(mean: Estimate) -> dict[str, Any]:
+    return {"n": mean.n, "mean": mean.value, "ci_low": mean.low, "ci_high": mean.high}
 
 
 def _rows(values: Iterable[Any], **names: str) -> list[dict[str, Any]]:
@@ -71,7 +78,7 @@ def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
 
 def estimate_row(estimate: ScoreEstimate) -> dict[str, Any]:
     """A mean with everything that belongs to it."""
-    return {**_row(estimate), "few": estimate.few}
+    return {**_named(estimate.row()), "few": estimate.few}
 
 
 def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
@@ -133,7 +140,10 @@ def model_row(model: ModelScore) -> dict[str, Any]:
         "rank_best": standing.rank_best if standing else None,
         "rank_worst": standing.rank_worst if standing else None,
         "rates": {**_row(model.rates), "shares": model.rates.shares},
-        "axis_errors": [{**_row(axis), "rate": axis.rate} for axis in model.axes],
+        "axis_errors": [
+            {**_named(row), "rate": model.axes[row["axis"]].value}
+            for row in axis_rows(model.axes)
+        ],
         "slices": slices,
     }
 
@@ -149,9 +159,8 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "common_cases": table.common,
         "coverage": _rows(table.coverage, label="model", missing="lacking"),
         "errata": errata_row(table),
-        "advice_only": table.beside.advice_only,
-        "complete_and_paper": _rows(table.beside.agreement),
-        "length": _rows(table.beside.lengths),
+        "advice_only": table.advice_only,
+        "length": _rows(table.lengths),
         "models": list(map(model_row, table.models)),
         "comparisons": _rows(table.comparisons),
         "one_scale": scale_row(table),
@@ -174,7 +183,6 @@ def scale_row(table: ScoreTable) -> dict[str, Any]:
         "abilities": _rows(abilities.scale.abilities),
         "standings": _rows(abilities.scale.standings),
         "weeks": _rows(abilities.weeks),
-        "hard": _rows(abilities.hard),
         "cases": len(abilities.cases),
         "silent": abilities.silent,
         "suspects": suspects,
@@ -257,11 +265,9 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
             figures = estimate_row(part.estimate)
             about = head | {"slice": part.kind, "value": part.value}
             rows.append(about | {name: figures[name] for name in _FIGURES})
-        for axis in model.axes:
-            row: dict[str, Any] = head | {"slice": "errors by axis", "value": axis.axis}
-            row |= dict.fromkeys(_FIGURES)
-            row |= {"n": axis.n, "mean": axis.rate}
-            rows.append(row | {"ci_low": axis.low, "ci_high": axis.high})
+        for axis, errors in model.axes.items():
+            row: dict[str, Any] = head | {"slice": "errors by axis", "value": axis}
+            rows.append(row | dict.fromkeys(_FIGURES) | _mean_row(errors))
     return [row for row in rows if kind in (None, row["slice"])]
 
 
@@ -335,12 +341,13 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
     against_full_set = None
     if (paper := model.paper) is not None:
         against_full_set = _row(paper)
-        against_full_set |= {"full": _row(paper.full), "post": _row(paper.post)}
+        against_full_set["full"] = _mean_row(paper.full)
+        against_full_set["post"] = _mean_row(paper.post)
     adjusted = []
-    for mix in model.mixes:
-        row = {"by": mix.by, **_row(mix.adjusted, difference="drop")}
+    for by, mix in model.mixes.items():
+        row = {"by": by, **_row(mix, difference="drop")}
         row["strata"] = []
-        for name, (before, after) in zip(mix.strata, mix.adjusted.strata, strict=True):
+        for name, (before, after) in mix.strata.items():
             row["strata"].append({"stratum": name, "n_pre": before, "n_post": after})
         adjusted.append(row)
     return {
@@ -354,23 +361,27 @@ def _contamination_row(model: ModelContamination) -> dict[str, Any]:
         "post_against_full_set_as_in_the_paper": against_full_set,
         "difference_in_differences": _row_or_none(model.did),
         "held_against": list(model.did_against),
-        "placebo": _placebo_row(model.placebo) if model.placebo else None,
+        "placebo": _placebo_row(model),
         "adjusted": adjusted,
         "notes": list(model.notes),
     }
 
 
-def _placebo_row(placebo: PlaceboTable) -> dict[str, Any]:
+def _placebo_row(model: ModelContamination) -> dict[str, Any] | None:
+    if model.placebos is None:
+        return None
     drops = []
-    for drop in placebo.drops:
-        row = _row(drop, n_pre="n_before", n_post="n_after", difference="drop")
+    for drop in model.placebos:
+        row = _named(
+            drop._asdict(), n_pre="n_before", n_post="n_after", difference="drop"
+        )
         day, side = row.pop("day"), row.pop("side")
         row["last_day_before"] = date.fromordinal(day).isoformat()
         row["among"] = "unseen" if side else "seen"
         drops.append(row)
     return {
-        "dates": len(placebo.drops),
-        "at_least_as_large": placebo.at_least,
+        "dates": len(model.placebos),
+        "at_least_as_large": model.placebos_as_large,
         "drops": drops,
     }
 
@@ -387,9 +398,9 @@ def arms_rows(arms: Iterable[BookArm]) -> list[dict[str, Any]]:
             "open_template": arm.open_template,
             "cutoff": cutoff_row(arm.cutoff),
             "fresh_only": arm.cutoff is not None,
-            "baseline": _row(arm.baseline),
-            "closed_book": _row(arm.closed_score),
-            "open_book": _row(arm.open_score),
+            "baseline": _mean_row(arm.baseline),
+            "closed_book": _mean_row(arm.closed_score),
+            "open_book": _mean_row(arm.open_score),
             "n": arm.pair.n,
             "difference": arm.pair.difference,
             "ci_low": arm.pair.low,

@@ -29,19 +29,23 @@ def rater_sums(codes: NDArray[np.int_], categories: int) -> Floats:
 
 def ac1_of_sums(sums: Floats) -> Floats:
     """AC1 of several raters from sums of `rater_sums` along the last axis; NaN where no item has a pair."""
-    q = sums.shape[-1] - 3
-    with np.errstate(invalid="ignore", divide="ignore"):
-        agreed = sums[..., 0] / sums[..., 1]
-        if q < 2:
-            return np.where(np.isnan(agreed), np.nan, 1.0)
-        shares = sums[..., 3:] / sums[..., 2:3]
-        chance = (shares * (1 - shares)).sum(axis=-1) / (q - 1)
-        return np.asarray((agreed - chance) / (1 - chance))
+    with np.errstate(all="ignore"):
+        return _ac1(sums[..., 0] / sums[..., 1], sums[..., 3:] / sums[..., 2:3])
+
+
+def _ac1(equal: Floats, shares: Floats) -> Floats:
+    """AC1 by the share of equal pairs, and that of each category; 1 with one category."""
+    categories = shares.shape[-1]
+    if categories < 2:
+        return np.where(np.isnan(equal), np.nan, 1.0)
+    with np.errstate(all="ignore"):
+        chance = (shares * (1 - shares)).sum(axis=-1) / (categories - 1)
+        return np.asarray((equal - chance) / (1 - chance))
 
 
 def equal_of_tables(tables: Floats) -> Floats:
     """The share of equal ratings of tables (… x Q x Q), first rater by second; NaN for an empty one."""
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         return np.asarray(
             np.trace(tables, axis1=-2, axis2=-1) / tables.sum(axis=(-2, -1))
         )
@@ -49,18 +53,15 @@ def equal_of_tables(tables: Floats) -> Floats:
 
 def ac1_of_tables(tables: Floats) -> Floats:
     """AC1 of tables (… x Q x Q) of at least two categories; NaN for an empty one."""
-    q = tables.shape[-1]
-    n = tables.sum(axis=(-2, -1))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        shares = (tables.sum(axis=-1) + tables.sum(axis=-2)) / (2 * n[..., None])
-        chance = (shares * (1 - shares)).sum(axis=-1) / (q - 1)
-        return np.asarray((equal_of_tables(tables) - chance) / (1 - chance))
+    both = tables.sum(axis=-1) + tables.sum(axis=-2)
+    with np.errstate(all="ignore"):
+        return _ac1(equal_of_tables(tables), both / both.sum(axis=-1, keepdims=True))
 
 
 def kappa_of_tables(tables: Floats) -> Floats:
     """Cohen's kappa of tables (… x Q x Q); NaN for an empty one and where both use one category alone."""
     n = tables.sum(axis=(-2, -1))
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         chance = (tables.sum(axis=-1) * tables.sum(axis=-2)).sum(axis=-1) / n**2
         value = (equal_of_tables(tables) - chance) / (1 - chance)
     return np.where(np.isclose(chance, 1.0, rtol=0, atol=1e-12), np.nan, value)
@@ -76,7 +77,7 @@ def macro_f1_of_tables(tables: Floats, *, occurring: bool = False) -> Floats:
     labels = tables.shape[-2]
     hits = np.diagonal(tables[..., :labels], axis1=-2, axis2=-1)
     used = tables.sum(axis=-1) + tables[..., :labels].sum(axis=-2)
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         each = np.where(used > 0, 2 * hits / used, 0.0)
         mean = (
             each.sum(axis=-1) / (used > 0).sum(axis=-1)

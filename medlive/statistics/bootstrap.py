@@ -4,35 +4,60 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, Final, TypedDict
+from typing import Final, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medlive.statistics.intervals import Floats as Floats
 from medlive.statistics.intervals import (
-    Support,
+    gap_bounds,
     mean_bounds,
-    paired,
+    quantiles,
     sign_p,
-    support_of,
+    standard_error,
+    too_few,
+    two_sided_p,
+    wilson,
 )
 
 Places = NDArray[np.int_]
 
 
-class Resampling(TypedDict):
-    """How items are drawn: the arguments that every bootstrap of one table shares."""
+class Draws(TypedDict, total=False):
+    """How often items are drawn: 1000 times where it is not given, by the seed 0."""
 
     draws: int
     seed: int
+
+
+class Resampling(Draws, total=False):
+    """How items are drawn: the arguments that every bootstrap of one table shares."""
+
     clusters: Places | None
-    """Each item's cluster, from 0; None: each item is its own."""
+    """Each item's cluster, from 0; None: each is its own."""
 
 
-_TAILS: Final = ((1 - 0.95) / 2 * 100, 100 - (1 - 0.95) / 2 * 100)
+_TAILS: Final = (2.5, 97.5)
 _CHUNK: Final = 16_000_000
 """Weights held at a time, so that memory stays flat however many clusters there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its 95 % interval: the one shape from the statistics to the pages."""
+
+    value: float | None
+    """None where it is not defined; `why` says so."""
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    clusters: int | None = None
+    """Of the items, where the interval is over draws of clusters."""
+    why: str = ""
+    """Why there is no value, or no interval."""
+    p: float | None = None
+    """Two-sided, of a correlation under none."""
 
 
 def weight_chunks(clusters: int | Places, draws: int, seed: int) -> Iterator[Floats]:
@@ -42,86 +67,59 @@ def weight_chunks(clusters: int | Places, draws: int, seed: int) -> Iterator[Flo
     `clusters` is the number of items that are each their own cluster, or each item's cluster, from 0. The rows
     depend on the seed alone and not on how they are cut.
     """
-    place = None if isinstance(clusters, int) else clusters
-    count = clusters if isinstance(clusters, int) else int(clusters.max(initial=-1)) + 1
-    items = count if place is None else len(place)
-    if items * draws <= _CHUNK:
-        yield _kept(
-            count,
-            draws,
-            seed,
-            None if place is None else place.astype(np.int64).tobytes(),
-        )
+    place = np.arange(clusters) if isinstance(clusters, int) else clusters
+    if len(place) * draws <= _CHUNK:
+        yield _kept(place.astype(np.int64).tobytes(), draws, seed)
         return
     rng = np.random.default_rng(seed)
-    step = max(1, _CHUNK // max(1, items))
+    step = max(1, _CHUNK // len(place))
     for start in range(0, draws, step):
-        yield _rows(rng, min(step, draws - start), count, place)
+        yield _rows(rng, min(step, draws - start), place)
 
 
 @lru_cache(maxsize=1)
-def _kept(count: int, draws: int, seed: int, place: bytes | None) -> Floats:
+def _kept(place: bytes, draws: int, seed: int) -> Floats:
     """The one matrix of a table, made once for its models, slices and pairs."""
-    rng = np.random.default_rng(seed)
-    return _rows(
-        rng,
-        draws,
-        count,
-        None if place is None else np.frombuffer(place, dtype=np.int64),
-    )
+    clusters = np.frombuffer(place, dtype=np.int64)
+    return _rows(np.random.default_rng(seed), draws, clusters)
 
 
-def _rows(
-    rng: np.random.Generator, rows: int, count: int, place: Places | None
-) -> Floats:
+def _rows(rng: np.random.Generator, rows: int, place: Places) -> Floats:
+    count = int(place.max(initial=-1)) + 1
     out = np.empty((rows, count))
     for row in range(rows):
         out[row] = np.bincount(rng.integers(0, count, size=count), minlength=count)
     # An item's weights side by side: groups of items are taken out of it again and again.
-    return np.asfortranarray(out if place is None else out[:, place])
+    return np.asfortranarray(out[:, place])
 
 
 def cluster_counts(known: NDArray[np.bool_], clusters: Places | None) -> Places:
     """How many clusters have a known item, by column of `known` (items x columns); None: each item is its own."""
-    return np.asarray(_by_cluster(np.logical_or, known, clusters).sum(axis=0))
+    counts = cluster_sums(known.astype(np.float64), clusters)
+    return np.asarray((counts > 0).sum(axis=0))
 
 
 def cluster_sums(values: Floats, clusters: Places | None) -> Floats:
     """The sums of items by cluster: (clusters x columns); None: each item is its own."""
-    return np.asarray(_by_cluster(np.add, values, clusters))
-
-
-def _by_cluster(combine: np.ufunc, values: Any, clusters: Places | None) -> Any:
-    """The items of each cluster combined: (clusters x columns)."""
     if clusters is None or not len(values):
         return values
     order = np.argsort(clusters, kind="stable")
     starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
-    return combine.reduceat(values[order], starts, axis=0)
+    return np.asarray(np.add.reduceat(values[order], starts, axis=0))
 
 
-def bootstrap_means(
-    values: Floats, *, draws: int = 1000, seed: int = 0, clusters: Places | None = None
-) -> Floats:
+def bootstrap_means(values: Floats, **how: Unpack[Resampling]) -> Floats:
     """The mean of each column in each draw: (draws x columns).
 
     `values` is (items x columns), NaN where a column lacks an item; such items are left out of that column's mean.
-    A draw with nothing of a column is NaN. `clusters` gives each item's cluster; None: each item is its own.
+    A draw with nothing of a column is NaN.
     """
     everything = np.zeros(len(values), dtype=np.int_)
-    return bootstrap_groups(
-        values, everything, 1, draws=draws, seed=seed, clusters=clusters
-    )[:, 0]
+    return bootstrap_groups(values, everything, 1, **how)[:, 0]
 
 
 def bootstrap_groups(
-    values: Floats,
-    groups: Places,
-    count: int,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Places | None = None,
+    values: Floats, groups: Places, count: int, **how: Unpack[Resampling]
 ) -> Floats:
     """The mean of each column within each group in each draw: (draws x count x columns).
 
@@ -130,9 +128,7 @@ def bootstrap_groups(
     """
     present = ~np.isnan(values)
     above, below = np.where(present, values, 0.0), present.astype(np.float64)
-    return bootstrap_ratios(
-        above, below, groups, count, draws=draws, seed=seed, clusters=clusters
-    )
+    return bootstrap_ratios(above, below, groups, count, **how)
 
 
 def bootstrap_ratios(
@@ -149,24 +145,21 @@ def bootstrap_ratios(
 
     Both are (items x columns), without NaN. As `bootstrap_groups` otherwise.
     """
-    both, columns = np.concatenate([above, below], axis=1), above.shape[1]
+    both = np.concatenate([above, below], axis=1)
     members = [np.flatnonzero(groups == group) for group in range(count)]
-    out = np.full((draws, count, columns), np.nan)
+    out = np.full((draws, count, above.shape[1]), np.nan)
     start = 0
     for weights in weight_chunks(
         len(above) if clusters is None else clusters, draws, seed
     ):
+        end = start + len(weights)
         for group, rows in enumerate(members):
-            if not len(rows):
-                continue
-            sums = (weights if len(rows) == len(above) else weights[:, rows]) @ both[
-                rows
-            ]
-            with np.errstate(invalid="ignore", divide="ignore"):
-                out[start : start + len(weights), group] = (
-                    sums[:, :columns] / sums[:, columns:]
-                )
-        start += len(weights)
+            if len(rows):
+                own = weights if len(rows) == len(above) else weights[:, rows]
+                upper, lower = np.split(own @ both[rows], 2, axis=1)
+                with np.errstate(all="ignore"):
+                    out[start:end, group] = upper / lower
+        start = end
     return out
 
 
@@ -182,25 +175,34 @@ def interval(drawn: Floats) -> tuple[float, float] | None:
 def bounds_of(
     values: Floats, drawn: Floats, clusters: Places | None = None
 ) -> tuple[Floats, Floats]:
-    """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN where `support` is not enough.
+    """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN where there are `too_few_for_mean`.
 
     `values` is (items x columns), NaN where there is none; `drawn` is (draws x columns), their means.
     """
     known = ~np.isnan(values)
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", RuntimeWarning
-        )  # NumPy warns of columns that are all NaN
-        mean, spread = np.nanmean(values, axis=0), np.nanstd(drawn, axis=0)
+    with np.errstate(all="ignore"):
+        mean = np.nansum(values, axis=0) / known.sum(axis=0)
     unit = ((values >= 0) & (values <= 1) | ~known).all(axis=0)
-    ends = mean_bounds(mean, spread, cluster_counts(known, clusters), unit)
-    enough = support(values, clusters).enough()
-    low, high = (np.where(enough, end, np.nan) for end in ends)
-    return low, high
+    low, high = mean_bounds(
+        mean, spread_of(drawn), cluster_counts(known, clusters), unit
+    )
+    few = np.array([bool(why) for why in too_few_for_mean(values, clusters)])
+    return np.where(few, np.nan, low), np.where(few, np.nan, high)
 
 
-def support(values: Floats, clusters: Places | None = None) -> Support:
-    """What the intervals of means of (items x columns) are based on; NaN where a column lacks an item.
+def mean_estimate(values: Floats, **how: Unpack[Resampling]) -> Estimate:
+    """The mean of the known values of a column, with its interval by `bounds_of`."""
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return Estimate(None)
+    column = values[:, None]
+    low, high = bounds_of(column, bootstrap_means(column, **how), how.get("clusters"))
+    ends = known_or_none(low[0]), known_or_none(high[0])
+    return Estimate(float(known.mean()), *ends, n=len(known))
+
+
+def too_few_for_mean(values: Floats, clusters: Places | None = None) -> list[str]:
+    """Why means of (items x columns) have no interval, "" where they have; NaN where a column lacks an item.
 
     What counts is how far values lie from the nearer end of [0, 1]. Of values beyond it, how far from 0: their
     interval is Student's.
@@ -208,11 +210,11 @@ def support(values: Floats, clusters: Places | None = None) -> Support:
     known = ~np.isnan(values)
     filled = np.where(known, values, 0.0)
     n = np.maximum(known.sum(axis=0), 1)
-    # As in `support_of`, the order of a sum must not decide.
+    # As in `too_few`, the order of a sum must not decide.
     low_half = (filled.sum(axis=0) <= n / 2 + 1e-9) | (filled > 1).any(axis=0)
     distance = np.where(low_half, np.abs(filled), np.where(known, 1 - filled, 0.0))
     sums = cluster_sums(distance, clusters)
-    return support_of(sums, cluster_counts(known, clusters))
+    return too_few(sums, cluster_counts(known, clusters))
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,125 +237,144 @@ class Comparison:
 
     def turned(self) -> "Comparison":
         """The same pair, second minus first."""
-        value, low, high = (
-            None if x is None else -x for x in (self.difference, self.high, self.low)
-        )
-        return replace(
-            self,
-            first=self.second,
-            second=self.first,
-            difference=value,
-            low=low,
-            high=high,
-        )
+        values = self.difference, self.high, self.low
+        difference, low, high = (None if x is None else -x for x in values)
+        turned = replace(self, first=self.second, second=self.first)
+        return replace(turned, difference=difference, low=low, high=high)
 
 
+LEAST_PAIRED: Final = 6
+"""Clusters that a few differences are read with at least."""
 LEAST_PAIRS: Final = 10
 """Clusters from which a paired difference has an interval."""
 
 
 def compare(
-    names: Sequence[str],
-    values: Floats,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Places | None = None,
+    names: Sequence[str], values: Floats, **how: Unpack[Resampling]
 ) -> list[Comparison]:
     """Every pair of columns of `values` (items x columns, NaN where absent), paired on common items.
 
     A pair without enough differences has no interval, and p by permutation of signs (`sign_p`).
 
     Intervals and p are those of `medlive.statistics.intervals.paired`: a percentile of 1,000 draws is too coarse
-    for Holm's correction over many pairs. `clusters` as in `bootstrap_means`.
+    for Holm's correction over many pairs.
     """
     pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
     # A block of columns at a time: 703 pairs of 38 models over 200,000 cases would not fit.
     block = max(1, 2_000_000 // max(1, len(values)))
-    raw: list[Comparison] = []
+    compared: list[Comparison] = []
     for start in range(0, len(pairs), block):
         part = pairs[start : start + block]
         differences = np.stack([values[:, i] - values[:, j] for i, j in part], axis=1)
-        known = ~np.isnan(differences)
-        compared = compare_paired(
-            differences, draws=draws, seed=seed, clusters=clusters
-        )
-        reasons = pair_support(differences, clusters).reasons(LEAST_PAIRS)
+        figures = compare_paired(differences, **how)
+        counts = (~np.isnan(differences)).sum(axis=0)
+        reasons = too_few_for_pair(differences, how.get("clusters"))
         for k, (i, j) in enumerate(part):
-            mean, low, high = (
-                None if np.isnan(x) else float(x) for x in compared[:3, k]
+            mean, low, high = (known_or_none(x) for x in figures[:3, k])
+            pair = Comparison(
+                first=names[i],
+                second=names[j],
+                n=int(counts[k]),
+                difference=mean,
+                low=low,
+                high=high,
+                p=float(figures[3, k]),
+                p_holm=1.0,
+                why=reasons[k] if counts[k] else "",
             )
-            n, p = int(known[:, k].sum()), float(compared[3, k])
-            raw.append(
-                Comparison(
-                    first=names[i],
-                    second=names[j],
-                    n=n,
-                    difference=mean,
-                    low=low,
-                    high=high,
-                    p=p,
-                    p_holm=1.0,
-                    why=reasons[k] if n else "",
-                )
-            )
-    corrected = holm([comparison.p for comparison in raw])
-    return [
-        replace(comparison, p_holm=p)
-        for comparison, p in zip(raw, corrected, strict=True)
-    ]
+            compared.append(pair)
+    return with_holm(compared)
 
 
-def compare_paired(
-    differences: Floats,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Places | None = None,
-) -> Floats:
-    """The mean, low, high and p of each column of differences (items x columns, NaN for absent): (4 x columns)."""
-    sides = np.concatenate(
-        [np.maximum(differences, 0.0), np.maximum(-differences, 0.0)], axis=1
-    )
-    drawn = bootstrap_means(sides, draws=draws, seed=seed, clusters=clusters)
+def with_holm(pairs: Sequence[Comparison]) -> list[Comparison]:
+    """The pairs with their p corrected for their number."""
+    corrected = holm([pair.p for pair in pairs])
+    return [replace(pair, p_holm=p) for pair, p in zip(pairs, corrected, strict=True)]
+
+
+def known_or_none(value: float) -> float | None:
+    """The value; None for NaN."""
+    return None if np.isnan(value) else float(value)
+
+
+def compare_paired(differences: Floats, **how: Unpack[Resampling]) -> Floats:
+    """The mean, low, high and p of each column of differences (items x columns, NaN for absent): (4 x columns).
+
+    A difference is what was gained less what was lost, each with Wilson's interval, combined by MOVER; of
+    differences that are not all in [-1, 1] the interval is Student's. p is that of the widest interval that leaves 0
+    out, so that p < 0.05 exactly where the 95 % one does. It is never below 2^(1-k), which is all that the signs of k
+    clusters can show. With too few differences there is no interval, and p is `sign_p`.
+    """
+    clusters = how.get("clusters")
     known = ~np.isnan(differences)
-    unit = (np.abs(differences) <= 1).sum(axis=0) == known.sum(axis=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", RuntimeWarning
-        )  # NumPy warns of columns that are all NaN
-        gains, losses = np.nanmean(sides, axis=0).reshape(2, -1)
-        counts = cluster_counts(known, clusters)
-        total = np.nansum(np.abs(differences), axis=0)
-        size = np.where(
-            total > 0,
-            np.nansum(differences**2, axis=0) / np.maximum(total, 1e-300),
-            1.0,
-        )
-        differing = cluster_counts(known & (differences != 0), clusters)
-        low, high, p = paired(
-            gains,
-            losses,
-            np.minimum(size, 1.0),
-            drawn.reshape(len(drawn), 2, -1),
-            counts,
-            differing,
-            unit,
-        )
-    based_on = pair_support(differences, clusters)
-    enough = based_on.enough(LEAST_PAIRS)
+    sizes = np.where(known, np.abs(differences), 0.0)
+    sides = [np.maximum(differences, 0.0), np.maximum(-differences, 0.0)]
+    both = np.concatenate(sides, axis=1)
+    drawn = bootstrap_means(both, **how).reshape(-1, 2, differences.shape[1])
+    k = cluster_counts(known, clusters)
+    differing = cluster_counts(sizes > 0, clusters)
+    # Few differences show too little of their spread: their number less one is Student's freedom.
+    counted = np.minimum(np.where(differing > 0, differing, k), k)
+    counted = np.minimum(np.maximum(counted, LEAST_PAIRED), k)
+    unit = (sizes <= 1).all(axis=0)
+    spread = spread_of(drawn)
+    with np.errstate(all="ignore"):
+        gains, losses = (np.nansum(both, axis=0)).reshape(2, -1) / known.sum(axis=0)
+        # What an unseen difference may be: as those that were seen, 1 where none was.
+        size = (sizes**2).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1e-300)
+        size = np.where(sizes.any(axis=0), np.minimum(size, 1.0), 1.0)
+        error = standard_error(spread, k)
+        apart_by = spread_of(drawn[:, 0] - drawn[:, 1])
+        whole = standard_error(apart_by, k)
+        covariance = ((spread**2).sum(axis=0) - apart_by**2) / 2
+        together = np.maximum(spread[0] * spread[1], 1e-18)
+        # Never above 0, so that an interval only widens with its level.
+        correlation = np.minimum(covariance / together, 0.0)
+
+        def ends(t: Floats) -> Floats:
+            """The interval at a quantile."""
+            low, high = gap_bounds(
+                (gains, *wilson(gains, error[0], k, t, size)),
+                (losses, *wilson(losses, error[1], k, t, size)),
+                correlation,
+            )
+            gap = gains - losses
+            return np.where(unit, [low, high], [gap - t * whole, gap + t * whole])
+
+        low, high = ends(quantiles(counted))
+        below, above = np.zeros_like(gains), np.full_like(gains, 1e3)
+        for _ in range(50):
+            middle = (below + above) / 2
+            inner = ends(middle)
+            apart = (inner[0] > 0) | (inner[1] < 0)
+            below = np.where(apart, middle, below)
+            above = np.where(apart, above, middle)
+    p = np.ones_like(gains)
+    few = too_few_for_pair(differences, clusters)
     sums = cluster_sums(np.where(known, differences, 0.0), clusters)
-    for column in np.flatnonzero(~enough):
-        p[column] = sign_p(sums[:, column], seed)
-    low, high = (np.where(enough, end, np.nan) for end in (low, high))
+    for column, count in enumerate(k.tolist()):
+        if few[column]:
+            low[column] = high[column] = np.nan
+            p[column] = sign_p(sums[:, column], how.get("seed", 0))
+        else:
+            p[column] = two_sided_p(below[column], int(counted[column]) - 1)
+            p[column] = max(p[column], 2.0 ** max(1 - count, -1000))
     return np.stack([gains - losses, low, high, p])
 
 
-def pair_support(differences: Floats, clusters: Places | None = None) -> Support:
-    """What the intervals of mean differences are based on."""
+def spread_of(drawn: Floats) -> Floats:
+    """The standard deviation over draws; NaN where no draw has a value."""
+    with warnings.catch_warnings():
+        # NumPy warns of columns that are all NaN
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanstd(drawn, axis=0))
+
+
+def too_few_for_pair(differences: Floats, clusters: Places | None) -> list[str]:
+    """Why mean differences have no interval; "" where they have."""
     known = ~np.isnan(differences)
-    sizes = np.where(known, np.abs(differences), 0.0)
-    return support_of(cluster_sums(sizes, clusters), cluster_counts(known, clusters))
+    sums = cluster_sums(np.where(known, np.abs(differences), 0.0), clusters)
+    return too_few(sums, cluster_counts(known, clusters), LEAST_PAIRS)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -368,11 +389,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def holm_of_known(p_values: Iterable[float | None]) -> list[float | None]:
     """Holm's correction of those that are known."""
-    corrected = list(p_values)
-    known = [place for place, p in enumerate(corrected) if p is not None]
-    for place, p in zip(known, holm([corrected[k] or 0.0 for k in known]), strict=True):
-        corrected[place] = p
-    return corrected
+    values = list(p_values)
+    corrected = iter(holm([p for p in values if p is not None]))
+    return [None if p is None else next(corrected) for p in values]
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,29 +440,10 @@ MOST_UNDEFINED: Final = 0.05
 """The share of draws without a value from which on the others give no interval."""
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """A figure over n items of so many clusters, with the 95 % percentile interval over draws of clusters."""
-
-    value: float | None
-    """None where it is not defined; `why` says so."""
-    low: float | None
-    high: float | None
-    n: int
-    clusters: int
-    why: str = ""
-    """Why there is no value, or no interval."""
-
-
-def no_estimate(why: str, n: int = 0, clusters: int = 0) -> Estimate:
-    """No figure, and the reason."""
-    return Estimate(None, None, None, n, clusters, why)
-
-
 def estimate(
     cells: Floats,
     statistic: Callable[[Floats], Floats],
-    clusters: Sequence[int] | NDArray[np.int_],
+    clusters: Sequence[int] | Places,
     *,
     n: int | None = None,
     draws: int = 1000,
@@ -457,38 +457,37 @@ def estimate(
     """
     items = len(cells) if n is None else n
     if not len(cells):
-        return no_estimate("no item")
+        return Estimate(None, why="no item")
     names, place = np.unique(np.asarray(clusters), return_inverse=True)
-    k = len(names)
-    gathered = np.zeros((k, *cells.shape[1:]))
-    np.add.at(gathered, place, cells)
-    value = float(statistic(gathered.sum(axis=0)))
+    flat = cluster_sums(cells.reshape(len(cells), -1), place)
+    shape = cells.shape[1:]
+    value = float(statistic(flat.sum(axis=0).reshape(shape)))
     if np.isnan(value):
-        return no_estimate("not defined on these items", items, k)
-    flat = gathered.reshape(k, -1)
+        why = "not defined on these items"
+        return Estimate(None, n=items, clusters=len(names), why=why)
     drawn = []
-    for weights in weight_chunks(k, draws, seed):
-        counts = (weights @ flat).reshape(len(weights), *cells.shape[1:])
-        drawn.append(statistic(counts))
-    return with_interval(value, np.concatenate(drawn), items, k)
+    for weights in weight_chunks(len(names), draws, seed):
+        drawn.append(statistic((weights @ flat).reshape(-1, *shape)))
+    return with_interval(value, np.concatenate(drawn), items, len(names))
 
 
 def with_interval(value: float, drawn: Floats, n: int, clusters: int) -> Estimate:
-    """A value with the interval of its draws, where they give one."""
-    bounds = interval(drawn)
-    undefined = float(np.isnan(drawn).mean()) if len(drawn) else 1.0
+    """A value with the percentile interval of its draws, where they give one."""
+    undefined = float(np.isnan(drawn).mean())
+    low, high = interval(drawn) or (None, None)
     why = ""
     if clusters < LEAST_CLUSTERS:
         why = f"{clusters} clusters are too few for an interval"
     elif undefined > MOST_UNDEFINED:
         why = f"not defined in {undefined:.0%} of the draws"
-    elif bounds is not None and bounds[0] == bounds[1]:
+    elif low == high:
         why = "all draws give the same value: too few differ for an interval"
-    low, high = (None, None) if why or bounds is None else bounds
-    return Estimate(value, low, high, n, clusters, why)
+    if why:
+        low = high = None
+    return Estimate(value, low, high, n=n, clusters=clusters, why=why)
 
 
 def ratio_of(sums: Floats) -> Floats:
     """The first of two sums by the second, along the last axis; NaN for 0 / 0."""
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         return np.asarray(sums[..., 0] / sums[..., 1])

@@ -4,19 +4,17 @@ As LiveMedBench's Table 1, shown on a study's page. Scales: 0 to 2 for narrative
 or 1 for a criterion; 1 or more means agreement.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
-from medlive.statistics.bootstrap import Estimate, estimate, no_estimate, ratio_of
-from medlive.statistics.intervals import Floats
+from medlive.statistics.bootstrap import Draws, Estimate, Floats, estimate, ratio_of
+from medlive.statistics.raters import LEAST_ITEMS, mean_of
 
-EstimateFn = Callable[..., Estimate]
 Ratings = dict[str, dict[str, int]]
 """By item and rater."""
 
@@ -26,7 +24,6 @@ ASPECTS: Final[Mapping[str, int]] = {
     "criterion": 2,
 }
 """The rated aspects, with the number of values on their scales."""
-LEAST_ITEMS: Final = 5
 
 
 class RatedItem(NamedTuple):
@@ -68,9 +65,7 @@ def aspect_figures(
     items: Iterable[RatedItem],
     ratings: Ratings,
     raters: Sequence[str],
-    *,
-    draws: int = 1000,
-    seed: int = 0,
+    **how: Unpack[Draws],
 ) -> tuple[AspectQuality, ...]:
     """The figures of each aspect of cases, whatever else was rated.
 
@@ -80,10 +75,9 @@ def aspect_figures(
     for item in items:
         if item.aspect in rated and item.id in ratings:
             rated[item.aspect].append(item)
-    estimate_fn = partial(estimate, draws=draws, seed=seed)
     figures = []
-    for aspect, of_aspect in rated.items():
-        figures.append(_aspect(aspect, of_aspect, ratings, raters, estimate_fn))
+    for aspect, own in rated.items():
+        figures.append(_aspect(aspect, own, ratings, raters, **how))
     return tuple(figures)
 
 
@@ -92,8 +86,9 @@ def _aspect(
     rated: Sequence[RatedItem],
     ratings: Ratings,
     raters: Sequence[str],
-    estimate_fn: EstimateFn,
+    **how: Unpack[Draws],
 ) -> AspectQuality:
+    values = ASPECTS[aspect]
     codes = np.empty((len(rated), len(raters)), dtype=np.int_)
     clusters = np.empty(len(rated), dtype=np.int_)
     cases: dict[str, int] = {}
@@ -103,27 +98,19 @@ def _aspect(
     shares = []
     for rater, column in zip(raters, codes.T, strict=True):
         kept = column >= 0
-        agreed = column[kept] >= 1
-        cells = np.column_stack([agreed, np.ones(len(agreed))]).astype(np.float64)
-        shares.append(RaterShare(rater, estimate_fn(cells, ratio_of, clusters[kept])))
+        agreed = (column[kept] >= 1).astype(np.float64)
+        shares.append(RaterShare(rater, mean_of(agreed, clusters[kept], **how)))
     several = (codes >= 0).sum(axis=1) > 1
     n = int(several.sum())
-    ac1 = equal = macro_f1 = no_estimate(f"{n} items with two raters are too few", n)
+    why = f"{n} items with two raters are too few"
+    ac1 = equal = macro_f1 = Estimate(None, n=n, clusters=0, why=why)
     if n >= LEAST_ITEMS:
         codes, clusters = codes[several], clusters[several]
-        sums = rater_sums(codes, ASPECTS[aspect])
-        ac1 = estimate_fn(sums, ac1_of_sums, clusters)
-        equal = estimate_fn(sums[:, :2], ratio_of, clusters)
-        tables = _pair_tables(codes, ASPECTS[aspect])
-        macro_f1 = estimate_fn(tables, _mean_macro_f1, clusters)
-    return AspectQuality(
-        aspect=aspect,
-        values=ASPECTS[aspect],
-        raters=tuple(shares),
-        ac1=ac1,
-        equal=equal,
-        macro_f1=macro_f1,
-    )
+        sums, tables = rater_sums(codes, values), _pair_tables(codes, values)
+        ac1 = estimate(sums, ac1_of_sums, clusters, **how)
+        equal = estimate(sums[:, :2], ratio_of, clusters, **how)
+        macro_f1 = estimate(tables, _mean_macro_f1, clusters, **how)
+    return AspectQuality(aspect, values, tuple(shares), ac1, equal, macro_f1)
 
 
 def _pair_tables(codes: NDArray[np.int_], values: int) -> Floats:

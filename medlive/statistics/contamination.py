@@ -5,11 +5,9 @@ model may have seen, 1 for one that it cannot have seen, -1 for one left out. do
 estimator and says what it assumes.
 """
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +15,11 @@ from numpy.typing import NDArray
 from medlive.statistics.bootstrap import (
     Floats,
     Places,
+    Resampling,
     bootstrap_groups,
-    bounds_of,
     interval,
+    known_or_none,
+    mean_estimate,
     weight_chunks,
 )
 from medlive.statistics.intervals import LEAST_CLUSTERS, gap_bounds
@@ -34,63 +34,23 @@ _EPSILON: Final = 1e-12
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
-    """A mean with its 95 % interval."""
-
-    n: int
-    mean: float | None
-    low: float | None
-    high: float | None
-
-    def clipped(self) -> "Mean":
-        """The mean and its interval within [0, 1]."""
-        ends = []
-        for value in (self.mean, self.low, self.high):
-            ends.append(None if value is None else min(1.0, max(0.0, value)))
-        return Mean(self.n, *ends)
-
-
-def mean_of(values: Floats, drawn: Floats, clusters: Places | None = None) -> Mean:
-    """The mean of the known values, with its interval by the draws of clusters."""
-    known = values[~np.isnan(values)]
-    if not len(known):
-        return Mean(0, None, None, None)
-    lows, highs = bounds_of(values[:, None], drawn[:, None], clusters)
-    low, high = float(lows[0]), float(highs[0])
-    return Mean(
-        n=len(known),
-        mean=float(known.mean()),
-        low=None if math.isnan(low) else low,
-        high=None if math.isnan(high) else high,
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class Drop:
     """The mean of what may have been seen less that of what cannot have been."""
 
     n_pre: int
     n_post: int
-    pre: float | None
-    post: float | None
-    difference: float | None
+    pre: float | None = None
+    post: float | None = None
+    difference: float | None = None
     """pre - post: positive where the model is worse on what it cannot have seen."""
-    low: float | None
-    high: float | None
-    p: float | None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
     """Two-sided, by permutation of the sides; None where it was not asked for or cannot be had."""
-    exact: bool
-    """Whether every permutation was tried."""
 
 
 def drop(
-    values: Floats,
-    sides: Sides,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    permutations: int = 0,
-    clusters: Places | None = None,
+    values: Floats, sides: Sides, *, permutations: int = 0, **how: Unpack[Resampling]
 ) -> Drop:
     """The drop between the two sides, with its interval over draws of clusters and, for `permutations` > 0, its p.
 
@@ -98,46 +58,26 @@ def drop(
     runs say, it is the percentile of the draws.
     """
     sides = np.where(np.isnan(values), -1, sides)
-    pre, post = values[sides == PRE], values[sides == POST]
-    figures = Drop(
-        n_pre=len(pre),
-        n_post=len(post),
-        pre=float(pre.mean()) if len(pre) else None,
-        post=float(post.mean()) if len(post) else None,
-        difference=None,
-        low=None,
-        high=None,
-        p=None,
-        exact=False,
-    )
-    if figures.pre is None or figures.post is None:
+    own = [np.where(sides == side, values, np.nan) for side in (PRE, POST)]
+    pre, post = (mean_estimate(scores, **how) for scores in own)
+    figures = Drop(pre.n, post.n, pre.value, post.value)
+    if pre.value is None or post.value is None:
         return figures
-    drawn = bootstrap_groups(
-        values[:, None], sides, 2, draws=draws, seed=seed, clusters=clusters
-    )[:, :, 0]
-    means = []
-    for side in (PRE, POST):
-        own = np.where(sides == side, values, np.nan)
-        means.append(mean_of(own, drawn[:, side], clusters))
     low = high = None
-    if means[PRE].low is not None and means[POST].low is not None:
-        both = np.concatenate([pre, post])
-        if both.min() >= 0 and both.max() <= 1:
-            parts = np.array([(mean.mean, mean.low, mean.high) for mean in means])
-            low, high = (float(end) for end in gap_bounds(*parts))
+    if pre.low is not None and post.low is not None:
+        known = values[sides >= 0]
+        if known.min() >= 0 and known.max() <= 1:
+            first, second = ((mean.value, mean.low, mean.high) for mean in (pre, post))
+            low, high = map(float, gap_bounds(first, second))
         else:
+            drawn = bootstrap_groups(values[:, None], sides, 2, **how)[:, :, 0]
             low, high = interval(drawn[:, PRE] - drawn[:, POST]) or (None, None)
-    p, exact = None, False
-    if permutations:
-        p, exact = permutation_p(values, sides, permutations, seed, clusters)
-    return replace(
-        figures,
-        difference=figures.pre - figures.post,
-        low=low,
-        high=high,
-        p=p,
-        exact=exact,
-    )
+    figures = replace(figures, difference=pre.value - post.value, low=low, high=high)
+    if not permutations:
+        return figures
+    seed, clusters = how.get("seed", 0), how.get("clusters")
+    p = permutation_p(values, sides, permutations, seed, clusters)
+    return replace(figures, p=p)
 
 
 def permutation_p(
@@ -146,13 +86,11 @@ def permutation_p(
     permutations: int,
     seed: int = 0,
     clusters: Places | None = None,
-) -> tuple[float, bool]:
-    """The two-sided p-value of the difference of means when sides are dealt out anew, and whether it is exact.
+) -> float:
+    """The two-sided p-value of the difference of means when sides are dealt out anew, (1 + hits) / (1 + permutations).
 
-    Whole clusters are dealt, and of a cluster on both sides each part; None: each item is its own. With no more
-    than `permutations` ways to deal, all are tried and p is the share at least as far apart. Else p is
-    (1 + hits) / (1 + permutations) over random ones, which is never 0. Raises ValueError without an item on both
-    sides.
+    Whole clusters are dealt, and of a cluster on both sides each part; None: each item is its own. Raises ValueError
+    without an item on both sides.
     """
     kept, side = values[sides >= 0], sides[sides >= 0]
     cluster_of = np.arange(len(kept)) if clusters is None else clusters[sides >= 0]
@@ -169,9 +107,6 @@ def permutation_p(
         return np.asarray(np.abs(others - total / count))
 
     truth = apart(np.flatnonzero(parts % 2)[None])[0] - _EPSILON
-    if math.comb(n, chosen) <= permutations:
-        deals = np.array(list(combinations(range(n), chosen)))
-        return float((apart(deals) >= truth).mean()), True
     # The smaller side is dealt: the other is the rest, and the difference is the same but for its sign.
     small = min(chosen, n - chosen)
     rng = np.random.default_rng(seed)
@@ -181,7 +116,7 @@ def permutation_p(
         random = rng.random((min(rows, permutations - start), n))
         deals = np.argpartition(random, small - 1, axis=1)[:, :small]
         hits += int((apart(deals) >= truth).sum())
-    return (1 + hits) / (1 + permutations), False
+    return (1 + hits) / (1 + permutations)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,12 +135,7 @@ class Effect:
 
 
 def seen_effect(
-    values: Floats,
-    seen: NDArray[np.bool_],
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Places | None = None,
+    values: Floats, seen: NDArray[np.bool_], **how: Unpack[Resampling]
 ) -> Effect | None:
     """δ of y(item, model) = ability(model) + difficulty(item) + δ · seen(item, model), by least squares.
 
@@ -215,42 +145,45 @@ def seen_effect(
     present = ~np.isnan(values)
     kept = present.any(axis=0)
     values, present, seen = values[:, kept], present[:, kept], seen[:, kept]
-    treated = (seen & present).astype(np.float64)
     models = values.shape[1]
     if models < 2:
         return None
-    filled = np.where(present, values, 0.0)
+    seen = seen & present
+    # The unknowns are the abilities of all models but the first, whose ability is the items' level, then δ.
+    abilities = np.eye(models)[:, 1:]
     step = max(1, _BLOCK // (models * models))
 
     def solve(weights: Floats) -> Floats:
         """δ with the items weighted so: each adds its part to the normal equations; a row a draw."""
-        gram = np.zeros((len(weights), models, models))
+        gram = np.zeros((len(weights), models * models))
         right = np.zeros((len(weights), models))
         for start in range(0, len(values), step):
             block = slice(start, start + step)
-            products, levels = _normal_parts(
-                filled[block], present[block], treated[block]
-            )
+            here = present[block, :, None]
+            cells = np.broadcast_to(abilities, (len(here), *abilities.shape))
+            design = np.where(here, np.dstack([cells, seen[block]]), 0.0)
+            level = np.where(here, values[block, :, None], 0.0)
+            n = np.maximum(here.sum(axis=1, keepdims=True), 1)
+            # Each item's own mean is taken out, and its difficulty with it.
+            design -= here * design.sum(axis=1, keepdims=True) / n
+            level -= here * level.sum(axis=1, keepdims=True) / n
+            across = np.swapaxes(design, 1, 2)
             own = weights[:, block]
-            gram += (own @ products.reshape(len(products), -1)).reshape(gram.shape)
-            right += own @ levels
-        return _last_coefficient(gram, right)
+            gram += own @ (across @ design).reshape(len(here), -1)
+            right += own @ (across @ level)[:, :, 0]
+        return _last_coefficient(gram.reshape(-1, models, models), right)
 
     effect = solve(np.ones((1, len(values))))[0]
     if np.isnan(effect):
         return None
-    scored, treatments = present.sum(axis=1), treated.sum(axis=1)
+    scored, treatments = present.sum(axis=1), seen.sum(axis=1)
     both = scored > 1
     mixed = both & (treatments > 0) & (treatments < scored)
-    of_interest = present[:, treated.any(axis=0)].any(axis=1)
+    of_interest = present[:, seen.any(axis=0)].any(axis=1)
     fresh = both & of_interest & (treatments == 0)
     low = high = None
     if min(mixed.sum(), (both & ~mixed).sum()) >= LEAST_CLUSTERS:
-        drawn = []
-        drawn_from = len(values) if clusters is None else clusters
-        for weights in weight_chunks(drawn_from, draws, seed):
-            drawn.append(solve(weights))
-        low, high = interval(np.concatenate(drawn)) or (None, None)
+        low, high = _drawn_interval(solve, len(values), **how)
     return Effect(
         effect=float(effect),
         low=low,
@@ -261,23 +194,18 @@ def seen_effect(
     )
 
 
-def _normal_parts(
-    values: Floats, present: NDArray[np.bool_], treated: Floats
-) -> tuple[Floats, Floats]:
-    """Each item's part of the normal equations once its own mean is taken out: (items x q x q) and (items x q).
-
-    The q unknowns are the abilities of all models but the first, whose ability is the items' level, then δ.
-    """
-    here = present.astype(np.float64)
-    design = np.zeros((*values.shape, values.shape[1]))
-    for model in range(1, values.shape[1]):
-        design[:, model, model - 1] = here[:, model]
-    design[:, :, -1] = treated
-    n = np.maximum(here.sum(axis=1), 1.0)
-    design -= here[:, :, None] * (design.sum(axis=1) / n[:, None])[:, None, :]
-    level = values - here * (values.sum(axis=1) / n)[:, None]
-    products = np.einsum("imp,imq->ipq", design, design, optimize=True)
-    return products, np.einsum("imp,im->ip", design, level)
+def _drawn_interval(
+    figure: Callable[[Floats], Floats],
+    items: int,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+    clusters: Places | None = None,
+) -> tuple[float | None, float | None]:
+    """The percentile interval of a figure of weighted items."""
+    drawn_from = items if clusters is None else clusters
+    drawn = [figure(weights) for weights in weight_chunks(drawn_from, draws, seed)]
+    return interval(np.concatenate(drawn)) or (None, None)
 
 
 def _last_coefficient(gram: Floats, right: Floats) -> Floats:
@@ -290,8 +218,7 @@ def _last_coefficient(gram: Floats, right: Floats) -> Floats:
     return np.where(np.abs(unit).max(axis=1) < 1e-6, solved, np.nan)
 
 
-@dataclass(frozen=True, slots=True)
-class Placebo:
+class Placebo(NamedTuple):
     """The drop at a date that is not the cutoff, among items of one side of the cutoff alone."""
 
     day: int
@@ -316,15 +243,13 @@ def placebos(
     No item changes its standing at a placebo date: what drops there is drift, and no memory.
     """
     placebo_drops = []
-    for side in (0, 1):
+    for side in (PRE, POST):
         rows = (sides == side) & ~np.isnan(values)
-        own, when = values[rows], days[rows]
         for day in dates:
-            before = when <= day
-            n = int(before.sum())
-            if n >= least and len(own) - n >= least:
-                gap = float(own[before].mean() - own[~before].mean())
-                placebo_drops.append(Placebo(day, side, n, len(own) - n, gap))
+            before, after = values[rows & (days <= day)], values[rows & (days > day)]
+            if min(len(before), len(after)) >= least:
+                gap = float(before.mean() - after.mean())
+                placebo_drops.append(Placebo(day, side, len(before), len(after), gap))
     return placebo_drops
 
 
@@ -343,79 +268,69 @@ class Adjusted:
     difference: float | None
     low: float | None
     high: float | None
-    strata: tuple[tuple[int, int], ...]
+    strata: Mapping[str, tuple[int, int]]
     """(n_pre, n_post) of every stratum, those left out included."""
 
 
 def adjusted_drop(
-    values: Floats,
-    sides: Sides,
-    strata: NDArray[np.int_],
-    count: int,
-    *,
-    draws: int = 1000,
-    seed: int = 0,
-    clusters: Places | None = None,
+    values: Floats, sides: Sides, strata: Sequence[str], **how: Unpack[Resampling]
 ) -> Adjusted:
-    """The drop when side 1 is re-weighted to side 0's shares of `strata` (each item's, 0 to count - 1).
+    """The drop when side 1 is re-weighted to side 0's shares of `strata`, each item's; "" for none.
 
     A stratum that one side lacks is left out; in a draw, one that the draw lacks is.
     """
-    rows = np.flatnonzero((sides >= 0) & ~np.isnan(values) & (strata >= 0))
-    cell = strata[rows] * 2 + sides[rows]
+    names, code = np.unique(np.array(strata, dtype=np.str_), return_inverse=True)
+    used = (sides >= 0) & ~np.isnan(values) & (names[code] != "")
+    rows = np.flatnonzero(used)
+    cell = 2 * code[rows] + sides[rows]
     rows = rows[np.argsort(cell, kind="stable")]
-    sizes = np.bincount(cell, minlength=2 * count)
+    sizes = np.bincount(cell, minlength=2 * len(names))
     filled = np.flatnonzero(sizes)
     starts = np.cumsum(sizes[filled]) - sizes[filled]
 
-    def means(weights: Floats) -> tuple[Floats, Floats]:
-        """The means of both sides with the items weighted so; a row a draw."""
-        counts = np.zeros((len(weights), 2 * count))
-        sums = np.zeros((len(weights), 2 * count))
+    def by_cell(items: Floats) -> Floats:
+        """The sums over each cell, (draws x strata x sides)."""
+        sums = np.zeros((len(items), len(sizes)))
         if len(rows):
-            own = weights[:, rows]
-            counts[:, filled] = np.add.reduceat(own, starts, axis=1)
-            sums[:, filled] = np.add.reduceat(own * values[rows], starts, axis=1)
-        return _standardised(counts, sums)
+            sums[:, filled] = np.add.reduceat(items[:, rows], starts, axis=1)
+        return sums.reshape(len(items), -1, 2)
 
-    (pre,), (post,) = means(np.ones((1, len(values))))
+    def means(weights: Floats) -> Floats:
+        """The means of both sides with the items weighted so, side 1 at side 0's shares; (sides x draws)."""
+        n, total = by_cell(weights), by_cell(weights * np.where(used, values, 0.0))
+        share = np.where((n > 0).all(axis=2), n[:, :, PRE], 0.0)
+        with np.errstate(all="ignore"):
+            each = np.where(share[:, :, None] > 0, total / n, 0.0)
+            weighted = (share[:, :, None] * each).sum(axis=1) / share.sum(axis=1)[
+                :, None
+            ]
+        return np.asarray(weighted.T)
+
+    def gap(weights: Floats) -> Floats:
+        before, after = means(weights)
+        return np.asarray(before - after)
+
     by_stratum = sizes.reshape(-1, 2)
     shared = (by_stratum > 0).all(axis=1)
-    kept = by_stratum[shared].sum(axis=0)
-    lost = by_stratum[~shared].sum(axis=0)
+    kept, lost = by_stratum[shared].sum(axis=0), by_stratum[~shared].sum(axis=0)
+    pre, post = means(np.ones((1, len(values))))[:, 0]
     low = high = None
     if kept.min() >= LEAST_CLUSTERS:
-        drawn = []
-        drawn_from = len(values) if clusters is None else clusters
-        for weights in weight_chunks(drawn_from, draws, seed):
-            before, after = means(weights)
-            drawn.append(before - after)
-        low, high = interval(np.concatenate(drawn)) or (None, None)
-    known = not math.isnan(pre)
+        low, high = _drawn_interval(gap, len(values), **how)
+    counts = dict(zip(names.tolist(), map(tuple, by_stratum.tolist()), strict=True))
+    counts.pop("", None)
     return Adjusted(
-        n_pre=int(kept[0]),
-        n_post=int(kept[1]),
-        lost_pre=int(lost[0]),
-        lost_post=int(lost[1]),
-        pre=float(pre) if known else None,
-        post=float(post) if known else None,
-        difference=float(pre - post) if known else None,
+        n_pre=int(kept[PRE]),
+        n_post=int(kept[POST]),
+        lost_pre=int(lost[PRE]),
+        lost_post=int(lost[POST]),
+        pre=known_or_none(pre),
+        post=known_or_none(post),
+        difference=known_or_none(pre - post),
         low=low,
         high=high,
-        strata=tuple((int(before), int(after)) for before, after in by_stratum),
+        strata=counts,
     )
-
-
-def _standardised(n: Floats, total: Floats) -> tuple[Floats, Floats]:
-    """Means of both sides over shared strata, side 1 at side 0's shares; a row a draw, columns stratum by side."""
-    n_pre, n_post = n[:, 0::2], n[:, 1::2]
-    both = (n_pre > 0) & (n_post > 0)
-    share = np.where(both, n_pre, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        pre = np.where(both, total[:, 0::2], 0.0).sum(axis=1) / share.sum(axis=1)
-        within = np.where(both, total[:, 1::2] / n_post, 0.0)
-        post = (share * within).sum(axis=1) / share.sum(axis=1)
-    return pre, post
 
 
 def terciles(values: Floats) -> NDArray[np.int_]:

@@ -4,19 +4,16 @@ The p-values take items for independent, as the usual tests do; the intervals dr
 """
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.statistics.bootstrap import (
     Estimate,
     Floats,
-    estimate,
-    no_estimate,
+    Places,
     weight_chunks,
     with_interval,
 )
@@ -31,27 +28,7 @@ _FLAT: Final = 1e-12
 """A column that varies less has no correlation with anything."""
 
 
-class Kind(StrEnum):
-    """Which correlation."""
-
-    PEARSON = "pearson"
-    SPEARMAN = "spearman"
-    KENDALL = "kendall"
-
-
-@dataclass(frozen=True, slots=True)
-class Correlation:
-    """A correlation over n items of so many clusters."""
-
-    kind: Kind
-    value: float | None
-    low: float | None
-    high: float | None
-    p: float | None
-    """Two-sided, for none, by Student's t; None for Kendall."""
-    n: int
-    clusters: int
-    why: str = ""
+Kind = Literal["pearson", "spearman", "kendall"]
 
 
 def correlate(
@@ -59,11 +36,11 @@ def correlate(
     first: Floats,
     second: Floats,
     *,
-    clusters: Sequence[int] | NDArray[np.int_] | None = None,
+    clusters: Sequence[int] | Places | None = None,
     draws: int = 1000,
     seed: int = 0,
-) -> Correlation:
-    """The correlation of two columns over the items that both have (NaN: absent).
+) -> Estimate:
+    """The correlation of two columns over the items that both have (NaN: absent), with its p but for Kendall's.
 
     `clusters` gives each item's cluster, any whole numbers; None takes every item for its own.
     """
@@ -78,36 +55,12 @@ def correlate(
         why = "one side is the same for every item"
         if n < LEAST:
             why = f"{n} items are too few"
-        return Correlation(kind, None, None, None, None, n, k, why)
+        return Estimate(None, n=n, clusters=k, why=why)
     drawn = []
     for weights in weight_chunks(k, draws, seed):
         drawn.append(_DRAWN[kind](a, b, weights[:, place]))
-    interval = with_interval(value, np.concatenate(drawn), n, k)
-    p = None if kind is Kind.KENDALL else pearson_p(value, n)
-    return Correlation(kind, value, interval.low, interval.high, p, n, k, interval.why)
-
-
-def pearson_difference(
-    first: Floats, second: Floats, truth: Floats, *, draws: int = 1000, seed: int = 0
-) -> Estimate:
-    """How much better `first` correlates with `truth` than `second` does (Pearson), over the items that all three
-    have, each its own cluster."""
-    whole = ~(np.isnan(first) | np.isnan(second) | np.isnan(truth))
-    n = int(whole.sum())
-    if n < LEAST:
-        return no_estimate(f"{n} items are too few", n, n)
-    a, b, t = (
-        column[whole] - column[whole].mean() for column in (first, second, truth)
-    )
-    cells = np.stack([np.ones(n), a, b, t, a * a, b * b, t * t, a * t, b * t], axis=1)
-
-    def difference(sums: Floats) -> Floats:
-        count, a, b, t, aa, bb, tt, at, bt = np.moveaxis(sums, -1, 0)
-        return _from_moments(count, a, t, aa, tt, at) - _from_moments(
-            count, b, t, bb, tt, bt
-        )
-
-    return estimate(cells, difference, range(n), draws=draws, seed=seed)
+    figure = with_interval(value, np.concatenate(drawn), n, k)
+    return replace(figure, p=None if kind == "kendall" else pearson_p(value, n))
 
 
 def pearson_p(r: float, n: int) -> float:
@@ -183,7 +136,7 @@ def _pearson_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
 def _from_moments(
     n: Floats, a: Floats, b: Floats, aa: Floats, bb: Floats, ab: Floats
 ) -> Floats:
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(all="ignore"):
         spread_a, spread_b = aa - a * a / n, bb - b * b / n
         # What cancellation leaves of a constant column is no spread.
         flat = (
@@ -205,46 +158,38 @@ def _spearman_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
 
 
 def _weighted_ranks(values: Floats, weights: Floats) -> Floats:
-    _, place = np.unique(values, return_inverse=True)
-    order = np.argsort(place, kind="stable")
-    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
-    totals = np.add.reduceat(weights[:, order], starts, axis=1)
+    place, totals = _totals(values, weights)
     mids = np.cumsum(totals, axis=1) - (totals - 1) / 2
     return np.asarray(mids[:, place])
 
 
-def _agreeing(a: Floats, b: Floats, weights: Floats) -> Floats:
-    """Concordant less discordant pairs of each row of item weights."""
-    n = len(a)
-    step = max(1, _BLOCK // n)
-    out = np.zeros(len(weights))
-    for start in range(0, n, step):
-        part = slice(start, start + step)
-        signs = np.sign(a[part, None] - a[None, :]) * np.sign(
-            b[part, None] - b[None, :]
-        )
-        out += ((weights[:, part] @ signs) * weights).sum(axis=1)
-    return out / 2
+def _totals(values: Floats, weights: Floats) -> tuple[Places, Floats]:
+    """Each item's place among the distinct values, and the weight of each of these by row."""
+    _, place = np.unique(values, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+    return place, np.asarray(np.add.reduceat(weights[:, order], starts, axis=1))
 
 
 def _kendall_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
     """Tau-b of each row of item weights; NaN where a draw has no spread."""
-    n = weights.sum(axis=1)
-    pairs = n * (n - 1) / 2
-    untied = []
+    agreeing = np.zeros(len(weights))
+    step = max(1, _BLOCK // len(a))
+    for start in range(0, len(a), step):
+        part = slice(start, start + step)
+        signs = np.sign(a[part, None] - a) * np.sign(b[part, None] - b)
+        agreeing += ((weights[:, part] @ signs) * weights).sum(axis=1)
+    spread = np.ones(len(weights))
     for values in (a, b):
-        _, place = np.unique(values, return_inverse=True)
-        totals = np.zeros((len(weights), int(place.max()) + 1))
-        np.add.at(totals.T, place, weights.T)
-        untied.append(pairs - (totals * (totals - 1) / 2).sum(axis=1))
-    spread = np.sqrt(untied[0] * untied[1])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.where(spread > 0, _agreeing(a, b, weights) / spread, np.nan)
+        tied = (_totals(values, weights)[1] ** 2).sum(axis=1)
+        spread *= weights.sum(axis=1) ** 2 - tied
+    with np.errstate(all="ignore"):
+        return np.asarray(agreeing / np.sqrt(spread))
 
 
-_DRAWN: Final = {
-    Kind.PEARSON: _pearson_drawn,
-    Kind.SPEARMAN: _spearman_drawn,
-    Kind.KENDALL: _kendall_drawn,
+_DRAWN: Final[Mapping[Kind, Callable[[Floats, Floats, Floats], Floats]]] = {
+    "pearson": _pearson_drawn,
+    "spearman": _spearman_drawn,
+    "kendall": _kendall_drawn,
 }
 """The correlation of each row of item weights."""

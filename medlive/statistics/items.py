@@ -99,34 +99,16 @@ def _fisher(correlation: float) -> float:
     return math.atanh(max(-0.999, min(correlation, 0.999)))
 
 
-def hard_cases(
+def hardest(
     scores: Floats, abilities: Floats, share: float = 1 / 3
-) -> NDArray[np.bool_]:
-    """(cases x models): whether a case is of the hardest `share` of a model's own cases, by the other models alone.
+) -> NDArray[np.int_]:
+    """The places of the hardest `share` of the cases that any model has a score on; on equal terms.
 
     Args:
         scores: (cases x models) in [0, 1], NaN where there is none.
         abilities: Of each model, as a mean score: who answered a case must not decide how hard it looks.
-        share: Of the cases that a model and another have a score on.
-
-    The model that is scored has no part in the choice, so that cases which it failed by chance are not sought out.
+        share: Of the cases that a model has a score on.
     """
-    chosen = np.zeros(scores.shape, dtype=np.bool_)
-    for model in range(scores.shape[1]):
-        own = ~np.isnan(scores[:, model])
-        others = scores.copy()
-        others[:, model] = np.nan
-        others[~own] = np.nan
-        chosen[hardest(others, abilities, share), model] = not np.isnan(
-            abilities[model]
-        )
-    return chosen
-
-
-def hardest(
-    scores: Floats, abilities: Floats, share: float = 1 / 3
-) -> NDArray[np.int_]:
-    """The places of the hardest `share` of the cases that any model has a score on; arguments as for `hard_cases`."""
     known = ~np.isnan(scores) & ~np.isnan(abilities)
     counts = known.sum(axis=1)
     asked = np.flatnonzero(counts)

@@ -1,7 +1,6 @@
 """How many cases show a difference: sizes for a paired comparison of two models and for a drop past a cutoff."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import combinations
 from statistics import NormalDist
@@ -29,27 +28,15 @@ def spread_of(values: Floats, clusters: Places | None = None) -> Spread | None:
     Cases of a cluster repeat one another: theirs is the spread of the sums. With one model, another of
     the same spread and a correlation of 0.5 is assumed.
     """
-    models = values.shape[1]
-    scores = _spreads((values[:, model] for model in range(models)), clusters)
-    differences = (
-        values[:, first] - values[:, second]
-        for first, second in combinations(range(models), 2)
-    )
-    pairs = _spreads(differences, clusters)
-    if not scores:
+    columns = list(values.T)
+    scores = [_spread(column, clusters) for column in columns]
+    gaps = [_spread(a - b, clusters) for a, b in combinations(columns, 2)]
+    known = [spread for spread in scores if spread is not None]
+    if not known:
         return None
-    score = float(np.median(scores))
+    score = float(np.median(known))
+    pairs = [spread for spread in gaps if spread is not None]
     return Spread(float(np.median(pairs)) if pairs else score, score)
-
-
-def _spreads(columns: Iterable[Floats], clusters: Places | None) -> list[float]:
-    """The spreads of columns that have at least two items."""
-    spreads = []
-    for column in columns:
-        spread = _spread(column, clusters)
-        if spread is not None:
-            spreads.append(spread)
-    return spreads
 
 
 def _spread(values: Floats, clusters: Places | None) -> float | None:

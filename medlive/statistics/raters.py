@@ -5,21 +5,26 @@ and not counted for AC1, kappa and rates (docs/method.md §3).
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final
+from typing import Final, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.statistics import agreement
-from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
+from medlive.statistics.agreement import (
+    ac1_of_sums,
+    ac1_of_tables,
+    equal_of_tables,
+    kappa_of_tables,
+    macro_f1_of_tables,
+    rater_sums,
+)
 from medlive.statistics.bootstrap import (
+    Draws,
     Estimate,
     Floats,
     estimate,
-    no_estimate,
     ratio_of,
 )
 
@@ -153,47 +158,51 @@ class Reliability:
     strictness: Strictness | None
 
 
-def reliability(
-    panel: Panel, grader: Codes, *, draws: int = 1000, seed: int = 0
-) -> Reliability:
+def reliability(panel: Panel, grader: Codes, **how: Unpack[Draws]) -> Reliability:
     """Compute every figure of a panel and a grader.
 
     `grader` has any of the four codes for each item. Intervals are over bootstrap draws of cases.
     """
-    estimate_fn = partial(estimate, draws=draws, seed=seed)
     name, clusters = panel.grader_name, panel.clusters
     columns = dict(zip(panel.raters, panel.people.T, strict=True))
     people = []
     for first, second in combinations(columns, 2):
         a, b = columns[first], columns[second]
-        people.append(agree(first, second, a, b, clusters, estimate_fn))
+        people.append(agree(first, second, a, b, clusters, **how))
     with_grader = []
     for rater, codes in columns.items():
-        with_grader.append(agree(rater, name, codes, grader, clusters, estimate_fn))
+        with_grader.append(agree(rater, name, codes, grader, clusters, **how))
     label, truth = "adjudicated", panel.agreed
     if truth is None:
         label, truth = "majority", _majority(panel.people)
     majority = None
     if len(panel.raters) > 2 or panel.agreed is not None:
-        majority = agree(label, name, truth, grader, clusters, estimate_fn)
-    rated = (panel.people >= MET).any(axis=1)
+        majority = agree(label, name, truth, grader, clusters, **how)
+    rated = (panel.people >= MET).sum(axis=1)
+    several = int((rated > 1).sum())
+    people_ac1 = _too_few("items with two raters", several)
+    if several >= LEAST_ITEMS:
+        sums = rater_sums(panel.people[rated > 0], 2)
+        own = clusters[rated > 0]
+        people_ac1 = estimate(sums, ac1_of_sums, own, n=several, **how)
     against = [(codes, grader) for codes in columns.values()]
     pairs = list(combinations(columns.values(), 2))
     return Reliability(
         people=tuple(people),
-        people_ac1=_of_all(panel, estimate_fn),
-        people_macro_f1=_mean_of(panel, pairs, estimate_fn),
+        people_ac1=people_ac1,
+        people_macro_f1=_mean_over_pairs(pairs, clusters, **how),
         grader=tuple(with_grader),
         majority=majority,
-        majority_ties=int((rated & (truth == ABSENT)).sum()),
-        grader_ac1=_mean_of(panel, against, estimate_fn, agreement.ac1_of_tables, 2),
-        grader_macro_f1=_mean_of(panel, against, estimate_fn),
-        by_case=_by_case(panel, grader, estimate_fn),
-        strictness=_strictness(panel, grader, estimate_fn),
+        majority_ties=int(((rated > 0) & (truth == ABSENT)).sum()),
+        grader_ac1=_mean_over_pairs(against, clusters, ac1_of_tables, 2, **how),
+        grader_macro_f1=_mean_over_pairs(against, clusters, **how),
+        by_case=_by_case(panel, grader, **how),
+        strictness=_strictness(panel, grader, **how),
     )
 
 
-EstimateFn = Callable[..., Estimate]
+def _too_few(what: str, n: int) -> Estimate:
+    return Estimate(None, n=n, clusters=0, why=f"{n} {what} are too few")
 
 
 def tables(first: Codes, second: Codes) -> Floats:
@@ -210,80 +219,69 @@ def agree(
     a: Codes,
     b: Codes,
     clusters: Codes,
-    estimate_fn: EstimateFn,
+    **how: Unpack[Draws],
 ) -> PairAgreement:
     """Compare two raters' codes (items) of so many cases (items)."""
     cells = tables(a, b)
-    total = cells.sum(axis=0)
-    counts = Confusion(*(int(x) for x in (*total[:, :2].ravel(), *total[:, 2])))
-    rated = np.asarray(cells.any(axis=(1, 2)))
-    decided = np.asarray(cells[..., :2].any(axis=(1, 2)))
+    total = cells.sum(axis=0).astype(int)
 
-    def of(
-        which: NDArray[np.bool_], statistic: Callable[[Floats], Floats], width: int = 2
-    ) -> Estimate:
-        n = int(which.sum())
+    def figure(statistic: Callable[[Floats], Floats], width: int = 2) -> Estimate:
+        """A figure of the tables' first columns; with 3 of them invalid replies count as items."""
+        columns = cells[..., :width]
+        used = columns.any(axis=(1, 2))
+        n = int(used.sum())
         if n < LEAST_ITEMS:
-            return no_estimate(
-                f"{n} common items are too few", n, len(set(clusters[which]))
-            )
-        return estimate_fn(cells[which][..., :width], statistic, clusters[which])
+            few = _too_few("common items", n)
+            return replace(few, clusters=len(set(clusters[used].tolist())))
+        return estimate(columns[used], statistic, clusters[used], **how)
+
+    def share_met(counts: Floats, axis: int) -> Floats:
+        """The share that is met of the marginals that are left when an axis is summed."""
+        marginals = counts.sum(axis=axis)
+        sums = [marginals[..., MET], marginals.sum(axis=-1)]
+        return ratio_of(np.stack(sums, axis=-1))
 
     return PairAgreement(
-        first,
-        second,
-        counts,
-        equal=of(decided, agreement.equal_of_tables),
-        ac1=of(decided, agreement.ac1_of_tables),
-        kappa=of(decided, agreement.kappa_of_tables),
-        macro_f1=of(rated, macro_f1_of_tables, 3),
-        first_rate=of(decided, lambda t: _share(t.sum(axis=-1), t)),
-        second_rate=of(decided, lambda t: _share(t.sum(axis=-2), t)),
+        first=first,
+        second=second,
+        confusion=Confusion(*total[:, :2].ravel().tolist(), *total[:, 2].tolist()),
+        equal=figure(equal_of_tables),
+        ac1=figure(ac1_of_tables),
+        kappa=figure(kappa_of_tables),
+        macro_f1=figure(macro_f1_of_tables, 3),
+        first_rate=figure(lambda counts: share_met(counts, -1)),
+        second_rate=figure(lambda counts: share_met(counts, -2)),
     )
 
 
-def _share(marginal: Floats, counts: Floats) -> Floats:
-    return ratio_of(np.stack([marginal[..., MET], counts.sum(axis=(-2, -1))], axis=-1))
-
-
-def _mean_of(
-    panel: Panel,
+def _mean_over_pairs(
     pairs: Sequence[tuple[Codes, Codes]],
-    estimate_fn: EstimateFn,
+    clusters: Codes,
     statistic: Callable[[Floats], Floats] = macro_f1_of_tables,
     width: int = 3,
+    **how: Unpack[Draws],
 ) -> Estimate:
     """The mean of a figure over pairs with enough common items; with `width` 3 invalid replies count as items."""
     cells = [tables(a, b)[..., :width] for a, b in pairs]
     kept = [cell for cell in cells if cell.sum() >= LEAST_ITEMS]
     if not kept:
-        return no_estimate(f"no two raters have {LEAST_ITEMS} items in common")
+        why = f"no two raters have {LEAST_ITEMS} items in common"
+        return Estimate(None, clusters=0, why=why)
     stacked = np.stack(kept, axis=1)
     used = stacked.any(axis=(1, 2, 3))
-    return estimate_fn(
-        stacked[used],
-        lambda t: np.asarray(statistic(t).mean(axis=-1)),
-        panel.clusters[used],
-    )
 
+    def mean(counts: Floats) -> Floats:
+        return np.asarray(statistic(counts).mean(axis=-1))
 
-def _of_all(panel: Panel, estimate_fn: EstimateFn) -> Estimate:
-    rated = (panel.people >= MET).sum(axis=1)
-    n = int((rated >= 2).sum())
-    if n < LEAST_ITEMS:
-        return no_estimate(f"{n} items with two raters are too few", n)
-    some = rated >= 1
-    return estimate_fn(
-        rater_sums(panel.people[some], 2), ac1_of_sums, panel.clusters[some], n=n
-    )
+    return estimate(stacked[used], mean, clusters[used], **how)
 
 
 def _majority(people: Codes) -> Codes:
-    met, not_met = (people == MET).sum(axis=1), (people == NOT_MET).sum(axis=1)
-    return np.where(met > not_met, MET, np.where(not_met > met, NOT_MET, ABSENT))
+    lead = (people == MET).sum(axis=1) - (people == NOT_MET).sum(axis=1)
+    return np.where(lead > 0, MET, np.where(lead < 0, NOT_MET, ABSENT))
 
 
-def _by_case(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> ByCase:
+def _by_case(panel: Panel, grader: Codes, **how: Unpack[Draws]) -> ByCase:
     cells = np.stack([tables(column, grader) for column in panel.people.T], axis=1)
     sums = np.zeros((len(panel.cases), *cells.shape[1:]))
     np.add.at(sums, panel.clusters, cells)
@@ -294,61 +292,48 @@ def _by_case(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> ByCase:
     places = np.flatnonzero(~np.isnan(each).all(axis=1))
     values = np.nanmean(each[places], axis=1)
     labels = (sums.sum(axis=(1, 3)) + sums[..., :2].sum(axis=(1, 2)) > 0).sum(axis=1)
-    ones = np.ones(len(values))
-    poor = np.column_stack([values < POOR, ones]).astype(np.float64)
     cases = []
     for place, value in zip(places, values.tolist(), strict=True):
         cases.append(CaseAgreement(panel.cases[place], int(items[place]), value))
     return ByCase(
         threshold=POOR,
-        mean=estimate_fn(np.column_stack([values, ones]), ratio_of, places),
-        below=estimate_fn(poor, ratio_of, places),
+        mean=mean_of(values, places, **how),
+        below=mean_of((values < POOR).astype(np.float64), places, **how),
         one_label=int((labels[places] == 1).sum()),
         cases=tuple(cases),
     )
 
 
-def _strictness(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> Strictness:
+def _strictness(panel: Panel, grader: Codes, **how: Unpack[Draws]) -> Strictness:
     rated = (panel.people >= MET).sum(axis=1)
     both = (grader >= MET) & (grader <= NOT_MET) & (rated > 0)
     n = int(both.sum())
     if n < LEAST_ITEMS:
-        none = no_estimate(f"{n} common items are too few", n)
+        none = _too_few("common items", n)
         return Strictness(none, none, none)
     ours = (grader[both] == MET).astype(np.float64)
     theirs = (panel.people[both] == MET).sum(axis=1) / rated[both]
-
-    def mean(values: Floats) -> Estimate:
-        cells = np.column_stack([values, np.ones(n)])
-        return estimate_fn(cells, ratio_of, panel.clusters[both])
-
+    cases = panel.clusters[both]
     return Strictness(
-        grader=mean(ours), people=mean(theirs), difference=mean(ours - theirs)
+        grader=mean_of(ours, cases, **how),
+        people=mean_of(theirs, cases, **how),
+        difference=mean_of(ours - theirs, cases, **how),
     )
 
 
 def mean_of(
-    values: Floats, clusters: Codes | None = None, *, draws: int = 1000, seed: int = 0
+    values: Floats, clusters: Codes | None = None, **how: Unpack[Draws]
 ) -> Estimate:
-    """The mean of one value per case; `clusters` as `cluster_numbers` gives them."""
-    if not len(values):
-        return no_estimate("no case")
-    cells = np.column_stack([values, np.ones(len(values))])
+    """The mean of one value per item; `clusters` as `cluster_numbers` gives them, None: each is its own."""
+    places = np.arange(len(values)) if clusters is None else clusters
     return estimate(
-        cells,
-        ratio_of,
-        np.arange(len(values)) if clusters is None else clusters,
-        draws=draws,
-        seed=seed,
+        np.column_stack([values, np.ones(len(values))]), ratio_of, places, **how
     )
 
 
 def agreed_codes(codes: Codes, decisions: Codes) -> Codes:
     """The adjudicator's decision, else the unanimous verdict of two or more raters; else ABSENT (items)."""
-    met, not_met = (codes == MET).sum(axis=1), (codes == NOT_MET).sum(axis=1)
-    unanimous = np.where(
-        (met > 1) & (not_met == 0),
-        MET,
-        np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT),
-    )
-    return np.where(decisions >= MET, decisions, unanimous)
+    rated = (codes >= MET).sum(axis=1)
+    verdict = _majority(codes)
+    unanimous = (rated > 1) & ((codes == verdict[:, None]).sum(axis=1) == rated)
+    return np.where(decisions >= MET, decisions, np.where(unanimous, verdict, ABSENT))

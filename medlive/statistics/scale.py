@@ -20,9 +20,9 @@ from medlive.statistics.bootstrap import (
     Places,
     Standing,
     cluster_sums,
-    holm,
     tie_groups,
     weight_chunks,
+    with_holm,
 )
 from medlive.statistics.intervals import mean_bounds, quantile
 
@@ -79,8 +79,6 @@ class Scale:
     """(cases x models): each model's expected score on each case; NaN off the scale."""
     variance: Floats
     """Of a score around `expected`, in the same shape."""
-    drawn: Floats
-    """(draws x models): the abilities in each draw of cases; NaN off the scale."""
     why: str = ""
     """Why there is no scale at all."""
 
@@ -124,19 +122,11 @@ def linked_groups(known: Flags) -> list[list[int]]:
     """
     counts = known.astype(np.float64)
     linked = counts.T @ counts >= LEAST_COMMON
-    left = [model for model in range(known.shape[1]) if linked[model, model]]
-    groups = []
-    while left:
-        group: set[int] = set()
-        waiting = [left[0]]
-        while waiting:
-            member = waiting.pop()
-            if member not in group:
-                group.add(member)
-                waiting += np.flatnonzero(linked[member]).tolist()
-        groups.append(sorted(group))
-        left = [model for model in left if model not in group]
-    return sorted(groups, key=lambda group: (-len(group), -counts[:, group].sum()))
+    for _ in range(len(linked).bit_length()):
+        linked = linked | (linked @ linked)
+    groups = {tuple(np.flatnonzero(row).tolist()) for row in linked if row.any()}
+    key = {group: (-len(group), -counts[:, group].sum()) for group in groups}
+    return sorted(map(list, sorted(groups)), key=lambda group: key[tuple(group)])
 
 
 def scale(
@@ -163,8 +153,14 @@ def scale(
     cases = np.flatnonzero(known[:, members].any(axis=1))
     own = scores[np.ix_(cases, members)]
     why = _objection(own)
+    abilities = [
+        Ability(name=name, n=int(n), why=why or UNLINKED)
+        for name, n in zip(names, known.sum(axis=0), strict=True)
+    ]
+    expected = np.full(scores.shape, np.nan)
+    variance = np.full(scores.shape, np.nan)
     if why:
-        return _no_scale(names, scores, why)
+        return Scale(tuple(abilities), (), expected, variance, why)
     fit = _fit(own)
     reading = _read(fit)
     place = None
@@ -183,14 +179,10 @@ def scale(
     # Residuals are smaller than errors by what was fitted to them.
     spread = moved.var(axis=0) * fit.known.sum() / fit.freedom
     narrow = _on_these_cases(fit, reading, spread + reading.doubt)
-    abilities = [
-        Ability(name=name, n=int(n), why=UNLINKED)
-        for name, n in zip(names, known.sum(axis=0), strict=True)
-    ]
     for at, member in enumerate(members):
         abilities[member] = Ability(
             name=names[member],
-            n=int(fit.known[:, at].sum()),
+            n=abilities[member].n,
             value=float(reading.values[at]),
             low=float(narrow[0][at]),
             high=float(narrow[1][at]),
@@ -198,17 +190,10 @@ def scale(
             wide_high=float(wide[1][at]),
             slope=float(fit.slopes[at]),
         )
-    out = Scale(
-        abilities=tuple(abilities),
-        standings=_standings([names[at] for at in members], reading.values, drawn),
-        expected=np.full(scores.shape, np.nan),
-        variance=np.full(scores.shape, np.nan),
-        drawn=np.full((draws, len(names)), np.nan),
-    )
-    out.expected[np.ix_(cases, members)] = reading.expected
-    out.variance[np.ix_(cases, members)] = reading.variance
-    out.drawn[:, members] = drawn
-    return out
+    expected[np.ix_(cases, members)] = reading.expected
+    variance[np.ix_(cases, members)] = reading.variance
+    standings = _standings([names[at] for at in members], reading.values, drawn)
+    return Scale(tuple(abilities), standings, expected, variance)
 
 
 UNLINKED: Final = (
@@ -225,21 +210,6 @@ def _objection(scores: Floats) -> str:
     if np.nanmin(scores) == np.nanmax(scores):
         return "no scale: all scores are the same"
     return ""
-
-
-def _no_scale(names: Sequence[str], scores: Floats, why: str) -> Scale:
-    counts = (~np.isnan(scores)).sum(axis=0)
-    return Scale(
-        abilities=tuple(
-            Ability(name=name, n=int(n), why=why)
-            for name, n in zip(names, counts, strict=True)
-        ),
-        standings=(),
-        expected=np.full(scores.shape, np.nan),
-        variance=np.full(scores.shape, np.nan),
-        drawn=np.full((0, len(names)), np.nan),
-        why=why,
-    )
 
 
 def normal_scores(scores: Floats) -> Floats:
@@ -261,7 +231,11 @@ def _fit(scores: Floats) -> _Fit:
     normal = normal_scores(scores)
     fit = _absorb(scores, known, normal, np.zeros(models), np.ones(models))
     for _ in range(_STEPS):
-        step = np.linalg.solve(_information(fit), _gradient(fit))
+        residuals = fit.residuals
+        to_levels = residuals.sum(axis=0) - _RIDGE * fit.levels
+        to_slopes = fit.easiness @ residuals - SLOPE_CASES * (fit.slopes - 1)
+        gradient = np.concatenate([to_levels, to_slopes])
+        step = np.linalg.solve(_information(fit), gradient)
         slopes = fit.slopes + step[models:]
         slopes = slopes / slopes.mean()
         before = fit
@@ -287,16 +261,6 @@ def _absorb(
         slopes,
         easiness - middle,
         support,
-    )
-
-
-def _gradient(fit: _Fit) -> Floats:
-    residuals = fit.residuals
-    return np.concatenate(
-        [
-            residuals.sum(axis=0) - _RIDGE * fit.levels,
-            fit.easiness @ residuals - SLOPE_CASES * (fit.slopes - 1),
-        ]
     )
 
 
@@ -482,29 +446,21 @@ def _standings(
     names: Sequence[str], values: Floats, drawn: Floats
 ) -> tuple[Standing, ...]:
     """Tie groups of abilities; a pair differs where its difference does over the draws of cases, after Holm."""
-    normal = NormalDist()
-    pairs = list(combinations(range(len(names)), 2))
-    gaps = [float(values[i] - values[j]) for i, j in pairs]
-    spreads = [float((drawn[:, i] - drawn[:, j]).std()) for i, j in pairs]
-    ratios = [
-        abs(gap) / max(spread, 1e-12) for gap, spread in zip(gaps, spreads, strict=True)
-    ]
-    p_values = [2 * normal.cdf(-ratio) for ratio in ratios]
-    comparisons = []
-    for (i, j), gap, spread, p, p_holm in zip(
-        pairs, gaps, spreads, p_values, holm(p_values), strict=True
-    ):
-        comparisons.append(
-            Comparison(
-                first=names[i],
-                second=names[j],
-                n=len(drawn),
-                difference=gap,
-                low=gap - 1.96 * spread,
-                high=gap + 1.96 * spread,
-                p=p,
-                p_holm=p_holm,
-            )
+    pairs = []
+    for i, j in combinations(range(len(names)), 2):
+        gap = float(values[i] - values[j])
+        spread = float((drawn[:, i] - drawn[:, j]).std())
+        p = 2 * NormalDist().cdf(-abs(gap) / max(spread, 1e-12))
+        pair = Comparison(
+            first=names[i],
+            second=names[j],
+            n=len(drawn),
+            difference=gap,
+            low=gap - 1.96 * spread,
+            high=gap + 1.96 * spread,
+            p=p,
+            p_holm=p,
         )
+        pairs.append(pair)
     abilities = dict(zip(names, map(float, values), strict=True))
-    return tuple(tie_groups(abilities, comparisons))
+    return tuple(tie_groups(abilities, with_holm(pairs)))

@@ -240,7 +240,7 @@ async def test_with_three_failures_in_ten_nothing_is_graded_wrong(
         assert endpoint.asked <= result.ungraded
         await engine.aclose()
     overall = score_runs([load_graded(run)], draws=10).models[0].overall
-    assert overall.mean == pytest.approx(_true_score())
+    assert overall.value == pytest.approx(_true_score())
 
 
 async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goes_on(

@@ -18,7 +18,7 @@ from medlive.site.data import generator_start
 from medlive.site.model import Content
 from medlive.site.pages import site_files
 from medlive.statistics.bootstrap import Floats
-from medlive.statistics.intervals import sign_p, support_of
+from medlive.statistics.intervals import sign_p, too_few
 from tests.support.harm import with_harm
 from tests.support.leaderboard import (
     expected,
@@ -116,7 +116,7 @@ def test_runs_that_were_read_for_harm_are_ranked_by_safe(
     for model in score_runs(runs, window=window).models:
         severe = model.harm.severe
         bounds = "" if severe.low is None else f" ({interval(severe)})"
-        assert found[model.label] == f"{printed(severe.mean)}{bounds}"
+        assert found[model.label] == f"{printed(severe.value)}{bounds}"
 
 
 def test_signs_and_reasons_are_those_of_the_statistics(site: Served, page: Any) -> None:
@@ -142,7 +142,7 @@ def test_signs_and_reasons_are_those_of_the_statistics(site: Served, page: Any) 
     for column, (p, why) in zip(columns, found, strict=True):
         assert p == pytest.approx(sign_p(column, seed), abs=1e-12)
         sums = np.abs(column)[:, None]
-        assert why == support_of(sums, np.array([len(column)])).reasons()[0]
+        assert why == too_few(sums, np.array([len(column)]))[0]
 
 
 def test_a_filter_has_the_figures_of_the_slice(site: Served, page: Any) -> None:
@@ -151,7 +151,7 @@ def test_a_filter_has_the_figures_of_the_slice(site: Served, page: Any) -> None:
     for label, cells in shown(page).items():
         (model,) = [m for m in table.models if m.label == label]
         part = model.slice("language", "zh")
-        assert cells[:3] == [printed(part.mean), interval(part), str(part.n)]
+        assert cells[:3] == [printed(part.value), interval(part), str(part.n)]
 
 
 def test_the_window_moves_by_keyboard_and_mouse_and_the_address_keeps_it(

@@ -58,7 +58,7 @@ def expected(runs: list[GradedRun], **how: Any) -> dict[str, list[str]]:
     for model in score_runs(runs, **how).models:
         one, place = model.overall, model.standing
         found[model.label] = [
-            printed(one.mean),
+            printed(one.value),
             interval(one),
             str(one.n),
             str(place.group) if place else "–",

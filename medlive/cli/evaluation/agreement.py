@@ -110,12 +110,12 @@ def _tables(meta: Meta) -> Iterator[Grid]:
     rows = []
     for case in meta.cases:
         row = [case.method, case.judge, case.pearson, format_p(case.pearson.p)]
-        row += [case.spearman, case.pearson.n, case.mean, case.mean_people, case.gain]
+        row += [case.spearman, case.pearson.n, case.mean, case.mean_people]
         rows.append(row)
     if rows:
         columns = ["method", "judge", "Pearson", "p", "Spearman", "n", "mean"]
         yield Grid(
-            [*columns, "people's mean", "rubric better by"],
+            [*columns, "people's mean"],
             rows,
             titled("case scores against people's mean"),
         )
@@ -213,14 +213,13 @@ def _judges_tables(judges: Judges) -> Iterator[Grid]:
     rows = []
     for case in judges.cases:
         row = [case.model, case.first, case.second, case.spearman, case.kendall]
-        same = case.top and f"{case.top.shared} of {case.top.k}"
-        rows.append([*row, case.mean_absolute_difference, case.spearman.n, same])
+        rows.append([*row, case.mean_absolute_difference, case.spearman.n])
     columns = ["model", "first", "second", "Spearman", "Kendall", "mean |difference|"]
-    yield Grid([*columns, "cases", "same best"], rows, "scores of a model's cases")
+    yield Grid([*columns, "cases"], rows, "scores of a model's cases")
     rows = []
     for own in judges.scores:
-        rows.append([own.model, own.judge, own.score, own.score.n, own.rank])
-    columns = ["model", "judge", "score", "cases", "rank"]
+        rows.append([own.model, own.judge, own.score, own.score.n])
+    columns = ["model", "judge", "score", "cases"]
     yield Grid(columns, rows, "models under each judge, on common cases")
     rows = []
     for ranking in judges.rankings:
@@ -233,13 +232,12 @@ def _judges_tables(judges: Judges) -> Iterator[Grid]:
             ranking.spearman,
             ranking.kendall,
             ", ".join(best),
-            ranking.kept,
             "; ".join(map(" and ".join, ranking.reversed)),
         ]
         rows.append(row)
     if rows:
         columns = ["first", "second", "second less first", "mean |difference|"]
-        columns += ["Spearman", "Kendall", "same best", "pairs in order", "other order"]
+        columns += ["Spearman", "Kendall", "same best", "other order"]
         yield Grid(columns, rows, "the order of models")
 
 

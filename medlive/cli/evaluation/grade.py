@@ -274,7 +274,7 @@ def _describe_grades(
         run = load_run(done.path, judge=judge.digest)
         partial = score(run, allow=EVERYTHING).models[0].overall
         value["partial_score"] = asdict(partial)
-        mean = "none" if partial.mean is None else f"{partial.mean:.1%}"
+        mean = "none" if partial.value is None else f"{partial.value:.1%}"
         notes.append(
             f"score so far: {mean} on {partial.n} of {partial.of} cases; with what is unanswered or ungraded "
             f"between {partial.least:.1%} and {partial.most:.1%}"

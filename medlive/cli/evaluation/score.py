@@ -26,7 +26,6 @@ from medlive.evaluation.scoring.estimates import (
     CUTOFF,
     FEW,
     KINDS,
-    AxisErrors,
     ScoreEstimate,
 )
 from medlive.evaluation.scoring.harm_rates import HarmRates
@@ -35,6 +34,7 @@ from medlive.evaluation.scoring.score import CaseBasis, ModelScore, ScoreTable
 from medlive.integrity.log import some
 from medlive.report.html import format_p
 from medlive.report.tables import HARM_RATES, WRITERS, scores_json, write_whole
+from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.intervals import TOO_FEW
 
 ERRORS: Final = "errors by axis"
@@ -128,7 +128,7 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
 
 def find_unscored(table: ScoreTable) -> CheckFailed | None:
     """The failure where no model has a score."""
-    if any(model.overall.mean is not None for model in table.models):
+    if any(model.overall.value is not None for model in table.models):
         return None
     why = "nothing is graded"
     if any(model.rates.ungraded < model.rates.criteria for model in table.models):
@@ -166,16 +166,16 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
     overall, companions, rates = model.overall, model.companions, model.rates
     row: dict[str, object] = {
         "model": model.label,
-        "score %": percent(overall.mean),
+        "score %": percent(overall.value),
         "95 % interval": _interval_of(overall),
     }
     if any(other.harm.read for other in table.models):
-        row["severe harm %"] = percent(model.harm.severe.mean)
-        row["any harm %"] = percent(model.harm.any.mean)
+        row["severe harm %"] = percent(model.harm.severe.value)
+        row["any harm %"] = percent(model.harm.any.value)
     for metric in table.companion_metrics:
-        row[f"{metric.value} %"] = percent(getattr(companions, metric.value).mean)
+        row[f"{metric.value} %"] = percent(getattr(companions, metric.value).value)
     row |= {
-        "core %": percent(companions.core.mean),
+        "core %": percent(companions.core.value),
         "n": overall.n,
         "bounds %": percents(overall.least, overall.most),
         "tie group": model.standing and model.standing.group,
@@ -193,7 +193,7 @@ def _figures_of(model: ModelScore, table: ScoreTable) -> dict[str, object]:
 
 
 def _score_cells(label: str, estimate: ScoreEstimate) -> list[object]:
-    return [label, percent(estimate.mean), _interval_of(estimate)]
+    return [label, percent(estimate.value), _interval_of(estimate)]
 
 
 def _abilities(table: ScoreTable) -> Grid:
@@ -306,10 +306,10 @@ def _describe_errors(table: ScoreTable) -> Iterator[Grid | str]:
     """The error rates by axis."""
     rows, reasons = [], []
     for model in table.models:
-        for axis in model.axes:
-            rate = percent(axis.rate)
-            rows.append([axis.axis, model.label, rate, _interval_of(axis), axis.n])
-            reasons.append((f"{axis.axis}, {model.label}", axis.why))
+        for axis, rate in model.axes.items():
+            cells = [percent(rate.value), _interval_of(rate), rate.n]
+            rows.append([axis, model.label, *cells])
+            reasons.append((f"{axis}, {model.label}", rate.why))
     rows.sort(key=lambda row: str(row[0]))
     columns = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
     yield Grid(columns, rows, _title(table))
@@ -320,7 +320,7 @@ def _describe_errors(table: ScoreTable) -> Iterator[Grid | str]:
 def _title(table: ScoreTable) -> str:
     posted = f", posted {table.window}" if str(table.window) else ""
     # Where no criterion was added, the two metrics are one: no finding.
-    same = table.beside.advice_only and table.metric.clips_cases
+    same = table.advice_only and table.metric.clips_cases
     equal = " (every criterion rests on advice: complete = paper)" if same else ""
     graders = rests_on(model.run for model in table.models)
     return marked(
@@ -330,7 +330,7 @@ def _title(table: ScoreTable) -> str:
     )
 
 
-def _interval_of(estimate: ScoreEstimate | AxisErrors) -> str | None:
+def _interval_of(estimate: Estimate) -> str | None:
     """The interval, or that there is too little for one; `_few_reasons` gives the reason."""
     if estimate.low is None and estimate.why:
         return TOO_FEW

@@ -13,11 +13,10 @@ One published set is read as it is: K-QA's CSV (physicians on statements).
 """
 
 import math
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple
 
 from medlive.errors import BadInput
 from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows
@@ -25,8 +24,7 @@ from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, rea
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes, some
 
-V = TypeVar("V", bool | None, float)
-_WORDS: Final[Mapping[bool | None, Sequence[str]]] = {
+_WORDS: Final[Mapping[bool | None, tuple[str, ...]]] = {
     True: ("true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"),
     False: (
         "false",
@@ -70,189 +68,157 @@ class HumanRatings:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class RatingCollector:
-    """The ratings and faults of one or more files, while they are read.
+class _Rating(NamedTuple):
+    """What a rater said."""
 
-    A decision replaces "could not decide"; two different decisions of one rater are a fault.
-    """
-
-    names: Sequence[str]
-    items: Mapping[str, Place] | None = None
-    """The criteria of a run's item ids; None without a run."""
-    digests: list[str] = field(default_factory=list)
-    faults: list[str] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    raters: dict[str, None] = field(default_factory=dict)
-    verdicts: dict[Place, dict[str, bool | None]] = field(default_factory=dict)
-    scores: dict[str, dict[str, float]] = field(default_factory=dict)
-    lines: dict[Place | str, str] = field(default_factory=dict)
-    again: list[str] = field(default_factory=list)
-    foreign: list[str] = field(default_factory=list)
-    """Where an item is not one of the run's."""
-    unscored: int = 0
-
-    def where(self, name: str, place: str) -> str:
-        """A row's place in messages."""
-        return place if len(self.names) == 1 else f"{name} {place}"
-
-    def place(self, item: str, case_id: str, criterion: str) -> Place | None:
-        """The criterion of an item, or of both ids; None if the run lacks the item. ValueError without a run."""
-        if not item:
-            return case_id, criterion
-        if self.items is None:
-            raise ValueError(
-                f"item {item[:40]!r} can only be read together with its run"
-            )
-        return self.items.get(item)
-
-    def verdict(
-        self, where: str, place: Place | None, rater: str, met: bool | None
-    ) -> None:
-        """Record a rater's verdict on a criterion; None is one of another run."""
-        if place is None:
-            self.foreign.append(where)
-        else:
-            self._record(where, place, rater, met, self.verdicts.setdefault(place, {}))
-
-    def score(self, where: str, case_id: str, rater: str, score: float | None) -> None:
-        """Record a rater's score of a whole answer."""
-        if score is None:
-            self.unscored += 1
-        else:
-            ratings = self.scores.setdefault(case_id, {})
-            self._record(where, case_id, rater, score, ratings)
-
-    def _record(
-        self,
-        where: str,
-        key: Place | str,
-        rater: str,
-        value: V,
-        ratings: MutableMapping[str, V],
-    ) -> None:
-        earlier = ratings.get(rater)
-        if rater in ratings and value == earlier:
-            self.again.append(where)
-        elif earlier is None:
-            ratings[rater] = value
-            self.raters[rater] = None
-            self.lines.setdefault(key, where)
-        elif value is not None:
-            what = f"case {key!r}"
-            if isinstance(key, tuple):
-                what = f"criterion {key[1]!r} of case {key[0]!r}"
-            self.faults.append(
-                f"{where}: {rater!r} on {what} contradicts an earlier rating"
-            )
-
-    def humans(self) -> HumanRatings:
-        """Return the ratings. Raises BadInput if there were faults or no ratings."""
-        name = ", ".join(self.names)
-        if self.faults:
-            raise BadInput(f"{name}: {list_faults(self.faults)}", hint=FORMAT_HINT)
-        if self.foreign and not self.raters:
-            raise BadInput(
-                f"{name}: no item matches the run's current answers and criteria",
-                hint="name the run that was rated; its answers or criteria may have changed",
-            )
-        if not self.raters:
-            raise BadInput(f"{name} has no ratings", hint=FORMAT_HINT)
-        digests = self.digests
-        return HumanRatings(
-            name=name,
-            digest=digests[0] if len(digests) == 1 else digest_json(digests),
-            raters=tuple(self.raters),
-            verdicts=self.verdicts,
-            scores=self.scores,
-            lines=self.lines,
-            notes=(*self.notes, *self._remarks(), *_similar_names(self.raters)),
-        )
-
-    def _remarks(self) -> Iterator[str]:
-        """What does not count."""
-        undecided = self.unscored
-        for ratings in self.verdicts.values():
-            undecided += list(ratings.values()).count(None)
-        if self.again:
-            yield f"{len(self.again)} ratings are duplicates and count once ({some(self.again)})"
-        if self.foreign:
-            yield (
-                f"{len(self.foreign)} items belong to another run, or to changed answers or criteria; left out "
-                f"({some(self.foreign)})"
-            )
-        if undecided:
-            yield f"{undecided} ratings have no decision and count neither as met nor as not met"
-
-
-def _similar_names(raters: Iterable[str]) -> list[str]:
-    """Notes on names that differ only in case, width or spaces and may be one person."""
-    groups: dict[str, list[str]] = {}
-    for name in raters:
-        folded = unicodedata.normalize("NFKC", name).casefold()
-        groups.setdefault("".join(folded.split()), []).append(name)
-    notes = []
-    for names in groups.values():
-        if len(names) > 1:
-            named = ", ".join(map(repr, names))
-            notes.append(
-                f"raters {named} count as {len(names)} people: their names differ only in spelling"
-            )
-    return notes
+    about: Place | str | None
+    """A criterion, or a case whose whole answer is scored; None: an item that is not one of the run's."""
+    rater: str
+    value: bool | float | None
+    """None: the rater could not decide."""
 
 
 def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:
-    """Read human ratings in medlive's own format, K-QA's CSV of physicians, or MEDIQA's XML.
+    """Read human ratings in medlive's own format, or K-QA's CSV of physicians.
 
     `items` has the criteria of a run's item ids (`items.places_of`).
 
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
-    collector = RatingCollector([path.name for path in paths], items)
-    for path in paths:
-        add_file(collector, read_bytes(path), path.name)
-    return collector.humans()
+    return collect_ratings({path.name: read_bytes(path) for path in paths}, items)
 
 
-def add_file(collector: RatingCollector, data: bytes, name: str) -> None:
-    """Add the ratings of a file. Raises BadInput where it cannot be read at all."""
-    text, chinese = decode_text(data, name)
-    collector.digests.append(digest_bytes(data))
-    if chinese:
-        collector.notes.append("not valid UTF-8, read as GB18030")
+def collect_ratings(
+    files: Mapping[str, bytes], items: Mapping[str, Place] | None = None
+) -> HumanRatings:
+    """The ratings of files by name. Raises BadInput as `read_humans`.
+
+    A decision replaces "could not decide"; two different decisions of one rater are a fault.
+    """
+    raters: dict[str, None] = {}
+    verdicts: dict[Any, dict[str, Any]] = {}
+    scores: dict[Any, dict[str, Any]] = {}
+    lines: dict[Place | str, str] = {}
+    faults: list[str] = []
+    foreign: list[str] = []
+    notes: list[str] = []
+    undecided = 0
+    for name, data in files.items():
+        text, chinese = decode_text(data, name)
+        notes += ["not valid UTF-8, read as GB18030"] * chinese
+        for line, rating in _ratings_of(text, name, items):
+            where = line if len(files) == 1 else f"{name} {line}"
+            if isinstance(rating, str):
+                faults.append(f"{where}: {rating}")
+            elif rating.about is None:
+                foreign.append(where)
+            elif isinstance(rating.about, str) and rating.value is None:
+                undecided += 1
+            else:
+                of_kind = scores if isinstance(rating.about, str) else verdicts
+                by_rater = of_kind.setdefault(rating.about, {})
+                if not _record(by_rater, rating):
+                    faults.append(f"{where}: {_contradiction(rating)}")
+                raters[rating.rater] = None
+                lines.setdefault(rating.about, where)
+    names = ", ".join(files)
+    if faults:
+        raise BadInput(f"{names}: {list_faults(faults)}", hint=FORMAT_HINT)
+    if not raters:
+        why, hint = "has no ratings", FORMAT_HINT
+        if foreign:
+            why = "matches no current answer or criterion of the run"
+            hint = (
+                "name the run that was rated; its answers or criteria may have changed"
+            )
+        raise BadInput(f"{names} {why}", hint=hint)
+    notes += _remarks(foreign, undecided, verdicts)
+    digests = [digest_bytes(data) for data in files.values()]
+    return HumanRatings(
+        name=names,
+        digest=digests[0] if len(digests) == 1 else digest_json(digests),
+        raters=tuple(raters),
+        verdicts=verdicts,
+        scores=scores,
+        lines=lines,
+        notes=tuple(notes),
+    )
+
+
+def _record(by_rater: dict[str, Any], rating: _Rating) -> bool:
+    """Note a rating, and whether it agrees with the rater's earlier one."""
+    earlier = by_rater.get(rating.rater)
+    if earlier is None:
+        by_rater[rating.rater] = rating.value
+    return earlier is None or rating.value in (None, earlier)
+
+
+def _contradiction(rating: _Rating) -> str:
+    what = f"case {rating.about!r}"
+    if isinstance(rating.about, tuple):
+        case_id, criterion = rating.about
+        what = f"criterion {criterion!r} of case {case_id!r}"
+    return f"{rating.rater!r} on {what} contradicts an earlier rating"
+
+
+def _remarks(
+    foreign: list[str], undecided: int, verdicts: Mapping[Place, Mapping[str, Any]]
+) -> Iterator[str]:
+    """What does not count."""
+    if foreign:
+        yield (
+            f"{len(foreign)} items belong to another run, or to changed answers or criteria; left out "
+            f"({some(foreign)})"
+        )
+    for ratings in verdicts.values():
+        undecided += list(ratings.values()).count(None)
+    if undecided:
+        yield f"{undecided} ratings have no decision and count neither as met nor as not met"
+
+
+def _ratings_of(
+    text: str, name: str, items: Mapping[str, Place] | None
+) -> Iterator[tuple[str, _Rating | str]]:
+    """Each rating of a file, or what is wrong with it, with its line. Raises BadInput where none can be read."""
     head = text.split("\n", 1)[0]
     if all(column in head for column in (*KQA_COLUMNS, "label_0")):
-        _read_kqa(text, name, collector)
-    else:
-        for place, values in read_table(text, name, ("case_id|item", "rater")):
-            where = collector.where(name, place)
-            try:
-                _add_row(where, values, collector)
-            except ValueError as exc:
-                collector.faults.append(f"{where}: {exc}")
+        yield from _kqa_ratings(text, name)
+        return
+    for line, values in read_table(text, name, ("case_id|item", "rater")):
+        try:
+            for rating in _row_ratings(values, items):
+                yield line, rating
+        except ValueError as exc:
+            yield line, str(exc)
 
 
-def _add_row(
-    where: str, values: Mapping[str, Any] | str, collector: RatingCollector
-) -> None:
-    """Add the ratings of a row. Raises ValueError if it is invalid."""
+def _place_of(item: str, items: Mapping[str, Place] | None) -> Place | None:
+    """The criterion of an item id; None if the run lacks it. Raises ValueError without a run."""
+    if items is None:
+        raise ValueError(f"item {item[:40]!r} can only be read together with its run")
+    return items.get(item)
+
+
+def _row_ratings(
+    values: Mapping[str, Any] | str, items: Mapping[str, Place] | None
+) -> Iterator[_Rating]:
+    """The ratings of a row. Raises ValueError if it is invalid."""
     if isinstance(values, str):
         raise ValueError(values)
-    rater, item, case_id, criterion = (
-        _name(values.get(n)) for n in ("rater", "item", "case_id", "criterion_id")
-    )
+    names = ("rater", "item", "case_id", "criterion_id")
+    rater, item, case_id, criterion = map(_name, map(values.get, names))
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
-        place = collector.place(item, case_id, criterion)
-        collector.verdict(where, place, rater, _met(values["met"]))
+        about = _place_of(item, items) if item else (case_id, criterion)
+        yield _Rating(about, rater, _met(values["met"]))
     score = values.get("score")
     # A column that is empty beside a verdict is not a score that could not be given.
     no_score = "score" not in values or (has_verdict and score in (None, ""))
     if case_id and not no_score:
-        collector.score(where, case_id, rater, _score(score, values.get("out_of")))
+        yield _Rating(case_id, rater, _score(score, values.get("out_of")))
     elif not has_verdict:
         raise ValueError("expected criterion_id and met, or score")
 
@@ -305,20 +271,19 @@ def _number(value: object) -> float:
         return math.nan
 
 
-def _read_kqa(text: str, name: str, collector: RatingCollector) -> None:
-    """Add the ratings of physicians on whether an answer entails a statement.
+def _kqa_ratings(text: str, name: str) -> Iterator[tuple[str, _Rating | str]]:
+    """The ratings of physicians on whether an answer entails a statement.
 
     Entailment is met; Neutral and Contradiction are not met; an empty label is no decision. Raters are the columns
     `label_0`, `label_1` …; `majority_label` is not a rater.
     """
     for line, place, row in kqa_rows(text, name):
-        where = collector.where(name, f"line {line}")
         for column, label in row.items():
             if not column.startswith("label_"):
                 continue
             if label.strip() in _KQA_LABELS:
-                collector.verdict(where, place, column, _KQA_LABELS[label.strip()])
+                met = _KQA_LABELS[label.strip()]
+                yield f"line {line}", _Rating(place, column, met)
             else:
-                collector.faults.append(
-                    f"{where}: {column}: {label[:40]!r} is not a K-QA label"
-                )
+                fault = f"{column}: {label[:40]!r} is not a K-QA label"
+                yield f"line {line}", fault

@@ -3,17 +3,14 @@
 A run that two judges graded is a dual judge (seed 001 §4.1); docs/protocols.md has worked figures.
 """
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from itertools import combinations
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import (
@@ -24,24 +21,18 @@ from medlive.evaluation.model import (
 from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
 from medlive.statistics.bootstrap import (
+    Draws,
     Estimate,
     Floats,
-    estimate,
-    no_estimate,
     weight_chunks,
     with_interval,
 )
-from medlive.statistics.correlation import (
-    LEAST,
-    Correlation,
-    Kind,
-    correlate,
-    kendall,
-    spearman,
-)
+from medlive.statistics.correlation import LEAST, correlate, kendall, spearman
 from medlive.statistics.raters import Codes, PairAgreement, agree, code_of, mean_of
 
 _TOPS: Final = (1, 3, 5)
+Gradings = Mapping[str, Mapping[str, GradedRun]]
+"""Model → judge's name → the grading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +47,15 @@ class GroupAgreement:
 
 
 @dataclass(frozen=True, slots=True)
-class TopCases:
-    """The overlap of two graders' k highest-scoring cases; equal scores are ordered by case id."""
-
-    k: int
-    shared: int
-
-
-@dataclass(frozen=True, slots=True)
 class CaseScores:
     """Two judges' scores of one model's cases (Equation 1), on those that both graded whole."""
 
     model: str
     first: str
     second: str
-    spearman: Correlation
-    kendall: Correlation
+    spearman: Estimate
+    kendall: Estimate
     mean_absolute_difference: Estimate
-    top: TopCases | None
-    """Of the best tenth of the cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +66,6 @@ class JudgedModel:
     judge: str
     score: Estimate
     """The mean of Equation 1."""
-    rank: int | None
-    """1 is best; equal scores share a rank. None without a common case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +82,6 @@ class RankAgreement:
     """Over models, of their mean scores."""
     spearman: Estimate
     kendall: Estimate
-    kept: int
-    """Pairs of models in the same order under both."""
     reversed: tuple[tuple[str, str], ...]
     """Pairs of models in another order, or equal under one judge alone."""
     top: Mapping[int, int]
@@ -125,20 +102,12 @@ class Judges:
 
     def as_json(self) -> dict[str, Any]:
         """Everything as JSON."""
-        return {
-            "format": "medlive-judges",
-            "format_version": 1,
-            "level": 0.95,
-            **asdict(self),
-        }
+        head = {"format": "medlive-judges", "format_version": 1, "level": 0.95}
+        return head | asdict(self)
 
 
 def compare_judges(
-    runs: Sequence[Path],
-    judges: Sequence[str] = (),
-    *,
-    draws: int = 1000,
-    seed: int = 0,
+    runs: Sequence[Path], judges: Sequence[str] = (), **draws: Unpack[Draws]
 ) -> Judges:
     """Compare the judges of runs, each model's under every judge.
 
@@ -154,23 +123,26 @@ def compare_judges(
     criteria: list[GroupAgreement] = []
     cases: list[CaseScores] = []
     notes: list[str] = []
-    estimate_fn = partial(estimate, draws=draws, seed=seed)
     for first, second in combinations(names, 2):
-        both = _graded_by_both(models, first, second)
-        criteria += _by_group(first, second, list(both.values()), estimate_fn)
-        for model, pair in both.items():
-            cases.append(_case_scores(model, first, second, pair, draws, seed))
-            unlike = len(pair.first.run.cases) - len(comparable(*pair))
+        pairs = []
+        for model, by_judge in models.items():
+            if first not in by_judge or second not in by_judge:
+                continue
+            pair = by_judge[first], by_judge[second]
+            pairs.append(pair)
+            cases.append(_case_scores(model, first, second, pair, **draws))
+            unlike = len(pair[0].run.cases) - len(comparable(*pair))
             if unlike:
                 notes.append(
                     f"{model}: {unlike} cases have no answer, or another one or another rubric; left out"
                 )
+        criteria += _by_group(first, second, pairs, **draws)
     if not criteria:
         raise UsageError(
             "no answer is graded by two of the judges",
             hint="medlive eval grade RUN --grader asks another judge",
         )
-    whole: dict[str, Mapping[str, GradedRun]] = {}
+    whole = {}
     for model, by_judge in models.items():
         missing = names.keys() - by_judge.keys()
         if missing:
@@ -179,73 +151,54 @@ def compare_judges(
             )
         else:
             whole[model] = by_judge
-    scores: tuple[JudgedModel, ...] = ()
-    rankings: tuple[RankAgreement, ...] = ()
-    if whole:
-        common = _common_scores(whole, list(names))
-        scores = tuple(_model_scores(common, draws, seed))
-        rankings = tuple(_rankings(common, draws, seed))
+    scores, rankings = _ranks(whole, list(names), **draws)
     return Judges(
         models=tuple(models),
         judges=tuple(names),
         criteria=tuple(criteria),
         cases=tuple(cases),
-        scores=scores,
-        rankings=rankings,
+        scores=tuple(scores),
+        rankings=tuple(rankings),
         notes=tuple(notes),
     )
 
 
-class _Pair(NamedTuple):
-    """A model's answers under two judges."""
-
-    first: GradedRun
-    second: GradedRun
-
-
-def _graded_by_both(
-    models: Mapping[str, Mapping[str, GradedRun]], first: str, second: str
-) -> dict[str, _Pair]:
-    """The models that both judges graded."""
-    both = {}
-    for model, by_judge in models.items():
-        if first in by_judge and second in by_judge:
-            both[model] = _Pair(by_judge[first], by_judge[second])
-    return both
-
-
-class _Setting(NamedTuple):
-    """What gave a run's answers."""
-
-    model: str
-    template: str
-    arm: str | None
-
-    @property
-    def label(self) -> str:
-        """The model with its template and arm."""
-        arm = f", {self.arm}" if self.arm else ""
-        return f"{self.model} ({self.template}{arm})"
+def _ranks(
+    models: Gradings, judges: Sequence[str], **draws: Unpack[Draws]
+) -> tuple[list[JudgedModel], list[RankAgreement]]:
+    """Models that every judge graded, and their order under every two of them."""
+    scores: list[JudgedModel] = []
+    rankings: list[RankAgreement] = []
+    if models:
+        values, clusters = _common_scores(models, judges)
+        for judge, own in zip(judges, values, strict=True):
+            for model, column in zip(models, own.T, strict=True):
+                mean = mean_of(column, clusters, **draws)
+                scores.append(JudgedModel(model, judge, mean))
+        for pair in combinations(range(len(judges)), 2) if len(models) > 1 else ():
+            names = judges[pair[0]], judges[pair[1]]
+            both = values[list(pair)]
+            ranks = compare_ranks(names, list(models), both, clusters, **draws)
+            rankings.append(ranks)
+    return scores, rankings
 
 
-def gradings(
-    runs: Sequence[Path], judges: Sequence[str]
-) -> dict[str, dict[str, GradedRun]]:
-    """Model → judge's name → the grading. Raises UsageError as `compare_judges`."""
-    settings: dict[_Setting, dict[str, GradedRun]] = {}
+def gradings(runs: Sequence[Path], judges: Sequence[str]) -> Gradings:
+    """The runs' gradings by these judges. Raises UsageError as `compare_judges`."""
+    settings: dict[tuple[str, ...], dict[str, GradedRun]] = {}
     unused = set(judges)
     for path in runs:
         rows = read_grades(path / GRADES)[0]
         for digest in dict.fromkeys(grade.judge for grade in rows):
             run = load_graded(path, judge=digest)
             grader = run.known_grader
-            matching = [name for name in judges if is_judge(grader, name)]
-            unused.difference_update(matching)
+            matching = {name for name in judges if is_judge(grader, name)}
+            unused -= matching
             if not (matching if judges else grader.engine != SETTLED):
                 continue
             info = run.run.info
-            setting = _Setting(info.model, info.template.name, info.arm)
-            by_judge = settings.setdefault(setting, {})
+            how = ", ".join(filter(None, (info.template.name, info.arm)))
+            by_judge = settings.setdefault((info.model, how), {})
             other = by_judge.setdefault(grader.name, run)
             if other is not run:
                 raise UsageError(
@@ -253,11 +206,10 @@ def gradings(
                 )
     if unused:
         raise UsageError(f"no run is graded by {', '.join(sorted(unused))}")
-    count = Counter(setting.model for setting in settings)
+    count = Counter(model for model, _ in settings)
     labelled = {}
-    for setting, by_judge in settings.items():
-        unique = count[setting.model] == 1
-        labelled[setting.model if unique else setting.label] = by_judge
+    for (model, how), by_judge in settings.items():
+        labelled[model if count[model] == 1 else f"{model} ({how})"] = by_judge
     return labelled
 
 
@@ -271,62 +223,43 @@ def is_judge(grader: Grader, wanted: str) -> bool:
 def _by_group(
     first: str,
     second: str,
-    both: Sequence[_Pair],
-    estimate_fn: Callable[..., Estimate],
+    pairs: Sequence[tuple[GradedRun, GradedRun]],
+    **draws: Unpack[Draws],
 ) -> Iterator[GroupAgreement]:
     """The agreement on all criteria, by sign and by axis; a case's criteria are drawn together over all models."""
     criteria: list[EvaluationCriterion] = []
     case_of_each: list[EvaluationCase] = []
-    first_codes: list[int] = []
-    second_codes: list[int] = []
-    for pair in both:
+    codes: tuple[list[int], list[int]] = ([], [])
+    for pair in pairs:
         for case in comparable(*pair):
             criteria += case.criteria
             case_of_each += [case] * len(case.criteria)
-            first_codes += _codes(pair.first, case)
-            second_codes += _codes(pair.second, case)
+            for own, run in zip(codes, pair, strict=True):
+                met = run.verdicts(case.case_id)
+                own += [code_of(met.get(criterion.id)) for criterion in case.criteria]
     if not criteria:
         return
-    a, b = np.array(first_codes), np.array(second_codes)
+    a, b = np.array(codes)
     clusters = _clusters(case_of_each)
-    for group, kept in _groups(criteria).items():
-        if kept.any():
-            pair_agreement = agree(
-                first, second, a[kept], b[kept], clusters[kept], estimate_fn
-            )
-            undecided = int((kept & ((a < 0) | (b < 0))).sum())
-            yield GroupAgreement(group, pair_agreement, undecided)
-
-
-def _groups(criteria: Sequence[EvaluationCriterion]) -> dict[str, NDArray[np.bool_]]:
-    """Which criteria belong to each group."""
     points = np.array([criterion.points for criterion in criteria])
     axes = np.array([criterion.axis or "" for criterion in criteria])
-    groups = {
-        "all": np.ones(len(criteria), dtype=bool),
-        "positive": points > 0,
-        "negative": points < 0,
-    }
+    groups = {"all": points == points, "positive": points > 0, "negative": points < 0}
     for axis in sorted(set(axes.tolist()) - {""}):
         groups[axis] = axes == axis
-    return groups
+    for group, kept in groups.items():
+        if kept.any():
+            agreement = agree(first, second, a[kept], b[kept], clusters[kept], **draws)
+            undecided = int((kept & ((a < 0) | (b < 0))).sum())
+            yield GroupAgreement(group, agreement, undecided)
 
 
-class _Asked(NamedTuple):
-    """What a judge decides about."""
-
-    question: str
-    criteria: tuple[EvaluationCriterion, ...]
-    answer: str
-    """Its digest."""
-
-
-def _asked(run: GradedRun) -> dict[str, _Asked]:
-    asked = {}
+def _asked(run: GradedRun) -> dict[str, tuple[object, ...]]:
+    """What a judge decides about, by case: question, criteria and the answer's digest."""
+    asked: dict[str, tuple[object, ...]] = {}
     for case in run.run.cases:
         answer = run.answers.get(case.case_id)
         if answer is not None:
-            asked[case.case_id] = _Asked(case.question, case.criteria, answer.digest)
+            asked[case.case_id] = case.question, case.criteria, answer.digest
     return asked
 
 
@@ -341,50 +274,27 @@ def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
     return cases
 
 
-def _codes(run: GradedRun, case: EvaluationCase) -> list[int]:
-    """The code of each of a case's criteria."""
-    met = run.verdicts(case.case_id)
-    return [code_of(met.get(criterion.id)) for criterion in case.criteria]
-
-
 def _case_scores(
-    model: str, first: str, second: str, pair: _Pair, draws: int, seed: int
+    model: str,
+    first: str,
+    second: str,
+    pair: tuple[GradedRun, GradedRun],
+    **draws: Unpack[Draws],
 ) -> CaseScores:
     """How alike two judges score a model's cases."""
-    first_scores, second_scores = pair.first.whole_scores(), pair.second.whole_scores()
-    cases: list[EvaluationCase] = []
-    scored: dict[str, tuple[float, float]] = {}
-    for case in comparable(*pair):
-        name = case.case_id
-        if name in first_scores and name in second_scores:
-            cases.append(case)
-            scored[name] = first_scores[name], second_scores[name]
-    ids = list(scored)
-    x, y = np.array(list(scored.values())).reshape(-1, 2).T
+    scores = [run.whole_scores() for run in pair]
+    ids = set.intersection(*map(set, scores))
+    cases = [case for case in comparable(*pair) if case.case_id in ids]
+    x, y = (np.array([own[case.case_id] for case in cases]) for own in scores)
     clusters = _clusters(cases)
-    correlation = partial(correlate, clusters=clusters, draws=draws, seed=seed)
-    difference = mean_of(np.abs(x - y), clusters, draws=draws, seed=seed)
     return CaseScores(
         model=model,
         first=first,
         second=second,
-        spearman=correlation(Kind.SPEARMAN, x, y),
-        kendall=correlation(Kind.KENDALL, x, y),
-        mean_absolute_difference=difference,
-        top=_overlap(ids, x, y),
+        spearman=correlate("spearman", x, y, clusters=clusters, **draws),
+        kendall=correlate("kendall", x, y, clusters=clusters, **draws),
+        mean_absolute_difference=mean_of(np.abs(x - y), clusters, **draws),
     )
-
-
-def _overlap(ids: list[str], first: Floats, second: Floats) -> TopCases | None:
-    if not ids:
-        return None
-    k = max(1, len(ids) // 10)
-    return TopCases(k, len(_best(ids, first, k) & _best(ids, second, k)))
-
-
-def _best(ids: Sequence[str], scores: Floats, k: int) -> set[str]:
-    """The k best, equal scores in the order of ids."""
-    return {ids[place] for place in np.lexsort((np.array(ids), -scores))[:k]}
 
 
 def _clusters(cases: Sequence[EvaluationCase]) -> Codes:
@@ -392,74 +302,23 @@ def _clusters(cases: Sequence[EvaluationCase]) -> Codes:
     return np.arange(len(cases)) if numbers is None else numbers
 
 
-@dataclass(frozen=True, slots=True)
-class _CommonScores:
-    """Scores of the cases that every judge graded whole for every model."""
-
-    models: list[str]
-    judges: list[str]
-    values: Floats
-    """(judges x cases x models)."""
-    clusters: Codes
-
-
-def _common_scores(
-    models: Mapping[str, Mapping[str, GradedRun]], judges: list[str]
-) -> _CommonScores:
-    scores: dict[tuple[str, str], dict[str, float]] = {}
-    known: list[set[str]] = []
-    for model, by_judge in models.items():
-        known.append(_same_answers(by_judge))
-        for judge, run in by_judge.items():
-            scores[model, judge] = run.whole_scores()
-            known.append(set(scores[model, judge]))
-    common = set.intersection(*known)
-    some_run = next(iter(next(iter(models.values())).values()))
-    cases = [case for case in some_run.run.cases if case.case_id in common]
+def _common_scores(models: Gradings, judges: Sequence[str]) -> tuple[Floats, Codes]:
+    """Scores of the cases that every judge graded whole for every model, (judges x cases x models), and clusters."""
+    columns = []
+    common: set[str] | None = None
+    for by_judge in models.values():
+        runs = [by_judge[judge] for judge in judges]
+        scores = [run.whole_scores() for run in runs]
+        same = [{case.case_id for case in comparable(runs[0], run)} for run in runs]
+        own = set.intersection(*map(set, scores), *same)
+        common = own if common is None else common & own
+        columns.append(scores)
+    cases = [case for case in runs[0].run.cases if case.case_id in (common or ())]
     values = np.empty((len(judges), len(cases), len(models)))
-    for j, judge in enumerate(judges):
-        for m, model in enumerate(models):
-            own = scores[model, judge]
-            values[j, :, m] = [own[case.case_id] for case in cases]
-    return _CommonScores(list(models), judges, values, _clusters(cases))
-
-
-def _model_scores(
-    common: _CommonScores, draws: int, seed: int
-) -> Iterator[JudgedModel]:
-    """Every model under every judge."""
-    for judge, values in zip(common.judges, common.values, strict=True):
-        means = values.mean(axis=0) if len(values) else None
-        for place, model in enumerate(common.models):
-            score = mean_of(values[:, place], common.clusters, draws=draws, seed=seed)
-            rank = None
-            if means is not None:
-                rank = 1 + int((means > means[place] + 1e-12).sum())
-            yield JudgedModel(model, judge, score, rank)
-
-
-def _rankings(common: _CommonScores, draws: int, seed: int) -> Iterator[RankAgreement]:
-    """The order of models under every two judges."""
-    if len(common.models) < 2:
-        return
-    for a, b in combinations(range(len(common.judges)), 2):
-        yield compare_ranks(
-            (common.judges[a], common.judges[b]),
-            common.models,
-            common.values[[a, b]],
-            common.clusters,
-            draws,
-            seed,
-        )
-
-
-def _same_answers(by_judge: Mapping[str, GradedRun]) -> set[str]:
-    """The cases that all judges graded by the same question, criteria and answer."""
-    first, *others = by_judge.values()
-    same = set(_asked(first))
-    for other in others:
-        same &= {case.case_id for case in comparable(first, other)}
-    return same
+    for place, scores in enumerate(columns):
+        for of_judge, by_case in zip(values, scores, strict=True):
+            of_judge[:, place] = [by_case[case.case_id] for case in cases]
+    return values, _clusters(cases)
 
 
 def compare_ranks(
@@ -467,52 +326,52 @@ def compare_ranks(
     models: list[str],
     values: Floats,
     clusters: Codes,
-    draws: int,
-    seed: int,
+    draws: int = 1000,
+    seed: int = 0,
 ) -> RankAgreement:
     """Compare two judges' scores, (2 x cases x models)."""
     n, k = values.shape[1], len(set(clusters.tolist()))
     if not n:
-        none = no_estimate("no common case")
-        return RankAgreement(*names, len(models), 0, none, none, none, none, 0, (), {})
+        none = Estimate(None, clusters=0, why="no common case")
+        return RankAgreement(*names, len(models), 0, none, none, none, none, (), {})
     means = values.mean(axis=1)
     flat = np.concatenate([*values, np.ones((n, 1))], axis=1)
     chunks = weight_chunks(clusters, draws, seed)
     sums = np.concatenate([weights @ flat for weights in chunks])
     drawn = (sums[:, :-1] / sums[:, -1:]).reshape(-1, 2, len(models))
 
-    def of(statistic: Callable[[Floats, Floats], float | None]) -> Estimate:
+    def figure(statistic: Callable[[Floats, Floats], float | None]) -> Estimate:
         value = statistic(*means)
         if value is None:
             why = "a judge scores all models the same"
             if len(models) < LEAST:
                 why = f"{len(models)} models are too few"
-            return no_estimate(why, len(models), k)
+            return Estimate(None, n=len(models), clusters=k, why=why)
         each = np.array([statistic(*pair) for pair in drawn], dtype=np.float64)
         return with_interval(value, each, len(models), k)
 
-    differences = means[:, :, None] - means[:, None, :]
-    differences[np.abs(differences) < 1e-12] = 0.0
-    order, other = np.sign(differences)
+    def best(scores: Floats, size: int) -> set[int]:
+        """The best models, equal scores in the order of their names."""
+        return set(np.lexsort((np.array(models), -scores))[:size].tolist())
+
     changed = []
-    for a, b in combinations(range(len(models)), 2):
-        if order[a, b] != other[a, b]:
-            changed.append((models[a], models[b]))
+    for pair in combinations(range(len(models)), 2):
+        order = np.sign(np.round(np.diff(means[:, pair]), 12))
+        if order[0] != order[1]:
+            changed.append((models[pair[0]], models[pair[1]]))
     top = {}
     for size in _TOPS:
         if size < len(models):
-            best = _best(models, means[0], size)
-            top[size] = len(best & _best(models, means[1], size))
+            top[size] = len(best(means[0], size) & best(means[1], size))
     shift = (values[1] - values[0]).mean(axis=1)
     return RankAgreement(
         *names,
         models=len(models),
         cases=n,
         shift=mean_of(shift, clusters, draws=draws, seed=seed),
-        mean_absolute_difference=of(lambda a, b: float(np.abs(a - b).mean())),
-        spearman=of(spearman),
-        kendall=of(kendall),
-        kept=math.comb(len(models), 2) - len(changed),
+        mean_absolute_difference=figure(lambda a, b: float(np.abs(a - b).mean())),
+        spearman=figure(spearman),
+        kendall=figure(kendall),
         reversed=tuple(changed),
         top=top,
     )

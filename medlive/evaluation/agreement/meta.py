@@ -3,15 +3,12 @@
 docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
 """
 
-from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import HumanRatings, read_humans
@@ -25,13 +22,8 @@ from medlive.evaluation.runs.folder import SETTLED
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
 from medlive.integrity.log import some
-from medlive.statistics.bootstrap import Estimate
-from medlive.statistics.correlation import (
-    Correlation,
-    Kind,
-    correlate,
-    pearson_difference,
-)
+from medlive.statistics.bootstrap import Draws, Estimate
+from medlive.statistics.correlation import correlate
 from medlive.statistics.raters import (
     ABSENT,
     INVALID,
@@ -56,15 +48,13 @@ class CaseLevel:
     method: str
     """"rubric" or "direct"."""
     judge: str
-    pearson: Correlation
-    spearman: Correlation
+    pearson: Estimate
+    spearman: Estimate
     mean: Estimate
     """The method's mean score on the cases that people scored too."""
     mean_people: Estimate
     unscored: int
     """Cases scored by people and not by this method."""
-    gain: Estimate | None
-    """How much better the rubric correlates, on common cases; None for the rubric itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,63 +132,67 @@ def meta_run(
         BadInput: If a file cannot be read.
     """
     run = load_graded(run_dir, judge=judge)
-    grader = run.known_grader
+    grader, info = run.known_grader, run.run.info
     if grader.engine == SETTLED and human:
         raise UsageError(
             f"{grader.model} holds people's own verdicts",
             hint="--judge names one of its two judges",
         )
     overridden = check_figures([run], allow)
-    name = grader.name
     notes = [*(objection.why for objection in overridden), *run.notes]
-    files = [human] if isinstance(human, Path) else human
-    people = read_people(files, adjudicator, run)
-    coverage, criteria = None, None
-    levels: tuple[CaseLevel, ...] = ()
+    how: Draws = {"draws": draws, "seed": seed}
+    people = read_people(
+        [human] if isinstance(human, Path) else human, adjudicator, run
+    )
+    coverage, criteria, about = None, None, None
+    levels: list[CaseLevel] = []
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
-        truth = _people_scores(run, people, adjudicator)
-        counts, criteria = _criteria(
-            run, people, adjudicator, name, notes, draws=draws, seed=seed
-        )
+        scores, origin = _people_scores(run, people, adjudicator)
+        counts, criteria = _criteria(run, people, adjudicator, notes, **how)
         coverage = RatedCoverage(
             **counts,
-            cases_scored_by_people=len(truth.scores),
-            people_scores=truth.origin if truth.scores else "none",
+            cases_scored_by_people=len(scores),
+            people_scores=origin if scores else "none",
         )
-        methods = {"rubric": _Method(name, run.whole_scores())}
+        if scores:
+            own = run.whole_scores()
+            levels.append(_level(scores, "rubric", grader.name, own, notes, **how))
         direct = read_direct(run_dir)
         if direct is not None:
             notes += direct.notes
-            methods["direct"] = _Method(direct.model, direct.scores)
-        if truth.scores:
-            levels = _levels(truth.scores, methods, notes, draws, seed)
+        if direct is not None and scores:
+            by_direct = direct.model, direct.scores
+            levels.append(_level(scores, "direct", *by_direct, notes, **how))
+        about = {
+            "file": people.name,
+            "digest": people.digest,
+            "raters": people.raters,
+            "adjudicator": adjudicator,
+        }
     again = None
     if (run_dir / REPEATS).exists():
-        rounds = read_rounds(run_dir, grader.judge)
-        again = repeated(run, rounds, draws=draws, seed=seed)
+        again = repeated(run, read_rounds(run_dir, grader.judge), **how)
     if people is None and again is None:
         raise UsageError(
             f"{run_dir} has no ratings and one round of its grader: nothing to compare",
             hint="--human FILE compares with people, medlive eval grade --repeats with itself, "
             "medlive eval judges compare with another grader",
         )
-    info = run.run.info
-    about = {
-        "folder": run_dir.absolute().name,
-        "model": info.model,
-        "template": info.template.name,
-        "cases": info.cases.name,
-        "cases_digest": info.cases.digest,
-        "n": len(run.run.cases),
-    }
     return Meta(
-        run=about,
-        grader={**asdict(grader), "name": name},
-        human=None if people is None else _about(people, adjudicator),
+        run={
+            "folder": run_dir.absolute().name,
+            "model": info.model,
+            "template": info.template.name,
+            "cases": info.cases.name,
+            "cases_digest": info.cases.digest,
+            "n": len(run.run.cases),
+        },
+        grader={**asdict(grader), "name": grader.name},
+        human=about,
         coverage=coverage,
         criteria=criteria,
-        cases=levels,
+        cases=tuple(levels),
         repeated=again,
         draws=draws,
         seed=seed,
@@ -225,34 +219,12 @@ def read_people(
     return people
 
 
-def _about(people: HumanRatings, adjudicator: str | None) -> dict[str, Any]:
-    """What `meta.json` says of people's ratings."""
-    verdicts, scores = Counter[str](), Counter[str]()
-    for by_rater in people.verdicts.values():
-        for rater, met in by_rater.items():
-            verdicts[rater] += met is not None
-    for scores_by_rater in people.scores.values():
-        scores.update(scores_by_rater.keys())
-    raters = []
-    for name in people.raters:
-        raters.append(
-            {"name": name, "verdicts": verdicts[name], "scores": scores[name]}
-        )
-    return {
-        "file": people.name,
-        "digest": people.digest,
-        "raters": raters,
-        "adjudicator": adjudicator,
-    }
-
-
 def _criteria(
     run: GradedRun,
     people: HumanRatings,
     adjudicator: str | None,
-    name: str,
     notes: list[str],
-    **draws: int,
+    **draws: Unpack[Draws],
 ) -> tuple[dict[str, int], Reliability | None]:
     """Counts of criteria, and the figures of those that people rated."""
     known: list[Place] = []
@@ -260,57 +232,28 @@ def _criteria(
         known += [(case.case_id, criterion.id) for criterion in case.criteria]
     _note_unknown(run, people, set(known), notes)
     places = _rated_places(run, people, known, notes)
-    raters = _raters_of_criteria(people, adjudicator)
+    decided_by = set[str]().union(*people.verdicts.values()) - {adjudicator}
+    raters = tuple(rater for rater in people.raters if rater in decided_by)
     codes = codes_of(people, places, raters)
-    adjudicators = () if adjudicator is None else (adjudicator,)
-    decisions = codes_of(people, places, adjudicators).max(axis=1, initial=ABSENT)
+    decisions = codes_of(people, places, [adjudicator or ""])[:, 0]
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
-    rated = (codes >= MET).any(axis=1)
-    rated_cases = {places[i][0] for i in np.flatnonzero(rated)}
-    coverage = {
-        "criteria": len(known),
-        **_counts(codes, grader, decisions),
-        "cases_rated": len(rated_cases),
-    }
-    if not rated.any():
+    cases: dict[str, int] = {}
+    numbers = [cases.setdefault(case_id, len(cases)) for case_id, _ in places]
+    clusters = np.array(numbers, dtype=np.int_)
+    counts = {"criteria": len(known), **_counts(codes, grader, decisions, clusters)}
+    if not counts["rated"]:
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
-        return coverage, None
-    numbers: dict[str, int] = {}
-    clusters = [numbers.setdefault(case_id, len(numbers)) for case_id, _ in places]
+        return counts, None
     panel = Panel(
         raters=raters,
         people=codes,
-        clusters=np.array(clusters, dtype=np.int_),
-        cases=tuple(numbers),
-        grader_name=name,
+        clusters=clusters,
+        cases=tuple(cases),
+        grader_name=run.known_grader.name,
         agreed=None if adjudicator is None else agreed_codes(codes, decisions),
     )
-    return coverage, reliability(panel, grader, **draws)
-
-
-def _raters_of_criteria(
-    people: HumanRatings, adjudicator: str | None
-) -> tuple[str, ...]:
-    rated_by = set[str]().union(*people.verdicts.values()) - {adjudicator}
-    return tuple(filter(rated_by.__contains__, people.raters))
-
-
-def _counts(codes: Codes, grader: Codes, decisions: Codes) -> dict[str, int]:
-    ratings = (codes >= MET).sum(axis=1)
-    rated = ratings > 0
-
-    def count(which: NDArray[np.bool_]) -> int:
-        return int((which & rated).sum())
-
-    return {
-        "rated": count(rated),
-        "rated_twice": count(ratings > 1),
-        "graded": count((grader >= MET) & (grader <= NOT_MET)),
-        "invalid": count(grader == INVALID),
-        "ungraded": count(grader == ABSENT),
-        "adjudicated": count(decisions >= MET),
-    }
+    return counts, reliability(panel, grader, **draws)
 
 
 def _rated_places(
@@ -318,18 +261,31 @@ def _rated_places(
 ) -> list[Place]:
     """The run's criteria that people rated, of cases with an answer."""
     answered = {case.case_id for case, _ in gradable(run.run.cases, run.answers)}
-    places = []
-    unanswered = 0
-    for place in filter(people.verdicts.__contains__, known):
-        if place[0] in answered:
-            places.append(place)
-        else:
-            unanswered += 1
-    if unanswered:
+    rated = [place for place in known if place in people.verdicts]
+    places = [place for place in rated if place[0] in answered]
+    if unanswered := len(rated) - len(places):
         notes.append(
             f"{unanswered} rated criteria belong to cases without an answer in this run; left out"
         )
     return places
+
+
+def _counts(
+    codes: Codes, grader: Codes, decisions: Codes, clusters: Codes
+) -> dict[str, int]:
+    ratings = (codes >= MET).sum(axis=1)
+    kinds = {
+        "rated": ratings > 0,
+        "rated_twice": ratings > 1,
+        "graded": (grader >= MET) & (grader <= NOT_MET),
+        "invalid": grader == INVALID,
+        "ungraded": grader == ABSENT,
+        "adjudicated": decisions >= MET,
+    }
+    counts = {"cases_rated": len(set(clusters[ratings > 0].tolist()))}
+    for kind, which in kinds.items():
+        counts[kind] = int((which & (ratings > 0)).sum())
+    return counts
 
 
 def codes_of(
@@ -374,18 +330,10 @@ def _grader_code(run: GradedRun, place: Place) -> int:
     return INVALID if grade.met is None else code_of(grade.met)
 
 
-class _PeopleScores(NamedTuple):
-    """People's mean score of each case."""
-
-    scores: dict[str, float]
-    origin: str
-    """As `RatedCoverage.people_scores`."""
-
-
 def _people_scores(
     run: GradedRun, people: HumanRatings, adjudicator: str | None
-) -> _PeopleScores:
-    """People's mean score of each case, in the run's order so that draws do not depend on the file's order.
+) -> tuple[dict[str, float], str]:
+    """People's mean score of each case, in the run's order and whether they are "given" or "derived".
 
     The scores are those that people gave, or if there are none, Equation 1 from the verdicts of those who decided
     every criterion of a case. The adjudicator is left out.
@@ -407,7 +355,7 @@ def _people_scores(
     for case_id, scores in by_case.items():
         if scores:
             means[case_id] = sum(scores) / len(scores)
-    return _PeopleScores(means, origin)
+    return means, origin
 
 
 def _verdicts_by(people: HumanRatings, rater: str) -> dict[str, dict[str, bool | None]]:
@@ -418,51 +366,29 @@ def _verdicts_by(people: HumanRatings, rater: str) -> dict[str, dict[str, bool |
     return met
 
 
-class _Method(NamedTuple):
-    """A way to score whole cases."""
-
-    judge: str
-    scores: Mapping[str, float | None]
-    """By case; None: asked without a score."""
-
-
-def _levels(
+def _level(
     truth: Mapping[str, float],
-    methods: Mapping[str, _Method],
+    name: str,
+    judge: str,
+    by_case: Mapping[str, float | None],
     notes: list[str],
-    draws: int,
-    seed: int,
-) -> tuple[CaseLevel, ...]:
+    **draws: Unpack[Draws],
+) -> CaseLevel:
+    """Compare a method with people's scores; `by_case` has None where it was asked without a score."""
     people = np.array(list(truth.values()))
-    columns = {}
-    for name, method in methods.items():
-        scores = [method.scores.get(case_id) for case_id in truth]
-        columns[name] = np.array(scores, dtype=np.float64)
-    correlation = partial(correlate, draws=draws, seed=seed)
-    levels = []
-    for name, method in methods.items():
-        column = columns[name]
-        both = ~np.isnan(column)
-        unknown = 0
-        for case_id, score in method.scores.items():
-            unknown += score is not None and case_id not in truth
-        if unknown:
-            notes.append(f"{name}: {unknown} cases have no score by people; left out")
-        gain = None
-        if name != "rubric":
-            gain = pearson_difference(
-                columns["rubric"], column, people, draws=draws, seed=seed
-            )
-        levels.append(
-            CaseLevel(
-                method=name,
-                judge=method.judge,
-                pearson=correlation(Kind.PEARSON, column, people),
-                spearman=correlation(Kind.SPEARMAN, column, people),
-                mean=mean_of(column[both], draws=draws, seed=seed),
-                mean_people=mean_of(people[both], draws=draws, seed=seed),
-                unscored=int((~both).sum()),
-                gain=gain,
-            )
-        )
-    return tuple(levels)
+    scores = [by_case.get(case_id) for case_id in truth]
+    column = np.array(scores, dtype=np.float64)
+    both = ~np.isnan(column)
+    known = [case_id for case_id, score in by_case.items() if score is not None]
+    unknown = len(set(known) - truth.keys())
+    if unknown:
+        notes.append(f"{name}: {unknown} cases have no score by people; left out")
+    return CaseLevel(
+        method=name,
+        judge=judge,
+        pearson=correlate("pearson", column, people, **draws),
+        spearman=correlate("spearman", column, people, **draws),
+        mean=mean_of(column[both], **draws),
+        mean_people=mean_of(people[both], **draws),
+        unscored=int((~both).sum()),
+    )

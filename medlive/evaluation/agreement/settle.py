@@ -52,20 +52,6 @@ class SettledRun:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Decision:
-    """What judges and people decided about one criterion."""
-
-    met: bool | None
-    """None: nobody has settled it."""
-    like: Grade | None
-    """A judge's grade that says the same."""
-    by_judges: bool = False
-    overruled: bool = False
-    why: str = ""
-    """Why it is not settled."""
-
-
 def settle(
     run_dir: Path,
     judges: Sequence[str] = (),
@@ -88,11 +74,7 @@ def settle(
     name = f"{SETTLED}: {' / '.join(names)}"
     judge = digest_json([SETTLED, *(grader.judge for grader in graders)])
     ratings = read_people(human, adjudicator, first)
-    by_people: dict[Place, bool] = {}
-    notes: tuple[str, ...] = ()
-    if ratings is not None:
-        by_people = _settled_by(ratings, adjudicator)
-        notes = tuple(f"{ratings.name}: {note}" for note in ratings.notes)
+    by_people = _settled_by(ratings, adjudicator) if ratings else {}
     rows: list[Grade] = []
     unsettled: list[Place] = []
     agreed = overruled = 0
@@ -100,13 +82,23 @@ def settle(
         keys = grade_keys(case, answer, judge)
         for criterion in case.criteria:
             place = case.case_id, criterion.id
-            grades = [_grade_at(first, place), _grade_at(second, place)]
-            decision = _decide(grades, by_people.get(place))
-            rows.append(_row(place, keys[criterion.id], decision, name, judge))
-            agreed += decision.by_judges
-            overruled += decision.overruled
-            if decision.met is None:
+            grades = []
+            for run in (first, second):
+                grades.append(run.grades.get(case.case_id, {}).get(criterion.id))
+            people = by_people.get(place)
+            verdicts = [grade.met if grade else None for grade in grades]
+            met = people
+            if verdicts[0] is not None and verdicts[0] is verdicts[1]:
+                met = verdicts[0]
+                agreed += 1
+                overruled += people is (not met)
+            if met is None:
                 unsettled.append(place)
+            key = keys[criterion.id]
+            rows.append(_row(place, key, met, grades, name=name, judge=judge))
+    notes: tuple[str, ...] = ()
+    if ratings is not None:
+        notes = tuple(f"{ratings.name}: {note}" for note in ratings.notes)
     return SettledRun(
         name=name,
         judge=judge,
@@ -121,37 +113,28 @@ def settle(
     )
 
 
-def _grade_at(run: GradedRun, place: Place) -> Grade | None:
-    return run.grades.get(place[0], {}).get(place[1])
-
-
-def _decide(grades: Sequence[Grade | None], people: bool | None) -> _Decision:
-    """What two judges agree on, else what people settled."""
-    verdicts = {grade.met if grade else None for grade in grades}
-    if verdicts in ({True}, {False}):
-        met = True in verdicts
-        overruled = people is (not met)
-        return _Decision(met, grades[0], by_judges=True, overruled=overruled)
-    if people is None:
-        return _Decision(None, None, why=UNSETTLED)
-    for grade in grades:
-        if grade is not None and grade.met is people:
-            return _Decision(people, grade)
-    return _Decision(people, None)
-
-
-def _row(place: Place, key: str, decision: _Decision, name: str, judge: str) -> Grade:
-    """A decision as a row of the run's grades."""
-    like = decision.like
+def _row(
+    place: Place,
+    key: str,
+    met: bool | None,
+    grades: Sequence[Grade | None],
+    name: str,
+    judge: str,
+) -> Grade:
+    """What is settled of a criterion, with the words of a judge who says the same, as a row of the run's grades."""
+    like = None
+    for grade in reversed(grades):
+        if grade is not None and met is not None and grade.met is met:
+            like = grade
     return Grade(
         *place,
         key=key,
-        met=decision.met,
+        met=met,
         quote=like.quote if like else "",
         reasoning=like.reasoning if like else "",
-        reason=decision.why,
+        reason=UNSETTLED if met is None else "",
         raw="",
-        grader="" if decision.why else name,
+        grader="" if met is None else name,
         engine=SETTLED,
         model=name,
         mode=Mode.CRITERION,

@@ -1,13 +1,14 @@
 """How stable a grader is over its rounds (docs/method.md §3)."""
 
 from dataclasses import dataclass
+from typing import Unpack
 
 import numpy as np
 
 from medlive.evaluation.grading.repeats import Rounds
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.statistics.agreement import ac1_of_sums, rater_sums
-from medlive.statistics.bootstrap import Estimate, estimate, no_estimate, ratio_of
+from medlive.statistics.bootstrap import Draws, Estimate, estimate, ratio_of
 from medlive.statistics.raters import ABSENT, LEAST_ITEMS, MET, code_of, mean_of
 
 
@@ -33,9 +34,7 @@ class Repeated:
     """The mean of highest minus lowest score over the rounds, for cases fully graded in every round."""
 
 
-def repeated(
-    run: GradedRun, rounds: Rounds, *, draws: int = 1000, seed: int = 0
-) -> Repeated | None:
+def repeated(run: GradedRun, rounds: Rounds, **draws: Unpack[Draws]) -> Repeated | None:
     """Compute the stability of the grader of `rounds`; None if it graded only once."""
     if rounds.n < 2:
         return None
@@ -56,17 +55,17 @@ def repeated(
     for column in codes.T:
         graded = column[column >= MET]
         shares.append(float((graded == MET).mean()) if len(graded) else None)
-    equal = ac1 = no_estimate(f"{n} criteria with two rounds are too few", n)
+    why = f"{n} criteria with two rounds are too few"
+    equal = ac1 = Estimate(None, n=n, clusters=0, why=why)
     if n >= LEAST_ITEMS:
         sums, kept = rater_sums(codes[several], 2), clusters[several]
-        equal = estimate(sums[:, :2], ratio_of, kept, draws=draws, seed=seed)
-        ac1 = estimate(sums, ac1_of_sums, kept, draws=draws, seed=seed)
+        equal = estimate(sums[:, :2], ratio_of, kept, **draws)
+        ac1 = estimate(sums, ac1_of_sums, kept, **draws)
     scores = [run.whole_scores(met) for met in by_round]
-    whole = set(places).intersection(*scores)
     ranges = []
-    for case_id in filter(whole.__contains__, places):
-        own = [of_round[case_id] for of_round in scores]
-        ranges.append(max(own) - min(own))
+    for case_id in places:
+        if all(case_id in own for own in scores):
+            ranges.append(np.ptp([own[case_id] for own in scores]))
     return Repeated(
         judge=rounds.judge,
         rounds=rounds.n,
@@ -76,5 +75,5 @@ def repeated(
         met=tuple(shares),
         equal=equal,
         ac1=ac1,
-        score_range=mean_of(np.array(ranges), draws=draws, seed=seed),
+        score_range=mean_of(np.array(ranges), **draws),
     )

@@ -47,6 +47,7 @@ from medlive.evaluation.scoring.errata import (
     emptied_cases,
     without,
 )
+from medlive.evaluation.scoring.estimates import axis_rows
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import EVERYTHING, Allow, check_figures
@@ -255,15 +256,15 @@ def bundle_scores(run: GradedRun, about: BundleInfo) -> dict[str, Any]:
         )
         (model,) = table.models
         scores[metric.value] = {
-            "overall": asdict(model.overall),
-            "core": asdict(model.companions.core),
-            "slices": list(map(asdict, model.slices)),
+            "overall": model.overall.row(),
+            "core": model.companions.core.row(),
+            "slices": [part.row() for part in model.slices],
             "warnings": table.warnings,
         }
     scores["rates"] = asdict(model.rates)
     if run.harm:
-        scores["harm"] = asdict(model.harm)
-    scores["errors_by_axis"] = list(map(asdict, model.axes))
+        scores["harm"] = model.harm.row()
+    scores["errors_by_axis"] = axis_rows(model.axes)
     return scores
 
 

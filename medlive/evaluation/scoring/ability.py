@@ -17,7 +17,7 @@ from medlive.evaluation.scoring.metrics import CaseScore
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.bootstrap import Floats
-from medlive.statistics.items import Item, analyse_items, hard_cases
+from medlive.statistics.items import Item, analyse_items
 from medlive.statistics.scale import Scale, scale
 
 NO_WEEK: Final = "unknown"
@@ -63,15 +63,6 @@ class CaseItem:
 
 
 @dataclass(frozen=True, slots=True)
-class HardScore:
-    """A model on the third of its cases that the other models found hardest."""
-
-    model: str
-    n: int
-    mean: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class AbilityTable:
     """Models on one scale, and the cases that put them there."""
 
@@ -79,7 +70,6 @@ class AbilityTable:
     weeks: tuple[ScaleWeek, ...]
     cases: tuple[CaseItem, ...]
     criteria: tuple[CaseItem, ...]
-    hard: tuple[HardScore, ...]
 
     @property
     def suspects(self) -> list[CaseItem]:
@@ -176,7 +166,6 @@ def abilities(
             CaseItem(case, criterion, item)
             for (case, criterion), item in zip(criteria, about, strict=True)
         ),
-        hard=_hard(labels, scores, hard_cases(scores, levels)),
     )
 
 
@@ -272,14 +261,3 @@ def _model_week(
         low=expected - error,
         high=expected + error,
     )
-
-
-def _hard(
-    labels: Sequence[str], scores: Floats, chosen: NDArray[np.bool_]
-) -> tuple[HardScore, ...]:
-    rows = []
-    for column, label in enumerate(labels):
-        own = scores[chosen[:, column], column]
-        mean = float(own.mean()) if len(own) else None
-        rows.append(HardScore(label, len(own), mean))
-    return tuple(rows)

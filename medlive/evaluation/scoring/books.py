@@ -15,13 +15,14 @@ from medlive.evaluation.scoring.score import (
 from medlive.llm.registry import EMPTY, Cutoff, Registry
 from medlive.statistics.bootstrap import (
     Comparison,
+    Estimate,
     Floats,
     Resampling,
-    bootstrap_means,
     compare,
     holm_of_known,
+    mean_estimate,
 )
-from medlive.statistics.contamination import POST, Mean, mean_of
+from medlive.statistics.contamination import POST
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,10 @@ class BookArm:
     closed_template: str
     open_template: str
     cutoff: Cutoff | None
-    baseline: Mean
+    baseline: Estimate
     """Closed book on all of its cases."""
-    closed_score: Mean
-    open_score: Mean
+    closed_score: Estimate
+    open_score: Estimate
     p: float | None
     """The pair's; None with fewer than 30 cases."""
     p_holm: float | None = None
@@ -56,40 +57,42 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
     A run in the threads' own words is compared with no other kind: it was asked another text.
     """
     cases, scores = score_matrix(table)
-    places = {model.label: place for place, model in enumerate(table.models)}
-    resampling: Resampling = {
+    columns = dict(zip((m.label for m in table.models), scores.T, strict=True))
+    how: Resampling = {
         "draws": table.draws,
         "seed": table.seed,
         "clusters": cluster_numbers(cases),
     }
 
-    def mean(values: Floats) -> Mean:
-        drawn = bootstrap_means(values[:, None], **resampling)[:, 0]
-        estimate = mean_of(values, drawn, resampling["clusters"])
-        return estimate if table.metric.clips_cases else estimate.clipped()
+    def mean(values: Floats) -> Estimate:
+        estimate = mean_estimate(values, **how)
+        if table.metric.clips_cases or estimate.value is None:
+            return estimate
+        value = min(1.0, max(0.0, estimate.value))
+        low, high = (
+            None if end is None else min(1.0, max(0.0, end))
+            for end in (estimate.low, estimate.high)
+        )
+        return replace(estimate, value=value, low=low, high=high)
 
     def arm(opened: ModelScore, closed: ModelScore) -> BookArm:
         info = opened.run.run.info
         cutoff = registry.cutoff(info.model)
-        columns = scores[:, places[opened.label]], scores[:, places[closed.label]]
-        both = ~np.isnan(columns[0] + columns[1])
+        own, other = columns[opened.label], columns[closed.label]
+        both = ~np.isnan(own + other)
         if cutoff is not None:
             both &= sides_of(cutoff, cases) == POST
-        open_book, closed_book = (np.where(both, own, np.nan) for own in columns)
-        (pair,) = compare(
-            [opened.label, closed.label],
-            np.stack([open_book, closed_book], axis=1),
-            **resampling,
-        )
+        pair_scores = np.where(both, [own, other], np.nan)
+        (pair,) = compare([opened.label, closed.label], pair_scores.T, **how)
         return BookArm(
             model=info.model,
             pair=pair,
             closed_template=closed.run.run.info.template.name,
             open_template=info.template.name,
             cutoff=cutoff,
-            baseline=mean(columns[1]),
-            closed_score=mean(closed_book),
-            open_score=mean(open_book),
+            baseline=mean(other),
+            closed_score=mean(pair_scores[1]),
+            open_score=mean(pair_scores[0]),
             p=pair.p if pair.n >= FEW else None,
         )
 

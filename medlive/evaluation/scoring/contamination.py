@@ -1,9 +1,9 @@
 """Contamination: how much a model scores better on cases that it may have seen (docs/contamination.md)."""
 
 import calendar
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 
 import numpy as np
@@ -14,17 +14,16 @@ from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection
-from medlive.evaluation.scoring.score import (
-    ScoreTable,
-    score_matrix,
-)
+from medlive.evaluation.scoring.score import ScoreTable, score_matrix
 from medlive.llm.registry import Basis, Cutoff, Registry
 from medlive.statistics.bootstrap import (
+    Estimate,
     Floats,
     Resampling,
     bootstrap_means,
     holm_of_known,
     interval,
+    mean_estimate,
 )
 from medlive.statistics.contamination import (
     POST,
@@ -32,12 +31,10 @@ from medlive.statistics.contamination import (
     Adjusted,
     Drop,
     Effect,
-    Mean,
     Placebo,
     Sides,
     adjusted_drop,
     drop,
-    mean_of,
     placebos,
     seen_effect,
     terciles,
@@ -48,30 +45,11 @@ from medlive.statistics.contamination import (
 class PaperFigure:
     """The source paper's figure: cases after the cutoff against *all* cases."""
 
-    full: Mean
-    post: Mean
-    difference: float | None
-    low: float | None
-    high: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Mix:
-    """The drop after one way of making both sides alike."""
-
-    by: str
-    """"specialty", "source", "difficulty", or "all three"."""
-    adjusted: Adjusted
-    strata: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceboTable:
-    """Drops at dates that are not the cutoff."""
-
-    drops: tuple[Placebo, ...]
-    at_least: int
-    """How many are no smaller than the drop at the cutoff."""
+    full: Estimate
+    post: Estimate
+    difference: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +69,23 @@ class ModelContamination:
     did: Effect | None = None
     """Its advantage on cases that it may have seen, over models that cannot have seen them."""
     did_against: tuple[str, ...] = ()
-    placebo: PlaceboTable | None = None
-    mixes: tuple[Mix, ...] = ()
+    placebos: tuple[Placebo, ...] | None = None
+    """Drops at dates that are not the cutoff."""
+    mixes: Mapping[str, Adjusted] = field(default_factory=dict)
+    """The drop after both sides were made alike by "specialty", "source", "difficulty", and "all three"."""
 
     @property
     def few(self) -> bool:
         """Whether a side is too small to be read as a result."""
         return self.drop is None or min(self.drop.n_pre, self.drop.n_post) < FEW
+
+    @property
+    def placebos_as_large(self) -> int:
+        """How many placebo drops are no smaller than the drop at the cutoff."""
+        own = self.drop.difference if self.drop else None
+        if own is None:
+            return 0
+        return sum(placebo.difference >= own for placebo in self.placebos or ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,13 +134,6 @@ class _Run:
         """The scores on these sides; NaN on others."""
         return np.where(np.isin(self.sides, sides), self.values, np.nan)
 
-    def is_asked_as(self, other: "_Run") -> bool:
-        """Whether both were asked in the same words, with evidence or without."""
-        return (self.info.raw, self.info.open_book) == (
-            other.info.raw,
-            other.info.open_book,
-        )
-
 
 def contamination(
     table: ScoreTable, registry: Registry, *, permutations: int = PERMUTATIONS
@@ -160,7 +141,7 @@ def contamination(
     """The contamination analyses of a score table's models, with its metric, draws and seed."""
     study = _Study(table, registry)
     models = [study.model(run, permutations) for run in study.runs]
-    p_values = [None if model.drop is None else model.drop.p for model in models]
+    p_values = [model.drop.p if model.drop else None for model in models]
     corrected = []
     for model, p in zip(models, holm_of_known(p_values), strict=True):
         corrected.append(replace(model, p_holm=p))
@@ -189,7 +170,7 @@ class _Study:
 
     def __init__(self, table: ScoreTable, registry: Registry) -> None:
         self._cases, values = score_matrix(table)
-        self._resampling: Resampling = {
+        self._how: Resampling = {
             "draws": table.draws,
             "seed": table.seed,
             "clusters": cluster_numbers(self._cases),
@@ -203,88 +184,76 @@ class _Study:
 
     def model(self, run: _Run, permutations: int) -> ModelContamination:
         """A run's figures."""
-        scored = ~np.isnan(run.values)
-        figures = ModelContamination(
+        scored = int((~np.isnan(run.values)).sum())
+        if run.cutoff is None:
+            notes = ("the cutoff is unknown",)
+            return ModelContamination(run.label, run.cutoff, scored, notes)
+        own = drop(run.values, run.sides, **self._how)
+        enough = min(own.n_pre, own.n_post) >= FEW
+        if enough:
+            own = drop(run.values, run.sides, permutations=permutations, **self._how)
+        undated = scored - own.n_pre - own.n_post
+        controls = self._controls(run, run.cutoff)
+        about = {
+            f"the cutoff is undisclosed: split by the release date, {run.cutoff.text}": (
+                run.cutoff.basis is Basis.RELEASED
+            ),
+            f"fewer than {FEW} cases on a side: no interval and no p-value is computed": (
+                not enough
+            ),
+            f"{undated} cases without a date are on neither side": undated > 0,
+            "no other model has an earlier cutoff: no comparison of the drop": (
+                not controls
+            ),
+        }
+        both_sides = own.difference is not None
+        return ModelContamination(
             label=run.label,
             cutoff=run.cutoff,
-            scored=int(scored.sum()),
-            notes=("the cutoff is unknown",),
-        )
-        if run.cutoff is None:
-            return figures
-        sizes = [int((scored & (run.sides == side)).sum()) for side in (PRE, POST)]
-        enough = min(sizes) >= FEW
-        undated = figures.scored - sum(sizes)
-        own_drop = drop(
-            run.values,
-            run.sides,
-            permutations=permutations if enough else 0,
-            **self._resampling,
-        )
-        controls = self._controls(run)
-        notes = []
-        if run.cutoff.basis is Basis.RELEASED:
-            notes.append(
-                f"the cutoff is undisclosed: split by the release date, {run.cutoff.text}"
-            )
-        if not enough:
-            notes.append(
-                f"fewer than {FEW} cases on a side: no interval and no p-value is computed"
-            )
-        if undated:
-            notes.append(f"{undated} cases without a date are on neither side")
-        if not controls:
-            notes.append(
-                "no other model has an earlier cutoff: no comparison of the drop"
-            )
-        figures = replace(
-            figures,
+            scored=scored,
+            notes=tuple(note for note, applies in about.items() if applies),
             undated=undated,
-            drop=own_drop,
+            drop=own,
             paper=self._paper(run),
             did=self._beyond(run, controls) if controls else None,
             did_against=tuple(control.label for control in controls),
-            notes=tuple(notes),
+            placebos=self._placebos(run, run.cutoff) if both_sides else None,
+            mixes=self._mixes(run) if both_sides else {},
         )
-        if own_drop.difference is None:
-            return figures
-        placebo = self._placebo(run, run.cutoff, own_drop.difference)
-        return replace(figures, placebo=placebo, mixes=tuple(self._mixes(run)))
 
     def _paper(self, run: _Run) -> PaperFigure:
         columns = np.stack([run.values, run.on(POST)], axis=1)
-        drawn = bootstrap_means(columns, **self._resampling)
-        means = []
-        for values, means_drawn in zip(columns.T, drawn.T, strict=True):
-            means.append(mean_of(values, means_drawn, self._resampling["clusters"]))
-        full, post = means
-        if full.mean is None or post.mean is None:
-            return PaperFigure(full, post, None, None, None)
-        low = high = None
-        if full.low is not None and post.low is not None:
-            low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
-        return PaperFigure(full, post, full.mean - post.mean, low, high)
+        full, post = (mean_estimate(values, **self._how) for values in columns.T)
+        if full.value is None or post.value is None:
+            return PaperFigure(full, post)
+        difference = full.value - post.value
+        if full.low is None or post.low is None:
+            return PaperFigure(full, post, difference)
+        drawn = bootstrap_means(columns, **self._how)
+        ends = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
+        return PaperFigure(full, post, difference, *ends)
 
-    def _controls(self, run: _Run) -> list[_Run]:
-        """The runs of other models with an earlier cutoff, asked the same way."""
+    def _controls(self, run: _Run, cutoff: Cutoff) -> list[_Run]:
+        """The runs of other models with an earlier cutoff, asked in the same words, with evidence or without."""
         controls = []
         for other in self.runs:
-            if run.cutoff is None or other.cutoff is None:
+            info = other.info
+            if info.model == run.info.model or other.cutoff is None:
                 continue
-            is_earlier = other.cutoff.day < run.cutoff.day
-            is_other = other.info.model != run.info.model
-            if is_earlier and is_other and run.is_asked_as(other):
+            asked_alike = info.raw is run.info.raw and (
+                info.open_book is run.info.open_book
+            )
+            if asked_alike and other.cutoff.day < cutoff.day:
                 controls.append(other)
         return controls
 
     def _beyond(self, run: _Run, controls: Sequence[_Run]) -> Effect | None:
         """The run's own cells, and of the controls those that they cannot have seen."""
-        columns = [run.on(PRE, POST)]
-        columns += [control.on(POST) for control in controls]
+        columns = [run.on(PRE, POST), *(control.on(POST) for control in controls)]
         cells = np.stack(columns, axis=1)
         seen = np.zeros(cells.shape, dtype=np.bool_)
         seen[:, 0] = run.sides == PRE
-        return seen_effect(cells, seen, **self._resampling)
+        return seen_effect(cells, seen, **self._how)
 
     def pooled(self) -> Effect | None:
         """One effect over all models whose cutoff is known, asked closed-book with the rewritten cases; of several
@@ -297,43 +266,35 @@ class _Study:
             return None
         cells = np.stack([run.on(PRE, POST) for run in first.values()], axis=1)
         seen = np.stack([run.sides == PRE for run in first.values()], axis=1)
-        return seen_effect(cells, seen, **self._resampling)
+        return seen_effect(cells, seen, **self._how)
 
-    def _placebo(self, run: _Run, cutoff: Cutoff, own_drop: float) -> PlaceboTable:
-        days, months = [], set[int]()
+    def _placebos(self, run: _Run, cutoff: Cutoff) -> tuple[Placebo, ...]:
+        """The drops at the ends of other months."""
+        days, ends = [], set[int]()
         for case in self._cases:
             day = _day(case)
             days.append(0 if day is None else day.toordinal())
             if day is not None:
-                months.add(_month_end(day).toordinal())
-        dates = sorted(months - {_month_end(cutoff.day).toordinal()})
-        drops = placebos(run.values, run.sides, np.array(days), dates, least=FEW)
-        at_least = sum(placebo.difference >= own_drop for placebo in drops)
-        return PlaceboTable(tuple(drops), at_least)
+                ends.add(_month_end(day).toordinal())
+        dates = sorted(ends - {_month_end(cutoff.day).toordinal()})
+        return tuple(placebos(run.values, run.sides, np.array(days), dates, least=FEW))
 
-    def _mixes(self, run: _Run) -> Iterator[Mix]:
+    def _mixes(self, run: _Run) -> dict[str, Adjusted]:
         ways = {
             "specialty": [case.specialty or "unknown" for case in self._cases],
             "source": [case.source or "unknown" for case in self._cases],
         }
         difficulty = self._difficulty(run)
         if difficulty is not None:
-            all_three = []
-            for specialty, source, third in zip(
-                *ways.values(), difficulty, strict=True
-            ):
+            every = []
+            for strata in zip(*ways.values(), difficulty, strict=True):
                 # A case that no other model was scored on has no difficulty, and no stratum.
-                crossed = " · ".join([specialty, source, third])
-                all_three.append(crossed if third else "")
-            ways |= {"difficulty": difficulty, "all three": all_three}
+                every.append(" · ".join(strata) if strata[-1] else "")
+            ways |= {"difficulty": difficulty, "all three": every}
+        mixes = {}
         for by, names in ways.items():
-            strata = sorted(set(names) - {""})
-            codes = np.searchsorted(strata, names)
-            codes[np.array(names) == ""] = -1
-            adjusted = adjusted_drop(
-                run.values, run.sides, codes, len(strata), **self._resampling
-            )
-            yield Mix(by, adjusted, tuple(strata))
+            mixes[by] = adjusted_drop(run.values, run.sides, names, **self._how)
+        return mixes
 
     def _difficulty(self, run: _Run) -> list[str] | None:
         """Each case's third by how the other models did on it, each against its own mean; "" where none was asked.
@@ -359,12 +320,9 @@ class _Study:
     def arms(self) -> Iterator[ArmDrop]:
         """Every run in the threads' own words against each other run of its model that was asked the same way."""
         for raw in self.runs:
-            if not raw.info.raw or raw.cutoff is None:
-                continue
-            for other in self.runs:
+            for other in self.runs if raw.info.raw and raw.cutoff else ():
                 if _is_rewritten_twin(raw.info, other.info):
-                    gap = raw.values - other.values
-                    figures = drop(gap, raw.sides, **self._resampling)
+                    figures = drop(raw.values - other.values, raw.sides, **self._how)
                     yield ArmDrop(raw.info.model, raw.label, other.label, figures)
 
 

@@ -152,26 +152,19 @@ def use_errata(
     The errata found for any run apply to all of them, and a case withdrawn for one run is withdrawn for all, so
     that runs of the same cases stay comparable.
     """
-    errata_of_runs = [search.find(run) for run in runs]
+    found = [search.find(run) for run in runs]
     unique: dict[Erratum, None] = {}
-    for of_run in errata_of_runs:
-        unique.update(dict.fromkeys(of_run.errata.standing))
-    entries = list(unique)
-    withdrawn = _withdrawn_cases(runs, entries)
-    affected = []
-    for run, of_run in zip(runs, errata_of_runs, strict=True):
-        affected.append(_affected(run, of_run, entries, withdrawn))
-    return ErrataUse(mode, tuple(affected))
-
-
-def _withdrawn_cases(runs: Iterable[RunFolder], entries: Sequence[Erratum]) -> set[str]:
-    """The cases that an entry withdraws whole, for any of the runs."""
+    for errata in found:
+        unique |= dict.fromkeys(errata.errata.standing)
     withdrawn = set()
     for run in runs:
-        for entry in entries:
+        for entry in unique:
             if entry.criterion_id is None and _is_about(entry, run):
                 withdrawn.add(entry.case_id)
-    return withdrawn
+    affected = []
+    for run, errata in zip(runs, found, strict=True):
+        affected.append(_affected(run, errata, unique, withdrawn))
+    return ErrataUse(mode, tuple(affected))
 
 
 def _is_about(entry: Erratum, run: RunFolder) -> bool:
@@ -180,25 +173,29 @@ def _is_about(entry: Erratum, run: RunFolder) -> bool:
 
 
 def _affected(
-    run: RunFolder, errata: FoundErrata, entries: Iterable[Erratum], withdrawn: set[str]
+    run: RunFolder, found: FoundErrata, entries: Iterable[Erratum], withdrawn: set[str]
 ) -> RunErrata:
     named: set[tuple[str, str]] = set()
     for entry in entries:
         if entry.criterion_id is not None and _is_about(entry, run):
             named.add((entry.case_id, entry.criterion_id))
-    cases = tuple(case.case_id for case in run.cases if case.case_id in withdrawn)
     kept = [case for case in run.cases if case.case_id not in withdrawn]
+    affected = RunErrata(
+        version=run.info.cases.name,
+        found=found,
+        cases=tuple(c.case_id for c in run.cases if c.case_id in withdrawn),
+    )
     if run.info.cases.origin != "snapshot":
-        doubtful = {case_id for case_id, _ in named}
-        unclear = [case.case_id for case in kept if case.case_id in doubtful]
-        return RunErrata(run.info.cases.name, errata, cases, unclear=tuple(unclear))
+        doubtful = dict(named)
+        unclear = tuple(c.case_id for c in kept if c.case_id in doubtful)
+        return replace(affected, unclear=unclear)
     criteria = []
     for case in kept:
         for criterion in case.criteria:
             if (case.case_id, criterion.id) in named:
                 criteria.append((case.case_id, criterion.id))
     emptied = emptied_cases(kept, set(criteria))
-    return RunErrata(run.info.cases.name, errata, cases, tuple(criteria), emptied)
+    return replace(affected, criteria=tuple(criteria), emptied=emptied)
 
 
 def emptied_cases(
@@ -207,32 +204,30 @@ def emptied_cases(
     """The cases that these (case id, criterion id) leave without a criterion with positive points."""
     emptied = []
     for case in cases:
-        left = [c for c in case.criteria if (case.case_id, c.id) not in criteria]
-        if case.positive_points > 0 and not any(c.points > 0 for c in left):
+        left = _without_criteria(case, criteria)
+        if left.positive_points <= 0 < case.positive_points:
             emptied.append(case.case_id)
     return tuple(emptied)
-
-
-def without(run: RunFolder, errata: RunErrata) -> RunFolder:
-    """Return the run without its withdrawn cases and criteria. Raises CheckFailed when no case is left."""
-    withdrawn = set(errata.criteria)
-    left_out = {*errata.cases, *errata.emptied}
-    kept = []
-    for case in run.cases:
-        if case.case_id not in left_out:
-            kept.append(_without_criteria(case, withdrawn))
-    if not kept:
-        raise CheckFailed(
-            f"every case of {run.path} was withdrawn: nothing is left to score",
-            hint="evaluate on a later snapshot",
-        )
-    return replace(run, cases=tuple(kept))
 
 
 def _without_criteria(
     case: EvaluationCase, withdrawn: set[tuple[str, str]]
 ) -> EvaluationCase:
     return case.with_criteria(lambda c: (case.case_id, c.id) not in withdrawn)
+
+
+def without(run: RunFolder, errata: RunErrata) -> RunFolder:
+    """Return the run without its withdrawn cases and criteria. Raises CheckFailed when no case is left."""
+    left_out = {*errata.cases, *errata.emptied}
+    kept = [case for case in run.cases if case.case_id not in left_out]
+    if not kept:
+        raise CheckFailed(
+            f"every case of {run.path} was withdrawn: nothing is left to score",
+            hint="evaluate on a later snapshot",
+        )
+    withdrawn = set(errata.criteria)
+    cases = tuple(_without_criteria(case, withdrawn) for case in kept)
+    return replace(run, cases=cases)
 
 
 def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:

@@ -1,29 +1,39 @@
 """Means with intervals and bounds, overall and by slice, for all models at once."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import cached_property
+from typing import Any, Final, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.evaluation.model import EvaluationCase, cluster_numbers
+from medlive.evaluation.model import (
+    EvaluationCase,
+    EvaluationCriterion,
+    cluster_numbers,
+)
 from medlive.evaluation.scoring.metrics import MOST, CaseScore, Metric
 from medlive.evaluation.scoring.published import published_mean
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
+    Draws,
+    Estimate,
     Floats,
+    Resampling,
     Standing,
     bootstrap_groups,
     bootstrap_ratios,
     bounds_of,
     cluster_counts,
     cluster_sums,
-    support,
+    known_or_none,
+    spread_of,
     tie_groups,
+    too_few_for_mean,
 )
-from medlive.statistics.intervals import mean_bounds, support_of
+from medlive.statistics.intervals import mean_bounds, too_few
 
 Places = NDArray[np.int_]
 
@@ -61,20 +71,14 @@ def slice_order(value: str) -> tuple[int, str]:
     return (_TIERS.index(value) if value in _TIERS else -1, value)
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreEstimate:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreEstimate(Estimate):
     """A mean with its 95 % interval and its bounds over ungraded and unanswered cases."""
 
-    n: int
-    mean: float | None
-    low: float | None
-    high: float | None
     least: float
     most: float
     of: int
     """The number of cases in the bounds: n and those without a point score."""
-    why: str = ""
-    """Why a mean has no interval; empty where it has one, or there is no mean."""
 
     @property
     def few(self) -> bool:
@@ -83,7 +87,12 @@ class ScoreEstimate:
 
     def rank(self, name: str) -> tuple[bool, float, str]:
         """The key that puts models in order, the best first; those without a mean last, equals by name."""
-        return self.mean is None, -(self.mean or 0.0), name
+        return self.value is None, -(self.value or 0.0), name
+
+    def row(self) -> dict[str, Any]:
+        """The JSON form."""
+        names = ("n", "low", "high", "least", "most", "of", "why")
+        return {"mean": self.value} | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,67 +103,20 @@ class Slice:
     value: str
     estimate: ScoreEstimate
 
-
-@dataclass(frozen=True, slots=True)
-class AxisErrors:
-    """How often an axis's criteria went wrong: a positive one unmet, or a negative one met."""
-
-    axis: str
-    n: int
-    errors: int
-    low: float | None = None
-    """The 95 % interval of the rate; cases are drawn, with all their criteria."""
-    high: float | None = None
-    why: str = ""
-    """Why there is no interval."""
-
-    @property
-    def rate(self) -> float | None:
-        """errors / n."""
-        return self.errors / self.n if self.n else None
+    def row(self) -> dict[str, Any]:
+        """The JSON form."""
+        estimate = self.estimate.row()
+        return {"kind": self.kind, "value": self.value, "estimate": estimate}
 
 
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """Models with the same cases: they share the groups of a slice, and their criteria stand in one array."""
-
-    models: list[int]
-    cases: list[EvaluationCase]
-    rows: Places
-    """Of each case the item."""
-    axes: list[str]
-    row: Places
-    """Of each criterion the item."""
-    points: Floats
-    axis: Places
-    """Of each criterion its axis's place, -1 for none."""
-    verdicts: Floats
-    """(criteria x models): 1 met, 0 not met, NaN ungraded or unanswered."""
-
-
-def _batch(
-    models: list[int], scored: Sequence[Sequence[CaseScore]], rows: Places
-) -> _Batch:
-    cases = [score.case for score in scored[models[0]]]
-    criteria = [criterion for case in cases for criterion in case.criteria]
-    axes = sorted({c.axis for c in criteria if c.axis is not None})
-    verdicts = []
-    for model in models:
-        own: list[bool | None] = []
-        for score in scored[model]:
-            own += [score.met.get(criterion.id) for criterion in score.case.criteria]
-        verdicts.append(own)
-    places = [axes.index(c.axis) if c.axis is not None else -1 for c in criteria]
-    return _Batch(
-        models=models,
-        cases=cases,
-        rows=rows,
-        axes=axes,
-        row=np.repeat(rows, [len(case.criteria) for case in cases]),
-        points=np.array([c.points for c in criteria], dtype=np.float64),
-        axis=np.array(places, dtype=np.int_),
-        verdicts=np.array(verdicts, dtype=np.float64).T,
-    )
+def axis_rows(axes: Mapping[str, Estimate]) -> list[dict[str, Any]]:
+    """The JSON form of errors by axis."""
+    rows = []
+    for axis, rate in axes.items():
+        errors = round((rate.value or 0.0) * rate.n)
+        row = {"axis": axis, "n": rate.n, "errors": errors}
+        rows.append(row | {"low": rate.low, "high": rate.high, "why": rate.why})
+    return rows
 
 
 def standings_of(
@@ -163,8 +125,8 @@ def standings_of(
     """The standing of each model that has a mean."""
     means: dict[str, float] = {}
     for name, estimate in overall.items():
-        if estimate.mean is not None:
-            means[name] = estimate.mean
+        if estimate.value is not None:
+            means[name] = estimate.value
     return {standing.name: standing for standing in tie_groups(means, comparisons)}
 
 
@@ -190,11 +152,54 @@ def matrix(scored: Sequence[Sequence[CaseScore]]) -> Floats:
     return values
 
 
-def _side(cutoff: Cutoff, case: EvaluationCase) -> str | None:
-    seen = cutoff.before(case.post_time, case.month)
-    if seen is None:
-        return None
-    return UP_TO if seen else AFTER
+def estimate_means(
+    points: Floats,
+    groups: Places | None = None,
+    count: int = 1,
+    *,
+    clips_mean: bool = False,
+    **how: Unpack[Resampling],
+) -> list[list[ScoreEstimate]]:
+    """The mean scores of items by group and model.
+
+    Args:
+        points: (3 x items x models): scores and their bounds, NaN for no score, and where the bounds are not over it.
+        groups: Each item's, from 0, or -1 for none; None: all are in one.
+        count: How many groups there are.
+        clips_mean: Whether means are clipped to [0, 1].
+        how: How items are drawn.
+    """
+    if groups is None:
+        groups = np.zeros(points.shape[1], dtype=np.int_)
+    unit = (0.0, 1.0) if clips_mean else (-np.inf, np.inf)
+    drawn = bootstrap_groups(points[0], groups, count, **how)
+    clusters = how.get("clusters")
+    estimates = []
+    for group in range(count):
+        rows = np.flatnonzero(groups == group)
+        own = points[:, rows]
+        n = (~np.isnan(own)).sum(axis=1)
+        mean, least, most = np.clip(
+            np.nansum(own, axis=1) / np.maximum(n, 1), *unit
+        ).tolist()
+        places = None if clusters is None else clusters[rows]
+        ends = np.clip(bounds_of(own[0], drawn[:, group], places), *unit)
+        reasons = too_few_for_mean(own[0], places)
+        of_models = []
+        for model, known in enumerate(n[0].tolist()):
+            estimate = ScoreEstimate(
+                value=mean[model] if known else None,
+                low=known_or_none(ends[0, model]),
+                high=known_or_none(ends[1, model]),
+                n=known,
+                why=reasons[model] if known else "",
+                least=least[model],
+                most=most[model],
+                of=int(n[1, model]),
+            )
+            of_models.append(estimate)
+        estimates.append(of_models)
+    return estimates
 
 
 class ScoreGrid:
@@ -204,240 +209,222 @@ class ScoreGrid:
         self,
         scored: Sequence[Sequence[CaseScore]],
         metric: Metric,
-        draws: int,
-        seed: int,
+        **draws: Unpack[Draws],
     ) -> None:
         """`scored` holds each model's cases, no case twice."""
         self._scored = scored
         self._published = metric is Metric.PUBLISHED
         self._clips_mean = not metric.clips_cases
-        cases = cases_by_id(scored)
-        order = {case_id: place for place, case_id in enumerate(cases)}
-        self.clusters = cluster_numbers(cases.values())
-        """Of each item; None: each is its own."""
-        self._how: dict[str, Any] = {
-            "draws": draws,
-            "seed": seed,
-            "clusters": self.clusters,
-        }
-        self._rows: list[Places] = []
-        for own in scored:
-            places = [order[score.case.case_id] for score in own]
-            self._rows.append(np.array(places, dtype=np.int_))
-        # Scores and their bounds, NaN for no score, and for a case that the bounds are not over.
-        self._points = np.full((3, len(order), len(scored)), np.nan)
-        batches: dict[tuple[int, ...], list[int]] = {}
-        for place, (own, rows) in enumerate(zip(scored, self._rows, strict=True)):
-            self._points[:, rows, place] = self._points_of(own)
-            batches.setdefault(tuple(id(c.case) for c in own), []).append(place)
-        self._batches = [
-            _batch(models, scored, self._rows[models[0]]) for models in batches.values()
-        ]
+        self._cases = cases_by_id(scored)
+        clusters = cluster_numbers(self._cases.values())
+        self.how: Resampling = {**draws, "clusters": clusters}
+        self._places = {case_id: place for place, case_id in enumerate(self._cases)}
+        self._points = np.full((3, len(self._cases), len(scored)), np.nan)
+        self._has_case = np.zeros(self._points.shape[1:], dtype=np.bool_)
+        for column, own in enumerate(scored):
+            rows = [self._places[score.case.case_id] for score in own]
+            points = [self._points_of(score) for score in own]
+            self._has_case[rows, column] = True
+            self._points[:, rows, column] = np.array(points).reshape(-1, 3).T
 
-    def _points_of(self, cases: Sequence[CaseScore]) -> Floats:
-        """(3 x cases): one model's scores, and their lower and upper bounds."""
-        scores: list[float] = []
-        lows: list[float] = []
-        highs: list[float] = []
-        for case in cases:
-            if self._published:
-                bounded = case.non_finite is None
-            else:
-                bounded = not case.unscorable
-            scores.append(np.nan if case.score is None else case.score)
-            lows.append(case.low if bounded else np.nan)
-            highs.append(case.high if bounded else np.nan)
-        return np.array([scores, lows, highs], dtype=np.float64)
+    def _points_of(self, case: CaseScore) -> tuple[float, float, float]:
+        """A score with its bounds."""
+        score = np.nan if case.score is None else case.score
+        bounded = not case.unscorable
+        if self._published:
+            bounded = case.non_finite is None
+        return (score, case.low, case.high) if bounded else (score, np.nan, np.nan)
 
     @property
     def score(self) -> Floats:
         """(items x models), NaN where a model has no score for an item."""
         return np.asarray(self._points[0])
 
+    @property
+    def common(self) -> int:
+        """The items that every model has a score for."""
+        return int((~np.isnan(self.score)).all(axis=1).sum())
+
     def overall(self) -> list[ScoreEstimate]:
         """Each model's estimate over all its cases."""
-        return self._whole_cases(
-            list(range(len(self._scored))), np.zeros(len(self.score), dtype=np.int_), 1
-        )[0]
+        everything = np.zeros(len(self._cases), dtype=np.int_)
+        return self._whole_cases(range(len(self._scored)), everything, 1)[0]
+
+    def _whole_cases(
+        self, models: Sequence[int], groups: Places, count: int
+    ) -> list[list[ScoreEstimate]]:
+        """By group and model."""
+        out = self._estimates(self._points[:, :, models], groups, count)
+        for column, place in enumerate(models if self._published else ()):
+            # The published script sums in its own order and includes non-finite figures.
+            figures: list[list[float]] = [[] for _ in range(count)]
+            for score in self._scored[place]:
+                group = groups[self._places[score.case.case_id]]
+                if group >= 0 and score.figure is not None:
+                    figures[group].append(score.figure)
+            for of_models, own in zip(out, figures, strict=True):
+                of_models[column] = _published(of_models[column], own)
+        return out
 
     def slices(self, cutoffs: Sequence[Cutoff | None]) -> list[list[Slice]]:
         """Each model's slices, in the order of `KINDS` and of their values."""
         out: list[list[Slice]] = [[] for _ in self._scored]
-        for batch in self._batches:
-            for kind, value_of in SLICES.items():
-                self._add(out, batch, batch.models, kind, map(value_of, batch.cases))
-            self._add_axes(out, batch)
-            by_cutoff: dict[Cutoff, list[int]] = {}
-            for place in batch.models:
-                if (cutoff := cutoffs[place]) is not None:
-                    by_cutoff.setdefault(cutoff, []).append(place)
-            for cutoff, models in by_cutoff.items():
-                sides = [_side(cutoff, case) for case in batch.cases]
-                self._add(out, batch, models, CUTOFF, sides)
+        cases, everybody = self._cases.values(), range(len(self._scored))
+        for kind, value_of in SLICES.items():
+            self._add(out, kind, [value_of(case) for case in cases], everybody)
+        for axis, criteria in self._axes().items():
+            (estimates,) = self._estimates(self._axis_points(criteria))
+            for own, estimate in zip(out, estimates, strict=True):
+                if estimate.of:
+                    own.append(Slice(AXIS, axis, estimate))
+        for cutoff in dict.fromkeys(filter(None, cutoffs)):
+            sides: list[str | None] = []
+            for case in cases:
+                seen = cutoff.before(case.post_time, case.month)
+                sides.append(None if seen is None else UP_TO if seen else AFTER)
+            models = [place for place, own in enumerate(cutoffs) if own == cutoff]
+            self._add(out, CUTOFF, sides, models)
         return out
 
     def _add(
         self,
         out: list[list[Slice]],
-        batch: _Batch,
-        models: list[int],
         kind: str,
-        by_case: Iterable[str | None],
+        values: Sequence[str | None],
+        models: Sequence[int],
     ) -> None:
-        values = list(by_case)
-        names = sorted(
-            {value for value in values if value is not None}, key=slice_order
-        )
-        places: dict[str | None, int] = {
-            name: place for place, name in enumerate(names)
-        }
-        groups = np.full(len(self.score), -1, dtype=np.int_)
-        groups[batch.rows] = [places.get(value, -1) for value in values]
+        """Add a kind of slice to models, by its value of each case."""
+        names = sorted({v for v in values if v is not None}, key=slice_order)
+        places: dict[str | None, int] = {name: at for at, name in enumerate(names)}
+        groups = np.array([places.get(v, -1) for v in values], dtype=np.int_)
         estimates = self._whole_cases(models, groups, len(names))
-        for name, of_models in zip(names, estimates, strict=True):
+        for group, of_models in enumerate(estimates):
+            has_cases = self._has_case[groups == group].any(axis=0)
             for place, estimate in zip(models, of_models, strict=True):
-                out[place].append(Slice(kind, name, estimate))
+                if has_cases[place]:
+                    out[place].append(Slice(kind, names[group], estimate))
 
-    def _add_axes(self, out: list[list[Slice]], batch: _Batch) -> None:
-        for number, axis in enumerate(batch.axes):
-            points = self._axis_points(batch, np.flatnonzero(batch.axis == number))
-            in_slice = ~np.isnan(points[1][:, 0])
-            if in_slice.any():
-                estimates = self._estimates(points, np.where(in_slice, 0, -1), 1)[0]
-                for place, estimate in zip(batch.models, estimates, strict=True):
-                    out[place].append(Slice(AXIS, axis, estimate))
+    @cached_property
+    def _criteria(self) -> "_Criteria":
+        """All criteria, each as often as runs have its case in another form."""
+        starts: dict[int, int] = {}
+        rows: list[int] = []
+        criteria: list[EvaluationCriterion] = []
+        for own in self._scored:
+            for score in own:
+                if id(score.case) not in starts:
+                    starts[id(score.case)] = len(criteria)
+                    criteria += score.case.criteria
+                    place = self._places[score.case.case_id]
+                    rows += [place] * len(score.case.criteria)
+        points = np.array([criterion.points for criterion in criteria], dtype=float)
+        weights = np.zeros((len(criteria), len(self._scored)))
+        verdicts = np.full(weights.shape, np.nan)
+        for column, own in enumerate(self._scored):
+            places: list[int] = []
+            met: list[bool | None] = []
+            for score in own:
+                start, of_case = starts[id(score.case)], score.case.criteria
+                places += range(start, start + len(of_case))
+                met += [score.met.get(criterion.id) for criterion in of_case]
+            weights[places, column] = points[places]
+            verdicts[places, column] = np.array(met, dtype=float)
+        axes = np.array([criterion.axis or "" for criterion in criteria], dtype=np.str_)
+        return _Criteria(np.array(rows, dtype=np.int_), axes, weights, verdicts)
 
-    def _axis_points(self, batch: _Batch, own: Places) -> list[Floats]:
-        """`case_score` over one axis's criteria alone, for all cases and models of a batch."""
-        row, weight, verdicts = (
-            batch.row[own],
-            batch.points[own, None],
-            batch.verdicts[own],
-        )
-        most = self._by_item(row, np.maximum(weight, 0.0))
-        open_ = np.isnan(verdicts)
-        sure = self._by_item(row, np.where(verdicts == 1.0, weight, 0.0))
-        loss = self._by_item(row, np.where(open_, np.minimum(weight, 0.0), 0.0))
-        gain = self._by_item(row, np.where(open_, np.maximum(weight, 0.0), 0.0))
+    def _axes(self) -> dict[str, "_Criteria"]:
+        """The criteria of each axis, by its name."""
+        criteria, axes = self._criteria, {}
+        for axis in np.unique(criteria.axis).tolist():
+            own = criteria.axis == axis
+            axes[axis] = _Criteria(*(column[own] for column in criteria))
+        axes.pop("", None)
+        return axes
+
+    def _axis_points(self, criteria: "_Criteria") -> Floats:
+        """`case_score` over an axis's criteria alone, for all cases and models."""
+        weights, verdicts = criteria.weights, criteria.verdicts
+        ungraded = np.isnan(verdicts)
+        most = self._by_item(criteria, np.maximum(weights, 0.0))
+        sure = self._by_item(criteria, np.where(verdicts == 1.0, weights, 0.0))
+        doubtful = np.where(ungraded, weights, 0.0)
+        gain = self._by_item(criteria, np.maximum(doubtful, 0.0))
+        loss = self._by_item(criteria, np.minimum(doubtful, 0.0))
         least, greatest = (-MOST, MOST) if self._clips_mean else (0.0, 1.0)
         # Sums and quotients of large points may overflow.
-        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
-            points = [
-                np.clip(total / most, least, greatest)
-                for total in (sure, sure + loss, sure + gain)
-            ]
+        with np.errstate(all="ignore"):
+            sums = np.stack([sure, sure + loss, sure + gain])
+            points = np.clip(sums / most, least, greatest)
         if not self._published:
-            points[0][self._by_item(row, open_.astype(np.float64)) > 0] = np.nan
-        for values in points:
-            values[most[:, 0] <= 0] = np.nan
-        return points
+            missing = self._by_item(criteria, ungraded.astype(np.float64))
+            points[0][missing > 0] = np.nan
+        points[:, most <= 0] = np.nan
+        return np.asarray(points)
 
-    def axis_errors(self) -> list[tuple[AxisErrors, ...]]:
-        """Each model's errors by axis, sorted by its name."""
-        out: list[list[AxisErrors]] = [[] for _ in self._scored]
-        everything = np.zeros(len(self.score), dtype=np.int_)
-        for batch in self._batches:
-            for number, axis in enumerate(batch.axes):
-                own = np.flatnonzero(batch.axis == number)
-                verdicts, negative = batch.verdicts[own], batch.points[own, None] < 0
-                graded = self._by_item(
-                    batch.row[own], (~np.isnan(verdicts)).astype(np.float64)
-                )
-                # NaN equals neither, so ungraded criteria are not errors.
-                wrong = self._by_item(
-                    batch.row[own], (verdicts == negative).astype(np.float64)
-                )
-                drawn = bootstrap_ratios(wrong, graded, everything, 1, **self._how)
-                rates = wrong.sum(axis=0) / np.maximum(graded.sum(axis=0), 1)
-                counts = cluster_counts(graded > 0, self.clusters)
-                ends = np.stack(mean_bounds(rates, drawn[:, 0].std(axis=0), counts))
-                rarer = np.where(rates <= 0.5, wrong, graded - wrong)
-                based_on = support_of(cluster_sums(rarer, self.clusters), counts)
-                ends = np.where(based_on.enough(), ends, np.nan)
-                reasons = based_on.reasons()
-                totals = graded.sum(axis=0).astype(int)
-                errors = wrong.sum(axis=0).astype(int)
-                for column, place in enumerate(batch.models):
-                    if totals[column]:
-                        figures = AxisErrors(
-                            axis=axis,
-                            n=int(totals[column]),
-                            errors=int(errors[column]),
-                            low=_end(ends[0, column]),
-                            high=_end(ends[1, column]),
-                            why=reasons[column],
-                        )
-                        out[place].append(figures)
-        return [tuple(figures) for figures in out]
+    def axis_errors(self) -> list[dict[str, Estimate]]:
+        """How often each axis's criteria went wrong, by model: a positive one unmet, or a negative one met.
 
-    def _by_item(self, row: Places, values: Floats) -> Floats:
-        """Sums of criteria's values by item: (items x columns)."""
-        columns = [
-            np.bincount(row, weights=column, minlength=len(self.score))
-            for column in values.T
-        ]
-        return np.stack(columns, axis=1)
+        The share of the graded ones, which n counts; axes are in the order of their names.
+        """
+        errors: list[dict[str, Estimate]] = [{} for _ in self._scored]
+        for axis, criteria in self._axes().items():
+            known = (~np.isnan(criteria.verdicts)).astype(np.float64)
+            # NaN equals neither, so ungraded criteria are not errors.
+            mistakes = criteria.verdicts == (criteria.weights < 0)
+            wrong = self._by_item(criteria, mistakes.astype(np.float64))
+            rates = self._rates(wrong, self._by_item(criteria, known))
+            for of_model, rate in zip(errors, rates, strict=True):
+                if rate.n:
+                    of_model[axis] = rate
+        return errors
 
-    def _whole_cases(
-        self, models: list[int], groups: Places, count: int
-    ) -> list[list[ScoreEstimate]]:
-        """The estimates of whole cases' scores, by group and model."""
-        out = self._estimates(
-            [values[:, models] for values in self._points], groups, count
-        )
-        for column, place in enumerate(models if self._published else ()):
-            # The published script sums in its own order and includes non-finite figures.
-            figures: list[list[float]] = [[] for _ in range(count)]
-            own = groups[self._rows[place]].tolist()
-            for group, case in zip(own, self._scored[place], strict=True):
-                if group >= 0 and case.figure is not None:
-                    figures[group].append(case.figure)
-            for of_models, figures_of in zip(out, figures, strict=True):
-                of_models[column] = _published(of_models[column], figures_of)
-        return out
+    def _rates(self, hits: Floats, trials: Floats) -> list[Estimate]:
+        """Σ hits / Σ trials of each model, both (items x models); items are drawn with all their trials."""
+        everything = np.zeros(len(trials), dtype=np.int_)
+        drawn = bootstrap_ratios(hits, trials, everything, 1, **self.how)[:, 0]
+        totals = trials.sum(axis=0)
+        rates = hits.sum(axis=0) / np.maximum(totals, 1)
+        clusters = self.how.get("clusters")
+        counts = cluster_counts(trials > 0, clusters)
+        low, high = mean_bounds(rates, spread_of(drawn), counts)
+        rarer = np.where(rates <= 0.5, hits, trials - hits)
+        reasons = too_few(cluster_sums(rarer, clusters), counts)
+        estimates = []
+        for place, why in enumerate(reasons):
+            estimate = Estimate(
+                value=float(rates[place]),
+                low=None if why else float(low[place]),
+                high=None if why else float(high[place]),
+                n=int(totals[place]),
+                why=why,
+            )
+            estimates.append(estimate)
+        return estimates
+
+    def _by_item(self, criteria: "_Criteria", values: Floats) -> Floats:
+        """Sums of criteria by item: (items x models)."""
+        items = len(self._cases)
+        sums = [np.bincount(criteria.row, column, items) for column in values.T]
+        return np.stack(sums, axis=1)
 
     def _estimates(
-        self, points: Sequence[Floats], groups: Places, count: int
+        self, points: Floats, groups: Places | None = None, count: int = 1
     ) -> list[list[ScoreEstimate]]:
-        """By group and column of `points`: scores and their bounds, each (items x columns)."""
-        drawn = bootstrap_groups(points[0], groups, count, **self._how)
-        out = []
-        for group in range(count):
-            rows = np.flatnonzero(groups == group)
-            (n, mean), (total, least), (_, most) = (
-                self._means(values[rows]) for values in points
-            )
-            clusters = None if self.clusters is None else self.clusters[rows]
-            ends = np.stack(bounds_of(points[0][rows], drawn[:, group], clusters))
-            ends = np.clip(ends, 0.0, 1.0) if self._clips_mean else ends
-            reasons = support(points[0][rows], clusters).reasons()
-            estimates = []
-            for column in range(points[0].shape[1]):
-                known = bool(n[column])
-                estimate = ScoreEstimate(
-                    n=int(n[column]),
-                    mean=float(mean[column]) if known else None,
-                    low=_end(ends[0, column]),
-                    high=_end(ends[1, column]),
-                    least=float(least[column]),
-                    most=float(most[column]),
-                    of=int(total[column]),
-                    why=reasons[column] if known else "",
-                )
-                estimates.append(estimate)
-            out.append(estimates)
-        return out
-
-    def _means(self, values: Floats) -> tuple[Places, Floats]:
-        """n and the mean of what is known, along the first axis; 0 where nothing is."""
-        n = (~np.isnan(values)).sum(axis=0)
-        mean = np.nansum(values, axis=0) / np.maximum(n, 1)
-        return n, np.clip(mean, 0.0, 1.0) if self._clips_mean else mean
+        clips = self._clips_mean
+        return estimate_means(points, groups, count, clips_mean=clips, **self.how)
 
 
-def _end(bound: float) -> float | None:
-    """An interval's end; None for a single cluster, or if no draw had a case."""
-    return None if np.isnan(bound) else float(bound)
+class _Criteria(NamedTuple):
+    """Criteria in arrays."""
+
+    row: Places
+    """The item of each."""
+    axis: NDArray[np.str_]
+    """"" for none."""
+    weights: Floats
+    """(criteria x models): points, 0 for a model without the case."""
+    verdicts: Floats
+    """(criteria x models): 1 met, 0 not met, NaN ungraded or unanswered."""
 
 
 def _published(estimate: ScoreEstimate, figures: Sequence[float]) -> ScoreEstimate:
@@ -448,13 +435,7 @@ def _published(estimate: ScoreEstimate, figures: Sequence[float]) -> ScoreEstima
     if not figures:
         return estimate
     n, mean = len(figures), published_mean(figures)
-    if n == estimate.n:
-        return replace(
-            estimate,
-            mean=mean,
-            least=min(estimate.least, mean),
-            most=max(estimate.most, mean),
-        )
-    return ScoreEstimate(
-        n=n, mean=mean, low=None, high=None, least=mean, most=mean, of=n
-    )
+    if n != estimate.n:
+        return ScoreEstimate(value=mean, n=n, least=mean, most=mean, of=n)
+    least, most = min(estimate.least, mean), max(estimate.most, mean)
+    return replace(estimate, value=mean, least=least, most=most)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, Final
+from typing import Final, Unpack
 
 import numpy as np
 
@@ -19,8 +19,15 @@ from medlive.evaluation.scoring.estimates import (
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
 from medlive.llm.registry import Cutoff
-from medlive.statistics.bootstrap import Comparison, Standing, compare, holm
-from medlive.statistics.contamination import Drop, Sides, drop
+from medlive.statistics.bootstrap import (
+    Comparison,
+    Draws,
+    Resampling,
+    Standing,
+    compare,
+    holm,
+)
+from medlive.statistics.contamination import POST, Drop, Sides, drop
 
 PERMUTATIONS: Final = 4999
 ALPHA: Final = 0.05
@@ -102,105 +109,68 @@ def rank_fresh(
     scored: Sequence[Sequence[CaseScore]],
     cutoffs: Sequence[Cutoff | None],
     metric: Metric,
-    *,
-    draws: int,
-    seed: int,
+    **draws: Unpack[Draws],
 ) -> FreshRanking | None:
     """The ranking on the cases after every model's cutoff; None where none is known."""
-    ranked = [place for place, cutoff in enumerate(cutoffs) if cutoff is not None]
-    last = _latest(cutoffs)
-    if last is None:
+    known = [cutoff for cutoff in cutoffs if cutoff is not None]
+    if not known:
         return None
-    ranking = FreshRanking(
+    last = max(known, key=lambda cutoff: cutoff.day)
+    names, cases = list[str](), []
+    latest, unknown = [], []
+    for label, own, cutoff in zip(labels, scored, cutoffs, strict=True):
+        if cutoff is None:
+            unknown.append(label)
+            continue
+        if cutoff.day == last.day:
+            latest.append(label)
+        names.append(label)
+        sides = sides_of(last, [score.case for score in own])
+        after = [score for score, side in zip(own, sides, strict=True) if side == POST]
+        cases.append(after)
+    models: list[FreshScore] = []
+    comparisons: list[Comparison] = []
+    common = 0
+    if any(cases):
+        grid = ScoreGrid(cases, metric, **draws)
+        comparisons = compare(names, grid.score, **grid.how)
+        overall = dict(zip(names, grid.overall(), strict=True))
+        standings = standings_of(overall, comparisons)
+        for name in sorted(overall, key=lambda name: overall[name].rank(name)):
+            models.append(FreshScore(name, overall[name], standings.get(name)))
+        common = grid.common
+    return FreshRanking(
         after=last.day,
-        set_by=_labels_with(labels, cutoffs, last.day),
-        unknown=_labels_with(labels, cutoffs, None),
-        models=(),
-        comparisons=(),
-        common=0,
-    )
-    cases = [_cases_after(last, scored[place]) for place in ranked]
-    if not any(cases):
-        return ranking
-    names = [labels[place] for place in ranked]
-    grid = ScoreGrid(cases, metric, draws, seed)
-    comparisons = compare(
-        names, grid.score, draws=draws, seed=seed, clusters=grid.clusters
-    )
-    overall = dict(zip(names, grid.overall(), strict=True))
-    standings = standings_of(overall, comparisons)
-    models = []
-    for name in sorted(overall, key=lambda name: overall[name].rank(name)):
-        models.append(FreshScore(name, overall[name], standings.get(name)))
-    return replace(
-        ranking,
+        set_by=tuple(latest),
+        unknown=tuple(unknown),
         models=tuple(models),
         comparisons=tuple(comparisons),
-        common=int((~np.isnan(grid.score)).all(axis=1).sum()),
+        common=common,
     )
-
-
-def _latest(cutoffs: Sequence[Cutoff | None]) -> Cutoff | None:
-    """The first of the cutoffs with the latest day; None where none is known."""
-    last: Cutoff | None = None
-    for cutoff in cutoffs:
-        if cutoff is not None and (last is None or cutoff.day > last.day):
-            last = cutoff
-    return last
-
-
-def _labels_with(
-    labels: Sequence[str], cutoffs: Sequence[Cutoff | None], day: date | None
-) -> tuple[str, ...]:
-    """The models whose cutoff is that day; None: those without a cutoff."""
-    out = []
-    for label, cutoff in zip(labels, cutoffs, strict=True):
-        own = None if cutoff is None else cutoff.day
-        if own == day:
-            out.append(label)
-    return tuple(out)
-
-
-def _cases_after(cutoff: Cutoff, cases: Sequence[CaseScore]) -> tuple[CaseScore, ...]:
-    """The cases that were certainly posted after a cutoff."""
-    after = []
-    for score in cases:
-        if cutoff.before(score.case.post_time, score.case.month) is False:
-            after.append(score)
-    return tuple(after)
 
 
 def significant_drops(
     labels: Sequence[str],
     scored: Sequence[Sequence[CaseScore]],
     cutoffs: Sequence[Cutoff | None],
-    **how: Any,
+    **draws: Unpack[Draws],
 ) -> Mapping[str, Drop]:
     """By label, the drops past a model's own cutoff that survive Holm's correction over all models that have one.
 
-    `how`: draws and seed. Both sides need 30 cases. p is by permutation, only where the interval leaves 0 out.
+    Both sides need 30 cases. p is by permutation, only where the interval leaves 0 out.
     """
     drops: dict[str, Drop] = {}
-    for label, cases, cutoff in zip(labels, scored, cutoffs, strict=True):
-        if cutoff is None:
-            continue
-        scores = [np.nan if c.score is None else c.score for c in cases]
-        values = np.array(scores, dtype=np.float64)
-        of_cases = [score.case for score in cases]
-        clusters = cluster_numbers(of_cases)
-        sides = sides_of(cutoff, of_cases)
-        own = drop(values, sides, clusters=clusters, **how)
-        if min(own.n_pre, own.n_post) >= FEW:
-            if own.low is not None and own.low > 0:
-                own = drop(
-                    values,
-                    sides,
-                    permutations=PERMUTATIONS,
-                    clusters=clusters,
-                    **how,
-                )
-            drops[label] = own
-    corrected = holm([1.0 if own.p is None else own.p for own in drops.values()])
+    for label, own, cutoff in zip(labels, scored, cutoffs, strict=True):
+        cases = [score.case for score in own]
+        sides = sides_of(cutoff, cases)
+        values = np.array([score.score for score in own], dtype=np.float64)
+        how: Resampling = {**draws, "clusters": cluster_numbers(cases)}
+        found = drop(values, sides, **how)
+        if min(found.n_pre, found.n_post) >= FEW:
+            if found.low is not None and found.low > 0:
+                found = drop(values, sides, permutations=PERMUTATIONS, **how)
+            drops[label] = found
+    corrected = holm([1.0 if found.p is None else found.p for found in drops.values()])
     significant = {}
     for label, p in zip(drops, corrected, strict=True):
         if p < ALPHA:

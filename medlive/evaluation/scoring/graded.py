@@ -1,8 +1,8 @@
 """A run with the verdicts of one grader; the grades' texts are read only when accessed."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final, TypeVar
@@ -166,13 +166,11 @@ class _JudgeLog:
     """What a log holds of one judge."""
 
     last: Grade
-    verdicts: dict[str, bool | None]
-    models: set[str]
+    verdicts: dict[str, bool | None] = field(default_factory=dict)
+    models: set[str] = field(default_factory=set)
     """The models that the replies name."""
-    reasons: dict[str, str]
+    reasons: dict[str, str] = field(default_factory=dict)
     """Why a key has no verdict."""
-    contradicted: set[str]
-    """Keys with both a met and a not-met verdict."""
 
     @property
     def name(self) -> str:
@@ -194,61 +192,59 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     grade_notes: list[str] = []
     judges = _read_judges(path / GRADES, grade_notes)
     harm_rows, harm_notes = read_rows(path / READINGS)
-    harm = choose_readings(harm_rows, run.cases, answers)
-    notes = [
-        *_first_notes(answer_notes),
-        *_first_notes(grade_notes),
-        *_first_notes(harm_notes),
-    ]
-    if not judges:
-        graded = gradable(run.cases, answers)
-        if judge is not None and any(case.criteria for case, _ in graded):
-            raise UsageError(
-                f"{path}: no judge matches {judge!r}", hint="nothing is graded"
-            )
-        return GradedRun(
-            run, run.info.model, answers, {}, None, tuple(notes), {}, harm=harm
-        )
-    candidates = list(judges) if judge is None else [_find_judge(judges, judge, path)]
-    current = {
-        digest: _current(run.cases, answers, digest, judges[digest].verdicts)
-        for digest in candidates
-    }
-    counts = {name: _count_verdicts(met) for name, met in current.items()}
-    # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
-    chosen = fullest(counts)
-    notes += _judge_notes(judges, counts, chosen)
-    log, last = judges[chosen], judges[chosen].last
-    reasons = _current(run.cases, answers, chosen, log.reasons) if log.reasons else {}
-    met = current[chosen]
-    notes += _ungraded_notes(reasons, met)
-    grader = Grader(
-        last.engine,
-        last.model,
-        tuple(sorted(log.models)),
-        last.mode.value,
-        last.prompt,
-        chosen,
-    )
-    return GradedRun(
+    notes = _first_notes(answer_notes, grade_notes, harm_notes)
+    graded = GradedRun(
         run=run,
         label=run.info.model,
         answers=answers,
+        grades={},
+        grader=None,
+        notes=tuple(notes),
+        met={},
+        harm=choose_readings(harm_rows, run.cases, answers),
+    )
+    if not judges:
+        to_grade = gradable(run.cases, answers)
+        if judge is not None and any(case.criteria for case, _ in to_grade):
+            raise UsageError(
+                f"{path}: no judge matches {judge!r}", hint="nothing is graded"
+            )
+        return graded
+    candidates = list(judges) if judge is None else [_find_judge(judges, judge, path)]
+    current, counts = {}, {}
+    for digest in candidates:
+        met = _current(run.cases, answers, digest, judges[digest].verdicts)
+        current[digest], counts[digest] = met, _count_verdicts(met)
+    # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
+    chosen = max(reversed(counts), key=counts.__getitem__)
+    log, met = judges[chosen], current[chosen]
+    rivals = {j: n for j, n in counts.items() if j != chosen}
+    if rivals:
+        others = [f"{judges[j].name}: {n} verdicts" for j, n in rivals.items()]
+        tied = counts[chosen] in rivals.values()
+        why = "wrote last of those with the most" if tied else "has the most"
+        notes.append(
+            f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: {counts[chosen]} verdicts "
+            f"on the current answers and criteria; not {'; '.join(others)} (--judge chooses)"
+        )
+    notes += _ungraded_notes(_current(run.cases, answers, chosen, log.reasons), met)
+    # Settling two judges is a choice already.
+    is_settled = log.last.engine == SETTLED
+    return replace(
+        graded,
         grades=_GradeBook(run, answers, chosen),
-        grader=grader,
+        grader=Grader(
+            engine=log.last.engine,
+            model=log.last.model,
+            answered_by=tuple(sorted(log.models)),
+            mode=log.last.mode.value,
+            prompt=log.last.prompt,
+            judge=chosen,
+        ),
         notes=tuple(notes),
         met=met,
-        rivals=_rivals(judges, counts, chosen),
-        harm=harm,
+        rivals=tuple(judges[j].name for j, n in rivals.items() if n and not is_settled),
     )
-
-
-def _first_notes(notes: list[str]) -> list[str]:
-    """The first notes of a kind, and how many more there are."""
-    more = len(notes) - _NAMED
-    if more <= 0:
-        return notes
-    return [*notes[:_NAMED], f"and {more} more of this kind"]
 
 
 def _count_verdicts(met: Mapping[str, Mapping[str, bool | None]]) -> int:
@@ -268,51 +264,18 @@ def _ungraded_notes(
         for criterion_id, reason in by_criterion.items():
             if met[case_id][criterion_id] is None:
                 counts[reason] += 1
-    return [
-        f"{n} criteria are ungraded: {reason}"
-        for reason, n in counts.most_common(_NAMED)
-    ]
+    common = counts.most_common(_NAMED)
+    return [f"{n} criteria are ungraded: {reason}" for reason, n in common]
 
 
-def _rivals(
-    judges: Mapping[str, _JudgeLog], counts: Mapping[str, int], chosen: str
-) -> tuple[str, ...]:
-    """The other judges with current verdicts; settling two judges is a choice already."""
-    if judges[chosen].last.engine == SETTLED:
-        return ()
-    return tuple(
-        judges[judge].name for judge, n in counts.items() if judge != chosen and n
-    )
-
-
-def _judge_notes(
-    judges: Mapping[str, _JudgeLog], counts: Mapping[str, int], chosen: str
-) -> list[str]:
-    """Why this judge was chosen, where there were several, and whether it contradicts itself."""
-    log, notes = judges[chosen], list[str]()
-    if len(counts) > 1:
-        tied = list(counts.values()).count(counts[chosen]) > 1
-        why = "wrote last of those with the most" if tied else "has the most"
-        named = []
-        for judge, n in counts.items():
-            if judge != chosen:
-                named.append(f"{judges[judge].name}: {n} verdicts")
-        others = "; ".join(named)
-        notes.append(
-            f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: "
-            f"{counts[chosen]} verdicts on the current answers and criteria; not {others} (--judge chooses)"
-        )
-    if log.contradicted:
-        notes.append(
-            f"{GRADES}: {len(log.contradicted)} criteria are met in one verdict and not met in another of "
-            "the same judge; the last one counts"
-        )
+def _first_notes(*kinds: Sequence[str]) -> list[str]:
+    """The first notes of each kind, and how many more there are."""
+    notes: list[str] = []
+    for kind in kinds:
+        notes += kind[:_NAMED]
+        if len(kind) > _NAMED:
+            notes.append(f"and {len(kind) - _NAMED} more of this kind")
     return notes
-
-
-def fullest(counts: dict[str, int]) -> str:
-    """The name with the highest count; of equals the last one."""
-    return max(reversed(counts), key=counts.__getitem__)
 
 
 def _find_judge(judges: Mapping[str, _JudgeLog], wanted: str, path: Path) -> str:
@@ -332,13 +295,11 @@ def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
     """The judges of a log by digest, the one that wrote last at the end."""
     judges: dict[str, _JudgeLog] = {}
     for grade in grades_of(path, notes):
-        log = judges.pop(grade.judge, None) or _JudgeLog(grade, {}, set(), {}, set())
+        log = judges.pop(grade.judge, None) or _JudgeLog(grade)
         judges[grade.judge] = log
         log.last = grade
         if grade.grader:
             log.models.add(grade.grader)
-        if {log.verdicts.get(grade.key), grade.met} == {True, False}:
-            log.contradicted.add(grade.key)
         log.verdicts[grade.key] = grade.met
         if grade.met is None:
             log.reasons[grade.key] = kind_of(grade.reason)

@@ -46,8 +46,6 @@ class WorstCases:
     common: int
     cases: Mapping[str, list[str]]
     """Label → case ids, the lowest first, equal scores by id."""
-    tied: Mapping[str, int]
-    """Label → how many of the k were chosen by id alone, of equals with some left outside; 0 where none is."""
     jaccard: Floats
     """|a ∩ b| / |a ∪ b| of the models' cases, in the table's order; NaN without any."""
 
@@ -99,17 +97,13 @@ def worst_cases(table: ScoreTable) -> WorstCases:
     ids = np.array([case.case_id for case in cases])[common]
     k = min(WORST, len(ids) // 2)
     worst: dict[str, list[str]] = {}
-    tied: dict[str, int] = {}
     chosen = np.zeros((len(table.models), len(ids)))
     for place, model in enumerate(table.models):
         column = scores[:, place]
         lowest = np.lexsort((ids, column))[:k]
         chosen[place, lowest] = 1
         worst[model.label] = ids[lowest].tolist()
-        equals = column == column[lowest].max(initial=-np.inf)
-        inside = int(equals[lowest].sum())
-        tied[model.label] = inside if inside < equals.sum() else 0
     shared = chosen @ chosen.T
     with np.errstate(invalid="ignore"):
         jaccard = shared / (2 * k - shared)
-    return WorstCases(k=k, common=len(ids), cases=worst, tied=tied, jaccard=jaccard)
+    return WorstCases(k=k, common=len(ids), cases=worst, jaccard=jaccard)

@@ -50,33 +50,24 @@ def table_of_figures(
     system lists). Scores are neither clipped by case nor marked where a model lacks a month.
     """
     models = tuple(sorted(figures))
-    by_month = {name: _by_month(figures[name]) for name in figures}
-    months: set[str] = set()
-    for of_model in by_month.values():
-        months.update(month for month in of_model if month is not None)
-    counted = next(iter(by_month.values()), {})
+    by_month: dict[str, dict[str, list[float]]] = {}
+    overall: dict[str, list[float]] = {name: [] for name in models}
+    for name, of_model in figures.items():
+        for month, figure in of_model:
+            overall[name].append(figure)
+            if month is not None:
+                by_month.setdefault(month, {}).setdefault(name, []).append(figure)
+    counted = next(iter(figures), "")
     rows = []
-    for month in sorted(months):
-        means = [published_mean(by_month[name].get(month, ())) for name in models]
-        rows.append((month, tuple(means), len(counted.get(month, ()))))
-    overall = []
-    for name in models:
-        overall.append(published_mean([figure for _, figure in figures[name]]))
+    for month, own in sorted(by_month.items()):
+        means = tuple(published_mean(own.get(name, ())) for name in models)
+        rows.append((month, means, len(own.get(counted, ()))))
     return MonthTable(
         models=models,
         rows=tuple(rows),
-        overall=tuple(overall),
+        overall=tuple(published_mean(own) for own in overall.values()),
         cases=sum(n for _, _, n in rows),
     )
-
-
-def _by_month(
-    figures: Sequence[tuple[str | None, float]],
-) -> dict[str | None, list[float]]:
-    by_month: dict[str | None, list[float]] = {}
-    for month, figure in figures:
-        by_month.setdefault(month, []).append(figure)
-    return by_month
 
 
 def published_mean(figures: Sequence[float]) -> float:
@@ -115,13 +106,13 @@ def case_figures(
 def _figure(evaluations: Mapping[str, Any], rubric: Sequence[Any]) -> float:
     # Criteria whose text is not in the rubric do not count. Any value that is not empty is a "text" to the script:
     # 5, 5.0 and "5" are two.
-    items = [item for item in rubric if isinstance(item, dict)]
     known = set()
     positive = []
-    for item in items:
-        if _has_text(item):
-            known.add(item["criterion"])
-        positive.append(max(0.0, _number(item.get("points", 0))))
+    for item in rubric:
+        if isinstance(item, dict):
+            positive.append(max(0.0, _number(item.get("points", 0))))
+            if _has_text(item):
+                known.add(item["criterion"])
     weighted = []
     for graded in evaluations.values():
         if not isinstance(graded, dict) or not _has_text(graded):
@@ -216,14 +207,17 @@ def scores_of_files(
 def as_published(
     runs: Sequence[GradedRun],
     in_runs: Sequence[tuple[CaseScore, ...]],
-    before_errata: Sequence[tuple[EvaluationCase, ...]],
+    given: Sequence[tuple[EvaluationCase, ...]],
 ) -> tuple[list[tuple[CaseScore, ...]], list[str]]:
-    """Return each run's cases as the published script scores them, and warnings where that is not possible."""
+    """Return each run's cases as the published script scores them, and warnings where that is not possible.
+
+    `given` has each run's cases as they were before any were left out.
+    """
     scored, warnings = [], []
-    for run, cases, before in zip(runs, in_runs, before_errata, strict=True):
+    for run, cases, before in zip(runs, in_runs, given, strict=True):
         from_files, why = None, "withdrawn cases are left out"
         # The imported files still contain what was withdrawn since.
-        if [id(case) for case in before] == [id(score.case) for score in cases]:
+        if run.run.cases == before:
             from_files = scores_of_files(run, cases)
             why = "its folder has no LiveMedBench files"
         own = cases if from_files is None else from_files

@@ -6,21 +6,20 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-import numpy as np
-
 from medlive.errors import UsageError
 from medlive.evaluation.harm import control_figures
 from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.companions import (
-    Beside,
     Companions,
-    NarrowedCases,
+    LengthControl,
     beside,
+    complete_scores,
+    narrow_runs,
+    rest_on_advice,
 )
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, without
 from medlive.evaluation.scoring.estimates import (
-    AxisErrors,
     ScoreEstimate,
     ScoreGrid,
     Slice,
@@ -57,6 +56,8 @@ from medlive.evaluation.scoring.warnings import (
 from medlive.llm.registry import EMPTY, Cutoff, Registry
 from medlive.statistics.bootstrap import (
     Comparison,
+    Draws,
+    Estimate,
     Floats,
     Standing,
     compare,
@@ -121,7 +122,8 @@ class ModelScore:
     standing: Standing | None
     rates: Rates
     slices: tuple[Slice, ...]
-    axes: tuple[AxisErrors, ...]
+    axes: Mapping[str, Estimate]
+    """How often the criteria of each axis went wrong; `ScoreGrid.axis_errors`."""
     cases: tuple[CaseScore, ...]
     companions: Companions
     harm: HarmRates
@@ -129,10 +131,10 @@ class ModelScore:
 
     def slice(self, kind: str, value: str) -> ScoreEstimate | None:
         """The estimate of one slice; None where the model has no such slice."""
-        return next(
-            (s.estimate for s in self.slices if s.kind == kind and s.value == value),
-            None,
-        )
+        for part in self.slices:
+            if (part.kind, part.value) == (kind, value):
+                return part.estimate
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +147,9 @@ class ScoreTable:
     models: tuple[ModelScore, ...]
     comparisons: tuple[Comparison, ...]
     common: int
-    beside: Beside
+    advice_only: bool
+    """Whether every criterion rests on the advice, so that the complete score is the paper's."""
+    lengths: tuple[LengthControl, ...]
     warnings: tuple[str, ...]
     """Reasons not to publish or compare this table, to be printed with it."""
     errata: ErrataUse | None = None
@@ -166,7 +170,7 @@ class ScoreTable:
     def companion_metrics(self) -> tuple[Metric, ...]:
         """The complete and the paper metric, where not the headline; where both are one, the complete alone beside
         safe."""
-        if self.beside.advice_only:
+        if self.advice_only:
             return (Metric.COMPLETE,) if self.metric is Metric.SAFE else ()
         return tuple(m for m in (Metric.COMPLETE, Metric.PAPER) if m is not self.metric)
 
@@ -214,30 +218,32 @@ def score_runs(
     metric = metric or headline(runs)
     runs = labelled(runs)
     overridden = tuple(check_figures(runs, allow))
-    whole = [run.run.cases for run in runs]
-    runs = runs if errata is None else _after_errata(runs, errata)
+    given = [run.run.cases for run in runs]
+    if errata is not None and errata.mode is ErrataMode.APPLY:
+        runs = [
+            replace(run, run=without(run.run, withdrawn))
+            for run, withdrawn in zip(runs, errata.runs, strict=True)
+        ]
     if window != ALWAYS:
         runs = window.of(runs)
     labels = [run.label for run in runs]
-    counted = NarrowedCases(metric.counted)
-    in_runs = [run.case_scores(metric) for run in counted.runs(runs)]
+    in_runs = [run.case_scores(metric) for run in narrow_runs(runs, metric.counted)]
     scored, notes = in_runs, list[str]()
     if metric is Metric.PUBLISHED:
-        before_errata = [counted.of(cases) for cases in whole]
-        scored, notes = as_published(runs, in_runs, before_errata)
+        scored, notes = as_published(runs, in_runs, given)
     coverage = _coverage(runs, in_runs, scored)
     if basis is CaseBasis.COMMON:
         shared = _common_ids(labels, scored)
         scored, in_runs = _only(shared, scored), _only(shared, in_runs)
-    grid = ScoreGrid(scored, metric, draws, seed)
-    comparisons = compare(
-        labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters
-    )
+    how: Draws = {"draws": draws, "seed": seed}
+    grid = ScoreGrid(scored, metric, **how)
+    comparisons = compare(labels, grid.score, **grid.how)
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
     overall, sliced, axes = grid.overall(), grid.slices(cutoffs), grid.axis_errors()
     standings = standings_of(dict(zip(labels, overall, strict=True)), comparisons)
-    companions = beside(runs, scored, metric, draws=draws, seed=seed)
-    harm = harm_rates(runs, scored, draws=draws, seed=seed)
+    complete = complete_scores(runs, scored)
+    companions, lengths = beside(runs, scored, complete, metric, **how)
+    harm = harm_rates(runs, complete, **how)
     models = []
     for i, label in enumerate(labels):
         model = ModelScore(
@@ -249,16 +255,15 @@ def score_runs(
             slices=tuple(sliced[i]),
             axes=axes[i],
             cases=scored[i],
-            companions=companions.models[i],
+            companions=companions[i],
             harm=harm[i],
             cutoff=cutoffs[i],
         )
         models.append(model)
     models.sort(key=lambda model: model.overall.rank(model.label))
-    common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
-        *run_warnings(runs, common, len(grid.score)),
-        *pair_warnings(comparisons, standings),
+        *run_warnings(runs, grid.common, len(grid.score)),
+        *pair_warnings(comparisons),
         *harm_warnings(dict(zip(labels, harm, strict=True)), metric),
         *notes,
         *unscorable_warnings(labels, in_runs, metric),
@@ -270,15 +275,16 @@ def score_runs(
         seed=seed,
         models=tuple(models),
         comparisons=tuple(comparisons),
-        common=common,
-        beside=companions,
+        common=grid.common,
+        advice_only=rest_on_advice(runs),
+        lengths=lengths,
         warnings=tuple(warnings),
         errata=errata,
         labels=tuple(labels),
         basis=basis,
         coverage=coverage,
-        fresh=rank_fresh(labels, scored, cutoffs, metric, draws=draws, seed=seed),
-        drops=significant_drops(labels, scored, cutoffs, draws=draws, seed=seed),
+        fresh=rank_fresh(labels, scored, cutoffs, metric, **how),
+        drops=significant_drops(labels, scored, cutoffs, **how),
         window=window,
         overridden=overridden,
     )
@@ -302,15 +308,6 @@ def _check_engines(runs: Sequence[GradedRun]) -> None:
             f"the runs were graded by different engines: {names}",
             hint="score them apart, or choose one grader with --judge",
         )
-
-
-def _after_errata(runs: Sequence[GradedRun], errata: ErrataUse) -> list[GradedRun]:
-    if errata.mode is not ErrataMode.APPLY:
-        return list(runs)
-    out = []
-    for run, withdrawn in zip(runs, errata.runs, strict=True):
-        out.append(replace(run, run=without(run.run, withdrawn)))
-    return out
 
 
 def _only(
@@ -339,12 +336,8 @@ def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
     return out
 
 
-def _scored_ids(scored: Sequence[Sequence[CaseScore]]) -> list[dict[str, None]]:
-    ids = []
-    for cases in scored:
-        own = [score.case.case_id for score in cases if score.score is not None]
-        ids.append(dict.fromkeys(own))
-    return ids
+def _scored_ids(scored: Sequence[CaseScore]) -> dict[str, None]:
+    return dict.fromkeys(s.case.case_id for s in scored if s.score is not None)
 
 
 def _coverage(
@@ -352,24 +345,22 @@ def _coverage(
     in_runs: Sequence[Sequence[CaseScore]],
     scored: Sequence[Sequence[CaseScore]],
 ) -> tuple[ScoredCases, ...]:
-    have = _scored_ids(scored)
-    anyone: dict[str, None] = {}
-    for own in have:
-        anyone.update(own)
+    anyone = _scored_ids([score for own in scored for score in own])
     coverage = []
-    for run, cases, own in zip(runs, in_runs, have, strict=True):
-        lacking = [case_id for case_id in anyone if case_id not in own]
-        coverage.append(ScoredCases(run.label, len(cases), len(own), tuple(lacking)))
+    for run, cases, own in zip(runs, in_runs, scored, strict=True):
+        ids = _scored_ids(own)
+        missing = tuple(case_id for case_id in anyone if case_id not in ids)
+        coverage.append(ScoredCases(run.label, len(cases), len(ids), missing))
     return tuple(coverage)
 
 
 def _common_ids(
     labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]
 ) -> set[str]:
-    have = _scored_ids(scored)
-    shared = set.intersection(*map(set, have))
+    ids = [set(_scored_ids(own)) for own in scored]
+    shared = set.intersection(*ids)
     if not shared:
-        empty = [label for label, own in zip(labels, have, strict=True) if not own]
+        empty = [label for label, own in zip(labels, ids, strict=True) if not own]
         without = f"without any scored case: {', '.join(empty)}; " if empty else ""
         raise UsageError(
             "no case is scored for every model",
@@ -402,9 +393,7 @@ def month_table(table: ScoreTable) -> MonthTable:
     by_label = {model.label: model for model in table.models}
     if table.metric is Metric.PUBLISHED:
         # The script counts the cases of the first model given.
-        figures = {}
-        for label in table.labels or by_label:
-            figures[label] = _figures(by_label[label])
+        figures = {label: _figures(by_label[label]) for label in table.labels}
         return table_of_figures(figures)
     models = [by_label[label] for label in sorted(by_label)]
     # `# case` counts the month's cases that every model of the row could have, not one model's.
@@ -415,12 +404,12 @@ def month_table(table: ScoreTable) -> MonthTable:
         means: list[float | None] = []
         for model in models:
             estimate = model.slice("month", month)
-            means.append(estimate.mean if estimate else None)
+            means.append(estimate.value if estimate else None)
         rows.append((month, tuple(means), counts[month]))
     return MonthTable(
         models=tuple(model.label for model in models),
         rows=tuple(rows),
-        overall=tuple(model.overall.mean for model in models),
+        overall=tuple(model.overall.value for model in models),
         cases=len(cases),
     )
 

@@ -1,7 +1,6 @@
 """What is said of a score table: reasons not to publish it, or not to compare its models."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
 
 from medlive.evaluation.asking.run import note_thinking
 from medlive.evaluation.harm import NOT_READ
@@ -10,7 +9,7 @@ from medlive.evaluation.scoring.harm_rates import HarmRates
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
 from medlive.evaluation.scoring.refusals import judge_of, unpublishable_reasons
 from medlive.integrity.log import some
-from medlive.statistics.bootstrap import Comparison, Standing
+from medlive.statistics.bootstrap import Comparison
 
 
 def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
@@ -74,10 +73,6 @@ def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
             f"cases with the same id but a different question or rubric: {len(changed)} ({some(changed)}); "
             "they are still paired"
         )
-    for first, second in combinations(runs, 2):
-        same_answers = first.answers == second.answers and first.met == second.met
-        if same_answers and first.run.info == second.run.info:
-            yield f"{first.label} and {second.label} are the same run: same answers and verdicts"
     if unknown := [run.label for run in runs if run.imported]:
         yield f"{', '.join(unknown)}: the grader is unknown: rank them together only if it is the same"
 
@@ -94,22 +89,12 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
     return list(case_ids)
 
 
-def pair_warnings(
-    comparisons: Sequence[Comparison], standings: Mapping[str, Standing]
-) -> list[str]:
-    """Warn about pairs without a common case, and those in one tie group for that reason."""
-    pairs = [(pair.first, pair.second) for pair in comparisons if not pair.n]
-    if not pairs:
+def pair_warnings(comparisons: Sequence[Comparison]) -> list[str]:
+    """Warn about pairs without a common case."""
+    names = [f"{pair.first} and {pair.second}" for pair in comparisons if not pair.n]
+    if not names:
         return []
-    groups = {name: standing.group for name, standing in standings.items()}
-    names: list[str] = []
-    tied: list[str] = []
-    for first, second in pairs:
-        names.append(f"{first} and {second}")
-        if first in groups and groups[first] == groups.get(second):
-            tied.append(names[-1])
-    warning = f"pairs without a common scored case: {some(names)}; not compared"
-    return [f"{warning}, yet in one tie group: {some(tied)}" if tied else warning]
+    return [f"pairs without a common scored case: {some(names)}; not compared"]
 
 
 def unscorable_warnings(
@@ -119,17 +104,13 @@ def unscorable_warnings(
     what = "no score by Equation 1"
     if metric is Metric.PUBLISHED:
         what += ", and count as 0 here"
-    labels_by_cases: dict[tuple[str, ...], list[str]] = {}
+    by_warning: dict[str, list[str]] = {}
     for label, scores in zip(labels, scored, strict=True):
-        cases = [score.case for score in scores]
-        ids = tuple(case.case_id for case in cases if case.positive_points <= 0)
-        labels_by_cases.setdefault(ids, []).append(label)
-    labels_by_cases.pop((), None)
-    warnings = []
-    for ids, names in labels_by_cases.items():
-        cases_without = f"{len(ids)} cases have no criterion with positive points"
-        warnings.append(f"{', '.join(names)}: {cases_without} and {what} ({some(ids)})")
-    return warnings
+        ids = [s.case.case_id for s in scores if s.case.positive_points <= 0]
+        if ids:
+            warning = f"{len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
+            by_warning.setdefault(warning, []).append(label)
+    return [f"{', '.join(names)}: {warning}" for warning, names in by_warning.items()]
 
 
 def harm_warnings(harm: Mapping[str, HarmRates], metric: Metric) -> list[str]:

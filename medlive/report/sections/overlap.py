@@ -35,9 +35,6 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
         f"such sets share {f(worst.by_chance)}{mean}. No interval: a count of just these."
     )
     parts = [soft(caption)]
-    tied = [f"{label}: {n} of the {worst.k}" for label, n in worst.tied.items() if n]
-    if tied:
-        parts.append(soft(f"Chosen by id alone among equal scores: {'; '.join(tied)}."))
     matrix = report.render(
         "matrix.html",
         title=f"Jaccard overlap of the bottom {worst.k}",

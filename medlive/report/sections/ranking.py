@@ -30,10 +30,10 @@ def ranking(report: Report) -> Section:
     rows = []
     for model in report.models:
         overall = model.overall
-        if overall.mean is not None:
+        if overall.value is not None:
             low = None if overall.low is None else 100 * overall.low
             high = None if overall.high is None else 100 * overall.high
-            rows.append((model.label, 100 * overall.mean, low, high))
+            rows.append((model.label, 100 * overall.value, low, high))
     figure = missing(_NO_SCORE)
     if rows:
         note = f"{report.table.metric.value} score in %, with 95 % intervals"

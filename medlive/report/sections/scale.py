@@ -11,7 +11,7 @@ _CAPTION: Final = (
     "Ability: the score that a model would have on all cases here, its own where it has them and elsewhere what the "
     "scores of the others lead to expect. On these cases: only what was not answered is in doubt; a model that "
     "answered everything has its plain mean. Cases of the kind: what other cases could have given; ranks and tie "
-    "groups are made from it. Hard cases: the third of a model's cases that the other models found hardest."
+    "groups are made from it."
 )
 
 
@@ -26,7 +26,6 @@ def one_scale(report: Report) -> Section:
         "scale.html",
         abilities=table,
         standings=standings,
-        hard={row.model: row for row in table.hard},
         plain={model.label: model.overall for model in report.models},
         suspects=table.suspects[:MOST_SUSPECTS],
     )

@@ -59,7 +59,7 @@ def test_models_of_the_same_cases_have_their_own_means_on_the_scale(
     if table.scale.why:
         assert "the same" in table.scale.why
     else:
-        means = [model.overall.mean for model in medlive.score(runs).models]
+        means = [model.overall.value for model in medlive.score(runs).models]
         assert [row.value for row in table.scale.abilities] == pytest.approx(means)
     assert len(table.cases) == 12
     assert table.silent == 12  # both answered alike
@@ -127,7 +127,7 @@ def test_the_scores_of_a_frame_have_the_tables_mean(runs: list[Path]) -> None:
     table = medlive.score(runs, draws=20)
     means = frames.scores(table).groupby("model").score.mean()
     for model in table.models:
-        assert means[model.label] == pytest.approx(model.overall.mean)
+        assert means[model.label] == pytest.approx(model.overall.value)
 
 
 def test_a_missing_library_is_named(

@@ -1,7 +1,6 @@
 """Runs of differing weeks on one scale: weeks apart from models, wrong keys found, hard cases by the others."""
 
 import numpy as np
-import pytest
 
 from medlive.evaluation.model import AnswerState, EvaluationCase, EvaluationCriterion
 from medlive.evaluation.scoring.ability import AbilityTable, abilities
@@ -82,12 +81,3 @@ def test_a_wrong_key_is_first_among_the_suspects() -> None:
     assert suspects[0].criterion is not None
     assert suspects[0].criterion.id == "0"
     assert len(suspects) < 12
-
-
-def test_hard_cases_are_a_third_and_harder() -> None:
-    table = make_table()
-    for row, ability in zip(table.hard, table.scale.abilities, strict=True):
-        assert row.n == pytest.approx(ability.n / 3, abs=1)
-    hard = [row.mean or 0 for row in table.hard]
-    values = [ability.value or 0 for ability in table.scale.abilities]
-    assert np.mean(hard) < np.mean(values) - 0.1

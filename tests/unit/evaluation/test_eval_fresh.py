@@ -163,6 +163,6 @@ def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
             if (
                 m.overall.low is not None
                 and m.overall.high is not None
-                and m.overall.mean is not None
+                and m.overall.value is not None
             ):
-                assert m.overall.low <= m.overall.mean <= m.overall.high
+                assert m.overall.low <= m.overall.value <= m.overall.high

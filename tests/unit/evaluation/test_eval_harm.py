@@ -63,10 +63,10 @@ async def test_confirmed_harm_caps_the_score_and_what_is_not_confirmed_does_not(
     table = score_runs([run], draws=50)
     assert table.metric is Metric.SAFE
     (model,) = table.models
-    assert model.harm.severe.mean == pytest.approx(1 / model.harm.read)
-    assert model.harm.any.mean == pytest.approx(2 / model.harm.read)
+    assert model.harm.severe.value == pytest.approx(1 / model.harm.read)
+    assert model.harm.any.value == pytest.approx(2 / model.harm.read)
     assert (model.harm.unconfirmed, model.harm.unread) == (1, 0)
-    assert model.harm.omitted.mean
+    assert model.harm.omitted.value
 
 
 async def test_a_run_that_was_read_costs_nothing_and_one_that_was_stopped_goes_on(
@@ -156,6 +156,6 @@ async def test_a_run_without_a_reading_is_scored_as_before(run_dir: Path) -> Non
     run = load_graded(run_dir)
     assert score_runs([run], draws=50).metric is Metric.COMPLETE
     table = score_runs([run], metric=Metric.SAFE, draws=50)
-    assert table.models[0].overall.mean is None
+    assert table.models[0].overall.value is None
     assert any("not read for harm" in warning for warning in table.warnings)
     assert not (run_dir / HARM_CALLS).exists()

@@ -160,7 +160,7 @@ def test_an_ungraded_case_is_left_out_of_healthbenchs_mean_and_bounds_it(
     overall = (
         score_runs([load_graded(run)], metric=Metric.HEALTHBENCH).models[0].overall
     )
-    assert (overall.n, overall.mean, overall.of) == (1, 0.0, 2)
+    assert (overall.n, overall.value, overall.of) == (1, 0.0, 2)
 
 
 def test_physicians_ideal_completions_are_answers_where_there_are_some(

@@ -338,7 +338,7 @@ def test_odd_files_have_one_figure_in_every_format(
     assert said in " ".join(table.warnings)
     every_format_agrees(table)
     paper = score_runs([run], draws=10).models[0]
-    assert paper.overall.mean is None or 0 <= paper.overall.mean <= 1
+    assert paper.overall.value is None or 0 <= paper.overall.value <= 1
 
 
 def test_a_row_of_imported_runs_is_each_of_its_own_files(tmp_path: Path) -> None:
@@ -407,5 +407,5 @@ def test_one_case_that_is_graded_under_two_types_is_two_with_names_of_their_own(
         ("1′", 0.0),
         ("2", 0.5),
     ]
-    assert (model.overall.n, model.overall.mean) == (3, 0.5)
+    assert (model.overall.n, model.overall.value) == (3, 0.5)
     assert "3 threads" in model.overall.why

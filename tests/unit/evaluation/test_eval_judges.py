@@ -98,13 +98,11 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
         pytest.approx(4 / 6),
         pytest.approx(0.8),
     )
-    assert (ranking.kept, ranking.reversed, dict(ranking.top)) == (
-        5,
-        (("v", "w"),),
-        {1: 0, 3: 3},
+    assert (ranking.reversed, dict(ranking.top)) == ((("v", "w"),), {1: 0, 3: 3})
+    scored = {(one.model, one.judge[0]): one.score.value for one in found.scores}
+    assert [scored[m, j] for m in shares for j in "ms"] == pytest.approx(
+        [share / 100 for both in shares.values() for share in both]
     )
-    ranks = {(one.model, one.judge[0]): one.rank for one in found.scores}
-    assert [ranks[m, j] for j in "ms" for m in "vwxy"] == [1, 2, 3, 4, 2, 1, 3, 4]
     # The same answers in a folder of their own, graded by another judge, are the same model's.
     other = made_run(cases, tmp_path / "again", "v", 0.5, missing=False)
     graded_by("third", other, lambda *_: True)
@@ -122,7 +120,7 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
         graded_by(name, far, lambda *_: True)
     disjoint = compare_judges([runs[0], far], ("mild", "strict"), draws=50)
     (none,) = disjoint.rankings
-    assert {one.rank for one in disjoint.scores} == {None}
+    assert {one.score.value for one in disjoint.scores} == {None}
     assert (none.cases, none.shift.value) == (0, None)
     for judges, said in ((("mild", "nobody"), "nobody"), (("mild",), "by two")):
         with pytest.raises(UsageError, match=said):
@@ -146,7 +144,7 @@ def test_turned_round_judges_turn_the_shift_and_nothing_else(
     for name in ("spearman", "kendall", "mean_absolute_difference"):
         first, second = getattr(one, name).value, getattr(two, name).value
         assert first == (second if first is None else pytest.approx(second))
-    assert (one.kept, one.reversed, one.top) == (two.kept, two.reversed, two.top)
+    assert (one.reversed, one.top) == (two.reversed, two.top)
     same = compare_ranks(("mild", "mild"), models, values[[0, 0]], clusters, 50, 0)
     assert (same.shift.value, same.reversed, same.top) == (0.0, (), {1: 1})
 

@@ -69,7 +69,7 @@ def test_bundles_of_the_same_conditions_rank_and_the_others_stand_apart(
     assert [r.ok for r in seen] == [True, True, True, True, False]
     found = rank_bundles(seen, draws=DRAWS, most_unscored=0.5)
     both, alone = found.rankings
-    means = [m.overall.mean or 0.0 for m in both.table.models]
+    means = [m.overall.value or 0.0 for m in both.table.models]
     assert sorted(m.label for m in both.table.models) == ["cand-1", "cand-2"]
     assert means == sorted(means, reverse=True)
     own = [

@@ -262,7 +262,6 @@ async def test_case_scores_against_people_and_a_direct_judge(
     assert (rubric.pearson.value, rubric.pearson.p) == pytest.approx(
         (r, pearson_p(r, len(whole)))
     )
-    assert judged.gain.n == len(whole - {"c002"})
 
 
 def test_the_order_of_rows_changes_no_figure(run: Path, tmp_path: Path) -> None:
@@ -393,8 +392,6 @@ async def test_graders_beside_each_other_and_one_with_itself(
     assert cases.mean_absolute_difference.value == pytest.approx(
         np.abs(ours - theirs).mean()
     )
-    assert cases.top is not None
-    assert cases.top.k == 1
     # The first judge's verdicts in a folder of their own, whose log has lines that are no grades.
     other = await graded(tmp_path / "other")
     with (other / "grades.jsonl").open("a") as log:
@@ -434,7 +431,6 @@ def test_strangers_lonely_raters_and_doubles_are_said(
     for part in (
         "'nowhere/k1' (line 111)",
         "'c000/k9' (line 112)",
-        "(line 110)",
     ):
         assert part in notes
     only_strangers = tmp_path / "strangers.csv"

@@ -151,14 +151,14 @@ def test_complete_and_paper_stand_side_by_side(
     for model in table.models:
         own = model.companions
         assert own.complete == model.overall
-        assert own.complete.mean == pytest.approx(mean_of(model.run, Metric.COMPLETE))
-        assert own.paper.mean == pytest.approx(mean_of(model.run, Metric.PAPER))
-        assert own.paper.mean != pytest.approx(own.complete.mean, abs=1e-4)
+        assert own.complete.value == pytest.approx(mean_of(model.run, Metric.COMPLETE))
+        assert own.paper.value == pytest.approx(mean_of(model.run, Metric.PAPER))
+        assert own.paper.value != pytest.approx(own.complete.value, abs=1e-4)
     rows = {(r["model"], r["slice"]): r["mean"] for r in score_rows(table)}
     plain = scores_json(table)
     assert plain["advice_only"] is False
     for model, row in zip(table.models, plain["models"], strict=True):
-        assert row["complete"]["mean"] == model.overall.mean
+        assert row["complete"]["mean"] == model.overall.value
         assert row["paper"]["mean"] == rows[model.label, "paper"]
         assert row["core"]["mean"] == rows[model.label, "core"]
     show_result(Result(None, describe_scores(table)))
@@ -185,24 +185,6 @@ def test_the_same_figures_whichever_metric_leads(
             assert find_bottom(model.run, 5, metric).metric is Metric.PAPER
 
 
-def test_complete_and_paper_are_correlated_over_models_cases_and_answers(
-    runs: list[GradedRun], table: ScoreTable
-) -> None:
-    by_over = {one.over: one for one in table.beside.agreement}
-    assert set(by_over) == {"models", "cases", "answers"}
-    pairs = []
-    for run in runs:
-        complete, paper = (run.case_scores(m) for m in (Metric.COMPLETE, Metric.PAPER))
-        for first, second in zip(complete, paper, strict=True):
-            if first.score is not None and second.score is not None:
-                pairs.append((first.score, second.score))
-    answers = by_over["answers"]
-    assert answers.n == len(pairs)
-    assert answers.pearson == pytest.approx(np.corrcoef(np.array(pairs).T)[0, 1])
-    assert by_over["models"].n == 4
-    assert (by_over["models"].pearson or 0) > 0.9
-
-
 def test_the_published_script_prints_the_same_on_exported_files(
     runs: list[GradedRun], tmp_path: Path
 ) -> None:
@@ -223,9 +205,8 @@ def test_where_every_criterion_rests_on_advice_there_is_one_score(
     run = load_graded(made_run(cases, tmp_path / "run", "model", 0.6))
     table = score_runs([run], draws=30)
     (model,) = table.models
-    assert table.beside.advice_only
+    assert table.advice_only
     assert table.companion_metrics == ()
-    assert table.beside.agreement == ()
     assert model.companions.complete == model.companions.paper == model.overall
     assert {row["slice"] for row in score_rows(table)} & {"complete", "paper"} == set()
     show_result(Result(None, describe_scores(table)))
@@ -266,7 +247,7 @@ def test_a_score_that_pays_for_length_is_seen_and_a_core_that_does_not(
         return criterion.points > 0 and int(criterion.id[1:]) < length / 250
 
     runs = scored_by(tmp_path, more_for_longer)
-    headline, core = score_runs(runs, draws=30).beside.lengths
+    headline, core = score_runs(runs, draws=30).lengths
     assert (headline.figure, core.figure) == ("complete", "core")
     assert headline.n == 120
     assert (headline.partial or 0) > 0.6
@@ -274,7 +255,7 @@ def test_a_score_that_pays_for_length_is_seen_and_a_core_that_does_not(
     # Every answer has the heavy points: the core score does not vary at all.
     assert core.partial is None
     assert 0 < core.n < 120
-    one = score_runs(runs[:1], draws=30).beside.lengths[0]
+    one = score_runs(runs[:1], draws=30).lengths[0]
     assert one.partial is None
     assert one.pearson is not None
 
@@ -313,9 +294,9 @@ def test_a_bundle_holds_each_metric_with_its_core_score(runs: list[GradedRun]) -
     (model,) = score_runs(runs[:1], draws=30).models
     own = model.companions
     complete, paper = scores["complete"]["overall"], scores["paper"]["overall"]
-    assert complete["mean"] == pytest.approx(own.complete.mean, abs=1e-6)
-    assert paper["mean"] == pytest.approx(own.paper.mean, abs=1e-6)
-    assert scores["complete"]["core"]["mean"] == pytest.approx(own.core.mean, abs=1e-6)
+    assert complete["mean"] == pytest.approx(own.complete.value, abs=1e-6)
+    assert paper["mean"] == pytest.approx(own.paper.value, abs=1e-6)
+    assert scores["complete"]["core"]["mean"] == pytest.approx(own.core.value, abs=1e-6)
     assert scores["complete"]["core"] != scores["paper"]["core"]
     # Rates and errors are of all criteria.
     assert scores["rates"]["criteria"] == model.rates.criteria
@@ -343,5 +324,5 @@ def test_models_are_ranked_by_the_metric_that_leads(table: ScoreTable) -> None:
         return [model.label for model in models]
 
     assert [m.label for m in table.models] == order(
-        lambda m: m.companions.complete.mean
+        lambda m: m.companions.complete.value
     )

@@ -132,7 +132,7 @@ def test_every_slice_is_the_mean_of_its_cases_scores_and_bounds(
                 s for s in members if not s.unscorable or metric is Metric.PUBLISHED
             ]
             assert (estimate.n, estimate.of) == (len(points), len(bounded))
-            assert estimate.mean == (pytest.approx(mean(points)) if points else None)
+            assert estimate.value == (pytest.approx(mean(points)) if points else None)
             if bounded:
                 assert estimate.least == pytest.approx(mean([s.low for s in bounded]))
                 assert estimate.most == pytest.approx(mean([s.high for s in bounded]))
@@ -172,8 +172,8 @@ def test_every_completion_lies_within_the_bounds(
             (model.overall, truth.overall),
             *((s.estimate, truth.slice(s.kind, s.value)) for s in model.slices),
         ):
-            if true is not None and true.mean is not None:
-                assert known.least - 1e-9 <= true.mean <= known.most + 1e-9
+            if true is not None and true.value is not None:
+                assert known.least - 1e-9 <= true.value <= known.most + 1e-9
 
 
 def test_an_unanswered_case_that_has_no_score_is_in_no_bound() -> None:
@@ -247,40 +247,29 @@ def test_what_holds_of_many_models_is_said_once_and_what_is_tied_only_where_it_s
     assert said == [
         "a, b, c, d, e and 2 more: not publishable: graded by the rules engine"
     ]
-    for score, tail in ((None, ""), (0.5, ", yet in one tie group: a and b")):
-        apart = [
-            run_of("a", CASES[:40], [score] * 40),
-            run_of("b", CASES[40:80], [score] * 40),
-        ]
-        (said_of,) = (
-            w
-            for w in score_runs(apart, draws=20).warnings
-            if "without a common scored case" in w
-        )
-        assert said_of.endswith(f"a and b; not compared{tail}")
-
-
-def test_the_same_run_twice_is_said() -> None:
-    run = run_of("a", CASES[:40], [0.5] * 40)
-    copied = replace(run, run=replace(run.run, path=Path("elsewhere")))
-    assert "are the same run" in " ".join(score_runs([run, copied], draws=2).warnings)
-    again = run_of("a", CASES[:40], [0.25] * 40)
-    assert "are the same run" not in " ".join(
-        score_runs([run, again], draws=2).warnings
+    apart = [
+        run_of("a", CASES[:40], [0.5] * 40),
+        run_of("b", CASES[40:80], [0.5] * 40),
+    ]
+    (said_of,) = (
+        w
+        for w in score_runs(apart, draws=20).warnings
+        if "without a common scored case" in w
     )
+    assert said_of.endswith("a and b; not compared")
 
 
 def test_intervals_of_error_rates_are_a_bootstrap_over_cases() -> None:
     rng = np.random.default_rng(1)
     runs = [run_of("m", CASES, rng.random(360).tolist())]
-    (axis,) = score_runs(runs, draws=400, seed=5).models[0].axes
+    (axis,) = score_runs(runs, draws=400, seed=5).models[0].axes.values()
     wrong = np.array(
         [
             20 - round(20 * (c.score or 0))
             for c in score_runs(runs, draws=1).models[0].cases
         ]
     )
-    assert (axis.n, axis.errors) == (7200, wrong.sum())
+    assert (axis.n, axis.value) == (7200, pytest.approx(wrong.sum() / 7200))
     picks = rng.integers(0, 360, (2000, 360))
     low, high = np.percentile(wrong[picks].sum(axis=1) / 7200, [2.5, 97.5])
     assert (axis.low, axis.high) == (
@@ -444,7 +433,6 @@ async def test_verdicts_match_the_grades_and_notes_name_damaged_rows(
     assert run.verdicts(second["case_id"])[second["criterion_id"]] is True
     assert sum(len(v) for v in expected.values()) == 18
     notes = "\n".join(run.notes)
-    assert "1 criteria are met in one verdict and not met in another" in notes
     assert "grades.jsonl:22: not a valid row: met: Input should be" in notes
     assert "grades.jsonl:23: not a valid row: mode: Input should be" in notes
     assert (

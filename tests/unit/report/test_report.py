@@ -282,19 +282,20 @@ def test_the_figures_beside_the_page_agree_with_it(tmp_path: Path) -> None:
     scores = json.loads((out / "scores.json").read_text("utf-8"))
     assert (scores["metric"], scores["advice_only"]) == ("complete", True)
     assert [m["overall"]["mean"] for m in scores["models"]] == [
-        m.overall.mean for m in table.models
+        m.overall.value for m in table.models
     ]
     with (out / "scores.csv").open(newline="", encoding="utf-8") as handle:
         rows = list(csv.DictReader(handle))
     overall = [row for row in rows if row["slice"] == "overall"]
     assert [float(row["mean"]) for row in overall] == [
-        m.overall.mean for m in table.models
+        m.overall.value for m in table.models
     ]
     assert (out / "scores.tsv").read_text("utf-8") == table.tsv()
     html = (out / "index.html").read_text("utf-8")
     for model in table.models:
         mean, low, high = (
-            100 * x for x in (model.overall.mean, model.overall.low, model.overall.high)
+            100 * x
+            for x in (model.overall.value, model.overall.low, model.overall.high)
         )
         assert f'>{mean:.1f}</td><td class="n">{low:.1f} to {high:.1f}</td>' in html
 

@@ -57,7 +57,7 @@ def test_who_leads_and_with_whom_it_is_tied_is_what_the_table_says(
     said = summarise(analyse(table))
     first = table.models[0]
     assert f"{first.label} " in said["Who leads"]
-    assert f"{100 * first.overall.mean:.1f} %" in said["Who leads"]
+    assert f"{100 * first.overall.value:.1f} %" in said["Who leads"]
     different = {
         frozenset((c.first, c.second)) for c in table.comparisons if c.p_holm < 0.05
     }
@@ -80,7 +80,7 @@ def test_the_ranking_after_every_cutoff_goes_first_unless_it_rests_on_few_cases(
     best = table.fresh.models[0]
     said = summarise(analyse(table))["Who leads"]
     assert said.startswith("On cases posted after every cutoff (2025-05-31), ")
-    assert f"{100 * best.overall.mean:.1f} %" in said
+    assert f"{100 * best.overall.value:.1f} %" in said
     assert f"n={best.overall.n}" in said
     late = table_of(
         tmp_path / "b", {"a": 0.7, "b": 0.4}, cutoffs=("2025-03", "2025-10")
@@ -159,7 +159,7 @@ def test_pairs_stand_in_the_order_of_the_ranking_and_keep_their_values(
         ("best", "worst"),
         ("middle", "worst"),
     ]
-    means = {m.label: m.overall.mean for m in table.models}
+    means = {m.label: m.overall.value for m in table.models}
     for c in found:
         assert c.low <= c.difference <= c.high
         assert c.difference == pytest.approx(means[c.first] - means[c.second], abs=0.05)

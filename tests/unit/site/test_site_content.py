@@ -275,7 +275,7 @@ def test_a_case_of_two_boards_counts_once_on_the_scale(tmp_path: Path) -> None:
     board = made_board(made_graded(tmp_path, models=3, cases=40))
     (shared,) = shared_scales([board, replace(board, slug="board-2")])
     assert shared.boards == ("board-1", "board-2")
-    means = {model.name: model.score.overall.mean for model in board.models}
+    means = {model.name: model.score.overall.value for model in board.models}
     counts = {model.name: model.score.overall.n for model in board.models}
     rows = shared.table.scale.abilities
     assert {row.name: row.n for row in rows} == counts

@@ -22,34 +22,12 @@ from tests.support.oracles import oracle
 stats = oracle("scipy.stats")
 
 
-@given(st.lists(st.integers(0, 4), min_size=2, max_size=9), st.data())
-def test_an_exact_p_is_the_share_of_all_ways_to_deal_the_sides(
-    scores: list[int], data: st.DataObject
-) -> None:
-    n = len(scores)
-    chosen = data.draw(st.integers(1, n - 1))
-    values = np.array(scores, dtype=np.float64)
-    sides = np.array([1] * chosen + [0] * (n - chosen))
-
-    def apart(picked: tuple[int, ...]) -> float:
-        rest = [i for i in range(n) if i not in picked]
-        return abs(
-            sum(scores[i] for i in picked) / chosen
-            - sum(scores[i] for i in rest) / (n - chosen)
-        )
-
-    ways = list(combinations(range(n), chosen))
-    truth = apart(tuple(range(chosen)))
-    expected = sum(apart(way) >= truth - 1e-12 for way in ways) / len(ways)
-    assert permutation_p(values, sides, len(ways)) == (pytest.approx(expected), True)
-
-
 def test_permutation_p_is_scipys() -> None:
     rng = np.random.default_rng(3)
     values = rng.random(40)
     values[:15] += 0.2
     sides = np.array([0] * 15 + [1] * 25)
-    found, exact = permutation_p(values, sides, 9999, seed=1)
+    found = permutation_p(values, sides, 9999, seed=1)
     theirs = stats.permutation_test(
         (values[:15], values[15:]),
         lambda x, y, axis: x.mean(axis=axis) - y.mean(axis=axis),
@@ -57,9 +35,8 @@ def test_permutation_p_is_scipys() -> None:
         n_resamples=9999,
         rng=np.random.default_rng(2),
     )
-    assert not exact
     assert found == pytest.approx(theirs.pvalue, abs=0.012)
-    assert permutation_p(values, 1 - sides, 9999, seed=1)[0] == pytest.approx(
+    assert permutation_p(values, 1 - sides, 9999, seed=1) == pytest.approx(
         found, abs=0.012
     )
 
@@ -70,8 +47,8 @@ def test_p_values_of_nothing_are_spread_evenly_and_of_something_are_small() -> N
     nothing, something = [], []
     for seed in range(200):
         values = rng.beta(2, 2, 90)
-        nothing.append(permutation_p(values, sides, 199, seed)[0])
-        something.append(permutation_p(values - 0.25 * sides, sides, 199, seed)[0])
+        nothing.append(permutation_p(values, sides, 199, seed))
+        something.append(permutation_p(values - 0.25 * sides, sides, 199, seed))
     assert stats.kstest(nothing, "uniform").pvalue > 0.01
     assert np.mean([p < 0.05 for p in nothing]) < 0.1
     assert np.mean([p < 0.05 for p in something]) > 0.95
@@ -90,7 +67,7 @@ def test_clusters_are_dealt_whole() -> None:
             drop(values, sides, draws=2, seed=seed, permutations=199, clusters=place).p
             or 0.0
         )
-        alone = permutation_p(means, np.arange(30) % 2, 199, seed)[0]
+        alone = permutation_p(means, np.arange(30) % 2, 199, seed)
         assert found[-1] == pytest.approx(alone, abs=0.15)
     assert stats.kstest(found, "uniform").pvalue > 0.01
     assert np.mean([p < 0.05 for p in found]) < 0.1
@@ -109,10 +86,8 @@ def test_a_cluster_on_both_sides_is_dealt_in_its_parts() -> None:
     ]
     truth = abs(values[sides == 1].mean() - values[sides == 0].mean())
     expected = float(np.mean([one >= truth - 1e-12 for one in apart]))
-    assert permutation_p(values, sides, 6, clusters=place) == (
-        pytest.approx(expected),
-        True,
-    )
+    found = permutation_p(values, sides, 4999, clusters=place)
+    assert found == pytest.approx(expected, abs=0.02)
 
 
 def test_the_interval_of_a_drop_covers_it_about_as_often_as_it_says() -> None:
@@ -203,7 +178,7 @@ def test_a_pure_shift_of_the_mix_is_found_by_the_drop_and_taken_out_by_the_adjus
         sides = np.array([0] * 90 + [1] * 60)
         hard = rng.random(150) < np.where(sides == 0, 0.3, 0.7)
         values = np.where(hard, 0.3, 0.7) + rng.normal(0, 0.1, 150)
-        found = adjusted_drop(values, sides, hard.astype(int), 2, draws=200)
+        found = adjusted_drop(values, sides, hard.astype(str).tolist(), draws=200)
         raw.append(values[sides == 0].mean() - values[sides == 1].mean())
         left.append(found.difference or 0)
         covered += (found.low or 0) <= 0 <= (found.high or 0)
@@ -216,8 +191,7 @@ def test_a_pure_shift_of_the_mix_is_found_by_the_drop_and_taken_out_by_the_adjus
 def test_an_interval_needs_thirty_on_each_side(items: int, given: bool) -> None:
     rng = np.random.default_rng(5)
     values, sides = rng.random((items, 2)), np.arange(items) % 2
-    one_stratum = np.zeros(items, dtype=int)
-    adjusted = adjusted_drop(values[:, 0], sides, one_stratum, 1, draws=50)
+    adjusted = adjusted_drop(values[:, 0], sides, ["all"] * items, draws=50)
     seen = np.stack([sides == 0, np.zeros(items, dtype=bool)], axis=1)
     effect = seen_effect(values, seen, draws=50)
     assert effect is not None
@@ -228,12 +202,11 @@ def test_an_interval_needs_thirty_on_each_side(items: int, given: bool) -> None:
 def test_strata_that_a_side_lacks_are_left_out_and_counted() -> None:
     values = np.array([1.0, 0.8, 0.5, 0.4, 0.2, 0.9])
     sides = np.array([0, 0, 0, 1, 1, 1])
-    strata = np.array([0, 0, 1, 0, 0, 2])
-    found = adjusted_drop(values, sides, strata, 4, draws=50)
+    found = adjusted_drop(values, sides, list("aabaac"), draws=50)
     assert (found.n_pre, found.n_post, found.lost_pre, found.lost_post) == (2, 2, 1, 1)
-    assert found.strata == ((2, 2), (1, 0), (0, 1), (0, 0))
+    assert found.strata == {"a": (2, 2), "b": (1, 0), "c": (0, 1)}
     assert found.difference == pytest.approx(0.9 - 0.3)
-    alone = adjusted_drop(values, sides, np.arange(6), 6, draws=50)
+    alone = adjusted_drop(values, sides, list("abcdef"), draws=50)
     assert (alone.difference, alone.low, alone.lost_pre, alone.lost_post) == (
         None,
         None,
@@ -250,9 +223,7 @@ def test_an_adjustment_by_one_stratum_is_the_drop(seed: int) -> None:
     values, sides = 10 * rng.random(120), np.where(rng.random(120) < 0.5, 0, 1)
     sides[:2] = 0, 1
     plain = drop(values, sides, draws=40, seed=seed)
-    same = adjusted_drop(
-        values, sides, np.zeros(120, dtype=int), 1, draws=40, seed=seed
-    )
+    same = adjusted_drop(values, sides, ["all"] * 120, draws=40, seed=seed)
     assert same.difference == pytest.approx(plain.difference)
     assert (same.low, same.high) == (
         pytest.approx(plain.low),

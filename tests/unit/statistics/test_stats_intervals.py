@@ -12,8 +12,8 @@ from medlive.statistics.bootstrap import (
     cluster_counts,
     compare,
     compare_paired,
-    support,
     tie_groups,
+    too_few_for_mean,
     weight_chunks,
 )
 from medlive.statistics.intervals import DOUBT, mean_bounds, quantile, sign_p
@@ -47,21 +47,20 @@ def test_an_interval_is_refused_exactly_with_a_reason(
     clusters = np.arange(n) // 2
     for places in (None, clusters):
         low, _ = bounds_of(values, bootstrap_means(values, draws=50), places)
-        based_on = support(values, places)
-        assert [bool(why) for why in based_on.reasons()] == np.isnan(low).tolist()
+        few = [bool(why) for why in too_few_for_mean(values, places)]
+        assert few == np.isnan(low).tolist()
         # The same scores the other way round are as few.
-        assert (
-            based_on.enough().tolist() == support(1 - values, places).enough().tolist()
-        )
+        turned = too_few_for_mean(1 - values, places)
+        assert few == [bool(why) for why in turned]
 
 
 def test_one_good_answer_among_forty_is_too_few_to_say() -> None:
     values = np.full((40, 1), 0.001)
     values[0] = 0.9
-    assert "full scores" in support(values).reasons()[0]
+    assert "full scores" in too_few_for_mean(values)[0]
     values[:4] = 1
-    assert "in effect" in support(values).reasons()[0]
-    assert "29 threads" in support(values[:29]).reasons()[0]
+    assert "in effect" in too_few_for_mean(values)[0]
+    assert "29 threads" in too_few_for_mean(values[:29])[0]
 
 
 @pytest.mark.parametrize("n", [3, 8, 14])

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from medlive.statistics.items import FALSE_ALARMS, analyse_items, hard_cases
+from medlive.statistics.items import FALSE_ALARMS, analyse_items, hardest
 
 
 def test_a_turned_key_is_a_suspect_and_sound_ones_rarely_are() -> None:
@@ -27,15 +27,8 @@ def test_what_everybody_passes_or_few_answered_tells_nothing() -> None:
     assert (nobody.models, nobody.mean, nobody.suspect) == (0, None, False)
 
 
-def test_hard_cases_of_a_model_do_not_depend_on_its_own_scores() -> None:
+def test_the_hardest_third_is_hard_to_those_who_were_asked() -> None:
     rng = np.random.default_rng(1)
     scores = rng.random((60, 5))
-    abilities = scores.mean(axis=0)
-    chosen = hard_cases(scores, abilities)
-    moved = scores.copy()
-    moved[:, 2] = rng.random(60)
-    assert (hard_cases(moved, abilities)[:, 2] == chosen[:, 2]).all()
-    assert chosen.sum(axis=0).tolist() == [20] * 5
-    # Scores of pure chance: a subset chosen by the model's own failures would lie far below its mean.
-    gap = np.where(chosen, scores, np.nan)
-    assert abs(np.nanmean(gap) - scores.mean()) < 0.06
+    scores[:20] -= 1
+    assert set(hardest(scores, scores.mean(axis=0)).tolist()) == set(range(20))
