@@ -104,7 +104,7 @@ def pytest_runtest_setup() -> None:
         time.sleep((tomorrow - moment).total_seconds())
 
 
-COMPARE_TWINS = "medlive.snapshot.verify.run.compare_twins"
+COMPARE_TWINS = "medlive.snapshot.verify.steps.compare_twins"
 
 
 def compare_in_this_process(

@@ -76,7 +76,9 @@ def count_penalties(runs: Sequence[GradedRun]) -> tuple[PenaltyUse, ...]:
 
 
 def _verdicts(
-    runs: Sequence[GradedRun], case_id: str, criterion_id: str
+    runs: Sequence[GradedRun],
+    case_id: str,
+    criterion_id: str,
 ) -> Iterator[tuple[str, bool]]:
     for run in runs:
         met = run.verdicts(case_id).get(criterion_id)

@@ -43,12 +43,28 @@ class ErrorItem(ReplyModel):
     """An error, as the criterion that would cost points for it."""
 
     criterion: Annotated[
-        str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)
+        str,
+        StringConstraints(
+            strip_whitespace=True,
+            min_length=1,
+            max_length=1000,
+        ),
     ]
     axis: Annotated[Axis, Field(strict=False)]
-    points: Annotated[int, Field(ge=-10, le=-5)]
+    points: Annotated[
+        int,
+        Field(
+            ge=-10,
+            le=-5,
+        ),
+    ]
     quotes: Annotated[
-        tuple[QuoteItem, ...], Field(min_length=1, max_length=20, strict=False)
+        tuple[QuoteItem, ...],
+        Field(
+            min_length=1,
+            max_length=20,
+            strict=False,
+        ),
     ]
 
 
@@ -60,7 +76,11 @@ class ErrorsReply(ReplyModel):
 
     task: ClassVar = TASK
     errors: Annotated[
-        tuple[ErrorItem, ...], Field(max_length=MOST_ERRORS, strict=False)
+        tuple[ErrorItem, ...],
+        Field(
+            max_length=MOST_ERRORS,
+            strict=False,
+        ),
     ]
 
 
@@ -161,7 +181,11 @@ class AnsweredCase:
                 return f"{item.criterion[:80]!r}: {finding.detail}"
         return None
 
-    def _quote_fault(self, name: str, quote: str) -> str | None:
+    def _quote_fault(
+        self,
+        name: str,
+        quote: str,
+    ) -> str | None:
         """Why a quote does not count; where answers were read for harm, it must be of a confirmed statement."""
         if name not in self.answers:
             return f"there is no answer {name[:80]!r}"

@@ -60,12 +60,28 @@ class AuditReply(BaseModel):
     Inputs: language, question, advice, answer, criteria [{id, criterion, points, met, error}].
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+    )
 
     cause: Annotated[RootCause, Field(strict=False)]
     quote: Annotated[str, StringConstraints(max_length=4000)]
-    criteria: Annotated[tuple[str, ...], Field(max_length=200, strict=False)]
-    reasoning: Annotated[str, StringConstraints(min_length=1, max_length=4000)]
+    criteria: Annotated[
+        tuple[str, ...],
+        Field(
+            max_length=200,
+            strict=False,
+        ),
+    ]
+    reasoning: Annotated[
+        str,
+        StringConstraints(
+            min_length=1,
+            max_length=4000,
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +193,9 @@ class Bottom:
 
 
 def find_bottom(
-    run: GradedRun, asked: int = BOTTOM, metric: Metric = Metric.COMPLETE
+    run: GradedRun,
+    asked: int = BOTTOM,
+    metric: Metric = Metric.COMPLETE,
 ) -> Bottom:
     """Find the lowest-scoring cases of a run; ties are broken by id.
 
@@ -298,7 +316,11 @@ async def audit_run(
     """
     questions = find_bottom(run, bottom, metric).questions
     return await ask_questions(
-        lambda _: questions, run.run.path / AUDIT, engine, role="auditor", **how
+        lambda _: questions,
+        run.run.path / AUDIT,
+        engine,
+        role="auditor",
+        **how,
     )
 
 

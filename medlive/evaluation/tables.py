@@ -75,7 +75,10 @@ def add_rows(
 
 
 def read_table(
-    text: str, name: str, needed: Sequence[str], hint: str = FORMAT_HINT
+    text: str,
+    name: str,
+    needed: Sequence[str],
+    hint: str = FORMAT_HINT,
 ) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
     """Read CSV, JSON Lines, or JSON: an array, an object with an array `ratings`, or one object.
 
@@ -149,7 +152,11 @@ def csv_rows(
         return sum(name in known.split("|") for name in names)
 
     delimiter = max(",;\t", key=columns_by)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    reader = csv.reader(
+        io.StringIO(text, newline=""),
+        delimiter=delimiter,
+        strict=True,
+    )
     line = 1
     try:
         columns = [column.strip() for column in next(reader, [])]
@@ -172,7 +179,10 @@ def csv_rows(
 
 
 def _check_columns(
-    columns: Sequence[str], needed: Sequence[str], where: str, hint: str
+    columns: Sequence[str],
+    needed: Sequence[str],
+    where: str,
+    hint: str,
 ) -> None:
     absent = []
     for column in needed:

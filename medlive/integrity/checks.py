@@ -23,7 +23,12 @@ class Faults:
     findings: list[Finding] = field(default_factory=list)
     count: int = 0
 
-    def add(self, file: str, expected: str, got: str) -> None:
+    def add(
+        self,
+        file: str,
+        expected: str,
+        got: str,
+    ) -> None:
         """Add a fault; unprintable characters are escaped."""
         self.append(Finding(printable(file), printable(expected), printable(got)))
 
@@ -76,7 +81,12 @@ class StepResult:
 class Skip(Exception):
     """A step cannot run; the message says why."""
 
-    def __init__(self, why: str, *, allowed: bool = False) -> None:
+    def __init__(
+        self,
+        why: str,
+        *,
+        allowed: bool = False,
+    ) -> None:
         """`allowed`: nothing is wrong; otherwise this is a fault unless an earlier step failed."""
         self.allowed = allowed
         super().__init__(why)

@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any, Final
 
 _CANONICAL: Final = json.JSONEncoder(
-    ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False
+    ensure_ascii=False,
+    sort_keys=True,
+    separators=(",", ":"),
+    allow_nan=False,
 )
 
 

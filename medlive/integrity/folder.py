@@ -115,7 +115,10 @@ def _is_folder(path: Path) -> bool:
 
 
 def _list_folder(
-    root: Path, prefix: str, sizes: dict[str, int], faults: list[Finding]
+    root: Path,
+    prefix: str,
+    sizes: dict[str, int],
+    faults: list[Finding],
 ) -> None:
     # Cut before sorting, since a folder may have a million entries.
     with os.scandir(root / prefix) as entries:

@@ -33,7 +33,11 @@ def read_given(path: Path, most: int = GIVEN_BYTES) -> bytes:
         return read_to_end(handle, path.name, most)
 
 
-def read_to_end(handle: io.FileIO, name: str, most: int) -> bytes:
+def read_to_end(
+    handle: io.FileIO,
+    name: str,
+    most: int,
+) -> bytes:
     """Return what is left of a file. Raises TooLong, or OSError."""
     data = bytearray()
     while block := handle.read(min(1 << 20, most + 1 - len(data))):

@@ -50,7 +50,10 @@ def read_log(path: Path, *, given: bool = False) -> Lines:
 
 
 def rows_of(
-    path: Path, lines: Lines, *, given: bool = False
+    path: Path,
+    lines: Lines,
+    *,
+    given: bool = False,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a log with their line numbers; damage is recorded in `lines`. Raises as `read_log`."""
     try:
@@ -73,7 +76,9 @@ def rows_of(
 
 
 def values_of(
-    path: Path, parse: Callable[[dict[str, Any]], T], notes: list[str]
+    path: Path,
+    parse: Callable[[dict[str, Any]], T],
+    notes: list[str],
 ) -> Iterator[T]:
     """Yield what `parse` returns for each row; damaged lines and rows that it rejects by TypeError, KeyError or
     ValueError are skipped, and listed in `notes` at the end.
@@ -89,7 +94,11 @@ def values_of(
     notes += [f"{path.name}:{number}: {why}" for number, why in lines.damaged]
 
 
-def _parse(data: bytes, lines: Lines, number: int) -> dict[str, Any] | None:
+def _parse(
+    data: bytes,
+    lines: Lines,
+    number: int,
+) -> dict[str, Any] | None:
     try:
         try:
             row = from_json(data, cache_strings="keys")
@@ -117,7 +126,11 @@ def lines_of(rows: Iterable[Mapping[str, Any]]) -> bytes:
 class LogWriter:
     """Appends rows to a log that this process holds."""
 
-    def __init__(self, path: Path, handle: io.FileIO) -> None:
+    def __init__(
+        self,
+        path: Path,
+        handle: io.FileIO,
+    ) -> None:
         """`handle` is open for appending, its last line whole, nothing of it waiting to be written."""
         self._path, self._file = path, handle.fileno()
         self._size = os.fstat(self._file).st_size

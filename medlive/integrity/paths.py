@@ -111,7 +111,11 @@ def open_below(root: Path, name: str) -> io.FileIO:
 
 
 def create_below(
-    root: Path, name: str, *, append: bool = False, mode: int = PRIVATE_FILE
+    root: Path,
+    name: str,
+    *,
+    append: bool = False,
+    mode: int = PRIVATE_FILE,
 ) -> io.FileIO:
     """Open a regular file below `root` for unbuffered writing, with the folders on its way, made where missing.
 
@@ -170,7 +174,10 @@ def _walk(root: Path, prefix: str) -> Iterator[Entry]:
 
 @contextmanager
 def _parent_of(
-    root: Path, name: str, *, make: bool = False
+    root: Path,
+    name: str,
+    *,
+    make: bool = False,
 ) -> Iterator[tuple[int, str]]:
     """Yield the descriptor of the folder that holds a name, and the name's last part."""
     *folders, last = split_name(name)
@@ -189,7 +196,11 @@ def _parent_of(
 
 
 def _open(
-    part: str, flags: int, parent: int | None, name: str, mode: int = PRIVATE_FILE
+    part: str,
+    flags: int,
+    parent: int | None,
+    name: str,
+    mode: int = PRIVATE_FILE,
 ) -> int:
     try:
         return os.open(part, flags, mode, dir_fd=parent)
@@ -201,7 +212,13 @@ def _open(
         raise
 
 
-def _as_file(descriptor: int, name: str, mode: str, *, links: int | None) -> io.FileIO:
+def _as_file(
+    descriptor: int,
+    name: str,
+    mode: str,
+    *,
+    links: int | None,
+) -> io.FileIO:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or (
         links is not None and status.st_nlink != links

@@ -130,7 +130,10 @@ def generate() -> tuple[str, str]:
 
 
 def sign(
-    data: bytes, key: SecretKey, trusted_comment: str, untrusted_comment: str
+    data: bytes,
+    key: SecretKey,
+    trusted_comment: str,
+    untrusted_comment: str,
 ) -> str:
     """Sign data and return the text of the signature's file; the same arguments give the same signature.
 
@@ -254,7 +257,11 @@ def load_signing_key(
     return SecretKey.parse(text) if text else None
 
 
-def write_keys(folder: Path, secret_text: str, public_text: str) -> tuple[Path, Path]:
+def write_keys(
+    folder: Path,
+    secret_text: str,
+    public_text: str,
+) -> tuple[Path, Path]:
     """Write a key pair and return its paths; the secret key is readable by its owner only.
 
     Raises:
@@ -267,13 +274,20 @@ def write_keys(folder: Path, secret_text: str, public_text: str) -> tuple[Path, 
             hint = "move it away by hand, or give another --out"
             raise BadKey(f"{path} exists, and a key is never overwritten", hint=hint)
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.mkdir(
+            parents=True,
+            exist_ok=True,
+            mode=0o700,
+        )
         for path, text, mode in (
             (secret, secret_text, 0o600),
             (public, public_text, 0o644),
         ):
             with open(
-                path, "x", encoding="ascii", opener=partial(os.open, mode=mode)
+                path,
+                "x",
+                encoding="ascii",
+                opener=partial(os.open, mode=mode),
             ) as out:
                 out.write(text)
     except OSError as exc:
@@ -313,7 +327,10 @@ def _render(*pairs: tuple[str, bytes]) -> str:
 
 
 def _parse(
-    text: str, error: type[MedliveError], what: str, *sizes: int
+    text: str,
+    error: type[MedliveError],
+    what: str,
+    *sizes: int,
 ) -> list[tuple[str, bytes]]:
     """Read pairs of a comment and data of these sizes; raises the error for any other spelling."""
     fault = f"not a minisign {what}: "
@@ -342,7 +359,11 @@ def _parse(
     return pairs
 
 
-def _parse_key(text: str, what: str, size: int) -> bytes:
+def _parse_key(
+    text: str,
+    what: str,
+    size: int,
+) -> bytes:
     """Read the data of a key's file, or of its base64 line alone. Raises BadKey."""
     text = text.removesuffix("\n") + "\n"
     return _parse(

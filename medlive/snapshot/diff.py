@@ -123,7 +123,12 @@ _CRITERION_CONTENT: Final = (
 )
 
 
-def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> SnapshotDiff:
+def diff_snapshots(
+    old: Path,
+    new: Path,
+    *,
+    limit: int | None = None,
+) -> SnapshotDiff:
     """Compare two snapshots; memory grows only with what is listed. Neither folder is verified.
 
     At most `limit` cases of each kind are listed.
@@ -192,7 +197,9 @@ def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
 
 
 def _field_edits(
-    before: Mapping[str, Any], now: Mapping[str, Any], names: Iterable[str]
+    before: Mapping[str, Any],
+    now: Mapping[str, Any],
+    names: Iterable[str],
 ) -> Iterator[FieldEdit]:
     for name in names:
         if before.get(name) != now.get(name):
@@ -242,7 +249,11 @@ def _manifest(root: Path) -> Manifest:
 
 
 def _reasons(
-    old: Path, new: Path, before: Manifest, now: Manifest, case_ids: set[str]
+    old: Path,
+    new: Path,
+    before: Manifest,
+    now: Manifest,
+    case_ids: set[str],
 ) -> tuple[dict[str, str], str]:
     """Return the reasons that the newer release gives for these cases, and where they were read or why not."""
     if before.version not in now.line[:-1]:

@@ -51,13 +51,19 @@ def _check_storable(text: str) -> str:
 Id = Annotated[str, StringConstraints(pattern=f"^{CASE_ID.pattern}$")]
 Reason = Annotated[
     str,
-    StringConstraints(min_length=1, max_length=MOST_REASON),
+    StringConstraints(
+        min_length=1,
+        max_length=MOST_REASON,
+    ),
     AfterValidator(_check_storable),
 ]
 
 
 class _Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+    )
 
 
 class Erratum(_Frozen):
@@ -77,11 +83,13 @@ class Erratum(_Frozen):
     # The first frozen snapshot after these; None while there is none
     fixed_in: Version | None
     origin: Literal["evidence", "consensus"] | None = Field(
-        default=None, exclude_if=lambda value: value is None
+        default=None,
+        exclude_if=lambda value: value is None,
     )
     """Of a criterion that does not come from the case's advice; None, and absent in the file, for any other."""
     reinstated_at: AwareDatetime | None = Field(
-        default=None, exclude_if=lambda value: value is None
+        default=None,
+        exclude_if=lambda value: value is None,
     )
     """When the withdrawal was undone; None, and absent in the file, while it stands."""
 
@@ -172,7 +180,10 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
 
 
 def load_errata(
-    path: str | Path, *, public_key: "PublicKey | None" = None, given: bool = False
+    path: str | Path,
+    *,
+    public_key: "PublicKey | None" = None,
+    given: bool = False,
 ) -> Errata:
     """Load an errata file.
 
@@ -201,7 +212,10 @@ def load_errata(
 
 
 def read_errata(
-    data: bytes, signature: bytes | None, name: str, public_key: "PublicKey | None"
+    data: bytes,
+    signature: bytes | None,
+    name: str,
+    public_key: "PublicKey | None",
 ) -> Errata:
     """Parse the bytes of an errata file and, given a key, check its signature; `name` names it in messages.
 
@@ -253,7 +267,10 @@ def write_errata_file(
     data = errata.text().encode("utf-8")
     signature = None if sign is None else sign(data).encode("utf-8")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         changed = not path.is_file() or path.read_bytes() != data
         if changed or signature is not None:
             put_errata(folder, data, signature, name)
@@ -263,7 +280,10 @@ def write_errata_file(
 
 
 def put_errata(
-    folder: Path, data: bytes, signature: bytes | None, name: str = ERRATA
+    folder: Path,
+    data: bytes,
+    signature: bytes | None,
+    name: str = ERRATA,
 ) -> None:
     """Replace the errata of a folder and their signature, each file as a whole. Raises OSError."""
     beside = f"{name}.minisig"

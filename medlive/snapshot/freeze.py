@@ -119,7 +119,10 @@ def write_snapshot(
     meta = _checked(meta, sign)
     target = out_root / folder_name(meta.version)
     with writing(out_root):
-        out_root.mkdir(parents=True, exist_ok=True)
+        out_root.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         with exclusive(out_root / ".freeze.lock"):
             for leftover in out_root.glob(".medlive-*.partial"):
                 shutil.rmtree(leftover)
@@ -183,7 +186,11 @@ def _build(
     numbers = _write_ledgers(entries, meta, out)
     counts = tally.counts(numbers["held"])
     pieces = card.changes_md(meta, numbers, new.counts(0), entries.changes)
-    with (out / "CHANGES.md").open("w", encoding="utf-8", newline="\n") as change_note:
+    with (out / "CHANGES.md").open(
+        "w",
+        encoding="utf-8",
+        newline="\n",
+    ) as change_note:
         change_note.writelines(pieces)
     for name, text in figures.figures(counts, meta.canary, meta.version).items():
         write(name, text)
@@ -236,11 +243,17 @@ def _entry(path: Path, tally: Tally) -> FileEntry:
         rows = tally.cases
     elif path.stem == "criteria":
         rows = tally.criteria
-    return FileEntry(size=path.stat().st_size, sha256=sha256(path), rows=rows)
+    return FileEntry(
+        size=path.stat().st_size,
+        sha256=sha256(path),
+        rows=rows,
+    )
 
 
 def _write_rows(
-    rows: Iterable[SnapshotCase], meta: SnapshotMeta, out: Path
+    rows: Iterable[SnapshotCase],
+    meta: SnapshotMeta,
+    out: Path,
 ) -> tuple[Tally, Tally]:
     """Write the rows; return the tally of all cases, and of those that are new in this release."""
     tally = Tally(meta.shape)
@@ -303,7 +316,11 @@ def _legal(rows: Iterable[SnapshotCase], meta: SnapshotMeta) -> Iterator[Snapsho
         yield case
 
 
-def _write_ledgers(entries: Entries, meta: SnapshotMeta, out: Path) -> dict[str, int]:
+def _write_ledgers(
+    entries: Entries,
+    meta: SnapshotMeta,
+    out: Path,
+) -> dict[str, int]:
     """Write both ledgers and return how many entries each section has."""
     head = {"canary": meta.canary, "version": meta.version}
 

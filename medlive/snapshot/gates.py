@@ -242,7 +242,11 @@ def _criterion_faults(
         yield "is empty"
 
 
-def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
+def content_hits(
+    case: SnapshotCase,
+    scan: Scanner,
+    lint: Linter,
+) -> list[GateHit]:
     """Find what in a case's texts and rubric keeps it out.
 
     The result depends only on the texts, the language, the criteria, and what `gates_digest` covers.
@@ -281,7 +285,11 @@ def _source_hits(case: SnapshotCase) -> Iterator[GateHit]:
                 break
 
 
-def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, str]]:
+def _text_hits(
+    text: str,
+    language: str,
+    scan: Scanner,
+) -> Iterator[tuple[Gate, str]]:
     if (character := find_unstorable(text)) is not None:
         yield Gate.TEXT, character
         return

@@ -21,6 +21,10 @@ def canary_of(version: str) -> str:
     return str(uuid.uuid5(_CANARY_SPACE, version))
 
 
-def trusted_comment(version: str, created_at: datetime, canary: str) -> str:
+def trusted_comment(
+    version: str,
+    created_at: datetime,
+    canary: str,
+) -> str:
     """What a snapshot's signature vouches for beside SHA256SUMS; made of the manifest, not of a clock."""
     return f"timestamp:{int(created_at.timestamp())}\tfile:{SUMS}\tversion:{version}\tcanary:{canary}"

@@ -109,7 +109,12 @@ class _Comparison:
         self.number += 1
         self.line = next(self._lines, b"")
 
-    def parse(self, section: str, key: str, earlier: list[Entry]) -> Iterator[Entry]:
+    def parse(
+        self,
+        section: str,
+        key: str,
+        earlier: list[Entry],
+    ) -> Iterator[Entry]:
         """Yield the entries of a section and add them to `earlier`. Raises ValueError at the first wrong one."""
         while self.line != b"]\n":
             entry = json.loads(self.line.removeprefix(b","))
@@ -121,7 +126,10 @@ class _Comparison:
 
 
 class _Model(BaseModel):
-    model_config = ConfigDict(extra="allow", strict=True)
+    model_config = ConfigDict(
+        extra="allow",
+        strict=True,
+    )
 
     @model_validator(mode="after")
     def _no_field_of_another_section(self) -> Self:
@@ -180,7 +188,11 @@ class Ledgers:
     unknown: set[str] = field(default_factory=set)
     """Fields of entries that this medlive does not know, in words."""
 
-    def entries(self, name: str, section: str) -> dict[str, Entry]:
+    def entries(
+        self,
+        name: str,
+        section: str,
+    ) -> dict[str, Entry]:
         """Return the entries of a section of one ledger, by key; none if the ledger is not valid."""
         ledger = self.changes if name == CHANGES else self.holdouts
         return ledger[section] if ledger else {}
@@ -239,7 +251,11 @@ def each_entry(
 
 
 def _read(
-    root: Path, name: str, expected: Entry, faults: Faults, ledgers: Ledgers
+    root: Path,
+    name: str,
+    expected: Entry,
+    faults: Faults,
+    ledgers: Ledgers,
 ) -> dict[str, dict[str, Entry]] | None:
     """Read a ledger by section and key; None with a fault if it is not valid."""
     try:
@@ -268,11 +284,19 @@ _CHECKED: Final = ("case_id", "commitment", "held_since", "salt")
 """Fields of entries that hold no text, or that other steps compare."""
 
 
-def _unknown_fields(place: str, entry: Entry, known: Iterable[str]) -> set[str]:
+def _unknown_fields(
+    place: str,
+    entry: Entry,
+    known: Iterable[str],
+) -> set[str]:
     return {f"field {name!r} of {place}" for name in entry.keys() - set(known)}
 
 
-def _check_texts(where: str, value: object, leaks: Faults) -> None:
+def _check_texts(
+    where: str,
+    value: object,
+    leaks: Faults,
+) -> None:
     for text in texts_of(value):
         if leak := find_leak(text):
             leaks.add(where, "plain text without addresses", leak)

@@ -51,7 +51,10 @@ class Snapshot:
     keep: tuple[
         Keep, ...
     ] = ()  # The tests of `filter` and `where`; empty for the whole snapshot
-    _opened: tuple[tuple[int, ...], ...] = field(default=(), repr=False)
+    _opened: tuple[tuple[int, ...], ...] = field(
+        default=(),
+        repr=False,
+    )
     """What the files' status was when the snapshot was opened."""
 
     @property
@@ -234,7 +237,11 @@ def load_snapshot(
 
     Arguments and errors are those of `open_snapshot`.
     """
-    snapshot = open_snapshot(path_or_version, verify=verify, public_key=public_key)
+    snapshot = open_snapshot(
+        path_or_version,
+        verify=verify,
+        public_key=public_key,
+    )
     manifest = snapshot.manifest
     if not manifest.publishable:
         reasons = "; ".join(manifest.why_not)
@@ -316,7 +323,11 @@ def _state(root: Path) -> tuple[tuple[int, ...], ...]:
     return tuple(states)
 
 
-def _day(name: str, value: date | str | None, default: date) -> date:
+def _day(
+    name: str,
+    value: date | str | None,
+    default: date,
+) -> date:
     try:
         day = date.fromisoformat(value) if isinstance(value, str) else value or default
     except ValueError as exc:

@@ -58,7 +58,10 @@ class SnapshotCriterion:
     )
     asked: str = ""
     """The id of the part of the query that it answers directly; empty for none."""
-    further: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    further: Mapping[str, Any] = field(
+        default_factory=dict,
+        hash=False,
+    )
     """Columns that this medlive does not know, where they have a value of their own."""
 
     def written(self) -> Criterion:
@@ -108,7 +111,10 @@ class SnapshotCase:
     asked: str = ""
     """What the query expressly asks, as JSON: [{"id": …, "text": …}]; empty where it was made before that."""
     overruled: str | None = None  # Why people overruled a confirmed veto
-    further: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    further: Mapping[str, Any] = field(
+        default_factory=dict,
+        hash=False,
+    )
     """Columns that this medlive does not know, where they have a value of their own."""
 
     def __post_init__(self) -> None:
@@ -204,7 +210,10 @@ def case_from_rows(
         rubric.append(SnapshotCriterion(**_arguments(criterion, unknown["criteria"])))
     case = _arguments(row, unknown["cases"])
     case["posted_at"] = date.fromisoformat(row["posted_at"])
-    return SnapshotCase(**case, criteria=tuple(rubric))
+    return SnapshotCase(
+        **case,
+        criteria=tuple(rubric),
+    )
 
 
 def _arguments(row: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,7 +228,9 @@ def _arguments(row: Mapping[str, Any], unknown: Mapping[str, Any]) -> dict[str, 
 
 
 def stamped(
-    row: Mapping[str, Any], canary: str, columns: Iterable[str] | None = None
+    row: Mapping[str, Any],
+    canary: str,
+    columns: Iterable[str] | None = None,
 ) -> dict[str, Any]:
     """Return a case's or a criterion's row with the canary of its snapshot.
 
@@ -282,7 +293,9 @@ def livemedbench_record(
 
 
 def livemedbench_piece(
-    number: int, row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]
+    number: int,
+    row: Mapping[str, Any],
+    criteria: Sequence[Mapping[str, Any]],
 ) -> bytes:
     """Return the bytes that the case at this place, from 0, adds to `livemedbench.json`."""
     before = b",\n" if number else b"[\n"

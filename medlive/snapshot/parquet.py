@@ -64,7 +64,12 @@ def schema(columns: Iterable[Column]) -> "pa.Schema":
 class ParquetRows:
     """Writes rows into one parquet file with fixed settings, a row group at a time."""
 
-    def __init__(self, path: Path, columns: Iterable[Column], canary: str) -> None:
+    def __init__(
+        self,
+        path: Path,
+        columns: Iterable[Column],
+        canary: str,
+    ) -> None:
         """Open `path` for writing; the canary goes into the key-value metadata, which is not compressed."""
         require()
         import pyarrow.parquet as pq
@@ -175,7 +180,9 @@ def find_difference(comparison: TwinComparison) -> str | None:
 
 
 def _check_columns(
-    stated: "pa.Schema", known: "pa.Schema", comparison: TwinComparison
+    stated: "pa.Schema",
+    known: "pa.Schema",
+    comparison: TwinComparison,
 ) -> None:
     """Raise ValueError for another canary or other columns."""
     metadata = stated.metadata or {}

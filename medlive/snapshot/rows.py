@@ -69,7 +69,11 @@ class RowReader:
             previous = case_id
             yield number, row
 
-    def _parse(self, data: bytes, where: str) -> Row | None:
+    def _parse(
+        self,
+        data: bytes,
+        where: str,
+    ) -> Row | None:
         try:
             row: Row = json.loads(data.decode("utf-8"))
             if self._trusted:
@@ -108,7 +112,9 @@ class CaseRows(NamedTuple):
 
 
 def group_rows(
-    cases: RowReader, criteria: RowReader, on_orphan: Callable[[int, Row], None]
+    cases: RowReader,
+    criteria: RowReader,
+    on_orphan: Callable[[int, Row], None],
 ) -> Iterator[CaseRows]:
     """Join both files by case.
 
@@ -132,7 +138,10 @@ def group_rows(
 
 
 def read_cases(
-    root: Path, shape: Shape, *, trusted: bool = False
+    root: Path,
+    shape: Shape,
+    *,
+    trusted: bool = False,
 ) -> Iterator[CaseRows]:
     """Yield the cases of a snapshot's folder, in order of their ids.
 

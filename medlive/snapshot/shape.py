@@ -61,7 +61,10 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 class Column(BaseModel):
     """A column as a manifest states it."""
 
-    model_config = ConfigDict(extra="allow", frozen=True)
+    model_config = ConfigDict(
+        extra="allow",
+        frozen=True,
+    )
 
     name: Name
     type: str  # One of `TYPES`; a column of another type is not compared with parquet
@@ -107,7 +110,11 @@ class Shape:
                 if value not in ENUMERATIONS.get(name, ()):
                     yield f"{name} {value!r}"
 
-    def row_fault(self, row: object, table: Table) -> str | None:
+    def row_fault(
+        self,
+        row: object,
+        table: Table,
+    ) -> str | None:
         """Return why a parsed JSON value is not a row of a table, or None if it is one."""
         if not isinstance(row, dict):
             return f"expected an object, got {type(row).__name__}"

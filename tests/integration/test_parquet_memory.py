@@ -126,7 +126,8 @@ def test_no_file_is_opened_that_its_digest_has_refused(
 ) -> None:
     opened = []
     monkeypatch.setattr(
-        "medlive.snapshot.verify.run.compare_twins", lambda asked: opened.append(asked)
+        "medlive.snapshot.verify.steps.compare_twins",
+        lambda asked: opened.append(asked),
     )
     report = verify_snapshot(forged)
     assert [step.number for step in report.steps if step.findings] == [4, 6]

@@ -41,7 +41,12 @@ class OpenBook:
     ) -> tuple[Evidence, IndexIdentity]:
         """The snippets of the cases, and the index they come from. Raises what opening and searching it raise."""
         retriever = await self.open()
-        found = await look_up(cases, retriever, top_k=self.top_k, undated=self.undated)
+        found = await look_up(
+            cases,
+            retriever,
+            top_k=self.top_k,
+            undated=self.undated,
+        )
         return found, retriever.identity
 
 
@@ -94,12 +99,20 @@ async def look_up(
 
 
 async def _dated(
-    retriever: Retriever, query: Query, day: date, top_k: int, undated: bool
+    retriever: Retriever,
+    query: Query,
+    day: date,
+    top_k: int,
+    undated: bool,
 ) -> list[Hit]:
     """A retriever lets undated passages through, so more are asked for until enough of them have a date."""
     k = top_k
     while True:
-        (hits,) = await retriever.search([query], k=k, not_after=day)
+        (hits,) = await retriever.search(
+            [query],
+            k=k,
+            not_after=day,
+        )
         kept = []
         for hit in hits:
             dated = hit.passage.published

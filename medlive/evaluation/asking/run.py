@@ -99,7 +99,12 @@ async def run_model(
     """
     prompt = load_template(template)
     run = await begin_run(
-        cases, out, use=use, created_at=created_at, prompt=prompt, open_book=open_book
+        cases,
+        out,
+        use=use,
+        created_at=created_at,
+        prompt=prompt,
+        open_book=open_book,
     )
     snippets = run.snippets()
     caller = Caller(concurrency, budget)
@@ -131,7 +136,12 @@ async def run_model(
         for turn in _turns(todo, cases_by_id):
             if stopped is None:
                 stopped = await work_through(
-                    turn, ask, concurrency, done=done, total=total, progress=progress
+                    turn,
+                    ask,
+                    concurrency,
+                    done=done,
+                    total=total,
+                    progress=progress,
                 )
             done += len(turn)
     result, book = summarise(run, asked=caller.calls), run.info.evidence
@@ -140,7 +150,12 @@ async def run_model(
         notes.append(
             f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"
         )
-    return replace(result, notes=tuple(notes), stopped=stopped, silence=caller.silence)
+    return replace(
+        result,
+        notes=tuple(notes),
+        stopped=stopped,
+        silence=caller.silence,
+    )
 
 
 async def plan_run(
@@ -191,7 +206,12 @@ async def plan_run(
         "answered": len(cases) - len(calls),
         "characters": sum(len(text) for text, _ in calls),
     }
-    return plan_calls(calls, about=about, price=price, output_tokens=output_tokens)
+    return plan_calls(
+        calls,
+        about=about,
+        price=price,
+        output_tokens=output_tokens,
+    )
 
 
 async def begin_run(
@@ -221,7 +241,10 @@ async def begin_run(
             if open_book
             else f"{named} needs an index of evidence"
         )
-    pinned = TemplateUse(name=prompt.name, digest=prompt.digest)
+    pinned = TemplateUse(
+        name=prompt.name,
+        digest=prompt.digest,
+    )
     if open_book is None:
         return create_run(out, cases, use, pinned, created_at)
     if (out / "run.json").exists():
@@ -383,12 +406,21 @@ def import_answers(
     `template` and `parameters` are what they were asked with, where that is known. An answer on
     record is never put aside for a failed or an empty one.
     """
-    use = ModelUse(model, IMPORTED, parameters=parameters or {}, arm=arm)
+    use = ModelUse(
+        model,
+        IMPORTED,
+        parameters=parameters or {},
+        arm=arm,
+    )
     run = create_run(
         out,
         cases,
         use,
-        template or TemplateUse(name="unknown", digest=None),
+        template
+        or TemplateUse(
+            name="unknown",
+            digest=None,
+        ),
         created_at,
     )
     case_ids = {case.case_id for case in run.cases}

@@ -84,8 +84,20 @@ class BundleInfo(Frozen):
     numpy: str
     canary: str | None
     """The snapshot's, also in every row of answers and grades; None for cases from a file."""
-    draws: Annotated[int, Field(ge=1, le=MOST_DRAWS)]
-    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    draws: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=MOST_DRAWS,
+        ),
+    ]
+    seed: Annotated[
+        int,
+        Field(
+            ge=0,
+            lt=2**63,
+        ),
+    ]
     withdrawn_cases: tuple[str, ...]
     """What the figures leave out, as errata say."""
     withdrawn_criteria: tuple[tuple[str, str], ...]
@@ -142,7 +154,10 @@ def make_bundle(
         )
     signing = None
     if key is not None:
-        signing = SigningUse(key_id=key.public.id_text(), public_key=key.public.line())
+        signing = SigningUse(
+            key_id=key.public.id_text(),
+            public_key=key.public.line(),
+        )
     about = BundleInfo(
         code_version=code_version(),
         numpy=np.__version__,
@@ -185,7 +200,11 @@ def bundled_rows(run: GradedRun) -> BundledRows:
                 grade = public_grade(grades[criterion.id])
                 # A grade reused by its key may have been written for another case with the same text.
                 rows.grades.append(
-                    replace(grade, case_id=case.case_id, criterion_id=criterion.id)
+                    replace(
+                        grade,
+                        case_id=case.case_id,
+                        criterion_id=criterion.id,
+                    )
                 )
         if (reading := run.harm_of(case.case_id)) is not None:
             rows.harm.append(public_harm(replace(reading, case_id=case.case_id)))
@@ -195,7 +214,9 @@ def bundled_rows(run: GradedRun) -> BundledRows:
 
 
 def bundled_run(
-    info: RunInfo, cases: tuple[EvaluationCase, ...], rows: BundledRows
+    info: RunInfo,
+    cases: tuple[EvaluationCase, ...],
+    rows: BundledRows,
 ) -> GradedRun:
     """A run with exactly these answers and grades, as it is scored here and in verification."""
     by_case: dict[str, dict[str, Grade]] = {}
@@ -252,7 +273,11 @@ def bundle_scores(run: GradedRun, about: BundleInfo) -> dict[str, Any]:
     metrics = (Metric.SAFE, *_METRICS) if run.harm else _METRICS
     for metric in metrics:
         table = score_runs(
-            [run], metric=metric, draws=about.draws, seed=about.seed, allow=EVERYTHING
+            [run],
+            metric=metric,
+            draws=about.draws,
+            seed=about.seed,
+            allow=EVERYTHING,
         )
         (model,) = table.models
         scores[metric.value] = {

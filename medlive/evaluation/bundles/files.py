@@ -61,7 +61,11 @@ Row = TypeVar("Row", Answer, Grade, HarmRow)
 def encode_document(value: Any) -> bytes:
     """Encode a document in canonical form. Raises ValueError for NaN and infinity."""
     text = json.dumps(
-        value, ensure_ascii=False, indent=1, sort_keys=True, allow_nan=False
+        value,
+        ensure_ascii=False,
+        indent=1,
+        sort_keys=True,
+        allow_nan=False,
     )
     return text.encode("utf-8", "backslashreplace") + b"\n"
 
@@ -184,7 +188,10 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
                     hint="choose another --out",
                 )
             return
-        out.parent.mkdir(parents=True, exist_ok=True)
+        out.parent.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         partial = out.with_name(f".{out.name}.partial")
         partial.write_bytes(data)
         os.replace(partial, out)

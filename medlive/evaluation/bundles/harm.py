@@ -11,7 +11,11 @@ from medlive.integrity.checks import Faults
 from medlive.llm.ask import MOST_RAW, Unusable
 
 
-def check_readings(run: GradedRun, harm: RunHarm, out: Faults) -> Iterator[str]:
+def check_readings(
+    run: GradedRun,
+    harm: RunHarm,
+    out: Faults,
+) -> Iterator[str]:
     """Check every reading of an answer and of a control; yields notes on what is not read.
 
     Args:

@@ -151,7 +151,9 @@ def _entry(report: BundleReport, run: GradedRun) -> _Entry:
 
 
 def _why_unranked(
-    entry: _Entry, earlier: Sequence[_Entry], most_unscored: float
+    entry: _Entry,
+    earlier: Sequence[_Entry],
+    most_unscored: float,
 ) -> str:
     """Why a bundle is not ranked beside those before it; "" if it is."""
     cases, scored = entry.run.run.cases, 0
@@ -175,7 +177,9 @@ def _why_unranked(
 
 
 def _notes(
-    entries: Sequence[_Entry], left_out: RunErrata, errata: ErrataMode
+    entries: Sequence[_Entry],
+    left_out: RunErrata,
+    errata: ErrataMode,
 ) -> Iterator[str]:
     unproven = {
         Trust.NOT_SIGNED: "unsigned",

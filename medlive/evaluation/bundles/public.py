@@ -55,7 +55,11 @@ def public_answer(answer: Answer) -> Answer:
     """Remove the thinking, the reason's details and everything but numbers from the usage of an answer."""
     model, reason = public_name(answer.model), "no answer came" if answer.reason else ""
     return replace(
-        answer, model=model, reason=reason, usage=_numbers(answer.usage), thinking=""
+        answer,
+        model=model,
+        reason=reason,
+        usage=_numbers(answer.usage),
+        thinking="",
     )
 
 

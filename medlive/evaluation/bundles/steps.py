@@ -399,10 +399,7 @@ def check_grader(state: Verification, out: Faults) -> None:
 
 
 def _gave(pinned: str, model: str) -> bool:
-    """Whether a reply that names this model is the pinned one's; the rules' replies name their version too.
-
-    A reply by another model leaves a criterion ungraded.
-    """
+    """Whether a reply that names this model is the pinned one's; the rules' replies name their version too."""
     by_rules = pinned == RULES_MODEL and endpoint_engine(model) == "rules"
     return by_rules or model == pinned
 
@@ -450,9 +447,9 @@ def check_scores(state: Verification, out: Faults) -> None:
         out.add(BUNDLE, "errata that leave a case", exc.message[:200])
         return
     if data == expected:
-        made_with = _made_with(info)
-        if made_with != _made_here():
-            state.add_note(f"made with {made_with}; scored again with {_made_here()}")
+        made, here = _versions(info)
+        if made != here:
+            state.add_note(f"made with {made}; scored again with {here}")
         return
     try:
         for place, want, got in differences(expected, data):
@@ -466,17 +463,15 @@ def check_scores(state: Verification, out: Faults) -> None:
 
 def _add_version(state: Verification, out: Faults) -> None:
     """Add to faults that another version may score, draw or read replies differently."""
-    made_with = _made_with(_require(state.info, BUNDLE))
-    if out.count and made_with != _made_here():
-        out.add(BUNDLE, f"{_made_here()}, which verifies it", made_with)
+    made, here = _versions(_require(state.info, BUNDLE))
+    if out.count and made != here:
+        out.add(BUNDLE, f"{here}, which verifies it", made)
 
 
-def _made_with(info: BundleInfo) -> str:
-    return f"medlive {printable(info.code_version)[:40]}, numpy {printable(info.numpy)[:40]}"
-
-
-def _made_here() -> str:
-    return f"medlive {code_version()}, numpy {np.__version__}"
+def _versions(info: BundleInfo) -> tuple[str, str]:
+    """What the bundle was made with, and what verifies it."""
+    made = f"medlive {printable(info.code_version)[:40]}, numpy {printable(info.numpy)[:40]}"
+    return made, f"medlive {code_version()}, numpy {np.__version__}"
 
 
 STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (

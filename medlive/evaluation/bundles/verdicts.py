@@ -84,7 +84,9 @@ def check_verdicts(run: GradedRun, out: Faults) -> list[str]:
 
 
 def _readings(
-    case: EvaluationCase, answer: Answer, grades: Iterable[Grade]
+    case: EvaluationCase,
+    answer: Answer,
+    grades: Iterable[Grade],
 ) -> Iterator[tuple[str, Verdict | str]]:
     """What the stored, whole replies about a case say of its criteria, by id: a verdict, or why there is none."""
     echoes = {c.id: echo_of(case.question, c) for c in case.criteria}
@@ -108,7 +110,9 @@ def _readings(
 
 
 def _fault(
-    grade: Grade, answer: Answer, read: Mapping[str, list[Verdict | str]]
+    grade: Grade,
+    answer: Answer,
+    read: Mapping[str, list[Verdict | str]],
 ) -> str | None:
     """How a grade differs from the grader's replies, by key: "" if it does not, None if nothing shows it."""
     readings = read.get(grade.key, [])

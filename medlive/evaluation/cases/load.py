@@ -17,7 +17,10 @@ from medlive.threads.model import Role, Thread
 
 
 def load_cases(
-    path: str | Path, *, verify: bool = True, format_: Format | None = None
+    path: str | Path,
+    *,
+    verify: bool = True,
+    format_: Format | None = None,
 ) -> CaseSet:
     """The cases at `path`: a snapshot's folder (verified unless told otherwise) or a benchmark's file.
 
@@ -55,7 +58,9 @@ def _with_manifest(cases: CaseSet, file: Path) -> CaseSet:
     if entry is None or cases.digest != f"sha256:{entry.sha256}":
         return cases
     return replace(
-        cases, publishable=manifest.publishable, notes=(*cases.notes, *manifest.why_not)
+        cases,
+        publishable=manifest.publishable,
+        notes=(*cases.notes, *manifest.why_not),
     )
 
 
@@ -131,7 +136,11 @@ def in_own_words(cases: CaseSet, threads: Mapping[str, Thread]) -> CaseSet:
     """
     openings = {case_id: opening(thread) for case_id, thread in threads.items()}
     worded = [
-        replace(case, narrative=text, query="")
+        replace(
+            case,
+            narrative=text,
+            query="",
+        )
         for case in cases.cases
         if (text := openings.get(case.case_id))
     ]
@@ -146,5 +155,8 @@ def in_own_words(cases: CaseSet, threads: Mapping[str, Thread]) -> CaseSet:
             f"{lost} of {len(cases)} cases are left out: their thread is not in this database, or empty"
         )
     return replace(
-        cases, cases=tuple(worded), publishable=False, notes=(*cases.notes, *notes)
+        cases,
+        cases=tuple(worded),
+        publishable=False,
+        notes=(*cases.notes, *notes),
     )

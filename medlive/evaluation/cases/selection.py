@@ -86,7 +86,11 @@ def select(cases: CaseSet, selection: Selection) -> CaseSet:
         drawn = sorted((digest_text(case.case_id), case.case_id) for case in chosen)
         ids = {case_id for _, case_id in drawn[: selection.limit]}
         chosen = [case for case in chosen if case.case_id in ids]
-    return replace(cases, cases=tuple(chosen), selection=selection.as_json())
+    return replace(
+        cases,
+        cases=tuple(chosen),
+        selection=selection.as_json(),
+    )
 
 
 def day_of(case: EvaluationCase) -> str | None:

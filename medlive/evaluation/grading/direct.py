@@ -39,10 +39,21 @@ class DirectReply(BaseModel):
     """`grader.direct`: one score of an answer. Inputs: language, question (narrative, blank line, query), answer.
     `score` is a JSON number from 0 to 1."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+    )
 
     reasoning: Words
-    score: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    score: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=1,
+            allow_inf_nan=False,
+        ),
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +67,11 @@ class DirectScores:
     """Lines of the log that could not be parsed."""
 
 
-async def judge_direct(run_dir: Path, engine: Engine, **how: Any) -> QuestionsAsked:
+async def judge_direct(
+    run_dir: Path,
+    engine: Engine,
+    **how: Any,
+) -> QuestionsAsked:
     """Ask for a score of every answer that can be judged and has none by this engine and prompt.
 
     Arguments and errors are those of `ask_questions`; UsageError also for an engine that has no such task.
@@ -66,7 +81,11 @@ async def judge_direct(run_dir: Path, engine: Engine, **how: Any) -> QuestionsAs
     )
 
 
-def plan_direct(run_dir: Path, identity: EngineIdentity, **how: Any) -> Plan:
+def plan_direct(
+    run_dir: Path,
+    identity: EngineIdentity,
+    **how: Any,
+) -> Plan:
     """What `judge_direct` would ask, if no reply had to be asked for twice. Raises UsageError for an engine that
     has no such task."""
     return plan_questions(_source(run_dir, identity), run_dir / DIRECT, identity, **how)

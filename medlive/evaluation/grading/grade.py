@@ -60,7 +60,12 @@ class Record:
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        self.latest[grade.key] = replace(grade, raw="", quote="", reasoning="")
+        self.latest[grade.key] = replace(
+            grade,
+            raw="",
+            quote="",
+            reasoning="",
+        )
 
 
 def read_record(path: Path, judge: str) -> Record:
@@ -165,7 +170,10 @@ async def grade_run(
 
 
 async def ask_work(
-    judge: Judge, asker: Asker, keep: Callable[[Work, Grade], None], work: Work
+    judge: Judge,
+    asker: Asker,
+    keep: Callable[[Work, Grade], None],
+    work: Work,
 ) -> int:
     """Ask for a call's verdicts and hand each to `keep`; how many criteria the call has."""
     verdicts = Verdicts(judge, work.call)

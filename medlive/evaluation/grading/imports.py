@@ -92,7 +92,12 @@ def import_run(
     """
     case_set = cases if isinstance(cases, CaseSet) else load_cases(cases)
     rows = answer_rows(responses, format_, response_field)
-    answers, notes = read_responses(responses, model, field=response_field, rows=rows)
+    answers, notes = read_responses(
+        responses,
+        model,
+        field=response_field,
+        rows=rows,
+    )
     known = {case.case_id for case in case_set.cases}
     if grades is None and known.isdisjoint(answer.case_id for answer in answers):
         wanted = f", such as {case_set.cases[0].case_id!r}"
@@ -106,7 +111,10 @@ def import_run(
     use = None
     if template:
         prompt = load_template(template)
-        use = TemplateUse(name=prompt.name, digest=prompt.digest)
+        use = TemplateUse(
+            name=prompt.name,
+            digest=prompt.digest,
+        )
     result = import_answers(
         out,
         case_set,
@@ -131,7 +139,10 @@ def import_run(
 
 
 def _keep_published(
-    cases: CaseSet | Path, benchmark: Path | None, out: Path, grades: Path
+    cases: CaseSet | Path,
+    benchmark: Path | None,
+    out: Path,
+    grades: Path,
 ) -> None:
     """Keep LiveMedBench's own files, for the published script's own figures."""
     if benchmark is None and isinstance(cases, Path):
@@ -158,7 +169,11 @@ def _ratings(
     return ratings
 
 
-def _claim(path: Path, judge: Judge | None, rater: str) -> Grade:
+def _claim(
+    path: Path,
+    judge: Judge | None,
+    rater: str,
+) -> Grade:
     """A grade of nothing, by whom the verdicts of a file are said to be."""
     model = rater or "unknown"
     grade = Grade(
@@ -293,7 +308,10 @@ def _grades(
 
 
 def export_run(
-    run: Path | GradedRun, out: Path, *, overwrite: bool = False
+    run: Path | GradedRun,
+    out: Path,
+    *,
+    overwrite: bool = False,
 ) -> list[Path]:
     """Write a run as LiveMedBench's files into `out`: the benchmark, the responses, and the grades of the last
     grader that gave any; the files written.
@@ -318,7 +336,10 @@ def export_run(
         out / f"evaluation_results_{stem}.json": list_bytes(gradings),
     }
     with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         for path, data in files.items():
             if not overwrite and path.exists() and path.read_bytes() != data:
                 raise UsageError(

@@ -55,7 +55,11 @@ def plan_grading(
         "settled": total - sum(len(work.criteria) for work in first),
         "repeated": sum(len(work.criteria) for work in later),
     }
-    return plan_calls(calls, about=about, price=price)
+    return plan_calls(
+        calls,
+        about=about,
+        price=price,
+    )
 
 
 def assumed_answer(case: EvaluationCase) -> Answer:

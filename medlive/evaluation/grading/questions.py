@@ -125,7 +125,10 @@ class JudgeReplies:
     """What one judge was found to say, by question."""
 
     def __init__(
-        self, identity: EngineIdentity, *, allow_unpinned: bool = False
+        self,
+        identity: EngineIdentity,
+        *,
+        allow_unpinned: bool = False,
     ) -> None:
         """`identity` is the judge's; `allow_unpinned` lets replies of other models count."""
         self.identity, self._allow = identity, allow_unpinned
@@ -149,7 +152,11 @@ class JudgeReplies:
         """What is on record about a question, usable or not."""
         return self._latest.get(self.key(question))
 
-    def get(self, question: Question, kind: type[R]) -> R | None:
+    def get(
+        self,
+        question: Question,
+        kind: type[R],
+    ) -> R | None:
         """The reply to a question; None: there is none that counts."""
         key = self.key(question)
         if key not in self._read:
@@ -221,7 +228,10 @@ async def ask_questions(
     `path` is the log, its folder made if missing; `role` names the engine in messages. Arguments and
     errors are those of `grade_run`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(
+        parents=True,
+        exist_ok=True,
+    )
     who = engine.identity
     asker = Asker(
         engine,
@@ -312,11 +322,19 @@ def plan_questions(
         if not findings.settled(question):
             calls.append((sent_text(question.request), 1))
     about = {"questions": len(questions), "answered": len(questions) - len(calls)}
-    return plan_calls(calls, about=about, price=price, output_tokens=OUTPUT_A_QUESTION)
+    return plan_calls(
+        calls,
+        about=about,
+        price=price,
+        output_tokens=OUTPUT_A_QUESTION,
+    )
 
 
 def read_findings(
-    path: Path, identity: EngineIdentity | None = None, *, allow_unpinned: bool = False
+    path: Path,
+    identity: EngineIdentity | None = None,
+    *,
+    allow_unpinned: bool = False,
 ) -> tuple[JudgeReplies, list[str]]:
     """What a log holds of a judge and, as its `others`, of all others, who wrote last first; and its lines that
     could not be parsed. Without an identity the judge is the one that wrote last. A missing log holds nothing."""

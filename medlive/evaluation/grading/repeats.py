@@ -84,7 +84,12 @@ async def repeat_run(
         total = sum(len(work.criteria) for work in todo)
         ask = partial(ask_work, judge, asker, keep)
         stopped = await work_through(
-            todo, ask, concurrency, done=0, total=total, progress=progress
+            todo,
+            ask,
+            concurrency,
+            done=0,
+            total=total,
+            progress=progress,
         )
     rounds = read_rounds(run_dir, judge.digest)
     missing = 0
@@ -141,7 +146,11 @@ def _on_record(
     return first, later, notes
 
 
-def later_rounds(run: RunFolder, judge: Judge, repeats: int) -> Iterator[Work]:
+def later_rounds(
+    run: RunFolder,
+    judge: Judge,
+    repeats: int,
+) -> Iterator[Work]:
     """The calls of the rounds after the first that are left to make, once every criterion has its verdict."""
     _, later, _ = _on_record(run.path, judge.digest)
     return _rounds(run, judge, later, repeats, lambda _: True)

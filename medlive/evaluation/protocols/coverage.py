@@ -34,7 +34,11 @@ NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
 _TOPS: Final = (3, 5)
 
 
-def cacs(k: int, n: int, t: int) -> float:
+def cacs(
+    k: int,
+    n: int,
+    t: int,
+) -> float:
     """Thresholded coverage of k hits among n criteria, 0 to 1; 1 <= t <= n. Raises ValueError."""
     if not (0 <= k <= n and 1 <= t <= n):
         raise ValueError(
@@ -114,11 +118,18 @@ class Coverage(Protocol):
 
     share: Annotated[
         float,
-        Field(gt=0, le=1, description="threshold as a share of the positive criteria"),
+        Field(
+            gt=0,
+            le=1,
+            description="threshold as a share of the positive criteria",
+        ),
     ] = 1 / 3
     veto: Annotated[
         float,
-        Field(lt=0, description="points from which on a met criterion leaves nothing"),
+        Field(
+            lt=0,
+            description="points from which on a met criterion leaves nothing",
+        ),
     ] = -8.0
     people: Annotated[
         tuple[str, ...],
@@ -126,8 +137,20 @@ class Coverage(Protocol):
             description="models that are people: the share is calibrated on their answers"
         ),
     ] = ()
-    draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
-    seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
+    draws: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="draws of the bootstrap",
+        ),
+    ] = 1000
+    seed: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="where the draws begin",
+        ),
+    ] = 0
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -135,7 +158,11 @@ class Coverage(Protocol):
         asked = ((run, case.case_id) for run in material for case in run.cases)
         return any(run.verdicts(case_id) for run, case_id in asked)
 
-    def results(self, material: Material, found: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Results:
         """Models, nearby thresholds and the length control."""
         hits = {run.label: hits_of(run, self.veto) for run in material}
         scored = {}
@@ -171,7 +198,11 @@ class Coverage(Protocol):
         return Results(tables, _means(scored, Hits.covered, share), notes)
 
     def _row(
-        self, run: Subject, answered: int, hits: Sequence[Hits], share: float
+        self,
+        run: Subject,
+        answered: int,
+        hits: Sequence[Hits],
+        share: float,
     ) -> list[Cell]:
         covered = [hit.covered(share) for hit in hits]
         cases = [hit.case for hit in hits]
@@ -181,7 +212,12 @@ class Coverage(Protocol):
             mean([hit.accuracy() for hit in hits]),
             mean([hit.passed(share) for hit in hits]),
             mean(covered),
-            *bounds_by_case(covered, cases, draws=self.draws, seed=self.seed),
+            *bounds_by_case(
+                covered,
+                cases,
+                draws=self.draws,
+                seed=self.seed,
+            ),
             sum(hit.vetoed for hit in hits),
             answered - len(hits),
             len(run.cases) - answered,
@@ -210,7 +246,11 @@ Figure = Callable[[Hits, float], float]
 """A figure of an answer at a share."""
 
 
-def _means(scored: Scored, figure: Figure, share: float) -> dict[str, float | None]:
+def _means(
+    scored: Scored,
+    figure: Figure,
+    share: float,
+) -> dict[str, float | None]:
     """The mean of each model."""
     return {
         name: mean([figure(hit, share) for hit in hits])

@@ -54,17 +54,38 @@ class CrossExamine(Protocol):
     figure: ClassVar[str] = "mean of coverage, conformity and consistency, 0 to 100"
 
     count: Annotated[
-        int, Field(ge=1, le=20, description="questions made of each text, at most")
+        int,
+        Field(
+            ge=1,
+            le=20,
+            description="questions made of each text, at most",
+        ),
     ] = 10
-    draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
-    seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
+    draws: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="draws of the bootstrap",
+        ),
+    ] = 1000
+    seed: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="where the draws begin",
+        ),
+    ] = 0
 
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Cases with a reference, and no error planted in it."""
         return has_reference(material)
 
-    def questions(self, material: Material, found: JudgeReplies) -> Iterator[Question]:
+    def questions(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Iterator[Question]:
         """Questions from both texts, then all of them to both texts."""
         for run in material:
             for case, answer in run.answered():
@@ -74,12 +95,21 @@ class CrossExamine(Protocol):
                     if made is not None:
                         yield from self._answers(case, answer, made)
 
-    def _made(self, case: EvaluationCase, answer: Answer) -> tuple[Question, Question]:
+    def _made(
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+    ) -> tuple[Question, Question]:
         """The calls that make questions of the document, and of the answer."""
         document = self._questions_of("the document", case.advice, case)
         return document, self._questions_of("the answer", answer.response, case)
 
-    def _questions_of(self, name: str, text: str, case: EvaluationCase) -> Question:
+    def _questions_of(
+        self,
+        name: str,
+        text: str,
+        case: EvaluationCase,
+    ) -> Question:
         inputs = {
             "language": case.language,
             "count": self.count,
@@ -95,7 +125,10 @@ class CrossExamine(Protocol):
         )
 
     def _answers(
-        self, case: EvaluationCase, answer: Answer, made: Sequence[QuestionsReply]
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+        made: Sequence[QuestionsReply],
     ) -> list[Question]:
         """All questions put to the document, and to the answer."""
         asked = number_questions(made)
@@ -120,7 +153,10 @@ class CrossExamine(Protocol):
         return questions
 
     def _questions_made(
-        self, case: EvaluationCase, answer: Answer, found: JudgeReplies
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+        found: JudgeReplies,
     ) -> list[QuestionsReply] | None:
         """The questions about both texts; None while one's are missing."""
         first, second = self._made(case, answer)
@@ -131,7 +167,10 @@ class CrossExamine(Protocol):
         return [about_document, about_answer]
 
     def examined(
-        self, case: EvaluationCase, answer: Answer, found: JudgeReplies
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+        found: JudgeReplies,
     ) -> CrossExamination | None:
         """The scores of one answer; None while a reply is missing."""
         made = self._questions_made(case, answer, found)
@@ -145,7 +184,11 @@ class CrossExamine(Protocol):
             answers.append(reply)
         return compare(made, answers, case.advice, answer.response)
 
-    def results(self, material: Material, found: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Results:
         """The mean of each score by model."""
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
@@ -164,7 +207,12 @@ class CrossExamine(Protocol):
                     scored.append(scores)
                     whole = scores.coverage + scores.conformity + scores.consistency
                     shares.append(whole / 300)
-            low, high = bounds_by_case(shares, cases, draws=self.draws, seed=self.seed)
+            low, high = bounds_by_case(
+                shares,
+                cases,
+                draws=self.draws,
+                seed=self.seed,
+            )
             row: list[Cell] = [run.label, len(scored)]
             for share in (mean(shares), low, high):
                 row.append(None if share is None else 100 * share)

@@ -60,7 +60,11 @@ def final_number(text: str) -> Quantity | None:
     return all_numbers[-1] if all_numbers else None
 
 
-def close(given: Quantity, reference: Quantity, tolerance: float) -> bool:
+def close(
+    given: Quantity,
+    reference: Quantity,
+    tolerance: float,
+) -> bool:
     """Whether a number is within a share of the reference; a unit that one leaves out is the other's.
 
     `tolerance` 0 asks for the same number.
@@ -82,7 +86,12 @@ class Number(Protocol):
     asks: ClassVar[bool] = False
 
     tolerance: Annotated[
-        float, Field(ge=0, le=1, description="share of the reference; 0: exact")
+        float,
+        Field(
+            ge=0,
+            le=1,
+            description="share of the reference; 0: exact",
+        ),
     ] = 0.05
 
     @classmethod
@@ -90,7 +99,11 @@ class Number(Protocol):
         """Cases whose references are a number and its unit, and nothing else."""
         return all(_ALONE.fullmatch(c.advice.strip()) for c in cases_of(material))
 
-    def results(self, material: Material, found: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Results:
         """Shares right, and answers without a number, which are wrong."""
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
@@ -129,7 +142,10 @@ def query_of(text: str) -> str | None:
 
 
 def run_query(
-    database: Path, query: str, *, seconds: float = 5.0
+    database: Path,
+    query: str,
+    *,
+    seconds: float = 5.0,
 ) -> Counter[tuple[object, ...]]:
     """The rows that a query returns from a SQLite file, in any order.
 
@@ -151,7 +167,12 @@ def run_query(
     return counted
 
 
-def _only_reads(action: int, first: str | None, second: str | None, *_: object) -> int:
+def _only_reads(
+    action: int,
+    first: str | None,
+    second: str | None,
+    *_: object,
+) -> int:
     allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
     harmless = action == sqlite3.SQLITE_FUNCTION and second not in (
         "load_extension",
@@ -176,13 +197,26 @@ class Query(Protocol):
         Path, Field(description="the SQLite file that queries are run on")
     ]
     seconds: Annotated[
-        float, Field(gt=0, le=60, description="how long a query may run")
+        float,
+        Field(
+            gt=0,
+            le=60,
+            description="how long a query may run",
+        ),
     ] = 5.0
     penalty: Annotated[
-        float, Field(ge=0, description="points a wrong answer costs: the c of RS(c)")
+        float,
+        Field(
+            ge=0,
+            description="points a wrong answer costs: the c of RS(c)",
+        ),
     ] = 0.0
 
-    def results(self, material: Material, found: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Results:
         """Reliability scores. Raises BadInput where the database or a reference's query cannot be run."""
         if not self.database.is_file():
             raise BadInput(f"{self.database} is not a file")
@@ -209,7 +243,11 @@ class Query(Protocol):
         )
         return Results([Table("Queries", titles, rows, note)], figures)
 
-    def _state(self, case: EvaluationCase, answer: Answer) -> tuple[str, bool]:
+    def _state(
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+    ) -> tuple[str, bool]:
         """What came of an answer, and whether its case can be answered."""
         wanted, query = query_of(case.advice), query_of(answer.response)
         if wanted is None:

@@ -83,7 +83,10 @@ class Results:
 class Protocol(BaseModel, ABC):
     """A method of evaluation. Its fields are its options, described and checked."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+    )
 
     name: ClassVar[str]
     about: ClassVar[str]
@@ -98,7 +101,11 @@ class Protocol(BaseModel, ABC):
         """Whether a portfolio applies it to these runs: never, where a user has to name it."""
         return False
 
-    def questions(self, material: Material, found: JudgeReplies) -> Iterable[Question]:
+    def questions(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Iterable[Question]:
         """All questions that can be asked, given what was found: again whenever something was.
 
         Those that build on earlier replies come once these are there.
@@ -106,7 +113,11 @@ class Protocol(BaseModel, ABC):
         return ()
 
     @abstractmethod
-    def results(self, material: Material, found: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Results:
         """The tables. Raises UsageError for material that the protocol cannot work on."""
 
 
@@ -150,6 +161,11 @@ def bounds_by_case(
         return None, None
     column = np.array(values, dtype=np.float64)[:, None]
     clusters = cluster_numbers(cases)
-    drawn = bootstrap_means(column, draws=draws, seed=seed, clusters=clusters)
+    drawn = bootstrap_means(
+        column,
+        draws=draws,
+        seed=seed,
+        clusters=clusters,
+    )
     low, high = bounds_of(column, drawn, clusters)
     return (None, None) if np.isnan(low[0]) else (float(low[0]), float(high[0]))

@@ -30,7 +30,10 @@ Figures = Mapping[str, Mapping[str, float | None]]
 class TaskResults(BaseModel):
     """What a protocol found on one set of cases."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(
+        extra="ignore",
+        frozen=True,
+    )
 
     format: Literal["medlive-protocol"] = "medlive-protocol"
     format_version: Literal[1] = 1
@@ -82,7 +85,10 @@ class TaskResults(BaseModel):
 class Portfolio(BaseModel):
     """`portfolio.json`: every task, and what they come to together."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(
+        extra="ignore",
+        frozen=True,
+    )
 
     format: Literal["medlive-portfolio"] = "medlive-portfolio"
     format_version: Literal[1] = 1

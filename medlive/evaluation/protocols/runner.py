@@ -17,7 +17,11 @@ from medlive.llm.engine import Engine, EngineIdentity
 
 
 async def run_protocol(
-    protocol: Protocol, material: Material, out: Path, engine: Engine, **how: Any
+    protocol: Protocol,
+    material: Material,
+    out: Path,
+    engine: Engine,
+    **how: Any,
 ) -> QuestionsAsked:
     """`ask_questions` about all that the protocol asks, its log in the folder `out`."""
     return await ask_questions(

@@ -49,7 +49,10 @@ _BEFORE_RUN_JSON: Final = frozenset(("cases.jsonl", EVIDENCE))
 class Frozen(BaseModel):
     """A document of a run's folder or a bundle."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+    )
 
 
 class TemplateUse(Frozen):
@@ -75,7 +78,10 @@ class CasesUse(Frozen):
     """Whether the snapshot was verified when the run began."""
     selection: dict[str, Any] | None = None
     """Which part of the cases (`Selection.as_json`); None: all."""
-    newer: str = Field(default="", exclude_if=lambda value: not value)
+    newer: str = Field(
+        default="",
+        exclude_if=lambda value: not value,
+    )
     """What the snapshot held and the run's medlive did not know, in words."""
 
 
@@ -245,7 +251,10 @@ def create_run(
         evidence=evidence[0] if evidence else None,
     )
     with writing(out):
-        out.mkdir(parents=True, exist_ok=True)
+        out.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         with exclusive(out / _LOCK):
             if not (out / "run.json").exists():
                 write_whole(out / "cases.jsonl", rows)
@@ -259,7 +268,10 @@ def create_run(
 
 def _write_info(out: Path, info: RunInfo) -> None:
     text = json.dumps(
-        info.model_dump(mode="json"), ensure_ascii=False, indent=2, sort_keys=True
+        info.model_dump(mode="json"),
+        ensure_ascii=False,
+        indent=2,
+        sort_keys=True,
     )
     write_whole(out / "run.json", text.encode("utf-8", "backslashreplace") + b"\n")
 
@@ -300,7 +312,12 @@ def check_folder(out: Path) -> None:
         )
 
 
-def _require_same(existing: RunFolder, info: RunInfo, *, arm: str | None) -> None:
+def _require_same(
+    existing: RunFolder,
+    info: RunInfo,
+    *,
+    arm: str | None,
+) -> None:
     """Raises UsageError if the folder's run is not the requested one."""
     was = existing.info
     then, now = _identity(was), _identity(info)

@@ -124,7 +124,9 @@ class PromptTemplate:
         )
 
     def messages(
-        self, case: EvaluationCase, evidence: Sequence[Snippet] = ()
+        self,
+        case: EvaluationCase,
+        evidence: Sequence[Snippet] = (),
     ) -> list[dict[str, str]]:
         """The chat messages that ask a model about a case: its conversation, or one, in the case's language.
 

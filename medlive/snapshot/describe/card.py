@@ -106,7 +106,11 @@ def changes_md(
     yield f"\nCanary: {meta.canary}\n"
 
 
-def readme(meta: SnapshotMeta, counts: Counts, rows: str) -> str:
+def readme(
+    meta: SnapshotMeta,
+    counts: Counts,
+    rows: str,
+) -> str:
     """Return `README.md`: the dataset card, its front matter as the Hugging Face hub and `datasets` read it.
 
     `rows` is a digest of the rows as data/cases.jsonl and data/criteria.jsonl hold them.
@@ -159,7 +163,11 @@ def _template() -> Template:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    env.filters.update(cell=cell, scalar=scalar, number=number)
+    env.filters.update(
+        cell=cell,
+        scalar=scalar,
+        number=number,
+    )
     env.globals.update(
         figures=figures,
         counted=counted,
@@ -203,7 +211,12 @@ def _corpora(evidence: EvidenceUse) -> str:
     )
 
 
-def _shares(title: str, counts: Mapping[str, int], *, ranked: bool = True) -> str:
+def _shares(
+    title: str,
+    counts: Mapping[str, int],
+    *,
+    ranked: bool = True,
+) -> str:
     whole = sum(counts.values())
     order = (
         sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -244,7 +257,10 @@ def scalar(text: str) -> str:
 
 
 def table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: int = 0
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: int = 0,
 ) -> str:
     """Return a Markdown table of cells; the last `right` columns are aligned to the right."""
     marks = ["---"] * (len(heads) - right) + ["---:"] * right

@@ -44,7 +44,9 @@ _TYPES: Final[Mapping[str, str]] = {
 
 
 def croissant(
-    meta: SnapshotMeta, counts: Counts, files: Mapping[str, FileEntry]
+    meta: SnapshotMeta,
+    counts: Counts,
+    files: Mapping[str, FileEntry],
 ) -> dict[str, Any]:
     """Return `croissant.json`; `files` are the snapshot's, by name."""
     fixed = json.loads(

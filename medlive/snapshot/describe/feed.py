@@ -94,7 +94,11 @@ def _entry_id(unique: str) -> str:
 
 
 def _newest_first(releases: Sequence[Release]) -> list[Release]:
-    return sorted(releases, key=lambda r: r.version, reverse=True)
+    return sorted(
+        releases,
+        key=lambda r: r.version,
+        reverse=True,
+    )
 
 
 def latest_json(releases: Sequence[Release], place: Place) -> bytes:
@@ -126,7 +130,11 @@ def latest_json(releases: Sequence[Release], place: Place) -> bytes:
     return pretty_json(value).encode("utf-8")
 
 
-def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -> bytes:
+def feed_xml(
+    releases: Sequence[Release],
+    place: Place,
+    errata: Errata | None,
+) -> bytes:
     """Return `feed.xml`: Atom 1.0 (RFC 4287), an entry for each version and each erratum, newest first.
 
     Without any it is a valid feed, updated at the beginning of 1970. The moments are those of the manifests and of
@@ -167,7 +175,10 @@ def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -
             "enclosures": (),
         }
         entries.append(entry)
-    entries.sort(key=itemgetter("moment"), reverse=True)
+    entries.sort(
+        key=itemgetter("moment"),
+        reverse=True,
+    )
     text = _TEMPLATES.get_template("feed.xml.j2").render(
         id=_entry_id("snapshots"),
         summary=_SUMMARY,
@@ -179,7 +190,11 @@ def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -
 
 
 def index_html(
-    releases: Sequence[Release], place: Place, *, errata: Errata | None, key: str | None
+    releases: Sequence[Release],
+    place: Place,
+    *,
+    errata: Errata | None,
+    key: str | None,
 ) -> bytes:
     """Return `index.html`: every version with its files and digests, the errata, and how to verify and load.
 

@@ -30,12 +30,20 @@ _SPANS: Final = ((1, "month"), (3, "quarter"), (12, "year"))
 """Months that share a column, and what such a column is called."""
 
 
-def figures(counts: Counts, canary: str, version: str) -> dict[str, str]:
+def figures(
+    counts: Counts,
+    canary: str,
+    version: str,
+) -> dict[str, str]:
     """Return path → SVG; the same counts make the same text."""
     cases = counted(counts.cases, "case", "cases")
     criteria = counted(counts.criteria, "criterion", "criteria")
 
-    def frame(title: str, description: str, note: str = cases) -> Frame:
+    def frame(
+        title: str,
+        description: str,
+        note: str = cases,
+    ) -> Frame:
         return Frame(
             title,
             f"medlive {version}: {description}",
@@ -103,7 +111,11 @@ def by_language_name(counts: Counts) -> dict[str, int]:
     return named
 
 
-def counted(n: int, singular: str, more: str) -> str:
+def counted(
+    n: int,
+    singular: str,
+    more: str,
+) -> str:
     """`1 case`, `2,756 cases`."""
     return f"{number(n)} {singular if n == 1 else more}"
 

@@ -89,7 +89,11 @@ class Scan:
         self.livemedbench = expected.hexdigest()
         self._check_unmatched()
 
-    def _report_orphan(self, number: int, criterion: Row) -> None:
+    def _report_orphan(
+        self,
+        number: int,
+        criterion: Row,
+    ) -> None:
         expected = f"a case for {criterion['criterion_id']!r}"[:300]
         got = f"no case {criterion['case_id']!r}"[:300]
         self.ids.add(f"{CRITERIA}:{number}", expected, got)
@@ -128,7 +132,11 @@ class Scan:
         self._check_changes(case)
         self._check_proof(case)
 
-    def _check_texts(self, case: SnapshotCase, where: str) -> None:
+    def _check_texts(
+        self,
+        case: SnapshotCase,
+        where: str,
+    ) -> None:
         texts = [
             ("source", case.source),
             ("narrative", case.narrative),

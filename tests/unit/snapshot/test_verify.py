@@ -15,7 +15,8 @@ from medlive.guard import bounds
 from medlive.integrity.checks import StepState, Trust
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files
 from medlive.integrity.paths import open_plain
-from medlive.snapshot.verify.run import STEPS, VerificationReport, verify_snapshot
+from medlive.snapshot.verify.run import VerificationReport, verify_snapshot
+from medlive.snapshot.verify.steps import STEPS
 from tests.support.snapshots import Line, build_line
 from tests.support.spoiling import seal
 

@@ -16,7 +16,8 @@ from medlive.integrity.checks import StepState, Trust
 from medlive.integrity.signing import SecretKey, generate
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import VerificationReport, verify_snapshot
-from tests.support.forging import chain_forgeries, forgeries, sealed
+from tests.support.forgeries import chain_forgeries, forgeries
+from tests.support.forging import sealed
 from tests.support.snapshots import Line, build_line
 from tests.support.spoiling import (
     BYTES,

@@ -53,10 +53,20 @@ class ChecklistReply(BaseModel):
     Inputs: language, category, reference, core, secondary, question, answer.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+    )
 
     reasoning: Words
-    score: Annotated[int, Field(ge=1, le=5)]
+    score: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=5,
+        ),
+    ]
 
 
 def _checked(people: Path | None) -> Path | None:
@@ -76,37 +86,68 @@ class Checklist(Protocol):
     figure: ClassVar[str] = "usability rate, 0 to 1"
 
     rounds: Annotated[
-        int, Field(ge=1, le=20, description="how often each answer is scored")
+        int,
+        Field(
+            ge=1,
+            le=20,
+            description="how often each answer is scored",
+        ),
     ] = 3
     usable: Annotated[
         float,
         Field(
-            ge=1, le=5, description="the mean score from which on an answer is usable"
+            ge=1,
+            le=5,
+            description="the mean score from which on an answer is usable",
         ),
     ] = 4.0
     core_points: Annotated[
-        float, Field(gt=0, description="points from which on a criterion is core")
+        float,
+        Field(
+            gt=0,
+            description="points from which on a criterion is core",
+        ),
     ] = 7.0
     people: Annotated[
         Path | None,
         AfterValidator(_checked),
         Field(description="people's ratings, a CSV or JSON Lines file"),
     ] = None
-    draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
-    seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
+    draws: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="draws of the bootstrap",
+        ),
+    ] = 1000
+    seed: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="where the draws begin",
+        ),
+    ] = 0
 
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Cases with a reference, and no error planted in it."""
         return has_reference(material)
 
-    def questions(self, material: Material, found: JudgeReplies) -> Iterator[Question]:
+    def questions(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Iterator[Question]:
         """Every answer, once for each round."""
         for run in material:
             for case, answer in run.answered():
                 yield from self._rounds(case, answer)
 
-    def _rounds(self, case: EvaluationCase, answer: Answer) -> list[Question]:
+    def _rounds(
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+    ) -> list[Question]:
         core, secondary = self._requirements(case)
         inputs = {
             "language": case.language,
@@ -145,7 +186,11 @@ class Checklist(Protocol):
                 secondary.append(criterion.criterion)
         return core, secondary
 
-    def scores(self, run: Subject, found: JudgeReplies) -> dict[str, float | None]:
+    def scores(
+        self,
+        run: Subject,
+        found: JudgeReplies,
+    ) -> dict[str, float | None]:
         """Case id → the mean of all rounds; None where one of them has no score."""
         means: dict[str, float | None] = {}
         for case, answer in run.answered():
@@ -156,7 +201,11 @@ class Checklist(Protocol):
             means[case.case_id] = whole_mean(scores)
         return means
 
-    def results(self, material: Material, found: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Results:
         """Usability by model and category, and beside people's ratings."""
         categories = dict.fromkeys(case.theme or "none" for case in cases_of(material))
         usability: list[list[Cell]] = []
@@ -175,7 +224,12 @@ class Checklist(Protocol):
             cases = [judgement.case for judgement in own]
             figures[run.label] = mean(values)
             row: list[Cell] = [run.label, len(own), mean(values)]
-            row += bounds_by_case(values, cases, draws=self.draws, seed=self.seed)
+            row += bounds_by_case(
+                values,
+                cases,
+                draws=self.draws,
+                seed=self.seed,
+            )
             row.append(mean([judgement.score for judgement in own]))
             row += [len(means) - len(own), len(run.cases) - len(means)]
             usability.append(row)
@@ -198,7 +252,10 @@ class Checklist(Protocol):
         notes: list[str] = []
         if self.people:
             people_tables, notes = compare_with_people(
-                self.people, judged, draws=self.draws, seed=self.seed
+                self.people,
+                judged,
+                draws=self.draws,
+                seed=self.seed,
             )
             tables += people_tables
         return Results(tables, figures, notes)

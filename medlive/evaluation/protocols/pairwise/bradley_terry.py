@@ -65,7 +65,10 @@ def elo(won: Floats, prior: float = PRIOR) -> Floats:
         theta = theta + np.clip(step, -2, 2)
         if np.abs(step).max(initial=0.0) < _CLOSE:
             break
-    theta = theta - theta.mean(axis=-1, keepdims=True)
+    theta = theta - theta.mean(
+        axis=-1,
+        keepdims=True,
+    )
     return np.asarray(CENTRE + A_DECADE / np.log(10) * theta)
 
 
@@ -80,7 +83,11 @@ class Rating:
 
 
 def ratings(
-    matches: Sequence[Match], models: int, *, draws: int = 1000, seed: int = 0
+    matches: Sequence[Match],
+    models: int,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
 ) -> list[Rating | None]:
     """Each model's rating, in order; None for a model without a match, which moves no other's.
 

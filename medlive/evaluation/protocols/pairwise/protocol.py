@@ -45,7 +45,11 @@ class PairReply(BaseModel):
     Inputs: language, question, first, second.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+    )
 
     reasoning: Words
     relevance: Side
@@ -81,11 +85,24 @@ class Pairwise(Protocol):
 
     matches: Annotated[
         int | None,
-        Field(ge=1, description="matches at most; none: every pair on every case"),
+        Field(
+            ge=1,
+            description="matches at most; none: every pair on every case",
+        ),
     ] = None
-    draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
+    draws: Annotated[
+        int,
+        Field(
+            ge=1,
+            description="draws of the bootstrap",
+        ),
+    ] = 1000
     seed: Annotated[
-        int, Field(ge=0, description="where draws, orders and cases begin")
+        int,
+        Field(
+            ge=0,
+            description="where draws, orders and cases begin",
+        ),
     ] = 0
     _last: "tuple[Material, _Hall] | None" = PrivateAttr(default=None)
 
@@ -94,7 +111,11 @@ class Pairwise(Protocol):
         """Two runs or more, on cases with a reference."""
         return len(material) > 1 and has_reference(material)
 
-    def questions(self, material: Material, found: JudgeReplies) -> Iterator[Question]:
+    def questions(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Iterator[Question]:
         """The questions of all matches, as far as they can be asked."""
         hall = self._hall(material)
         for pair in hall.pairs[: self.matches]:
@@ -106,7 +127,11 @@ class Pairwise(Protocol):
             self._last = (material, _Hall(material, self.seed))
         return self._last[1]
 
-    def results(self, material: Material, found: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Results:
         """Ratings over all judges on record, what each model took from each, criteria, and what the order did."""
         hall = self._hall(material)
         judges: dict[str, JudgeReplies] = {}
@@ -116,7 +141,12 @@ class Pairwise(Protocol):
                 again = f"{name} ({len(judges) + 1})"
                 judges[again if name in judges else name] = judge
         pooled = hall.matches(judges.values())
-        rated = ratings(pooled, hall.models, draws=self.draws, seed=self.seed)
+        rated = ratings(
+            pooled,
+            hall.models,
+            draws=self.draws,
+            seed=self.seed,
+        )
         won = points(pooled, hall.models)
         figures: dict[str, float | None] = {}
         rows: list[list[Cell]] = []
@@ -150,7 +180,11 @@ class Pairwise(Protocol):
 class _Hall:
     """The answers that can meet, and what was found of their meetings."""
 
-    def __init__(self, material: Material, seed: int) -> None:
+    def __init__(
+        self,
+        material: Material,
+        seed: int,
+    ) -> None:
         self.names = [run.label for run in material]
         self.models = len(self.names)
         if self.models < 2:
@@ -204,7 +238,11 @@ class _Hall:
             self._made[pair] = questions
         return self._made[pair]
 
-    def questions(self, pair: Pair, found: JudgeReplies) -> Iterator[Question]:
+    def questions(
+        self,
+        pair: Pair,
+        found: JudgeReplies,
+    ) -> Iterator[Question]:
         """The first order, and the second where the first named a winner."""
         question, other = self._asked(pair).values()
         yield question
@@ -212,7 +250,11 @@ class _Hall:
         if reply is not None and reply.better != "equal":
             yield other
 
-    def replies(self, pair: Pair, found: JudgeReplies) -> dict[bool, PairReply]:
+    def replies(
+        self,
+        pair: Pair,
+        found: JudgeReplies,
+    ) -> dict[bool, PairReply]:
         """The usable replies, by whether the pair's first model stood first."""
         replies = {}
         for straight, question in self._asked(pair).items():
@@ -222,7 +264,9 @@ class _Hall:
         return replies
 
     def matches(
-        self, judges: Iterable[JudgeReplies], criterion: str = "better"
+        self,
+        judges: Iterable[JudgeReplies],
+        criterion: str = "better",
     ) -> list[Match]:
         """Every match that was compared: 1 where the pair's first model is preferred in both orders, 0 where its
         second, 0.5 for a draw."""
@@ -277,7 +321,12 @@ def _agreement(hall: _Hall, judges: Mapping[str, JudgeReplies]) -> Table:
 
 def _between(names: Sequence[str], won: Floats) -> Table:
     games = won + won.T
-    shares = np.divide(won, games, out=np.full_like(won, np.nan), where=games > 0)
+    shares = np.divide(
+        won,
+        games,
+        out=np.full_like(won, np.nan),
+        where=games > 0,
+    )
     rows: list[list[Cell]] = []
     for name, row in zip(names, shares.tolist(), strict=True):
         rows.append([name, *(None if np.isnan(share) else share for share in row)])

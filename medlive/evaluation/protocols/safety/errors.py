@@ -204,7 +204,11 @@ def plant(
     return sorted([*made, *kept], key=lambda case: case.case_id), notes
 
 
-def _task(case: EvaluationCase, lines: list[str], edit: Edit | None) -> EvaluationCase:
+def _task(
+    case: EvaluationCase,
+    lines: list[str],
+    edit: Edit | None,
+) -> EvaluationCase:
     language = "zh" if case.language == "zh" else "en"
     numbered = "\n".join(f"{n}. {line}" for n, line in enumerate(lines, start=1))
     tags, original = ["error:none"], ""

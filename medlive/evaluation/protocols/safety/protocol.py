@@ -37,10 +37,20 @@ _WORD: Final = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 class HarmReply(BaseModel):
     """`protocol.harm`: how far an answer complies with a harmful request. Inputs: language, question, answer."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+    )
 
     reasoning: Words
-    score: Annotated[int, Field(ge=1, le=5)]
+    score: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=5,
+        ),
+    ]
 
 
 class PassiveSafety(Protocol):
@@ -55,13 +65,21 @@ class PassiveSafety(Protocol):
         """Requests without a reference and a rubric."""
         return not any(c.advice.strip() or c.criteria for c in cases_of(material))
 
-    def questions(self, material: Material, found: JudgeReplies) -> Iterator[Question]:
+    def questions(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Iterator[Question]:
         """One for each answer."""
         for run in material:
             for case, answer in run.answered():
                 yield self._question(case, answer)
 
-    def _question(self, case: EvaluationCase, answer: Answer) -> Question:
+    def _question(
+        self,
+        case: EvaluationCase,
+        answer: Answer,
+    ) -> Question:
         inputs = {
             "language": case.language,
             "question": case.question,
@@ -75,7 +93,11 @@ class PassiveSafety(Protocol):
             reply=HarmReply,
         )
 
-    def results(self, material: Material, found: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Results:
         """Mean harmfulness and its distribution."""
         rows: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
@@ -100,7 +122,10 @@ class PassiveSafety(Protocol):
 class _Found(BaseModel):
     """What a model says of an advice."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(
+        extra="ignore",
+        frozen=True,
+    )
 
     error: bool
     sentence: int | None = None
@@ -164,7 +189,11 @@ class ActiveSafety(Protocol):
         """Cases that `plant` made."""
         return all(map(is_planted, cases_of(material)))
 
-    def results(self, material: Material, found: JudgeReplies) -> Results:
+    def results(
+        self,
+        material: Material,
+        found: JudgeReplies,
+    ) -> Results:
         """Flags, places and corrections by model and kind."""
         rows: list[list[Cell]] = []
         by_kind: list[list[Cell]] = []
