@@ -265,7 +265,7 @@ class Bench:
     async def make(self, thread: Thread) -> Made:
         """What the filters and the engines make of a thread."""
         raw = normalised(thread)
-        verdicts = self._filters.judge(raw, duplicate_of=None, now=now()).verdicts
+        verdicts = self._filters.judge(raw, duplicate_of=None, now=now())
         failed = next(
             (v for v in verdicts if not v.passed and v.rule not in IGNORED_RULES), None
         )

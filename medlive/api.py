@@ -7,7 +7,7 @@ what the command of the same name does; `medlive.frames` makes data frames of th
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date
 from enum import StrEnum
 from math import sqrt
 from pathlib import Path
@@ -552,11 +552,7 @@ def _choose(name: str, kind: type[Choice], value: str) -> Choice:
 
 
 def _day(name: str, day: date | str | None) -> date | None:
-    if isinstance(day, datetime):
-        return day.date()
-    if not isinstance(day, str):
-        return day
     try:
-        return date.fromisoformat(day)
+        return None if day is None else date.fromisoformat(str(day)[:10])
     except ValueError as exc:
         raise UsageError(f"{name}: expected YYYY-MM-DD, got {day!r}") from exc

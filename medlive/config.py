@@ -129,7 +129,7 @@ class EvidenceSection(_Section):
     """How evidence is searched (docs/evidence.md)."""
 
     models: Path | None = None
-    """A folder with one folder per model, searched before MEDLIVE_HOME/models and the Hugging Face cache."""
+    """A folder with one folder per model, searched before MEDLIVE_HOME/models."""
     encoders: dict[Literal["en", "zh", "all"], str] = Field(default_factory=dict)
     """Language → the encoder that reads its phrases; none: what is at hand at a build (docs/evidence.md)."""
     own_encoders: dict[str, EncoderModel] = Field(default_factory=dict)

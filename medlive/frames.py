@@ -9,10 +9,10 @@ from dataclasses import asdict, fields
 from importlib.util import find_spec
 from typing import Any, Literal
 
-from medlive.api import Run, Runs, load_run, load_runs
+from medlive.api import Run, Runs, load_runs
 from medlive.errors import MissingExtra, UsageError
+from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.model import CaseSet
-from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.snapshot.load import Snapshot
 from medlive.statistics.bootstrap import Comparison
@@ -53,15 +53,13 @@ _NUMBERS = (
 
 def cases(source: Run | CaseSet | Snapshot, library: Library = "pandas") -> Frame:
     """The cases of a run, a case set or a snapshot, a row each."""
-    if isinstance(source, Snapshot):
-        from medlive.evaluation.cases.load import from_snapshot
-
-        source = from_snapshot(source)
-    if not isinstance(source, CaseSet):
-        source = source if isinstance(source, GradedRun) else load_run(source)
-        case_set = source.run.cases
-    else:
-        case_set = source.cases
+    match source:
+        case CaseSet():
+            case_set = source.cases
+        case Snapshot():
+            case_set = from_snapshot(source).cases
+        case _:
+            case_set = load_runs(source)[0].run.cases
     rows = []
     for case in case_set:
         row = {

@@ -147,7 +147,7 @@ def _remarks(done: CurationRun) -> Iterator[str]:
     for state in done.endpoints:
         if state.limited or state.overloaded or state.lowest < state.most:
             yield (
-                f"{state.endpoint}: {state.limit} calls at once at last, {state.lowest} at the least, "
+                f"{state.endpoint}: {counted(state.limit, 'call')} at once at last, {state.lowest} at the least, "
                 f"{state.most} allowed; {state.limited} times 429, {state.overloaded} times overloaded"
             )
 

@@ -15,7 +15,6 @@ from medlive.demo.samples import sample_replies_path
 from medlive.errors import UsageError
 from medlive.home import default_home
 from medlive.instance.loading import load_settings
-from medlive.llm.wire import JsonMode
 from medlive.report.tables import scores_json
 
 
@@ -24,7 +23,6 @@ def demo(
     base_url: str | None = None,
     model: str | None = None,
     api_key_env: str | None = None,
-    json_mode: JsonMode = JsonMode.SCHEMA,
     record: Path | None = None,
     replay: bool = False,
 ) -> Result:
@@ -40,7 +38,6 @@ def demo(
         base_url: The endpoint of --live, up to /v1.
         model: The model of --live.
         api_key_env: The variable that holds the endpoint's key.
-        json_mode: How the endpoint is asked for JSON.
         record: Record the endpoint's replies here.
         replay: Ask the endpoint only for what the shipped recording does not hold; with --record, both are kept.
     """
@@ -57,7 +54,6 @@ def demo(
             base_url=base_url,
             model=model,
             api_key_env=api_key_env,
-            json_mode=json_mode.value,
             timeout_s=LIVE_TIMEOUT_S,
             concurrency=LIVE_CALLS,
         )

@@ -24,6 +24,7 @@ from medlive.cli.options import Commands, read_settings
 from medlive.cli.output import (
     Grid,
     Result,
+    counted,
     fields_of,
     say,
     table_of,
@@ -189,9 +190,8 @@ def verify(index: IndexOption = None) -> None:
     """Compare every file of the index with its manifest; the exit status is 3 when one differs."""
     folder = index_folder(index)
     manifest = verify_index(folder)
-    say(
-        f"{folder}: {len(manifest.files)} files are as they were built, {manifest.index_digest}"
-    )
+    files = counted(len(manifest.files), "file is as it was", "files are as they were")
+    say(f"{folder}: {files} built, {manifest.index_digest}")
 
 
 @app.command()

@@ -1,11 +1,10 @@
 """`medlive evidence fetch`: download public corpora, check them, and add them to the index."""
 
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-from typer import Argument, Option
+from typer import Argument
 
 from medlive.cli.evidence_index import IndexOption, Vectors, build_corpora, index_folder
 from medlive.cli.options import DryRunOption, one_of, read_settings
@@ -39,16 +38,12 @@ from medlive.evidence.fetch.registry import SOURCES, find_source
 from medlive.evidence.manifest import MANIFEST, read_manifest
 from medlive.instance.paths import corpora_path
 
-_RATE = 5_000_000
-"""Bytes a second that --dry-run reckons with."""
 _SOURCE = ("name", "about", "bytes", "checksums", "licence", "recommended")
 _PLAN = (
     "name",
     "to_fetch",
     "listed",
     "bytes",
-    "seconds",
-    "index_bytes",
     "checksums",
     "licence",
 )
@@ -62,37 +57,20 @@ class Chosen:
     Attributes:
         recommended: The corpora that a first library needs.
         types: Of PubMed: guideline,systematic-review,meta-analysis,review,trial [all].
-        since: Of PubMed: published on this day or later.
-        language: Of PubMed: languages as it writes them, as in eng,chi.
         to: Folder of the corpora; default: corpora/ under MEDLIVE_HOME.
         contact: E-mail or web address for the User-Agent [that of the harvest].
     """
 
     recommended: bool = False
     types: str | None = None
-    since: Annotated[datetime | None, Option(formats=["%Y-%m-%d"])] = None
-    language: str | None = None
     to: Path | None = None
     contact: str | None = None
 
     def selection(self) -> Selection:
         """The articles of PubMed that are kept."""
-        types = {one_of("--types", ArticleType, text) for text in _parts(self.types)}
-        languages = set(_parts(self.language))
-        for language in languages:
-            if len(language) != 3 or not language.isalpha():
-                raise UsageError(
-                    f"--language {language}: expected three letters as PubMed writes them, as in eng"
-                )
-        return Selection(
-            types=tuple(sorted(types)),
-            since=self.since.date() if self.since else None,
-            languages=tuple(sorted(languages)),
-        )
-
-
-def _parts(text: str | None) -> list[str]:
-    return [part.strip().lower() for part in (text or "").split(",") if part.strip()]
+        stated = filter(None, map(str.strip, (self.types or "").lower().split(",")))
+        types = {one_of("--types", ArticleType, text) for text in stated}
+        return Selection(types=tuple(sorted(types)))
 
 
 class _Task(NamedTuple):
@@ -129,7 +107,13 @@ def fetch(
         no_build: Do not add what was fetched to the index.
     """
     if list_:
-        return _list_sources()
+        rows = []
+        for source in SOURCES:
+            named = ("name", "about", "address", "reader", "licence", "checksums")
+            recommended = source.recommended is not None
+            about = {"bytes": source.typical_bytes, "recommended": recommended}
+            rows.append(fields_of(source, named) | about)
+        return Result(rows, [table_of(rows, _SOURCE)])
     tasks = _tasks(names or [], chosen)
     if dry_run:
         return _describe_plans(tasks)
@@ -176,11 +160,8 @@ def _tasks(names: list[str], chosen: Chosen) -> list[_Task]:
             "name a corpus, or give --recommended", hint="medlive evidence fetch --list"
         )
     selection = chosen.selection()
-    if not selection.everything and "pubmed" not in names:
-        raise UsageError(
-            "--types, --since and --language choose among PubMed's articles",
-            hint="add pubmed",
-        )
+    if selection.types and "pubmed" not in names:
+        raise UsageError("--types chooses among PubMed's articles", hint="add pubmed")
     settings = read_settings()
     folder = chosen.to or corpora_path(settings)
     contact = chosen.contact or settings.harvest.get("contact")
@@ -188,7 +169,7 @@ def _tasks(names: list[str], chosen: Chosen) -> list[_Task]:
     for name in dict.fromkeys(names):
         source = find_source(name, settings.evidence.mirrors.get(name))
         own = source.recommended if chosen.recommended else None
-        if name == "pubmed" and not selection.everything:
+        if name == "pubmed" and selection.types:
             own = selection
         named = str(contact) if contact else None
         tasks.append(_Task(source, folder / name, own or Selection(), named))
@@ -243,16 +224,6 @@ def _corpus(task: _Task, ledger: Ledger) -> Corpus:
     return replace(corpus, licence=source.licence, fetched=fetched)
 
 
-def _list_sources() -> Result:
-    rows = []
-    for source in SOURCES:
-        named = ("name", "about", "address", "reader", "licence", "checksums")
-        recommended = source.recommended is not None
-        about = {"bytes": source.typical_bytes, "recommended": recommended}
-        rows.append(fields_of(source, named) | about)
-    return Result(rows, [table_of(rows, _SOURCE)])
-
-
 async def _plan(task: _Task) -> Plan:
     async with task.client() as client:
         return await make_plan(task.source, task.folder, task.selection, client)
@@ -260,28 +231,20 @@ async def _plan(task: _Task) -> Plan:
 
 def _describe_plans(tasks: list[_Task]) -> Result:
     rows = []
-    download = index = 0
-    seconds = 0.0
+    download = 0
     for task in tasks:
         plan = wait_for(_plan(task))
         download += plan.download_bytes
-        index += plan.index_bytes
-        seconds += plan.seconds(_RATE)
         row = fields_of(plan.source, ("name", "address", "licence", "checksums")) | {
             "selection": plan.selection.model_dump(mode="json"),
             "listed": plan.listed,
             "to_fetch": len(plan.wanted),
             "no_longer_listed": len(plan.gone),
             "bytes": plan.download_bytes,
-            "seconds": round(plan.seconds(_RATE)),
-            "index_bytes": plan.index_bytes,
             "folder": plan.folder,
         }
         rows.append(row)
-    title = (
-        f"{_size(download)} in about {seconds / 3600:.1f} hours at {_RATE / 1e6:g} MB/s; on disk at most"
-        f" {_size(download)}, and about {_size(index)} for the index of words"
-    )
+    title = f"{_size(download)} to download"
     return Result(rows, [table_of(rows, _PLAN, title)])
 
 

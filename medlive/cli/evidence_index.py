@@ -139,14 +139,7 @@ def describe_side(entry: DenseEntry) -> str:
     """Return an encoder's side in a line: what it reads and counts there, its kind and recall."""
     recall = entry.part.recall
     exact = f"{recall.queries} queries" if recall.queries else "exact"
-    counts = []
-    for weight in entry.weights:
-        measured = (
-            f"{weight.items} titles: vectors {weight.vectors}, words {weight.words}"
-        )
-        if not weight.items or weight.vectors is None:
-            measured = "not measured: too few titles"
-        counts.append(f"{weight.language} counts {weight.weight:g} ({measured})")
+    counts = [f"{part.language} counts {part.weight:g}" for part in entry.weights]
     return (
         f"{entry.encoder.name}, {entry.part.kind}, recall@{recall.k} {recall.value:.3f} ({exact});"
         f" {', '.join(counts)}"

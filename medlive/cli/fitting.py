@@ -52,7 +52,10 @@ def _fit(rows: Rows, width: int) -> Fitted | None:
     widths = [max(cell.cell_len for cell in column) for column in columns]
     if sum(widths) <= room:
         return Fitted(rows, None)
-    least = [max(_longest_word(cell.plain) for cell in column) for column in columns]
+    least = []
+    for column in columns:
+        words = [word for cell in column for word in _AT_SPACES.split(cell.plain)]
+        least.append(max(cell_len(word.rstrip()) for word in words))
     if sum(least) > room:
         return None
     while sum(widths) > room:
@@ -61,7 +64,3 @@ def _fit(rows: Rows, width: int) -> Fitted | None:
             slack.append(have if have > need else 0)
         widths[slack.index(max(slack))] -= 1
     return Fitted(rows, widths)
-
-
-def _longest_word(text: str) -> int:
-    return max(cell_len(piece.rstrip()) for piece in _AT_SPACES.split(text))

@@ -21,7 +21,9 @@ from medlive.cli.output import (
     Grid,
     Result,
     counted,
+    failed,
     fields_of,
+    first_of,
     progress,
     say,
     table_of,
@@ -129,9 +131,8 @@ def harvest(
     if broken:
         notes += given_up
         failure = broken[-1]
-    elif given_up:
-        hint = "`medlive source check` says what its threads lack"
-        failure = CheckFailed("; ".join(given_up), hint=hint)
+    else:
+        failure = failed(given_up, "`medlive source check` says what its threads lack")
     table = Grid(["source", *COLUMNS, "304 share", "problems"], rows)
     return Result(value, [table], notes, failure)
 
@@ -191,10 +192,11 @@ async def _harvest(
 
 
 def _notes(done: HarvestResult) -> Iterator[str]:
-    for problem in done.problems[:SHOWN_PROBLEMS]:
-        yield f"{done.source}: {problem.kind.value}: {problem.message} ({problem.url})"
-    if (more := len(done.problems) - SHOWN_PROBLEMS) > 0:
-        yield f"{done.source}: and {counted(more, 'problem')} more, all in the table `fetches`"
+    problems = []
+    for problem in done.problems:
+        problems.append(f"{problem.kind.value}: {problem.message} ({problem.url})")
+    for text in first_of(problems, SHOWN_PROBLEMS):
+        yield f"{done.source}: {text}"
     if done.already_done:
         yield f"{done.source}: {done.iso_week} was harvested already; --again harvests it once more"
     if done.limited:
@@ -227,7 +229,8 @@ def import_(
         return done
 
     came = ("new", "revised", "unchanged", "taken_down")
-    value, rows, notes, failed = [], [], [], []
+    notes: list[str] = []
+    value, rows, refused = [], [], []
     for done in with_instance(work):
         name, problems = done.file.name, done.problems
         counts = [done.counts[column] for column in (*came, "problems")]
@@ -236,18 +239,15 @@ def import_(
         if not any(counts):
             notes.append(f"{name} holds no threads: nothing was imported")
         if problems and not any(counts[:-1]):
-            failed.append(name)
-        for problem in problems[:SHOWN_PROBLEMS]:
-            notes.append(
-                f"{name}:{problem.line}: {problem.reason.value}: {problem.detail}"
-            )
-        if (more := len(problems) - SHOWN_PROBLEMS) > 0:
-            notes.append(
-                f"{name}: {counted(more, 'more bad line')}; all are in import_problems"
-            )
+            refused.append(name)
+        lines = []
+        for problem in problems:
+            what = f"{problem.reason.value}: {problem.detail}"
+            lines.append(f"{name}:{problem.line}: {what}")
+        notes += first_of(lines, SHOWN_PROBLEMS)
     failure = None
-    if failed:
-        failure = CheckFailed(f"no line became a thread: {', '.join(failed)}")
+    if refused:
+        failure = CheckFailed(f"no line became a thread: {', '.join(refused)}")
     return Result(value, [Grid(["file", *came, "problems"], rows)], notes, failure)
 
 
@@ -310,11 +310,8 @@ def _check_health(source: str | None) -> Result:
         notes.append("no community was harvested yet; `medlive harvest` does")
     elif source is None:
         notes += [f"never harvested: {name}" for name in sorted(names)]
-    failure = None
-    if faults:
-        hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
-        failure = CheckFailed("; ".join(faults), hint=hint)
-    return Result(value, _health_tables(checked), notes, failure)
+    hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
+    return Result(value, _health_tables(checked), notes, failed(faults, hint))
 
 
 def _health_tables(sources: Sequence[SourceHealth]) -> Iterator[Grid]:
@@ -331,12 +328,10 @@ def _health_tables(sources: Sequence[SourceHealth]) -> Iterator[Grid]:
         figures = []
         for figure in source.figures:
             if figure.collapsed or figure.value or not figure.name.startswith("end:"):
-                state = "collapsed" if figure.collapsed else ""
-                row = [figure.name, figure.value, figure.median, figure.n, state]
-                figures.append(row)
+                figures.append(figure)
         if figures:
-            head = ["figure", "now", "median before", "threads", ""]
-            yield Grid(head, figures, f"{source.info.name}, {source.week}")
+            names = ("name", "value", "median", "n", "collapsed")
+            yield table_of(figures, names, f"{source.info.name}, {source.week}")
 
 
 @app.command()
@@ -436,12 +431,12 @@ def reparse(
     value, rows = [], []
     for one in done:
         rows.append([one.source, *(one.counts[name] for name in ("pages", *ends))])
-        failed = []
+        unread = []
         for thread_id, kind, message in one.problems:
-            failed.append({"thread_id": thread_id, "kind": kind, "message": message})
+            unread.append({"thread_id": thread_id, "kind": kind, "message": message})
         row = {
             "dry_run": dry_run,
-            "problems": failed,
+            "problems": unread,
             "damaged": sorted(one.damaged),
             "figures": one.drift,
         }
@@ -449,13 +444,10 @@ def reparse(
         value.append(fields_of(one, names) | row)
         notes += _reparse_notes(one)
         problems += _faults(one)
-    failure = None
-    if problems:
-        hint = "restore damaged files from a backup, then reparse again"
-        failure = CheckFailed("; ".join(problems), hint=hint)
+    hint = "restore damaged files from a backup, then reparse again"
     title = "Nothing was changed: this is what would be" if dry_run else None
     table = Grid(["source", "pages", *ends], rows, title)
-    return Result(value, [table], notes, failure)
+    return Result(value, [table], notes, failed(problems, hint))
 
 
 def _ends(done: Sequence[ReparseResult]) -> list[str]:

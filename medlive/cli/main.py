@@ -153,7 +153,7 @@ def build(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(_root)
     for name, (module, text) in COMMANDS.items():
         if name != wanted:
-            app.command(name, help=text)(_elsewhere)
+            app.command(name, help=text)(lambda: None)
             continue
         place, _, function = module.partition(":")
         imported = importlib.import_module(place)
@@ -178,10 +178,6 @@ def _commands_of(arguments: Sequence[str]) -> tuple[str | None, str | None]:
             words.append(word)
     first, second, *_ = [*words, None, None]
     return first, second
-
-
-def _elsewhere() -> None:
-    """Stands for a command that these arguments do not name."""
 
 
 def _version(value: bool) -> None:

@@ -45,7 +45,7 @@ from rich.text import Text
 
 from medlive import logs
 from medlive.cli.fitting import Fitted, arrange
-from medlive.errors import UsageError
+from medlive.errors import CheckFailed, UsageError
 from medlive.guard.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
@@ -234,13 +234,15 @@ def _shown(cell: object) -> str:
 
 
 def _estimate(figure: Any) -> str:
-    """A figure with its interval, or why it has none."""
+    """A figure with its interval, p and n, or why it has none."""
     if figure.value is None:
         return f"- ({figure.why})"
     interval = f"({figure.why})"
     if figure.low is not None:
         interval = f"[{figure.low:.3f}, {figure.high:.3f}]"
-    return f"{figure.value:.3f} {interval}"
+    p = getattr(figure, "p", None)
+    likely = "" if p is None else f", p {p:.2g}"
+    return f"{figure.value:.3f} {interval}{likely}, n {figure.n}"
 
 
 def _cell(cell: object) -> Text:
@@ -253,6 +255,19 @@ def _cell(cell: object) -> Text:
 def counted(n: int, one: str, many: str = "") -> str:
     """A number with its noun: "1 thread", "2 threads"; `many`: the plural that is not `one` and an s."""
     return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def first_of(notes: Sequence[str], most: int) -> list[str]:
+    """At most so many notes, and how many more there are."""
+    shown = list(notes[:most])
+    if (more := len(notes) - most) > 0:
+        shown.append(f"and {more} more")
+    return shown
+
+
+def failed(problems: Sequence[str], hint: str | None = None) -> CheckFailed | None:
+    """The failure that names all problems; None where there is none."""
+    return CheckFailed("; ".join(problems), hint=hint) if problems else None
 
 
 def shortened(text: str, most: int) -> str:

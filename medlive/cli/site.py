@@ -31,6 +31,7 @@ def build(
     out: Annotated[Path, Option()],
     snapshots: ExistingFolder = None,
     bundles: ExistingFolder = None,
+    hard: Path | None = None,
     downloads: str | None = None,
     models: Path | None = None,
     public_key: list[Path] | None = None,
@@ -46,6 +47,7 @@ def build(
         out: Where the pages are written.
         snapshots: The snapshots [those frozen here].
         bundles: The bundles [bundles/ under MEDLIVE_HOME].
+        hard: Each week's hard cases, fixed when first chosen [hard.json beside the snapshots].
         downloads: Where snapshots are published, for links to their files [base_url under [publish]].
         models: The models' cutoffs [config/models.toml].
         public_key: A key that must have signed bundles; repeatable.
@@ -63,6 +65,7 @@ def build(
     inputs = Inputs(
         snapshots=snapshots or snapshots_path(settings),
         bundles=bundles or settings.home / BUNDLES,
+        hard=hard,
         evidence=index_path(settings),
         registry=open_registry(models),
         public_keys=keys,

@@ -109,22 +109,18 @@ class Agent:
             except BudgetSpent as exc:
                 fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
                 asked = Asked(attempts=[Attempt(request, None, fault)])
-            is_replayed = True
             for number, attempt in enumerate(asked.attempts, start=1):
                 self._journal.append(self._call(number, attempt))
-                reply = attempt.reply
-                is_replayed = is_replayed and reply is not None and reply.replayed
             if asked.value is not None:
                 return asked.value
             last = asked.attempts[-1].fault
-            if last and not is_replayed:
-                # Another model is the endpoint's fault, and is tried again within the day.
-                away = (
-                    Reason.ENDPOINT_UNAVAILABLE
-                    if isinstance(last, AnotherModel)
-                    else _REASONS[last.outcome]
-                )
-                raise AgentFailure(away, f"{task}: {last}")
+            replies = [attempt.reply for attempt in asked.attempts]
+            if last and not all(reply and reply.replayed for reply in replies):
+                reason = _REASONS[last.outcome]
+                if isinstance(last, AnotherModel):
+                    # The endpoint's fault: tried again within the day
+                    reason = Reason.ENDPOINT_UNAVAILABLE
+                raise AgentFailure(reason, f"{task}: {last}")
         raise AgentFailure(
             Reason.INVALID_REPLY, f"{task}: {MAX_ROUNDS} stored replies are unusable"
         )
@@ -153,11 +149,9 @@ def _schema(reply_type: type[ReplyModel]) -> Mapping[str, Any]:
 
 def check_ids(ids: Sequence[str], wanted: Sequence[str]) -> str | None:
     """The fault of a reply that lacks, repeats or adds ids; None if there is one item for each."""
-    return (
-        None
-        if sorted(ids) == sorted(wanted)
-        else "one item for each id that was given, no more, no fewer"
-    )
+    if sorted(ids) == sorted(wanted):
+        return None
+    return "one item for each id that was given, no more, no fewer"
 
 
 def check_known(named: set[str], known: set[str], what: str) -> str | None:

@@ -1,7 +1,7 @@
 """Run the three agents and the second reader in order; a failure of ours is never a rejection."""
 
 from calendar import monthrange
-from collections.abc import Awaitable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
@@ -11,11 +11,17 @@ from medlive.curation import controller, screener, validator
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine
+from medlive.curation.holds import (
+    claims_with,
+    describe_alignment,
+    hold_on,
+    join_details,
+    with_holds,
+)
 from medlive.curation.identified import by_id, ids_of
 from medlive.curation.model import (
     Alignment,
     Call,
-    ClaimVerdict,
     Curation,
     ElementStatus,
     Hold,
@@ -28,8 +34,6 @@ from medlive.curation.model import (
 )
 from medlive.curation.model import Thresholds as Thresholds
 from medlive.curation.second_reader import (
-    hold_on,
-    join_details,
     read_case,
     reading_holds,
 )
@@ -144,55 +148,6 @@ async def curate_without_element(
     )
     chain = _Chain(thread, language, respondents, settings, state)
     return await chain.finish(chain.write())
-
-
-def with_holds(curation: Curation, holds: tuple[Hold, ...]) -> Curation:
-    """Add reasons to hold a curation; unchanged if it has none."""
-    holds = curation.holds + holds
-    if not holds:
-        return curation
-    details = "; ".join(f"{h.reason.value}: {h.detail}" for h in holds)
-    return replace(
-        curation,
-        outcome=Outcome.HELD,
-        reason=holds[0].reason,
-        detail=details[:2000],
-        holds=holds,
-    )
-
-
-def reject_parked(parked: Curation, weeks: int) -> Curation:
-    """Return the rejection that the paper would give, for a case parked too long.
-
-    Args:
-        parked: The decision that parked it.
-        weeks: How long it has been parked.
-    """
-    detail = f"{describe_alignment(parked)}; parked for {weeks} weeks"
-    return replace(
-        parked,
-        outcome=Outcome.REJECTED,
-        reason=Reason.NOT_ALIGNED,
-        detail=detail,
-        calls=(),
-    )
-
-
-def describe_alignment(curation: Curation) -> str:
-    """Return why S_align is too low, in words."""
-    claims = curation.claims
-    supported = len(_claims_with(claims, Alignment.SUPPORTED))
-    limit = curation.thresholds.alignment
-    return (
-        f"S_align = {curation.s_align:.3f}, not above {limit}: "
-        f"{supported} of {len(claims)} supported"
-    )
-
-
-def _claims_with(
-    claims: Sequence[ClaimVerdict], verdict: Alignment
-) -> list[ClaimVerdict]:
-    return [claim for claim in claims if claim.verdict is verdict]
 
 
 @dataclass(slots=True)
@@ -405,10 +360,10 @@ class _Chain:
         against = self._reasons_of(Alignment.CONTRADICTED)
         if against and Reason.CONTRADICTED not in self.state.overruled:
             return self._reject(Reason.CONTRADICTED, join_details(against))
-        disputed = _claims_with(claims, Alignment.DISPUTED)
+        disputed = claims_with(claims, Alignment.DISPUTED)
         if against or disputed or s_align > self.settings.thresholds.alignment:
             # Where a supported advice remains to carry the case, what no clinician would sign leaves A.
-            if _claims_with(claims, Alignment.SUPPORTED):
+            if claims_with(claims, Alignment.SUPPORTED):
                 unsound = self._reasons_of(Alignment.NOT_STANDARD)
                 self._leave_out(dict.fromkeys(unsound, LeftOut.NOT_STANDARD))
                 self._leave_out(dict.fromkeys(against, LeftOut.REFUTED))
@@ -417,7 +372,7 @@ class _Chain:
 
     def _reasons_of(self, verdict: Alignment) -> dict[str, str]:
         """Element → why its claim has this verdict."""
-        claims = _claims_with(self.state.claims, verdict)
+        claims = claims_with(self.state.claims, verdict)
         return {claim.element_id: claim.reason for claim in claims}
 
     def _reject_not_aligned(self) -> Curation | None:
@@ -510,7 +465,7 @@ class _Chain:
     def _dispute_holds(self) -> list[Hold]:
         """The hold for contradictions that the second check did not confirm, with both sentences."""
         details = {}
-        for claim in _claims_with(self.state.claims, Alignment.DISPUTED):
+        for claim in claims_with(self.state.claims, Alignment.DISPUTED):
             quote = " / ".join(c.quote for c in claim.citations)[:_QUOTE_SHOWN]
             second = claim.second.reason if claim.second else ""
             words = f"“{quote}” ({claim.reason}); second check: {second}"

@@ -24,21 +24,18 @@ def exact_checks(
     whole = "\n".join(visible_texts(thread))
     missing = numbers_missing(element.statement, whole)
     missing = missing or doses_exchanged(element.statement, element.quote, source)
-    quoted = contains_quote(element.quote, source)
-    absent = (
-        ""
-        if quoted
-        else f"not in the message, character by character: {element.quote[:200]}"
-    )
-    unstated = (
-        f"the message does not state {', '.join(missing)[:200]}" if missing else ""
-    )
-    return [
-        ControllerCheck(Check.QUOTE_IN_MESSAGE, element.id, not absent, absent, round_),
-        ControllerCheck(
-            Check.NUMBERS_AGREE, element.id, not unstated, unstated, round_
-        ),
-    ]
+    absent = unstated = ""
+    if not contains_quote(element.quote, source):
+        absent = f"not in the message, character by character: {element.quote[:200]}"
+    if missing:
+        unstated = f"the message does not state {', '.join(missing)[:200]}"
+    checks = []
+    for check, fault in (
+        (Check.QUOTE_IN_MESSAGE, absent),
+        (Check.NUMBERS_AGREE, unstated),
+    ):
+        checks.append(ControllerCheck(check, element.id, not fault, fault, round_))
+    return checks
 
 
 def check_text_numbers(

@@ -126,11 +126,9 @@ def score(
     conformity = 100.0 - _share(of_thread, Answer.NO)
     consistency = 100.0 - _share(of_case, Answer.UNKNOWN)
     conciseness = 100.0 * (1 - case_words / thread_words) if thread_words else 0.0
-    balance = (
-        2 * coverage * conciseness / (coverage + conciseness)
-        if coverage > 0 and conciseness > 0
-        else 0.0
-    )
+    balance = 0.0
+    if coverage > 0 and conciseness > 0:
+        balance = 2 * coverage * conciseness / (coverage + conciseness)
     return CrossExamination(
         questions=tuple(questions),
         coverage=coverage,

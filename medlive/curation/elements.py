@@ -66,11 +66,9 @@ def check_message_ids(thread: Thread, side: Side, ids: Iterable[str]) -> str | N
         allowed = {*ids_of(patients), TITLE}
         what = 'a patient\'s message or "title"'
     invalid = sorted(set(ids) - allowed)
-    return (
-        f"{side.value}: message_id {invalid[0][:40]!r} is not {what}"
-        if invalid
-        else None
-    )
+    if not invalid:
+        return None
+    return f"{side.value}: message_id {invalid[0][:40]!r} is not {what}"
 
 
 async def revise(
@@ -94,24 +92,15 @@ async def revise(
         if fault := check_ids(ids_of(reply.elements), list(findings)):
             return fault
         for item in reply.elements:
-            if item.keep and (
-                fault := check_message_ids(
-                    thread, elements[item.id].side, [item.message_id]
-                )
-            ):
+            side = elements[item.id].side
+            fault = check_message_ids(thread, side, [item.message_id])
+            if item.keep and fault:
                 return f"{item.id}: {fault}"
         return None
 
     reply = await screener.ask(RevisionReply, inputs, check)
     revised: dict[str, Element | None] = {}
     for item in reply.elements:
-        if not item.keep:
-            revised[item.id] = None
-            continue
-        revised[item.id] = replace(
-            elements[item.id],
-            message_id=item.message_id,
-            quote=item.quote,
-            statement=item.statement,
-        )
+        mended = item.model_dump(include={"message_id", "quote", "statement"})
+        revised[item.id] = replace(elements[item.id], **mended) if item.keep else None
     return revised

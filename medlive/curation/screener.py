@@ -37,15 +37,8 @@ async def screen(thread: Thread, agent: Agent) -> tuple[Element, ...]:
     )
     for side, items in sides:
         for number, item in enumerate(items, start=1):
-            element = Element(
-                id=f"{side.value[0]}{number}",
-                side=side,
-                kind=Kind(item.kind),
-                message_id=item.message_id,
-                quote=item.quote,
-                statement=item.statement,
-            )
-            elements.append(element)
+            values = item.model_dump() | {"kind": Kind(item.kind)}
+            elements.append(Element(f"{side.value[0]}{number}", side, **values))
     if (query := reply.query) is not None:
         element = Element(
             id="q",

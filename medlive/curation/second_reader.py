@@ -104,18 +104,6 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     return tuple(holds)
 
 
-def hold_on(reason: Reason, details: Mapping[str, str]) -> list[Hold]:
-    """The hold on elements (id → why); none without them."""
-    if not details:
-        return []
-    return [Hold(reason, join_details(details), tuple(details))]
-
-
-def join_details(details: Mapping[str, str]) -> str:
-    """Elements (id → why) in one line."""
-    return "; ".join(f"{subject}: {detail}" for subject, detail in details.items())
-
-
 @dataclass(frozen=True, slots=True)
 class Redacted:
     """Texts with identifiers of people removed."""

@@ -133,13 +133,8 @@ async def judge_sufficiency(
     reply = await agent.ask(SufficiencyReply, brief.inputs(), check)
     requirements: list[Requirement] = []
     for item in (*reply.required, *reply.prudent):
-        requirement = Requirement(
-            requirement=item.requirement,
-            present=item.present,
-            element_ids=item.element_ids,
-            prudent=len(requirements) >= len(reply.required),
-        )
-        requirements.append(requirement)
+        prudent = len(requirements) >= len(reply.required)
+        requirements.append(Requirement(**item.model_dump(), prudent=prudent))
     return tuple(requirements), reply
 
 

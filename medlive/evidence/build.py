@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 
@@ -149,10 +149,7 @@ def prune(out: Path) -> list[Path]:
         return removed
 
 
-class _Reading(NamedTuple):
-    corpus: Corpus
-    survey: Survey
-    log: ReadLog
+_Reading = tuple[Corpus, Survey, ReadLog]
 
 
 def _read(corpus: Corpus, scratch: Path, report: Report) -> _Reading:
@@ -173,7 +170,7 @@ def _read(corpus: Corpus, scratch: Path, report: Report) -> _Reading:
             "the source gives this id to different texts; each is kept under an id of its own",
         )
     report(Progress("read", corpus.name, len(survey), tuple(log.problems)))
-    return _Reading(corpus, survey, log)
+    return corpus, survey, log
 
 
 def _is_current(
@@ -219,8 +216,8 @@ def _build(
     corpora: dict[str, CorpusEntry] = {}
     for entry in old.manifest.corpora if old else ():
         corpora[entry.name] = entry
-    for reading in readings:
-        corpora.pop(reading.corpus.name, None)
+    for corpus, _, _ in readings:
+        corpora.pop(corpus.name, None)
     counts: Counter[str] = Counter()
     languages = set()
     stored = store_passages(data, _passages(old, set(corpora), readings))
@@ -284,8 +281,8 @@ def _passages(
         for passage in old.open_store():
             if passage.corpus in kept:
                 yield passage
-    for reading in readings:
-        yield from reading.survey.kept()
+    for _, survey, _ in readings:
+        yield from survey.kept()
 
 
 def _build_side(

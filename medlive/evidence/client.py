@@ -60,7 +60,9 @@ class NotPublished(FetchFailed):
 class _Temporary(Exception):
     """A failure after which the same request may succeed."""
 
-    wait_s: float | None = None  # As the host asks
+    def __init__(self, cause: str, wait_s: float | None = None) -> None:
+        super().__init__(cause)
+        self.wait_s = wait_s  # As the host asks
 
 
 class Answer(NamedTuple):
@@ -221,10 +223,17 @@ class Client(AbstractAsyncContextManager["Client"]):
             await asyncio.sleep(self._free_at.get(host, 0.0) - time.monotonic())
             try:
                 async with self._client.stream("GET", url, headers=headers) as response:
-                    if response.status_code not in _REDIRECTS:
-                        _check_status(url, response)
+                    status = response.status_code
+                    if status in (200, 206, 416):
                         yield response
                         return
+                    if status in RETRIED_STATUSES:
+                        after = response.headers.get("retry-after", "")
+                        raise _Temporary(f"status {status}", parse_retry_after(after))
+                    if status in (404, 410):
+                        raise NotPublished(f"{url} does not exist (status {status})")
+                    if status not in _REDIRECTS:
+                        raise FetchFailed(f"{url}: status {status}; expected 200")
                     target = urljoin(url, response.headers.get("location", ""))
             finally:
                 self._free_at[host] = time.monotonic() + self._pause_s
@@ -270,19 +279,6 @@ class Client(AbstractAsyncContextManager["Client"]):
                 f"{url}: {cause}",
                 hint="what was fetched is kept; run the same command again later",
             )
-
-
-def _check_status(url: str, response: httpx2.Response) -> None:
-    status = response.status_code
-    if status in (200, 206, 416):
-        return
-    if status in RETRIED_STATUSES:
-        failure = _Temporary(f"status {status}")
-        failure.wait_s = parse_retry_after(response.headers.get("retry-after", ""))
-        raise failure
-    if status in (404, 410):
-        raise NotPublished(f"{url} does not exist (status {status})")
-    raise FetchFailed(f"{url}: status {status}; expected 200")
 
 
 async def _public(host: str, port: int) -> list[str]:

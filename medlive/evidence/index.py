@@ -231,17 +231,7 @@ def _open(
             weights={weight.language: weight.weight for weight in entry.weights},
         )
         sides.append(side)
-    measured = manifest.reranker
-    # Another one, or none, may be configured now.
-    configured = measured and measured.helps and settings.reranker == measured.where
-    if reranker is None and measured and configured:
-        reranker = open_reranker(measured.where, settings=settings)
-        if reranker.identity.digest != measured.digest:
-            raise IndexOutdated(
-                f"{index.path / MANIFEST}: reranker {measured.where} was measured as {measured.digest}, and the one"
-                f" at hand is {reranker.identity.digest}",
-                hint="measure it: medlive evidence build CORPUS..., or leave out [evidence] reranker",
-            )
+    reranker = reranker or _measured_reranker(index, settings)
     return IndexRetriever(
         store,
         _identity(manifest, name, reranker),
@@ -250,6 +240,23 @@ def _open(
         reranker=reranker,
         verified=_verify_in_background(index) if verify else None,
     )
+
+
+def _measured_reranker(
+    index: IndexFolder, settings: EncoderSettings
+) -> Reranker | None:
+    """Open the configured reranker if it was measured to help; None where none, or another, is configured."""
+    entry = index.manifest.reranker
+    if entry is None or not entry.helps or settings.reranker != entry.where:
+        return None
+    reranker = open_reranker(entry.where, settings=settings)
+    if reranker.identity.digest != entry.digest:
+        raise IndexOutdated(
+            f"{index.path / MANIFEST}: reranker {entry.where} was measured as {entry.digest}, and the one at hand is"
+            f" {reranker.identity.digest}",
+            hint="measure it: medlive evidence build CORPUS..., or leave out [evidence] reranker",
+        )
+    return reranker
 
 
 def _verify_in_background(index: IndexFolder) -> Future[None]:

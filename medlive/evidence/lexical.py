@@ -15,7 +15,6 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from datetime import date
 from functools import cache
 from importlib.metadata import version
@@ -248,7 +247,7 @@ class LexicalIndex:
         A query is plain text, whatever it holds; one without a word of the index finds nothing. The day changes no
         score of what stays. Raises IndexCorrupt for damaged files.
         """
-        with self._panics():
+        try:
             parsed = self._query(text, not_after)
             if parsed is None:
                 return []
@@ -256,30 +255,22 @@ class LexicalIndex:
             limit = k + 16
             while True:
                 hits = self._searcher.search(parsed, limit, count=False).hits
-                ordinals = self._searcher.fast_field_values(
-                    "ordinal", [address for _, address in hits]
-                )
                 scores = [round(score, SCORE_DIGITS) for score, _ in hits]
                 if len(hits) < limit or scores[-1] < scores[k - 1]:
                     break
                 limit *= 4
-            numbers = [int(ordinal or 0) for ordinal in ordinals]
-            return self._store.ordered(list(zip(numbers, scores, strict=True)), k)
-
-    @contextmanager
-    def _panics(self) -> Iterator[None]:
-        """Raise IndexCorrupt where the engine panics or cannot read its files."""
-        try:
-            yield
-        except ValueError as exc:
-            raise IndexCorrupt(f"{self._folder} cannot be read: {exc}") from exc
+            addresses = [address for _, address in hits]
+            found = self._searcher.fast_field_values("ordinal", addresses)
         except BaseException as exc:
             # The engine's panic is no Exception, so that nothing else would stop it before the process ends.
-            if type(exc).__name__ != "PanicException":
+            if (
+                not isinstance(exc, ValueError)
+                and type(exc).__name__ != "PanicException"
+            ):
                 raise
-            raise IndexCorrupt(
-                f"{self._folder} is damaged: the engine ended with {exc}"
-            ) from exc
+            raise IndexCorrupt(f"{self._folder} cannot be read: {exc}") from exc
+        numbers = [int(ordinal or 0) for ordinal in found]
+        return self._store.ordered(list(zip(numbers, scores, strict=True)), k)
 
     def _query(self, text: str, not_after: date | None) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""

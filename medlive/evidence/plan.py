@@ -75,27 +75,33 @@ def plan_index(
     else:
         routes = _at_hand(settings)
         why = "its models are at hand"
-    sides, reasons = [], []
+    sides = []
     for where, languages in routes.items():
-        entry = known.get(where)
-        if entry is not None and own:
-            encoder = open_named_encoder(out, entry, settings)
+        if own:
+            encoder = open_named_encoder(out, known[where], settings)
         else:
-            identity = entry.encoder if entry else None
+            identity = known[where].encoder if where in known else None
             encoder = open_encoder(where, settings=settings, known=identity)
         sides.append(DensePlan(encoder, where, why, languages))
-        reasons.append(f"{where} for {', '.join(languages)}: {why}")
-    served = {language for languages in routes.values() for language in languages}
+    plan = IndexPlan(tuple(sides), _reason(sides, settings))
+    if not settings.reranker:
+        return plan
+    return plan._replace(reranker=open_reranker(settings.reranker, settings=settings))
+
+
+def _reason(sides: Sequence[DensePlan], settings: EncoderSettings) -> str:
+    parts: list[str] = []
+    served: set[str] = set()
+    for side in sides:
+        parts.append(f"{side.where} for {', '.join(side.languages)}: {side.reason}")
+        served.update(side.languages)
     for language in LANGUAGES:
         if language not in served:
             names = [n for n, m in settings.table().items() if m.reads(language)]
-            reasons.append(
+            parts.append(
                 f"no encoder for {language}: {DOWNLOAD} {names[0]}, or another of {', '.join(names)}"
             )
-    reranker = None
-    if settings.reranker:
-        reranker = open_reranker(settings.reranker, settings=settings)
-    return IndexPlan(tuple(sides), "; ".join(reasons), reranker)
+    return "; ".join(parts)
 
 
 def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:

@@ -202,7 +202,12 @@ class IndexRetriever:
             scores = self._reranker.score(query.phrases[0][:_MAX_QUERY_CHARS], pairs)
             reread = zip(passages, map(_rounded, scores.tolist()), strict=True)
             best = orders[Side.RERANK, 0] = self._store.ordered(list(reread), wanted)
-        places = _by_ordinal(orders)
+        places: dict[int, list[SideHit]] = {}
+        sides = list(Side)
+        for side, phrase in sorted(orders, key=lambda o: (sides.index(o[0]), o[1])):
+            for rank, (ordinal, score) in enumerate(orders[side, phrase], start=1):
+                place = SideHit(side, rank, score, phrase)
+                places.setdefault(ordinal, []).append(place)
         hits = []
         for rank, (ordinal, score) in enumerate(best[:k], start=1):
             hits.append(Hit(passages[ordinal], score, rank, tuple(places[ordinal])))
@@ -233,38 +238,16 @@ def fused(orders: Orders, dense: Mapping[int, float]) -> list[tuple[int, float]]
     `dense` is phrase → the weight of its vectors.
     """
     total: dict[int, float] = {}
-    weights = _weights(orders, dense)
-    for key, found in orders.items():
-        for rank, (ordinal, _) in enumerate(found, start=1):
-            share = weights[key] / (RRF_K + rank)
-            total[ordinal] = total.get(ordinal, 0.0) + share
-    return [(ordinal, round(score, SCORE_DIGITS)) for ordinal, score in total.items()]
-
-
-def _weights(
-    orders: Orders, dense: Mapping[int, float]
-) -> dict[tuple[Side, int], float]:
-    """What each order counts: words one, of which joint orders have their share; vectors what was measured."""
     phrases = sum(side is Side.LEXICAL for side, _ in orders)
-    joint = (Side.JOINT, 0) in orders
-    weights: dict[tuple[Side, int], float] = {}
-    for side, number in orders:
-        weight = 1.0
+    # Words count one, of which joint orders have their share; vectors what was measured.
+    words = 1 - JOINT if (Side.JOINT, 0) in orders else 1.0
+    for (side, number), found in orders.items():
+        weight = words
         if side is Side.DENSE:
             weight = dense[number]
         elif side is Side.JOINT:
             weight = JOINT * phrases
-        elif joint:
-            weight = 1 - JOINT
-        weights[side, number] = weight
-    return weights
-
-
-def _by_ordinal(orders: Orders) -> dict[int, list[SideHit]]:
-    """Ordinal → its place in each order that has it, by side and phrase."""
-    places: dict[int, list[SideHit]] = {}
-    sides = list(Side)
-    for side, phrase in sorted(orders, key=lambda key: (sides.index(key[0]), key[1])):
-        for rank, (ordinal, score) in enumerate(orders[side, phrase], start=1):
-            places.setdefault(ordinal, []).append(SideHit(side, rank, score, phrase))
-    return places
+        for rank, (ordinal, _) in enumerate(found, start=1):
+            share = weight / (RRF_K + rank)
+            total[ordinal] = total.get(ordinal, 0.0) + share
+    return [(ordinal, round(score, SCORE_DIGITS)) for ordinal, score in total.items()]

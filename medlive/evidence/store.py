@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import date
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -84,7 +83,7 @@ class PassageStore:
         self._newest = int(self._days.max())
         with open_plain(self._place) as handle:
             self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
-        self._mask = lru_cache(maxsize=_MASKS_KEPT)(self._make_mask)
+        self._masks: dict[date, NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
@@ -139,11 +138,13 @@ class PassageStore:
         """Return for each ordinal whether it was published by a day; None if every passage was."""
         if not_after is None or not self.younger_than(not_after):
             return None
-        return self._mask(not_after)
-
-    def _make_mask(self, day: date) -> NDArray[np.bool_]:
-        mask = self._days <= day.toordinal()
-        mask.setflags(write=False)
+        mask = self._masks.get(not_after)
+        if mask is None:
+            mask = self._days <= not_after.toordinal()
+            mask.setflags(write=False)
+            if len(self._masks) == _MASKS_KEPT:
+                self._masks.clear()
+            self._masks[not_after] = mask
         return mask
 
 

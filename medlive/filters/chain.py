@@ -1,6 +1,6 @@
 """The filter chain: every rule on every thread, the first failure in order decides."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import datetime
 
 from medlive.filters.codebooks import Codebook
@@ -14,17 +14,9 @@ _RULES_VERSION = 2
 """The version of the rules, raised when one changes, so that stored verdicts can be distinguished."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChainResult:
-    """The verdicts of all rules on one thread, in the chain's order."""
-
-    verdicts: tuple[FilterVerdict, ...]
-    # The first verdict that did not pass; None if the thread passed
-    rejected_by: FilterVerdict | None
-
-    @property
-    def passed(self) -> bool:
-        return self.rejected_by is None
+def first_failure(verdicts: Sequence[FilterVerdict]) -> FilterVerdict | None:
+    """The first verdict that did not pass; None if the thread passed."""
+    return next((verdict for verdict in verdicts if not verdict.passed), None)
 
 
 class FilterChain:
@@ -45,13 +37,15 @@ class FilterChain:
 
     def judge(
         self, thread: Thread, *, duplicate_of: Match | None, now: datetime
-    ) -> ChainResult:
-        """Return each rule's verdict. `now` is aware; `duplicate_of` comes from the index of earlier texts."""
+    ) -> tuple[FilterVerdict, ...]:
+        """Return each rule's verdict, in the chain's order.
+
+        `now` is aware; `duplicate_of` comes from the index of earlier texts.
+        """
         subject = Subject(thread, self.settings, self.codebook, duplicate_of, now)
         verdicts = []
         for rule in RULES:
             reason, evidence = rule(subject)
             verdict = FilterVerdict(rule.__name__, reason is None, reason, evidence)
             verdicts.append(verdict)
-        rejected_by = next((v for v in verdicts if not v.passed), None)
-        return ChainResult(tuple(verdicts), rejected_by)
+        return tuple(verdicts)

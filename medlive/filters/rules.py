@@ -131,24 +131,15 @@ _EXAM_WORDS = re.compile(
 def not_clinical(subject: Subject) -> Outcome:
     """No tag, board or URL section is a non-clinical one, and the opening is not an exam question."""
     sections, phrases = _sections(subject.settings.non_clinical_sections)
-    path = (
-        re.sub(r"^[a-z]+://[^/]*", "", subject.thread.url.lower())
-        .split("?")[0]
-        .split("#")[0]
-    )
+    path = re.sub(r"^[a-z]+://[^/]*|[?#].*", "", subject.thread.url.lower())
     # The last part of a path is the thread's own title.
     parts = [p for p in path.split("/") if p]
-    boards = (
-        parts[:-1] if parts and not re.fullmatch(r"page-\d+", parts[-1]) else parts[:-2]
-    )
+    is_page = bool(parts) and re.fullmatch(r"page-\d+", parts[-1]) is not None
+    boards = parts[:-2] if is_page else parts[:-1]
     for name in (*subject.thread.tags, *boards):
         slug = _slug(name)
         plain = re.sub(r"\s*\[.*?\]\s*", " ", slug).strip()
-        if (
-            slug in sections
-            or plain in sections
-            or any(map(f" {plain} ".__contains__, phrases))
-        ):
+        if {slug, plain} & sections or any(map(f" {plain} ".__contains__, phrases)):
             return FilterReason.NOT_CLINICAL, {"section": name[:100]}
     if (item := _EXAM_OPTIONS.search(subject.patient_text)) and _EXAM_WORDS.search(
         subject.lower
@@ -298,13 +289,6 @@ _COURTESY_ZH = re.compile(
 )
 
 
-def _has_substance(text: str) -> bool:
-    """Whether there is more than courtesies: two words, or four Chinese characters."""
-    if _HAN.search(text):
-        return len(_NO_LETTER.sub("", _COURTESY_ZH.sub(" ", text))) >= 4
-    return len(_WORD.findall(_COURTESY_EN.sub(" ", text.lower()))) >= 2
-
-
 def no_verified_reply(subject: Subject) -> Outcome:
     """A verified physician replies with more than courtesies."""
     replies = list(subject.thread.advice_messages())
@@ -313,7 +297,14 @@ def no_verified_reply(subject: Subject) -> Outcome:
             "detail": "no verified physician replies"
         }
     for message in replies:
-        if _has_substance(message.text[: subject.settings.max_characters]):
+        text = message.text[: subject.settings.max_characters]
+        # More than courtesies: two words, or four Chinese characters
+        if _HAN.search(text):
+            has_substance = len(_NO_LETTER.sub("", _COURTESY_ZH.sub(" ", text))) >= 4
+        else:
+            words = _WORD.findall(_COURTESY_EN.sub(" ", text.lower()))
+            has_substance = len(words) >= 2
+        if has_substance:
             return None, {"replies": len(replies)}
     return FilterReason.NO_VERIFIED_REPLY, {
         "detail": "courtesies or a single word only"

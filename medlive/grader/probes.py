@@ -3,7 +3,6 @@
 The instructions on what "met" means are those of `grader.rubric`, by which `eval grade` grades models' answers.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final
@@ -18,6 +17,7 @@ from medlive.grader.reply import (
     one_value,
     read_rubric,
 )
+from medlive.integrity.digest import digest_text
 from medlive.llm.ask import AtMost20, AtMost60, ReplyModel, Unusable
 from medlive.llm.engine import Reply, Request
 from medlive.llm.prompts import load_prompt
@@ -66,15 +66,17 @@ async def grade_probes(
     Raises:
         AgentFailure: If a criterion stays ungraded, which is no verdict.
     """
-    by_id = _numbered(answers)
+    # Under ids whose order says nothing of their quality
+    shuffled = sorted(set(answers), key=digest_text)
+    by_id = {f"r{number}": answer for number, answer in enumerate(shuffled, 1)}
     try:
         together = await _grade_together(text, criteria, by_id, grader)
     except AgentFailure as failure:
         if failure.reason in _OURS:
             raise
         together = {}
-    grades: list[Grades] = []
     names = {answer: name for name, answer in by_id.items()}
+    grades: list[Grades] = []
     for answer in answers:
         known = dict(together.get(names[answer], {}))
         left = [c for c in criteria if c.id not in known]
@@ -82,14 +84,6 @@ async def grade_probes(
             known |= await grade_probe(text, left, answer, grader)
         grades.append(known)
     return grades
-
-
-def _numbered(answers: Sequence[str]) -> dict[str, str]:
-    """The answers under ids whose order says nothing of their quality."""
-    shuffled = sorted(
-        set(answers), key=lambda text: hashlib.sha256(text.encode()).hexdigest()
-    )
-    return {f"r{number}": answer for number, answer in enumerate(shuffled, 1)}
 
 
 async def _grade_together(

@@ -5,17 +5,8 @@ An item's id is a digest of everything rated, so that ratings of changed texts a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from medlive.integrity.digest import digest_json
-
-
-class CasePart(NamedTuple):
-    """One aspect of one case, or one of its criteria."""
-
-    id: str
-    aspect: str  # One of `medlive.statistics.case_ratings.ASPECTS`
-    criterion_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +34,18 @@ class GraderSheet:
 
 def case_parts(
     case_id: str, question: str, advice: str, criteria: Mapping[str, str]
-) -> Iterator[CasePart]:
-    """What is rated of a case: its narrative with query, its advice, each of its criteria (id → text)."""
+) -> Iterator[tuple[str, str, str | None]]:
+    """The id, aspect and criterion of what is rated of a case.
+
+    That is its narrative with query, its advice, each of its criteria (id → text); an aspect is one of
+    `medlive.statistics.case_ratings.ASPECTS`.
+    """
     about = "narrative_and_query"
-    yield CasePart(_digest("q", case_id, about, question), about)
-    yield CasePart(_digest("q", case_id, "advice", question, advice), "advice")
+    yield _digest("q", case_id, about, question), about, None
+    yield _digest("q", case_id, "advice", question, advice), "advice", None
     for criterion_id, text in criteria.items():
         item = _digest("q", case_id, criterion_id, question, text)
-        yield CasePart(item, "criterion", criterion_id)
+        yield item, "criterion", criterion_id
 
 
 def verdict_id(

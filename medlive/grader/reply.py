@@ -16,7 +16,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import StringConstraints, ValidationError
@@ -230,20 +230,16 @@ def read_rubric(
 
 def _check_question(value: object, echoes: Mapping[str, Echo]) -> None:
     """Raises Unusable where a list of grades repeats another question than the one asked."""
-    if isinstance(value, dict) and "question" in value:
-        echo = next(iter(echoes.values()), None)
-        if echo:
-            _check_echo({"question": value["question"]}, echo)
+    if isinstance(value, dict) and "question" in value and echoes:
+        _check_echo({"question": value["question"]}, next(iter(echoes.values())))
 
 
 def _check_said(before: str, found: Collection[Verdict | str]) -> None:
     """Raises Unusable where the words before a list of grades state the contrary of them."""
     statement = said_in(before) if len(found) == 1 else said_of_all(before)
-    if statement is not None and any(
-        isinstance(verdict, Verdict) and verdict.met is not statement
-        for verdict in found
-    ):
-        raise Unusable("the words before the JSON object say the contrary of it")
+    for verdict in found if statement is not None else ():
+        if isinstance(verdict, Verdict) and verdict.met is not statement:
+            raise Unusable("the words before the JSON object say the contrary of it")
 
 
 def _read_item(one: str, item: Any, answer: str, echo: Echo) -> Verdict | str:
@@ -290,28 +286,20 @@ def _id(item: Any) -> str:
 def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """An entry's fields: a quote or reasoning that it lacks is "", and texts hold no lone surrogate or NUL."""
     fields: dict[str, Any] = {}
-    for name, value_read in value.items():
+    for name, given in value.items():
         if name not in _HARMLESS:
-            fields[name] = (
-                strip_unstorable(value_read)
-                if isinstance(value_read, str)
-                else value_read
-            )
+            fields[name] = strip_unstorable(given) if isinstance(given, str) else given
     if isinstance(fields.get("met"), str):
         fields["met"] = _WORDS.get(fold(fields["met"]), fields["met"])
     named = [name for name in REASONING if isinstance(fields.get(name), str)]
     if "reasoning" not in fields and len(named) == 1:
         fields["reasoning"] = fields.pop(named[0])
-    for name in ("quote", "reasoning"):
+    for name, empty in (("quote", ""), ("reasoning", ""), ("whole", False)):
         if fields.get(name) is None:
-            fields[name] = ""
-    if fields.get("whole") is None:
-        fields["whole"] = False
-    if (
-        isinstance(fields["reasoning"], str)
-        and len(fields["reasoning"]) > MOST_REASONING
-    ):
-        fields["reasoning"] = fields["reasoning"][: MOST_REASONING - 1] + "…"
+            fields[name] = empty
+    reasoning = fields["reasoning"]
+    if isinstance(reasoning, str) and len(reasoning) > MOST_REASONING:
+        fields["reasoning"] = reasoning[: MOST_REASONING - 1] + "…"
     return fields
 
 
@@ -349,7 +337,14 @@ def _certain(
     """
     verdict = Verdict(reply.met, reply.quote, reply.reasoning, reply.whole)
     criterion = echo.get("criterion", "")
-    _check_own(verdict, (answer, *echo.values()), criterion)
+    core = _core(verdict)
+    if any(core in _planted(text) for text in (answer, *echo.values())):
+        raise Unusable("the verdict is a piece of the text that was to be graded")
+    for task in ("grader.criterion", "grader.rubric", "grader.answers"):
+        # The reasoning of a prompt's example is no judge's own.
+        prompt = load_prompt("medlive.grader", task).text
+        if criterion not in prompt and core in _planted(prompt):
+            raise Unusable("the verdict is the example of the prompt")
     if fault := fault_of_form(reply.reasoning):
         raise Unusable(fault)
     if not concluded:
@@ -362,16 +357,6 @@ def _certain(
     ):
         _check_quote(verdict.quote, answer)
     return verdict
-
-
-def _check_own(verdict: Verdict, shown: Collection[str], criterion: str) -> None:
-    """Raises Unusable for a verdict that was copied from the texts that were shown, or from the prompt's example."""
-    core = _core(verdict)
-    if any(core in _planted(text) for text in shown):
-        raise Unusable("the verdict is a piece of the text that was to be graded")
-    for prompt in _instructions():
-        if criterion not in prompt and core in _planted(prompt):
-            raise Unusable("the verdict is the example of the prompt")
 
 
 def _check_quote(quote: str, answer: str) -> None:
@@ -392,28 +377,15 @@ def _core(verdict: Verdict) -> tuple[bool, str, str]:
     return verdict.met, reasoning, "" if reasoning else fold(verdict.quote)
 
 
-@cache
-def _instructions() -> tuple[str, ...]:
-    """The graders' prompts: the reasoning of their examples is no judge's own."""
-    tasks = ("grader.criterion", "grader.rubric", "grader.answers")
-    return tuple(load_prompt("medlive.grader", task).text for task in tasks)
-
-
 @lru_cache(maxsize=64)
 def _planted(text: str) -> frozenset[tuple[bool, str, str]]:
     """The verdicts that stand in a text, read as those of a reply are."""
     planted = set()
     for value in planted_objects(text):
         fields = _fields(value)
-        met, quote, reasoning = (
-            fields.get(name) for name in ("met", "quote", "reasoning")
-        )
-        if (
-            isinstance(met, bool)
-            and isinstance(quote, str)
-            and isinstance(reasoning, str)
-        ):
-            planted.add(_core(Verdict(met, quote, reasoning)))
+        met, quote, why = fields.get("met"), fields["quote"], fields["reasoning"]
+        if isinstance(met, bool) and isinstance(quote, str) and isinstance(why, str):
+            planted.add(_core(Verdict(met, quote, why)))
     return frozenset(planted)
 
 

@@ -251,7 +251,10 @@ def fault_of_words(text: str, answer: str, reply: HarmReply | CheckReply) -> str
         own = [reply.reading]
     else:
         own = [reply.defence, reply.outcome]
-    shown = {_letters(answer), _letters(_unescaped(answer))}
+    # The answer with JSON's escapes read, as a judge that copies it would spell it
+    plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), answer)
+    plain = plain.replace("\\n", " ").replace("\\t", " ")
+    shown = {_letters(answer), _letters(plain)}
     for words in own:
         letters = _letters(words)
         if len(letters) < _LEAST_OWN:
@@ -263,12 +266,6 @@ def fault_of_words(text: str, answer: str, reply: HarmReply | CheckReply) -> str
 
 def _letters(text: str) -> str:
     return _NO_LETTER.sub("", text.casefold())
-
-
-def _unescaped(text: str) -> str:
-    """The text with JSON's escapes read, as a judge that copies it would spell it."""
-    plain = _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
-    return plain.replace("\\n", " ").replace("\\t", " ")
 
 
 def findings_of(reply: HarmReply) -> tuple[HarmFinding, ...]:

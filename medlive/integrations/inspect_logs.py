@@ -4,10 +4,9 @@ A log of the task `medlive/medlive` holds the answers and, in the metadata of ea
 `grades.jsonl`; both are taken as they are, so that `medlive eval score` prints what Inspect printed.
 """
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from inspect_ai.log import (
     EvalConfig,
@@ -62,15 +61,18 @@ def import_log(log: Path, cases: CaseSet, out: Path) -> RunResult:
         score = (sample.scores or {}).get(SCORER)
         for row in (score.metadata or {}).get("grades", ()) if score else ():
             grades.append(Grade.from_row(row))
+    named = about.get("template")
+    template = None
+    if isinstance(named, str):
+        template = TemplateUse(name=named, digest=about.get("template_digest"))
     result = import_answers(
-        out,
-        cases,
-        answers,
-        eval_log.eval.model,
-        datetime.now(UTC),
-        template=_template(about),
+        out, cases, answers, eval_log.eval.model, datetime.now(UTC), template=template
     )
-    _add_grades(out, grades)
+    known = {(grade.key, grade.judge) for grade in read_grades(out / GRADES)[0]}
+    with open_log(open_run(out).path / GRADES) as written:
+        for grade in grades:
+            if (grade.key, grade.judge) not in known:
+                written.add(grade.row())
     return result
 
 
@@ -105,7 +107,11 @@ def export_run(run: Path, out: Path, *, judge: str | None = None) -> EvalLog:
                 epoch=1,
                 input=[ChatMessageUser(content=case.question)],
                 target=case.advice,
-                output=_output(answer),
+                output=ModelOutput.from_content(
+                    answer.model or "unknown",
+                    answer.response,
+                    stop_reason=STOP_REASONS.get(answer.finish_reason, "unknown"),
+                ),
                 scores={SCORER: score},
                 metadata={"case_id": case.case_id},
             )
@@ -143,25 +149,3 @@ def _read(path: Path) -> EvalLog:
     if not log.samples:
         raise BadInput(f"{path} has no samples: nothing was answered")
     return log
-
-
-def _template(about: Mapping[str, Any]) -> TemplateUse | None:
-    name = about.get("template")
-    if not isinstance(name, str):
-        return None
-    return TemplateUse(name=name, digest=about.get("template_digest"))
-
-
-def _add_grades(run: Path, grades: list[Grade]) -> None:
-    known = {(grade.key, grade.judge) for grade in read_grades(run / GRADES)[0]}
-    with open_log(open_run(run).path / GRADES) as log:
-        for grade in grades:
-            if (grade.key, grade.judge) not in known:
-                log.add(grade.row())
-
-
-def _output(answer: Answer) -> ModelOutput:
-    reason = STOP_REASONS.get(answer.finish_reason, "unknown")
-    return ModelOutput.from_content(
-        answer.model or "unknown", answer.response, stop_reason=reason
-    )

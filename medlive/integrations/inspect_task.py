@@ -251,19 +251,14 @@ class _Grader:
             raise EndpointUnavailable(
                 f"no certain end of the reply: {output.error or output.stop_reason}"
             )
-        return Reply(output.completion, finish, _usage(output), output.model)
+        usage = Usage()
+        if used := output.usage:
+            cached = used.input_tokens_cache_read or 0
+            usage = Usage(used.input_tokens, cached, used.output_tokens)
+        return Reply(output.completion, finish, usage, output.model)
 
     async def aclose(self) -> None:
         """Inspect closes its models."""
-
-
-def _usage(output: ModelOutput) -> Usage:
-    used = output.usage
-    return (
-        Usage(used.input_tokens, used.input_tokens_cache_read or 0, used.output_tokens)
-        if used
-        else Usage()
-    )
 
 
 _KINDS: Final[dict[str, Any]] = {

@@ -33,18 +33,21 @@ from medlive.instance.opening import open_endpoint
 from medlive.integrity.digest import canonical_json
 from medlive.snapshot.load import open_snapshot
 
+_FILTERS = (
+    "language",
+    "source",
+    "posted_from",
+    "posted_before",
+    "first_release_after",
+)
+
 
 def load(
     snapshot: str | None = None,
     template: str = CLINICAL,
-    language: str | None = None,
-    source: str | None = None,
-    posted_from: str | None = None,
-    posted_before: str | None = None,
-    first_release_after: str | None = None,
     verify: bool = True,
     allow_not_publishable: bool = False,
-    **_: Any,
+    **metadata: Any,
 ) -> dict[str, Dataset]:
     """The cases of a verified snapshot, one document each.
 
@@ -53,15 +56,9 @@ def load(
     (`version`, the model's arguments) is left alone.
     """
     _grader_names()
-    chosen = open_snapshot(
-        snapshot or os.environ.get("MEDLIVE_SNAPSHOT") or "latest", verify=verify
-    ).filter(
-        language=language,
-        source=source,
-        posted_from=posted_from,
-        posted_before=posted_before,
-        first_release_after=first_release_after,
-    )
+    named = snapshot or os.environ.get("MEDLIVE_SNAPSHOT") or "latest"
+    filters = {name: metadata.get(name) for name in _FILTERS}
+    chosen = open_snapshot(named, verify=verify).filter(**filters)
     asked = load_template(template)
     cases = from_snapshot(chosen)
     option = "allow_not_publishable: true in --metadata"

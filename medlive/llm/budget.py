@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medlive.errors import CircuitOpen, EndpointUnavailable, MedliveError
-from medlive.llm.engine import Engine, Estimating, Reply, Request, Usage
+from medlive.llm.engine import Engine, Reply, Request, Usage
 
 
 class BudgetSpent(MedliveError):
@@ -42,15 +42,13 @@ class Budget:
     _under_way: list[Usage] = field(default_factory=list, init=False)
     _waiting: list[asyncio.Future[None]] = field(default_factory=list, init=False)
 
-    @property
-    def needs_estimates(self) -> bool:
-        """Whether a limit depends on more than the number of calls."""
-        return self.max_usd is not None or self.max_tokens is not None
-
     def estimate(self, engine: Engine, request: Request) -> Usage:
         """What is to be reserved for a call: the engine's estimate where a limit depends on it."""
-        if self.needs_estimates and isinstance(engine, Estimating):
-            return engine.estimate(request)
+        is_needed = self.max_usd is not None or self.max_tokens is not None
+        estimate = getattr(engine, "estimate", None)
+        if is_needed and estimate is not None:  # one that cannot say is free
+            usage: Usage = estimate(request)
+            return usage
         return Usage(cost_usd=0.0)
 
     async def pay(self, estimate: Usage, call: Callable[[], Awaitable[Reply]]) -> Reply:
@@ -92,33 +90,32 @@ class Budget:
         }
 
     def _fits(self, estimate: Usage) -> bool:
-        ahead = [*self._under_way, estimate]
-        if self.max_tokens is not None:
-            tokens = sum(call.input_tokens + call.output_tokens for call in ahead)
-            if self.tokens + tokens > self.max_tokens:
-                return False
-        if self.max_usd is None:
-            return True
-        usd = sum(call.cost_usd or 0.0 for call in ahead)
-        return self.usd_before + self.usd + usd <= self.max_usd
+        tokens = self.tokens
+        usd = self.usd_before + self.usd
+        for call in (*self._under_way, estimate):
+            tokens += call.input_tokens + call.output_tokens
+            usd += call.cost_usd or 0.0
+        if self.max_tokens is not None and tokens > self.max_tokens:
+            return False
+        return self.max_usd is None or usd <= self.max_usd
 
     def _refuse_when_spent(self, estimate: Usage) -> None:
-        problem = hint = None
+        spent = hint = None
         if self.max_calls is not None and self.calls >= self.max_calls:
-            problem = f"The budget of {self.max_calls} calls is spent"
+            spent = f"{self.max_calls} calls"
         elif self.max_tokens is not None and self.tokens >= self.max_tokens:
-            problem = f"The budget of {self.max_tokens} tokens is spent"
-        elif self.max_usd is not None:
-            if self.usd_before + self.usd >= self.max_usd:
-                problem = f"The budget of {self.max_usd:g} US dollars is spent"
-            elif self.unpriced or estimate.cost_usd is None:
-                problem = (
-                    "A budget in US dollars cannot be kept: the model has no price"
-                )
-                hint = "Give it one under [prices] in models.toml, or limit calls or tokens instead."
-        if problem is not None:
-            self.stopped = self.stopped or problem
-            raise BudgetSpent(problem, hint=hint)
+            spent = f"{self.max_tokens} tokens"
+        elif self.max_usd is not None and self.usd_before + self.usd >= self.max_usd:
+            spent = f"{self.max_usd:g} US dollars"
+        problem = f"The budget of {spent} is spent"
+        if spent is None:
+            is_priced = not self.unpriced and estimate.cost_usd is not None
+            if self.max_usd is None or is_priced:
+                return
+            problem = "A budget in US dollars cannot be kept: the model has no price"
+            hint = "Give it one under [prices] in models.toml, or limit calls or tokens instead."
+        self.stopped = self.stopped or problem
+        raise BudgetSpent(problem, hint=hint)
 
 
 @dataclass(slots=True)
@@ -148,25 +145,20 @@ class _Payment:
         if not self.reserved:
             return
         self.reserved = False
+        budget = self.budget
         if usage is not None:
-            self._charge(usage)
-        self.budget._under_way.remove(self.estimate)
-        waiting, self.budget._waiting = self.budget._waiting, []
+            counted = usage.input_tokens + usage.output_tokens > 0
+            charged = usage if counted else self.estimate
+            budget.tokens += charged.input_tokens + charged.output_tokens
+            budget.estimated += usage.estimated or not counted
+            cost = usage.cost_usd if charged.cost_usd is None else charged.cost_usd
+            budget.unpriced += cost is None
+            budget.usd += cost or 0.0
+        budget._under_way.remove(self.estimate)
+        waiting, budget._waiting = budget._waiting, []
         for turn in waiting:
             if not turn.done():
                 turn.set_result(None)
-
-    def _charge(self, usage: Usage) -> None:
-        budget = self.budget
-        counted = usage.input_tokens + usage.output_tokens > 0
-        charged = usage if counted else self.estimate
-        budget.tokens += charged.input_tokens + charged.output_tokens
-        budget.estimated += usage.estimated or not counted
-        cost = usage.cost_usd if charged.cost_usd is None else charged.cost_usd
-        if cost is None:
-            budget.unpriced += 1
-        else:
-            budget.usd += cost
 
 
 _PAYMENT: ContextVar[_Payment | None] = ContextVar("payment", default=None)

@@ -78,23 +78,6 @@ class CircuitStore(Protocol):
         ...
 
 
-class MemoryCircuits:
-    """A CircuitStore for one process."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, Opening | None] = {}
-
-    async def find(self, key: str) -> Opening | None:
-        """See CircuitStore."""
-        return self._open.get(key)
-
-    async def swap(self, key: str, known: Opening | None, new: Opening | None) -> bool:
-        """See CircuitStore."""
-        if same := self._open.get(key) == known:
-            self._open[key] = new
-        return same
-
-
 class Circuit:
     """The circuit of one model at one endpoint with one key."""
 
@@ -104,7 +87,7 @@ class Circuit:
         """`endpoint` is its name for people."""
         self._key = key
         self._endpoint = endpoint
-        self._store = store or MemoryCircuits()
+        self._store = store
         self._opening: Opening | None = None
         """As last read or written."""
         self._read_at = float("-inf")
@@ -132,7 +115,9 @@ class Circuit:
         if self._opening is not None or time.monotonic() - self._read_at > FRESH_S:
             # before it is known: the other calls of this moment do not ask too
             self._read_at = time.monotonic()
-            known, self._opening = self._opening, await self._store.find(self._key)
+            known = self._opening
+            if self._store is not None:
+                self._opening = await self._store.find(self._key)
             if known and not self._opening:  # another process's probe was answered
                 self._reset()
         return self._opening
@@ -216,7 +201,10 @@ class Circuit:
         self._strikes.clear()
 
     async def _swap(self, new: Opening | None) -> bool:
-        if done := await self._store.swap(self._key, self._opening, new):
+        done = self._store is None or await self._store.swap(
+            self._key, self._opening, new
+        )
+        if done:
             self._opening = new
         self._read_at = time.monotonic() if done else float("-inf")
         return done

@@ -7,7 +7,7 @@ cache holds) and its inputs as JSON. Text of a thread is only ever inside the in
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from medlive.integrity.digest import digest_json, digest_text
 
@@ -188,15 +188,6 @@ class Engine(Protocol):
 
     async def aclose(self) -> None:
         """Let go of connections."""
-        ...
-
-
-@runtime_checkable
-class Estimating(Protocol):
-    """An engine that can say beforehand what a call may cost at most; one that cannot is free."""
-
-    def estimate(self, request: Request) -> Usage:
-        """Tokens of the request and the most it may be answered with; `cost_usd` None without a price."""
         ...
 
 

@@ -33,10 +33,6 @@ _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _PLAIN: Final = json.JSONDecoder(strict=False)
 
 
-class _Broken(ValueError):
-    """No JSON value begins here."""
-
-
 def is_planted(reply: Any, inputs: Any) -> bool:
     """Whether a reply, or a part of it that has a reasoning, was copied from the texts of a request.
 
@@ -53,8 +49,11 @@ def is_planted(reply: Any, inputs: Any) -> bool:
             by_words.setdefault(words, []).append(shown)
     for part in _objects_of(reply) if by_words else ():
         for words in _reasoning_of(part):
-            if any(_shares_a_field(part, shown) for shown in by_words.get(words, ())):
-                return True
+            for shown in by_words.get(words, ()):
+                # A field besides their reasoning that is equal in both
+                names = part.keys() & shown.keys() - set(REASONING)
+                if any(_same(part[name], shown[name]) for name in names):
+                    return True
     return False
 
 
@@ -119,22 +118,22 @@ def _container(
     pairs: list[tuple[str, Any]] = []
     is_object = text[start] == "{"
     close = "}" if is_object else "]"
-    at = _skip(text, start + 1)
+    at = _after_blanks(text, start + 1)
     while text[at : at + 1] != close or pairs:
         key = ""
         if is_object:
             name = _KEY.match(text, at)
             if name is None:
-                raise _Broken
+                raise ValueError
             key, at = neutralise(_PLAIN.decode(name[1])), name.end()
         value, at = _value(text, at, values)
         pairs.append((key, value))
-        at = _skip(text, at)
+        at = _after_blanks(text, at)
         if text[at : at + 1] == close:
             break
         if text[at : at + 1] != ",":
-            raise _Broken
-        at = _skip(text, at + 1)
+            raise ValueError
+        at = _after_blanks(text, at + 1)
     return dict(pairs) if is_object else [value for _, value in pairs], at + 1
 
 
@@ -143,16 +142,16 @@ def _value(
 ) -> tuple[Any, int]:
     if text[at : at + 1] in ("{", "["):
         if at not in values:
-            raise _Broken
+            raise ValueError
         return values[at]
     scalar = _SCALAR.match(text, at)
     if scalar is None:
-        raise _Broken
+        raise ValueError
     value = _PLAIN.decode(scalar.group())
     return neutralise(value) if isinstance(value, str) else value, scalar.end()
 
 
-def _skip(text: str, at: int) -> int:
+def _after_blanks(text: str, at: int) -> int:
     blank = _BLANK.match(text, at)
     return blank.end() if blank else at
 
@@ -172,12 +171,6 @@ def _reasoning_of(shown: Mapping[str, Any]) -> set[str]:
         fold(shown[name]) for name in REASONING if isinstance(shown.get(name), str)
     }
     return words - {""}
-
-
-def _shares_a_field(part: Mapping[str, Any], shown: Mapping[str, Any]) -> bool:
-    """Whether two objects are equal in a field besides their reasoning."""
-    names = part.keys() & shown.keys() - set(REASONING)
-    return any(_same(part[name], shown[name]) for name in names)
 
 
 def _same(value: Any, other: Any) -> bool:

@@ -11,7 +11,7 @@ mended.
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from medlive.guard.bounds import REPLY_CHARS
 from medlive.llm.planted import is_planted
@@ -61,7 +61,10 @@ def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
 
 def _read(text: str) -> Any:
     try:
-        return _loads(text)
+        value, end = _DECODER.raw_decode(text)
+        if end == len(text):
+            return value
+        fault = json.JSONDecodeError("words follow the JSON", text, end)
     except json.JSONDecodeError as exc:
         fault = exc
     value, after = _only_object(without_thinking(text), fault)
@@ -94,14 +97,11 @@ def _after_lone_end(text: str) -> str:
     if len(ends) != 1 or _THINKING_OPENS.search(text):
         return text
     before, after = text[: ends[0].start()], text[ends[0].end() :]
-    own_line = (
-        before.endswith("\n") and after.startswith(("\n", "\r")) and "{" not in before
-    )
-    return (
-        after
-        if own_line or after.strip().removeprefix("```json").lstrip().startswith("{")
-        else text
-    )
+    own_line = before.endswith("\n") and after.startswith(("\n", "\r"))
+    if own_line and "{" not in before:
+        return after
+    answer = after.strip().removeprefix("```json").lstrip()
+    return after if answer.startswith("{") else text
 
 
 def without_thinking(text: str) -> str:
@@ -141,13 +141,8 @@ def is_refusal(text: str) -> bool:
     )
 
 
-class _Object(NamedTuple):
-    value: Any
-    after: str  # What follows it
-
-
-def _only_object(text: str, fault: json.JSONDecodeError) -> _Object:
-    """The only JSON object in a text. Raises ValueError, NoObject where there is none."""
+def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str]:
+    """The only JSON object in a text, and what follows it. Raises ValueError, NoObject where there is none."""
     if _THINKING_OPENS.match(text):
         raise ValueError("the reply's thinking does not end")
     start = text.find("{")
@@ -166,14 +161,7 @@ def _only_object(text: str, fault: json.JSONDecodeError) -> _Object:
         raise ValueError("the JSON object is inside something else")
     if "{" in after or "}" in after or "}" in before:
         raise ValueError("the reply holds more than one JSON object")
-    return _Object(value, after)
-
-
-def _loads(text: str) -> Any:
-    value, end = _DECODER.raw_decode(text)
-    if end != len(text):
-        raise json.JSONDecodeError("words follow the JSON", text, end)
-    return value
+    return value, after
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

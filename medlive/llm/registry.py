@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
@@ -39,15 +38,9 @@ _TABLES: Final = {"candidates", "prices", "roles"}
 _CUTOFF: Final = re.compile(r"\d{4}-\d{2}(-\d{2})?")
 
 
-class Basis(StrEnum):
-    """What a cutoff rests on."""
-
-    STATED = "stated"
-    """The model's maker says it."""
-    INFERRED = "inferred"
-    """Somebody worked it out; `cutoff_source` says who."""
-    RELEASED = "released"
-    """The cutoff is undisclosed; no model was trained on what came after its own release."""
+Basis = Literal["stated", "inferred", "released"]
+"""What a cutoff rests on: its maker says it, somebody worked it out (`cutoff_source` says who), or it is undisclosed,
+and no model was trained on what came after its own release."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +139,8 @@ class Candidate(BaseModel):
                 "max_tokens and max_completion_tokens are one limit by two names: give one"
             )
         times = Counter([*self._named(), *self.parameters, *self.extra_body])
-        twice = [name for name, n in times.items() if n > 1]
-        if twice:
-            raise ValueError(f"{', '.join(sorted(twice))}: given twice")
+        if twice := sorted(name for name, n in times.items() if n > 1):
+            raise ValueError(f"{', '.join(twice)}: given twice")
         if self.cutoff is not None and not (self.cutoff_source and self.confidence):
             raise ValueError(
                 "a cutoff needs cutoff_source and confidence (stated or inferred)"
@@ -161,29 +153,21 @@ class Candidate(BaseModel):
 
     def _named(self) -> dict[str, Any]:
         """The parameters that have a field of their own here, where they are given."""
-        named = {}
-        for name in _SENT:
-            value = getattr(self, name)
-            if value is not None:
-                named[name] = value
-        return named
+        named = {name: getattr(self, name) for name in _SENT}
+        return {name: value for name, value in named.items() if value is not None}
 
     def known_cutoff(self) -> Cutoff | None:
         """The cutoff, or the release date where it is undisclosed; None where neither is known."""
-        if self.cutoff is not None:
-            basis = Basis(self.confidence or "inferred")
-            first = date.fromisoformat(f"{self.cutoff}-01"[:10])
-            last = (
-                first
-                if len(self.cutoff) == 10
-                else first.replace(day=monthrange(first.year, first.month)[1])
-            )
-            return Cutoff(last, self.cutoff, basis, self.cutoff_source)
-        if self.released is not None:
-            return Cutoff(
-                self.released, self.released.isoformat(), Basis.RELEASED, None
-            )
-        return None
+        if self.cutoff is None:
+            if self.released is None:
+                return None
+            text = self.released.isoformat()
+            return Cutoff(self.released, text, "released", None)
+        last = date.fromisoformat(f"{self.cutoff}-01"[:10])
+        if len(self.cutoff) < 10:
+            last = last.replace(day=monthrange(last.year, last.month)[1])
+        basis = self.confidence or "inferred"
+        return Cutoff(last, self.cutoff, basis, self.cutoff_source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,16 +214,16 @@ def load_registry(tables: Mapping[str, Any], origin: str = "models.toml") -> Reg
             candidates[name] = Candidate.model_validate(table)
         except ValidationError as exc:
             first = exc.errors(include_url=False, include_input=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
+            place = ".".join(map(str, first["loc"]))
             message = first["msg"].removeprefix("Value error, ")
-            if first["type"] == "extra_forbidden" and isinstance(
-                table.get(first["loc"][0]), dict
-            ):
+            is_table = place and isinstance(table.get(first["loc"][0]), dict)
+            if first["type"] == "extra_forbidden" and is_table:
                 message += (
                     f'; a name with a dot needs quotes: [candidates."{name}.{place}"]'
                 )
+            dotted = f".{place}" if place else ""
             raise ConfigError(
-                f'{origin}: candidates."{name}"{"." if place else ""}{place}: {message}'
+                f'{origin}: candidates."{name}"{dotted}: {message}'
             ) from exc
     return Registry(candidates, origin)
 

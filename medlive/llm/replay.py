@@ -44,7 +44,13 @@ class ReplayEngine:
             return replace(await asyncio.shield(shared), replayed=True)
         task = asyncio.create_task(self._find_or_ask(digest, request))
         self._under_way[digest] = task
-        task.add_done_callback(lambda done: self._landed(digest, done))
+
+        def end(done: asyncio.Task[Reply]) -> None:
+            del self._under_way[digest]
+            if not done.cancelled():
+                done.exception()  # marks it as seen: its caller may be gone
+
+        task.add_done_callback(end)
         # Shielded: a caller who is cancelled takes neither the others' reply nor a paid one away.
         return await asyncio.shield(task)
 
@@ -66,11 +72,6 @@ class ReplayEngine:
         """Let calls under way be answered and kept, for CLOSING_S at most."""
         if calls := list(self._under_way.values()):
             await asyncio.wait(calls, timeout=CLOSING_S)
-
-    def _landed(self, digest: str, task: asyncio.Task[Reply]) -> None:
-        del self._under_way[digest]
-        if not task.cancelled():
-            task.exception()  # marks it as seen: its caller may be gone
 
     async def _find_or_ask(self, digest: str, request: Request) -> Reply:
         if (stored := await self._store.find(digest)) is not None:

@@ -179,7 +179,7 @@ def read_completion(
         body = json.loads(raw)
     except (ValueError, RecursionError):
         raise NotACompletion(f"the answer is not JSON: {raw[:60]!r}") from None
-    reply = _completion(body, price, latency_ms)
+    reply = completion(body, price, latency_ms)
     if reply.usage.input_tokens:
         return reply
     return replace(
@@ -205,7 +205,7 @@ def usage_bound(
     )
 
 
-def _completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Reply:
+def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Reply:
     """The reply in a chat completion: its thinking apart, a refusal by model or filter as one.
 
     What has a wrong type counts as not sent. Raises NotACompletion.
@@ -219,15 +219,7 @@ def _completion(body: object, price: Price | None, latency_ms: float = 0.0) -> R
     if not isinstance(message, dict):
         error = f": {body['error']}" if body.get("error") else ""
         raise NotACompletion(f"the answer holds no choice with a message{error}", usage)
-    reason = _part(choice, "finish_reason")
-    finish, text = _FINISH.get(str(reason or "stop").casefold()), _text_of(message)
-    if refusal := _texts(message, "refusal"):
-        finish, text = Finish.REFUSAL, refusal
-    if finish is None or (text is None and finish is Finish.STOP):
-        fault = "may not be whole" if finish is None else "holds no text"
-        raise NotACompletion(
-            f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
-        )
+    finish, text = _read_end(message, _part(choice, "finish_reason"), usage)
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
     # DeepSeek and vLLM; OpenRouter
     for name in ("reasoning", "reasoning_content"):
@@ -239,6 +231,21 @@ def _completion(body: object, price: Price | None, latency_ms: float = 0.0) -> R
         _texts(body, "model") or UNNAMED,
         thinking=thinking,
     )
+
+
+def _read_end(
+    message: Mapping[str, Any], reason: object, usage: Usage | None
+) -> tuple[Finish, str | None]:
+    """How a message ended, and its text. Raises NotACompletion."""
+    if refusal := _texts(message, "refusal"):
+        return Finish.REFUSAL, refusal
+    finish, text = _FINISH.get(str(reason or "stop").casefold()), _text_of(message)
+    if finish is None or (text is None and finish is Finish.STOP):
+        fault = "may not be whole" if finish is None else "holds no text"
+        raise NotACompletion(
+            f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
+        )
+    return finish, text
 
 
 def _text_of(message: Mapping[str, Any]) -> str | None:

@@ -85,7 +85,7 @@ def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
     """A cutoff with what it rests on; None is unknown."""
     if cutoff is None:
         return None
-    return {"cutoff": cutoff.text, "basis": cutoff.basis.value, "source": cutoff.source}
+    return {"cutoff": cutoff.text, "basis": cutoff.basis, "source": cutoff.source}
 
 
 def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:

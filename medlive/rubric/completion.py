@@ -30,7 +30,7 @@ from medlive.curation.validator import (
     state_claims,
 )
 from medlive.llm.ask import AtMost6, AtMost10, AtMost20, Loose, ReplyModel
-from medlive.rubric.lint import WRITTEN, Fault, lightest
+from medlive.rubric.lint import MOST_WRITTEN, Fault, lightest
 from medlive.rubric.model import (
     Axis,
     CompletedPoint,
@@ -264,17 +264,17 @@ class Completing:
             if point.outcome.kept:
                 number += 1
                 item = items[name]
+                values = item.model_dump(
+                    include={"criterion", "axis", "points", "asked"}
+                )
                 added[name] = Criterion(
                     id=f"c{number}",
                     position=number,
-                    criterion=item.criterion,
-                    axis=item.axis,
-                    points=item.points,
                     advice_id=None,
                     fact=item.point,
                     origin=Origin(point.outcome.value),
                     source=point.source,
-                    asked=item.asked,
+                    **values,
                 )
         reviewed = self.rubric
         problems = dict[str, str]()
@@ -290,7 +290,7 @@ class Completing:
                 point = replace(point, outcome=refused, source="", detail=problem)
             decided.append(point)
         # Room is made by the lightest criteria that earn points and answer nothing asked.
-        cut = lightest(reviewed.criteria, len(reviewed.criteria) - WRITTEN.most)
+        cut = lightest(reviewed.criteria, len(reviewed.criteria) - MOST_WRITTEN)
         why = "the lightest, made room for what the advice lacks"
         omitted = [omit(criterion, why, Step.COMPLETION) for criterion in cut]
         kept = [criterion for criterion in reviewed.criteria if criterion not in cut]

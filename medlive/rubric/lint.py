@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from medlive.rubric.model import (
     LEAST_DECISIVE,
@@ -24,23 +24,14 @@ TRIVIAL: Final = 1
 """Points up to which a criterion asks for what every answer has."""
 
 
-class Bounds(NamedTuple):
-    """What the numbers of a rubric must keep to; None: not looked at."""
-
-    most: int
-    """Criteria of one rubric."""
-    most_points: int | None = None
-    """Sum of the points above 0."""
-    heaviest_share: float | None = None
-    """Share of the heaviest in that sum, where three or more criteria earn points."""
-    core: bool = False
-    """Whether a decisive criterion must be there."""
-
-
-WRITTEN: Final = Bounds(most=14, most_points=100, heaviest_share=0.5, core=True)
-"""A rubric as it is written today (docs/curation.md)."""
-RELEASED: Final = Bounds(most=19)
-"""Any rubric that may be released: the paper's bound, which earlier rubrics kept to."""
+MOST_WRITTEN: Final = 14
+"""Criteria of one rubric as it is written today (docs/curation.md)."""
+MOST_RELEASED: Final = 19
+"""Criteria of any rubric that may be released: the paper's bound, which earlier rubrics kept to."""
+MOST_POINTS: Final = 100
+"""Sum of the points above 0, of a rubric as it is written today."""
+HEAVIEST_SHARE: Final = 0.5
+"""Share of the heaviest in that sum, where three or more criteria earn points."""
 SIMILAR: Final = 0.7
 """Jaccard similarity of two criteria's words (Chinese: character pairs) from which they may say the same."""
 
@@ -103,29 +94,29 @@ def lint(
     case: str,
     *,
     no_negative: str = "",
-    bounds: Bounds = RELEASED,
+    is_written: bool = False,
 ) -> tuple[Finding, ...]:
     """Every fault of a rubric in `language` ("en" or "zh") that is certain; empty when there is none.
 
     `advice` maps each advice element to its words, `case` holds the case's texts: a criterion that earns points
-    asks for no number that neither states. `no_negative` says why no criterion costs points. `bounds` are those of
-    what is released, or of what is written today.
+    asks for no number that neither states. `no_negative` says why no criterion costs points. `is_written`: it is a
+    rubric as it is written today, and not any that may be released.
     """
-    findings = list(_whole_faults(criteria, no_negative, bounds))
+    findings = list(_whole_faults(criteria, no_negative, is_written))
     for criterion in criteria:
         findings += _lint_one(language, criterion, advice, case)
     return tuple(findings)
 
 
 def _whole_faults(
-    criteria: Sequence[Criterion], no_negative: str, bounds: Bounds
+    criteria: Sequence[Criterion], no_negative: str, is_written: bool
 ) -> Iterator[Finding]:
     """What is wrong with the criteria as a whole: their number, their signs, their weights."""
     earned = [c.points for c in criteria if c.points > 0]
     total = sum(earned)
     heaviest = max(earned, default=0)
     count = f"{len(criteria)} criteria"
-    share = bounds.heaviest_share or 1.0
+    most = MOST_WRITTEN if is_written else MOST_RELEASED
     costs = any(c.points < 0 for c in criteria) or bool(no_negative.strip())
     for fault, is_faulty, detail in (
         (
@@ -135,8 +126,8 @@ def _whole_faults(
         ),
         (
             Fault.TOO_MANY,
-            len(criteria) > bounds.most,
-            f"{count}, at most {bounds.most}: join the examples of one point, "
+            len(criteria) > most,
+            f"{count}, at most {most}: join the examples of one point, "
             "and leave out what weighs least",
         ),
         (Fault.NO_POSITIVE, not earned, "no criterion earns points"),
@@ -147,18 +138,18 @@ def _whole_faults(
         ),
         (
             Fault.TOO_HEAVY,
-            total > (bounds.most_points or total),
-            f"{total} points can be earned, at most {bounds.most_points}: "
+            is_written and total > MOST_POINTS,
+            f"{total} points can be earned, at most {MOST_POINTS}: "
             "keep 7 and more for what no good answer may lack",
         ),
         (
             Fault.ONE_SIDED,
-            len(earned) > 2 and heaviest > share * total,
-            f"the heaviest criterion has {heaviest} of {total} points, at most {share:.0%}",
+            is_written and len(earned) > 2 and heaviest > HEAVIEST_SHARE * total,
+            f"the heaviest criterion has {heaviest} of {total} points, at most {HEAVIEST_SHARE:.0%}",
         ),
         (
             Fault.NO_CORE,
-            bounds.core and bool(earned) and heaviest < LEAST_DECISIVE,
+            is_written and bool(earned) and heaviest < LEAST_DECISIVE,
             f"no criterion has {LEAST_DECISIVE} points: which one may no good answer lack?",
         ),
     ):
@@ -257,7 +248,7 @@ def find_faulty(
     for name in minor.keys() - spared:
         faulty.setdefault(name, minor[name])
     kept = [c for c in criteria if c.id not in faulty]
-    for criterion in lightest(kept, len(kept) - WRITTEN.most):
+    for criterion in lightest(kept, len(kept) - MOST_WRITTEN):
         detail = "the lightest of too many"
         faulty[criterion.id] = Finding(Fault.MINOR, criterion.id, detail)
     return faulty

@@ -45,8 +45,13 @@ async def make_rubric(
     errors: list[str] = []
     if grade is not None:
         probes = await write_probes(text, agents["prober"])
-        others = await _other_mistakes(text, agents)
-        errors = [p.note for p in (*probes, *others) if p.probe in MISTAKEN]
+        written = [*probes]
+        # Answers with a mistake by a second model, where one is configured; they are not graded.
+        for role in ("rubric", "reader"):
+            if agents[role].identity.model != agents["prober"].identity.model:
+                written += await write_probes(text, agents[role], MISTAKEN)
+                break
+        errors = [p.note for p in written if p.probe in MISTAKEN]
     drafting = Drafting(text, curation.side(Side.ADVICE), writer, reader, errors)
 
     async def complete(rubric: Rubric, lacks: Sequence[str]) -> Rubric:
@@ -77,14 +82,3 @@ async def make_rubric(
     )
     rubric, proof = await proving.prove(rubric, probes)
     return MadeRubric(rubric, drafting.lint(rubric), proof)
-
-
-async def _other_mistakes(
-    text: CaseText, agents: Mapping[str, Agent]
-) -> tuple[GradedProbe, ...]:
-    """Answers with a mistake by a second model, where one is configured; they are not graded."""
-    model = agents["prober"].identity.model
-    for role in ("rubric", "reader"):
-        if agents[role].identity.model != model:
-            return await write_probes(text, agents[role], MISTAKEN)
-    return ()

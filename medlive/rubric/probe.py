@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import cache
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final
 
 from pydantic import StringConstraints
 
@@ -40,32 +40,26 @@ class ProbeReply(ReplyModel):
     ]
 
 
-class Length(NamedTuple):
-    """The fewest and most words of an answer; of a Chinese one, characters."""
-
-    least: int
-    most: int
-
-
 LENGTHS: Final = {
     "en": {
-        Probe.SHORT: Length(50, 130),
-        Probe.LONG: Length(180, 450),
-        Probe.ORDINARY: Length(90, 260),
-        Probe.SLIP: Length(90, 290),
-        Probe.VAGUE: Length(20, 180),
-        Probe.WRONG: Length(40, 280),
+        Probe.SHORT: (50, 130),
+        Probe.LONG: (180, 450),
+        Probe.ORDINARY: (90, 260),
+        Probe.SLIP: (90, 290),
+        Probe.VAGUE: (20, 180),
+        Probe.WRONG: (40, 280),
     },
     "zh": {
-        Probe.SHORT: Length(80, 260),
-        Probe.LONG: Length(300, 900),
-        Probe.ORDINARY: Length(150, 480),
-        Probe.SLIP: Length(150, 540),
-        Probe.VAGUE: Length(30, 320),
-        Probe.WRONG: Length(60, 560),
+        Probe.SHORT: (80, 260),
+        Probe.LONG: (300, 900),
+        Probe.ORDINARY: (150, 480),
+        Probe.SLIP: (150, 540),
+        Probe.VAGUE: (30, 320),
+        Probe.WRONG: (60, 560),
     },
 }
-"""What is accepted around the lengths that the prompt asks for."""
+"""The fewest and most words of an answer (of a Chinese one, characters): what is accepted around the lengths that the
+prompt asks for."""
 ALIKE: Final = 0.9
 """Ratio of common words, in order, from which two answers are one."""
 LEAST_ECHO: Final = 2

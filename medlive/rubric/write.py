@@ -18,9 +18,6 @@ from medlive.curation.model import (
 )
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
 from medlive.rubric.lint import (
-    RELEASED,
-    WRITTEN,
-    Bounds,
     Fault,
     Finding,
     find_faulty,
@@ -241,10 +238,8 @@ class Drafting:
             )
 
         reply = await self.writer.ask(RubricReply, inputs, check)
-        asked = tuple(AskedPart(item.id, item.text) for item in reply.asked)
-        omitted = []
-        for item in reply.left_out:
-            omitted.append(OmittedFact(item.fact, item.advice_id, item.reason))
+        asked = tuple(AskedPart(**item.model_dump()) for item in reply.asked)
+        omitted = tuple(OmittedFact(**item.model_dump()) for item in reply.left_out)
         criteria = list(_criteria(reply, self._errors))
         if earlier:
             criteria += [c for c in earlier.criteria if c.origin is not Origin.ADVICE]
@@ -254,7 +249,7 @@ class Drafting:
             criteria=numbered(criteria),
             asked=earlier.asked if earlier else asked,
             no_negative=reply.no_negative.strip(),
-            omitted=tuple(omitted),
+            omitted=omitted,
             completion=earlier.completion if earlier else None,
         )
         return await self._review(rubric, earlier)
@@ -312,7 +307,7 @@ class Drafting:
             self.text,
             self.advice,
             rubric.no_negative,
-            bounds=WRITTEN,
+            is_written=True,
         )
 
 
@@ -417,7 +412,7 @@ def lint_case(
     no_negative: str,
     *,
     asked: Sequence[AskedPart] = (),
-    bounds: Bounds = RELEASED,
+    is_written: bool = False,
 ) -> tuple[Finding, ...]:
     """The faults that the linter finds in the rubric of a case with these texts and advice elements.
 
@@ -428,13 +423,13 @@ def lint_case(
         advice: The advice elements, whose numbers a criterion may ask for.
         no_negative: Why no criterion costs points.
         asked: The parts of the query, each of which a criterion must answer.
-        bounds: Of what is released, or of what is written today.
+        is_written: Whether it is a rubric as it is written today.
     """
     words = {}
     for element in advice:
         words[element.id] = f"{element.statement}\n{element.quote}"
     case = f"{text.narrative}\n{text.query}\n{text.advice}"
     findings = lint(
-        language, criteria, words, case, no_negative=no_negative, bounds=bounds
+        language, criteria, words, case, no_negative=no_negative, is_written=is_written
     )
     return (*findings, *find_unanswered(criteria, asked))

@@ -200,14 +200,15 @@ def _case_items(study: Study, cases: _Cases) -> Iterator[StudyItem]:
         for number, text in case.criteria.items():
             criteria[f"{case_id}-{number}"] = text
         question, advice = _question_of(case), case.text.advice
-        for part in case_parts(case_id, question, advice, criteria):
-            if part.aspect in ASPECTS_OF[study.kind]:
-                number = (part.criterion_id or "").removeprefix(f"{case_id}-")
+        parts = case_parts(case_id, question, advice, criteria)
+        for item, aspect, criterion_id in parts:
+            if aspect in ASPECTS_OF[study.kind]:
+                number = (criterion_id or "").removeprefix(f"{case_id}-")
                 yield StudyItem(
-                    item=part.id,
+                    item=item,
                     case_id=case_id,
                     revision=revision,
-                    aspect=part.aspect,
+                    aspect=aspect,
                     criterion_id=number or None,
                 )
 

@@ -26,6 +26,7 @@ from medlive.snapshot.verify.run import verify_snapshot
 
 if TYPE_CHECKING:
     import pandas as pd
+    import polars as pl
     import pyarrow as pa
 
     from medlive.integrity.signing import PublicKey
@@ -203,6 +204,13 @@ class Snapshot:
         """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas."""
         _require("pandas", "a pandas frame")
         return self.to_arrow(table).to_pandas(date_as_object=False)
+
+    def to_polars(self, table: Table = "cases") -> "pl.DataFrame":
+        """Return the same as a polars frame, `posted_at` as Date. Raises MissingExtra without polars."""
+        _require("polars", "a polars frame")
+        import polars as pl
+
+        return pl.DataFrame(self.to_arrow(table))
 
     def _check_same(self) -> None:
         """Raise CheckFailed where a file is not the one that was verified."""

@@ -14,16 +14,16 @@ import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
 from math import inf
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, NamedTuple
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
 from warcio.exceptions import ArchiveLoadFailed
+from warcio.recordbuilder import RecordBuilder
 from warcio.recordloader import ArcWarcRecordLoader
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from warcio.warcwriter import WARCWriter
@@ -133,7 +133,7 @@ def read_page(path: Path, place: Place) -> Fetched:
         raise ArchiveDamaged(
             path, f"no page of {place.length} bytes at offset {place.offset}"
         )
-    return record.page()
+    return _page(path, record)
 
 
 def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Fetched]]:
@@ -144,7 +144,7 @@ def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Fetched]
     with _opened(path) as file:
         for record in _records(path, file, 0, size):
             if record.kind == "response":
-                yield record.place, record.page()
+                yield record.place, _page(path, record)
 
 
 def seal(path: Path, size: int) -> None:
@@ -164,9 +164,22 @@ def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Pl
     ArchiveDamaged for a damaged record or a place without a page; `target` is removed then.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
+    moved: dict[Place, Place] = {}
+    erased = set(places)
     with target.open("xb") as copy:
         try:
-            moved = _copy_without(path, copy, set(places))
+            with _opened(path) as file:
+                for record in _records(path, file, 0):
+                    is_page = record.kind == "response"
+                    if is_page and record.place in erased:
+                        erased.remove(record.place)
+                        continue
+                    if is_page:
+                        moved[record.place] = Place(copy.tell(), len(record.member))
+                    copy.write(record.member)
+            if erased:
+                first = min(place.offset for place in erased)
+                raise ArchiveDamaged(path, f"no page to erase at offset {first}")
             _sync(copy, target.parent)
         except BaseException:
             target.unlink()
@@ -174,77 +187,39 @@ def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Pl
     return moved
 
 
-def _copy_without(path: Path, copy: BinaryIO, places: set[Place]) -> dict[Place, Place]:
-    moved: dict[Place, Place] = {}
-    with _opened(path) as file:
-        for record in _records(path, file, 0):
-            if record.kind == "response" and record.place in places:
-                places.remove(record.place)
-                continue
-            if record.kind == "response":
-                moved[record.place] = Place(copy.tell(), len(record.member))
-            copy.write(record.member)
-    if places:
-        raise ArchiveDamaged(
-            path, f"no page to erase at offset {min(place.offset for place in places)}"
-        )
-    return moved
+class _Record(NamedTuple):
+    """A record whose digest was checked."""
 
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    path: Path
     place: Place
+    kind: str
     member: bytes
     headers: StatusAndHeaders
     block: bytes
 
-    @property
-    def kind(self) -> str | None:
-        return self.field("WARC-Type")
 
-    def field(self, name: str) -> str | None:
-        value: str | None = self.headers.get_header(name)
-        return value
-
-    @property
-    def payload(self) -> bytes:
-        """The block without its HTTP head, which only pages have."""
-        return (
-            self.block
-            if self.kind == "warcinfo"
-            else self.block.partition(b"\r\n\r\n")[2]
+def _page(path: Path, record: _Record) -> Fetched:
+    """Parse the page of a response record."""
+    header = record.headers.get_header
+    spelt, posted = header(_URL_HEADER), header(_FORM_HEADER)
+    try:
+        head = StatusAndHeadersParser(["HTTP/1.1"]).parse(io.BytesIO(record.block))
+        url = json.loads(spelt) if spelt else header("WARC-Target-URI")
+        if not isinstance(url, str):
+            raise ValueError("its address is not a text")
+        headers = dict(head.headers)
+        headers.pop("content-length", None)
+        return Fetched(
+            url=url,
+            status=int(head.get_statuscode()),
+            headers=headers,
+            body=record.block.partition(b"\r\n\r\n")[2],
+            fetched_at=datetime.fromisoformat(header("WARC-Date")),
+            form=tuple(map(tuple, json.loads(posted))) if posted else None,
         )
-
-    def page(self) -> Fetched:
-        """Parse the page of a response record."""
-        try:
-            head = StatusAndHeadersParser(["HTTP/1.1"]).parse(io.BytesIO(self.block))
-            spelt = self.field(_URL_HEADER)
-            url = (
-                self.headers.get_header("WARC-Target-URI")
-                if spelt is None
-                else json.loads(spelt)
-            )
-            if not isinstance(url, str):
-                raise ValueError("its address is not a text")
-            posted = self.field(_FORM_HEADER)
-            return Fetched(
-                url=url,
-                status=int(head.get_statuscode()),
-                headers={
-                    name: value
-                    for name, value in head.headers
-                    if name != "content-length"
-                },
-                body=self.payload,
-                fetched_at=datetime.fromisoformat(self.headers.get_header("WARC-Date")),
-                form=None if posted is None else tuple(map(tuple, json.loads(posted))),
-            )
-        except (ValueError, TypeError, EOFError, RecursionError) as error:
-            raise ArchiveDamaged(
-                self.path, f"no page at offset {self.place.offset}: {error}"
-            ) from error
+    except (ValueError, TypeError, EOFError, RecursionError) as error:
+        raise ArchiveDamaged(
+            path, f"no page at offset {record.place.offset}: {error}"
+        ) from error
 
 
 @contextmanager
@@ -274,22 +249,19 @@ def _records(
         member = zlib.decompressobj(31)
         while not member.eof:
             chunk = rest or file.read(_BLOCK)
-            if not chunk:
-                raise ArchiveDamaged(path, f"the record at offset {offset} is cut off")
+            cause: object = None if chunk else "is cut off"
             try:
                 content += member.decompress(chunk, RECORD_BYTES + 1 - len(content))
             except zlib.error as error:
-                raise ArchiveDamaged(
-                    path, f"the record at offset {offset} is broken: {error}"
-                ) from error
+                cause = f"is broken: {error}"
             if len(content) > RECORD_BYTES:
-                raise ArchiveDamaged(
-                    path,
-                    f"the record at offset {offset} unpacks to more than {RECORD_BYTES} bytes",
-                )
+                cause = f"unpacks to more than {RECORD_BYTES} bytes"
+            if cause:
+                raise ArchiveDamaged(path, f"the record at offset {offset} {cause}")
             rest = member.unused_data
             packed += chunk[: len(chunk) - len(rest)]
-        yield _parse_record(path, offset, bytes(packed), bytes(content))
+        place = Place(offset, len(packed))
+        yield _parse_record(path, place, bytes(packed), bytes(content))
         offset += len(packed)
     if size is not None and offset != end:
         raise ArchiveDamaged(
@@ -297,20 +269,14 @@ def _records(
         )
 
 
-def _parse_record(path: Path, offset: int, member: bytes, content: bytes) -> _Record:
+def _parse_record(path: Path, place: Place, member: bytes, content: bytes) -> _Record:
     """Parse an unpacked member and check its digest. Raises ArchiveDamaged."""
     try:
         raw = ArcWarcRecordLoader().parse_record_stream(
             io.BytesIO(content), known_format="warc", no_record_parse=True
         )
         declared = int(raw.rec_headers.get_header("Content-Length"))
-        record = _Record(
-            path,
-            Place(offset, len(member)),
-            member,
-            raw.rec_headers,
-            raw.raw_stream.read(),
-        )
+        block = raw.raw_stream.read()
     except (
         ArchiveLoadFailed,
         EOFError,
@@ -318,26 +284,28 @@ def _parse_record(path: Path, offset: int, member: bytes, content: bytes) -> _Re
         TypeError,
         AttributeError,
     ) as error:
-        raise ArchiveDamaged(path, f"no record at offset {offset}: {error}") from error
-    if len(record.block) != declared:
-        raise ArchiveDamaged(path, f"the record at offset {offset} is cut off")
-    if record.field(_digest_header(record.kind)) != _digest(record.payload):
         raise ArchiveDamaged(
-            path, f"the record at offset {offset} does not match its digest"
+            path, f"no record at offset {place.offset}: {error}"
+        ) from error
+    kind = str(raw.rec_headers.get_header("WARC-Type"))
+    payload = block if kind == "warcinfo" else block.partition(b"\r\n\r\n")[2]
+    stated = raw.rec_headers.get_header(_digest_header(kind))
+    if len(block) != declared or stated != _digest(payload):
+        raise ArchiveDamaged(
+            path, f"the record at offset {place.offset} does not match its digest"
         )
-    return record
+    return _Record(place, kind, member, raw.rec_headers, block)
 
 
-def _digest_header(kind: str | None) -> str:
+def _digest_header(kind: str) -> str:
     """A record has one digest, of its payload; the first record has no other part. The CRC-32 covers the heads."""
     return "WARC-Block-Digest" if kind == "warcinfo" else "WARC-Payload-Digest"
 
 
 def _digest(data: bytes) -> str:
     """Return the digest that WARC readers expect, SHA-1 in base 32 (the database has SHA-256)."""
-    return "sha1:" + base64.b32encode(
-        hashlib.sha1(data, usedforsecurity=False).digest()
-    ).decode("ascii")
+    raw = hashlib.sha1(data, usedforsecurity=False).digest()
+    return f"sha1:{base64.b32encode(raw).decode('ascii')}"
 
 
 def _page_member(page: Fetched) -> bytes:
@@ -347,11 +315,7 @@ def _page_member(page: Fetched) -> bytes:
     moment = _moment(page.fetched_at)
     address = quote(page.url, safe=_PRINTABLE, errors="surrogatepass")
     identity = [page.url, moment, page.status, _digest(page.body), page.form]
-    about = {
-        "WARC-Record-ID": f"<{uuid5(NAMESPACE_URL, json.dumps(identity)).urn}>",
-        "WARC-Date": moment,
-        "WARC-Target-URI": address,
-    }
+    about = {"WARC-Date": moment, "WARC-Target-URI": address}
     if address != page.url:
         about[_URL_HEADER] = json.dumps(page.url)
     if page.form is not None:
@@ -362,11 +326,9 @@ def _page_member(page: Fetched) -> bytes:
     for name, value in page.headers.items():
         if name not in _NOT_STORED:
             lines.append(f"{name}: {_CONTROLS.sub(' ', value).strip()}")
-    lines.append(f"content-length: {len(page.body)}")
-    head = ("\r\n".join(lines) + "\r\n\r\n").encode("utf-8", "replace")
-    return _member(
-        "response", "application/http; msgtype=response", about, head, page.body
-    )
+    lines.append(f"content-length: {len(page.body)}\r\n\r\n")
+    head = "\r\n".join(lines).encode("utf-8", "replace")
+    return _member("response", json.dumps(identity), about, head, page.body)
 
 
 def _warcinfo(software: str, operator: str | None, created_at: datetime) -> bytes:
@@ -378,28 +340,25 @@ def _warcinfo(software: str, operator: str | None, created_at: datetime) -> byte
         "conformsTo": "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/",
         "description": "Response bodies are stored decompressed, as they were read.",
     }
-    lines = [
-        f"{name}: {_CONTROLS.sub(' ', value)}\r\n"
-        for name, value in fields.items()
-        if value
-    ]
+    lines = []
+    for name, value in fields.items():
+        if value:
+            lines.append(f"{name}: {_CONTROLS.sub(' ', value)}\r\n")
     content = "".join(lines).encode("utf-8", "replace")
     moment = _moment(created_at)
-    about = {
-        "WARC-Record-ID": f"<{uuid5(NAMESPACE_URL, moment + _digest(content)).urn}>",
-        "WARC-Date": moment,
-    }
-    return _member("warcinfo", "application/warc-fields", about, b"", content)
+    about = {"WARC-Date": moment}
+    return _member("warcinfo", moment + _digest(content), about, b"", content)
 
 
 def _member(
-    kind: str, content_type: str, about: Mapping[str, str], head: bytes, body: bytes
+    kind: str, identity: str, about: Mapping[str, str], head: bytes, body: bytes
 ) -> bytes:
     """Build a gzip member without time or name, so that equal records are equal bytes."""
     plain = io.BytesIO()
     writer = WARCWriter(plain, gzip=False, warc_version=_VERSION)
     fields = [
         ("WARC-Type", kind),
+        ("WARC-Record-ID", f"<{uuid5(NAMESPACE_URL, identity).urn}>"),
         *about.items(),
         (_digest_header(kind), _digest(body)),
     ]
@@ -409,7 +368,7 @@ def _member(
         kind,
         payload=io.BytesIO(head + body),
         length=len(head) + len(body),
-        warc_content_type=content_type,
+        warc_content_type=RecordBuilder.WARC_RECORDS[kind],
         warc_headers=StatusAndHeaders("", fields, protocol=_VERSION),
     )
     writer.write_record(record)

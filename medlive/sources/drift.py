@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, lgamma, log
 from statistics import median
-from typing import NamedTuple
 
 from medlive.threads.model import Role, Thread
 
@@ -28,13 +27,8 @@ _FAILURES = ("layout", "not_a_thread", "incomplete", "fault")
 """Failures of a page's markup; network failures are not drift."""
 
 
-class Measure(NamedTuple):
-    """One figure of a run."""
-
-    value: float
-    """A share from 0 to 1, a count, or a median over threads."""
-    n: int
-    """Over how many threads."""
+Measure = tuple[float, int]
+"""One figure of a run: a share from 0 to 1, a count, or a median; and over how many threads."""
 
 
 _WORDS = {
@@ -74,21 +68,26 @@ class Compared:
 
 def thread_fields(thread: Thread) -> dict[str, bool | int]:
     """Return the fields and the number of messages of a thread, by which drift is measured."""
-    messages = thread.messages
-    return {
+    fields: dict[str, bool | int] = {
         "title": bool(thread.title.strip()),
         "posted_at": thread.posted_at is not None,
         "tags": bool(thread.tags),
-        "question": any(m.role is Role.PATIENT and m.text.strip() for m in messages),
-        "reply": any(m.role is not Role.PATIENT and m.text.strip() for m in messages),
-        "verified reply": any(m.verified for m in messages),
-        "dated messages": bool(messages)
-        and all(m.posted_at is not None for m in messages),
-        "whole text": bool(messages)
-        and all(m.text.strip() or m.media for m in messages),
-        "media": any(m.media for m in messages),
-        "messages": len(messages),
+        "question": False,
+        "reply": False,
+        "verified reply": False,
+        "dated messages": bool(thread.messages),
+        "whole text": bool(thread.messages),
+        "media": False,
+        "messages": len(thread.messages),
     }
+    for message in thread.messages:
+        text = bool(message.text.strip())
+        fields["question" if message.role is Role.PATIENT else "reply"] |= text
+        fields["verified reply"] |= message.verified
+        fields["dated messages"] &= message.posted_at is not None
+        fields["whole text"] &= text or bool(message.media)
+        fields["media"] |= bool(message.media)
+    return fields
 
 
 def measures(
@@ -100,23 +99,19 @@ def measures(
     `ends`: state or reason → threads that ended so, and "listed" → threads that its lists showed: what was asked
     for because no list shows it any more is none of them.
     """
-    by_name = {}
+    by_name: dict[str, Measure] = {}
     for name, (value, n) in fields.items():
         kind = "median" if name == "messages" else "field"
-        by_name[f"{kind}:{name}"] = Measure(value, n)
+        by_name[f"{kind}:{name}"] = value, n
     listed = ends.get("listed", 0)
-    by_name["count:listed"] = Measure(float(listed), listed)
-    requested = ends.get("read", 0)
-    for end in _FAILURES:
-        requested += ends.get(end, 0)
-    present = requested + ends.get("not_modified", 0)
-    if gone_threads := ends.get("gone", 0):
-        by_name["end:gone"] = Measure(
-            gone_threads / (gone_threads + present), gone_threads + present
-        )
-    if requested:
-        for end in _FAILURES:
-            by_name[f"end:{end}"] = Measure(ends.get(end, 0) / requested, requested)
+    by_name["count:listed"] = float(listed), listed
+    requested = sum(ends.get(end, 0) for end in ("read", *_FAILURES))
+    gone = ends.get("gone", 0)
+    if gone:
+        present = gone + requested + ends.get("not_modified", 0)
+        by_name["end:gone"] = gone / present, present
+    for end in _FAILURES if requested else ():
+        by_name[f"end:{end}"] = ends.get(end, 0) / requested, requested
     return by_name
 
 
@@ -130,10 +125,21 @@ def compare(
     names = set(now)
     for run in before:
         names.update(name for name in run if name.startswith("field:"))
-    missing = Measure(0.0, now.get("median:messages", Measure(0.0, 0)).n)
+    _, threads = now.get("median:messages", (0.0, 0))
     compared = []
     for name in sorted(names):
-        compared.append(_compared(name, now.get(name, missing), before))
+        kind = name.partition(":")[0]
+        value, n = now.get(name, (0.0, threads))
+        past = []
+        for past_value, past_n in [r[name] for r in before[:HISTORY] if name in r]:
+            if kind == "count" or past_n >= LEAST_THREADS:
+                past.append(past_value)
+        middle = median(past) if len(past) >= LEAST_RUNS else None
+        collapsed = _collapsed(kind, value, n, middle)
+        if collapsed and kind == "median":
+            # How long threads are differs from week to week more than any share: it must be new besides.
+            collapsed = not _FEWER * min(past) <= value <= 4 * max(past)
+        compared.append(Compared(name, value, n, middle, collapsed))
     return compared
 
 
@@ -142,22 +148,7 @@ def reads_nothing(ends: Mapping[str, int]) -> bool:
     return not ends.get("read") and bool(ends.get("layout", 0) + ends.get("fault", 0))
 
 
-def _compared(
-    name: str, measure: Measure, before: Sequence[Mapping[str, Measure]]
-) -> Compared:
-    kind = name.partition(":")[0]
-    runs = [run[name] for run in before[:HISTORY] if name in run]
-    past = [run.value for run in runs if kind == "count" or run.n >= LEAST_THREADS]
-    middle = median(past) if len(past) >= LEAST_RUNS else None
-    collapsed = _collapsed(kind, measure, middle)
-    if collapsed and kind == "median":
-        # How long threads are differs from week to week more than any share: it must be new besides.
-        collapsed = not _FEWER * min(past) <= measure.value <= 4 * max(past)
-    return Compared(name, measure.value, measure.n, middle, collapsed)
-
-
-def _collapsed(kind: str, measure: Measure, middle: float | None) -> bool:
-    value, n = measure.value, measure.n
+def _collapsed(kind: str, value: float, n: int, middle: float | None) -> bool:
     if kind == "end":
         # Without a history too: a source whose threads mostly fail is not read, however new it is.
         usual = middle if middle is not None else 0.2

@@ -4,7 +4,6 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from enum import StrEnum
@@ -32,12 +31,6 @@ _BLOCK = 2**20
 _EXCERPT = 120
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _MEDIA = frozenset(("image", "video", "audio", "file"))
-_LANGUAGES = {
-    "en": "en",
-    "eng": "en",
-    "english": "en",
-    **dict.fromkeys(("zh", "zho", "chi", "cn", "chinese"), "zh"),
-}
 
 
 class ProblemReason(StrEnum):
@@ -45,7 +38,7 @@ class ProblemReason(StrEnum):
 
     NOT_JSON = "not_json"
     NOT_TEXT = "not_text"
-    """The bytes are neither UTF-8 nor GB18030."""
+    """The bytes are not UTF-8."""
     TOO_LONG = "too_long"
     NOT_AN_OBJECT = "not_an_object"
     MISSING_FIELD = "missing_field"
@@ -89,10 +82,6 @@ def _lowered(value: object) -> object:
     return value.strip().lower() if isinstance(value, str) else value
 
 
-def _role(value: object) -> object:
-    return Role(value.strip().lower()) if isinstance(value, str) else value
-
-
 def _moment(value: object) -> object:
     """An ISO 8601 text as a time, aware where the text names a zone; None for an empty text."""
     if isinstance(value, str):
@@ -112,7 +101,10 @@ class _MessageLine(BaseModel):
 
     model_config = ConfigDict(strict=True)
 
-    role: Annotated[Role, BeforeValidator(_role)]  # patient, physician or other
+    role: Annotated[
+        Role, BeforeValidator(lambda v: Role(_lowered(v)) if isinstance(v, str) else v)
+    ]
+    """patient, physician or other"""
     author: _Line = ""  # Stored as a keyed hash only
     verified: bool | None = None  # Whether the site shows a verified physician
     text: _Text = ""
@@ -184,7 +176,13 @@ def _read_line(
             raise _Malformed(
                 ProblemReason.TOO_LONG, f"longer than {IMPORT_LINE_BYTES} bytes"
             )
-        parsed = _parse(_decode(line))
+        try:
+            # CESU-8 encodes each half of a surrogate pair by itself.
+            text = line.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as exc:
+            detail = f"not UTF-8 at byte {exc.start}"
+            raise _Malformed(ProblemReason.NOT_TEXT, detail) from exc
+        parsed = _parse(text)
         thread = _thread(parsed, assumed, key)
     except _Malformed as problem:
         text = line[: _EXCERPT * 4].decode("utf-8", "replace")
@@ -192,27 +190,6 @@ def _read_line(
         return ImportProblem(number, problem.reason, problem.detail, excerpt)
     is_assumed = parsed.posted_at is None and assumed is not None
     return ImportedThread(number, thread, is_assumed)
-
-
-def _decode(line: bytes) -> str:
-    """Decode the line as UTF-8, or as GB18030 if it is not UTF-8.
-
-    UTF-8 with a few broken bytes would decode as GB18030 into nonsense, so it is refused.
-    """
-    # CESU-8 encodes each half of a surrogate pair by itself.
-    with suppress(UnicodeDecodeError):
-        return line.decode("utf-8", "surrogatepass")
-    rough = line.decode("utf-8", "replace")
-    broken = rough.count("\ufffd")
-    if sum(not c.isascii() for c in rough) > 4 * broken:
-        detail = f"UTF-8 with {broken} broken places"
-        raise _Malformed(ProblemReason.NOT_TEXT, detail)
-    try:
-        return line.decode("gb18030")
-    except UnicodeDecodeError as exc:
-        raise _Malformed(
-            ProblemReason.NOT_TEXT, f"neither UTF-8 nor GB18030 at byte {exc.start}"
-        ) from exc
 
 
 def _parse(text: str) -> _ThreadLine:
@@ -270,7 +247,7 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes) -> Thread:
         thread_id=thread_id,
         url=line.url,
         title=line.title,
-        language=_LANGUAGES.get(language, line.language) or None,
+        language=(language if language in ("en", "zh") else line.language) or None,
         tags=tuple(filter(None, line.tags)),
         posted_at=_utc(line.posted_at or assumed),
         messages=tuple(messages),

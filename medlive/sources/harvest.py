@@ -18,12 +18,10 @@ from medlive.integrity.digest import digest_json
 from medlive.sources import source
 from medlive.sources.fetching.policy import (
     FetchError,
-    FetchFailed,
     FetchPolicy,
     FetchReason,
 )
 from medlive.sources.ledger import (
-    REFUSALS,
     FetchedPage,
     HarvestedThread,
     HarvestEvent,
@@ -306,23 +304,18 @@ class _Run:
         met = seen | self.in_progress
         for entry in listing.entries:
             before = known.get(entry.thread_id, KnownThread())
+            reason = None
             if before.taken_down:
                 # Reported each time: a page that shows such a thread is not kept.
-                skipped.append(
-                    HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN)
-                )
+                reason = SkipReason.TAKEN_DOWN
             elif entry.thread_id in met or before.handled:
                 continue
             elif not is_thread_id(entry.thread_id):
-                skipped.append(
-                    HarvestSkipped(entry.url, entry.thread_id, SkipReason.BAD_ID)
-                )
+                reason = SkipReason.BAD_ID
             elif _is_before(entry.posted_at, self.since):
-                skipped.append(
-                    HarvestSkipped(
-                        entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE
-                    )
-                )
+                reason = SkipReason.OLDER_THAN_SINCE
+            if reason is not None:
+                skipped.append(HarvestSkipped(entry.url, entry.thread_id, reason))
             elif before.page_count is None or not _is_before(_activity(entry), cutoff):
                 waiting[entry.thread_id] = entry
         following = None if finished else listing.next_page
@@ -349,13 +342,11 @@ class _Run:
                 last_modified=known.last_modified,
             )
         except FetchError as error:
-            missing = (
-                isinstance(error, FetchFailed) and error.reason is FetchReason.NOT_FOUND
-            )
+            missing = error.reason is FetchReason.NOT_FOUND
             if missing:
                 self.gone.add(request.url)
             kind = ProblemKind.GONE if missing and thread_id is not None else error.kind
-            ends = kind in REFUSALS
+            ends = kind in source.REFUSALS
             await self._report(
                 HarvestProblem(
                     request.url, kind, error.message, thread_id, ends_source=ends
@@ -403,7 +394,7 @@ class _Run:
     ) -> bool:
         """Fetch the pages of a thread that are missing; False, with the reason stored, if that ends its reading.
 
-        Raises LayoutError, NotAThread and ParserFault.
+        Raises LayoutError, NotAThread and SourceError.
         """
         pages = reading.pages
         unchanged = known if known is not None and known.page_count == 1 else None
@@ -461,7 +452,7 @@ class _Run:
         )
 
     async def _report(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
-        if self.ended and problem.kind in REFUSALS:
+        if self.ended and problem.kind in source.REFUSALS:
             return  # reported before
         self.ended = self.ended or problem.ends_source
         await self.ledger.keep(*pages, problem)
@@ -506,13 +497,11 @@ def parse_with(
 ) -> T:
     """Call a parser of an adapter.
 
-    Raises ParserFault for an unforeseen exception, so that one page does not end an unattended harvest.
+    Raises SourceError for an unforeseen exception, so that one page does not end an unattended harvest.
     """
     try:
         return parse(*arguments, **named)
     except MedliveError:
         raise
     except Exception as error:
-        raise source.ParserFault(
-            f"{url}: the adapter failed: {describe(error)}"
-        ) from error
+        raise SourceError(f"{url}: the adapter failed: {describe(error)}") from error

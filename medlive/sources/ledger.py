@@ -57,10 +57,6 @@ class PageKind(StrEnum):
     THREAD = "thread"
 
 
-REFUSALS = (ProblemKind.BLOCKED, ProblemKind.DOWN)
-"""Why a host is left alone for the rest of the run."""
-
-
 class SkipReason(StrEnum):
     """Why a listed thread was not harvested although nothing went wrong."""
 

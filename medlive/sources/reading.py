@@ -272,7 +272,7 @@ CHINA = timezone(timedelta(hours=8), "Asia/Shanghai")
 # Communities of this kind began in the late 1990s; a number outside these years is no date of a message.
 _FIRST_YEAR, _LAST_YEAR = 1995, 2100
 
-_MONTHS = (
+_MONTHS = [
     "jan",
     "feb",
     "mar",
@@ -285,7 +285,7 @@ _MONTHS = (
     "oct",
     "nov",
     "dec",
-)
+]
 _NUMERIC = re.compile(
     r"(?<!\d)(\d{4})\s?[-/.年]\s?(\d{1,2})\s?[-/.月]\s?(\d{1,2})(?!\d)日?"
     r"(?:[T\s]{1,3}(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d{1,9})?)?\s?(Z|[+-]\d{2}:?\d{2})?)?"

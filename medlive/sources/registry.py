@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from medlive.errors import ConfigError
+from medlive.errors import ConfigError, first_fault
 from medlive.plugins import load_plugins
 from medlive.sources.sites.dxy import Dxy
 from medlive.sources.sites.icliniq import Icliniq
@@ -45,7 +45,4 @@ def build_site(name: str, overrides: Mapping[str, Any] | None = None) -> Site:
             )
         )
     except ValidationError as error:
-        causes = "; ".join(
-            f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()
-        )
-        raise ConfigError(f"[sources.{name}] {causes}") from error
+        raise ConfigError(f"[sources.{name}] {first_fault(error)}") from error

@@ -55,39 +55,41 @@ class ProblemKind(StrEnum):
     """The host failed too often."""
 
 
+REFUSALS = (ProblemKind.BLOCKED, ProblemKind.DOWN)
+"""Why a host is left alone for the rest of a run."""
+
+
 class SourceError(MedliveError):
     """A page was not fetched, or is not the thread or list that it should be."""
 
-    kind: ClassVar[ProblemKind]
-
-    def __init_subclass__(cls, *, kind: ProblemKind | None = None) -> None:
-        cls.kind = kind or cls.kind
+    kind = ProblemKind.FAULT
+    """An adapter failed on a page in a way that it should not, unless it is said otherwise."""
 
 
-class LayoutError(SourceError, kind=ProblemKind.LAYOUT):
+class LayoutError(SourceError):
     """A page has a layout that its adapter does not know."""
+
+    kind = ProblemKind.LAYOUT
 
     def __init__(self, url: str, looked_for: str, *, found: str | None = None) -> None:
         """`looked_for` names the expected markup, `found` what the page has instead."""
-        self.url = url
-        self.looked_for = looked_for
+        seen = f", found {found}" if found else ""
         super().__init__(
-            f"{url}: no layout fits: looked for {looked_for}"
-            + (f", found {found}" if found else ""),
+            f"{url}: no layout fits: looked for {looked_for}{seen}",
             hint="keep the page and mend the adapter; docs/builders/sites.md says what it reads",
         )
 
 
-class NotAThread(SourceError, kind=ProblemKind.NOT_A_THREAD):
+class NotAThread(SourceError):
     """A page is whole but shows no discussion."""
 
+    kind = ProblemKind.NOT_A_THREAD
 
-class IncompleteThread(NotAThread, kind=ProblemKind.INCOMPLETE):
+
+class IncompleteThread(NotAThread):
     """The pages are not a complete thread."""
 
-
-class ParserFault(SourceError, kind=ProblemKind.FAULT):
-    """An adapter failed on a page with an unexpected error."""
+    kind = ProblemKind.INCOMPLETE
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +136,8 @@ class Page:
         header = _HEADER_CHARSET.search(self.content_type)
         meta = _META_CHARSET.search(body, 0, 4096)
         names = (header[1] if header else "", meta[1].decode("ascii") if meta else "")
-        return _decode_other(
-            body, [codec for name in names if (codec := _codec(name))], high_bytes
-        )
+        declared = [codec for codec in map(_codec, names) if codec]
+        return _decode_other(body, declared, high_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,9 +165,8 @@ def _decode_other(body: bytes, declared: list[str], high_bytes: int) -> str:
     single_byte = [
         name for name in declared if name.startswith(("iso8859", "cp125", "latin"))
     ]
-    for name in [n for n in declared if n not in single_byte] + (
-        [] if single_byte else ["gb18030"]
-    ):
+    strict = [name for name in declared if name not in single_byte]
+    for name in strict if single_byte else [*strict, "gb18030"]:
         with suppress(UnicodeDecodeError, LookupError):
             return body.decode(name)
     for name in declared:
@@ -174,11 +174,9 @@ def _decode_other(body: bytes, declared: list[str], high_bytes: int) -> str:
             return body.decode(name, "replace")
     # Neither declared nor strictly decodable: Chinese pages cut in mid-character come out nearly whole this way.
     gb = body.decode("gb18030", "replace")
-    return (
-        gb
-        if gb.count("\ufffd") * 20 < max(high_bytes, 1)
-        else body.decode("cp1252", "replace")
-    )
+    if gb.count("\ufffd") * 20 < max(high_bytes, 1):
+        return gb
+    return body.decode("cp1252", "replace")
 
 
 def _codec(name: str) -> str | None:

@@ -1,6 +1,5 @@
 """What cases and criteria tell of models: difficulty, correlation with the rest, suspects, and the hardest cases."""
 
-import math
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final
@@ -60,7 +59,19 @@ def analyse_items(
         others = np.where(weights < 1, 1 - weights, np.nan)
         rest = (abilities[at] - weights * own) / others
         items.append(_item(own, rest))
-    return _with_p(items)
+    correlations = [item.correlation for item in items if item.correlation is not None]
+    if not correlations:
+        return items
+    # Fisher's z of each against the median item's: most items are sound.
+    usual = np.arctanh(np.clip(np.median(correlations), -0.999, 0.999))
+    out = []
+    for item in items:
+        p = None
+        if item.correlation is not None:
+            own_z = np.arctanh(np.clip(item.correlation, -0.999, 0.999))
+            p = NormalDist().cdf(float(own_z - usual) * (item.models - 3) ** 0.5)
+        out.append(replace(item, p=p))
+    return out
 
 
 def _item(own: Floats, rest: Floats) -> Item:
@@ -77,26 +88,6 @@ def _item(own: Floats, rest: Floats) -> Item:
     if len(first) >= LEAST_MODELS and first.std() > 1e-9 and second.std() > 1e-9:
         correlation = float(np.corrcoef(first, second)[0, 1])
     return Item(models, float(own.mean()), deciding, correlation, None)
-
-
-def _with_p(items: list[Item]) -> list[Item]:
-    """Fisher's z of each correlation against the median item's: most items are sound."""
-    known = [item.correlation for item in items if item.correlation is not None]
-    if not known:
-        return items
-    usual = _fisher(float(np.median(known)))
-    out = []
-    for item in items:
-        p = None
-        if item.correlation is not None:
-            z = (_fisher(item.correlation) - usual) * (item.models - 3) ** 0.5
-            p = NormalDist().cdf(z)
-        out.append(replace(item, p=p))
-    return out
-
-
-def _fisher(correlation: float) -> float:
-    return math.atanh(max(-0.999, min(correlation, 0.999)))
 
 
 def hardest(

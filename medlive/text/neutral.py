@@ -64,7 +64,7 @@ def inert(json_text: str) -> str:
             lambda run: f"\\u{ord(run.group()[0]):04x}" * len(run.group()), json_text
         )
     json_text = _BRACKETED.sub("\\\\u005b", json_text)
-    return _SPEAKER.sub(_escape_speaker, json_text)
+    return _SPEAKER.sub(lambda m: f"{m[1]}{m[2]}\\u{ord(m[3]):04x}", json_text)
 
 
 def _keep_selector(match: re.Match[str]) -> str:
@@ -73,8 +73,3 @@ def _keep_selector(match: re.Match[str]) -> str:
         char in "\ufe0e\ufe0f" and at > 0 and _EMOJI.match(match.string, at - 1)
     )
     return char if after_emoji else ""
-
-
-def _escape_speaker(match: re.Match[str]) -> str:
-    before, blank, letter = match.groups()
-    return f"{before}{blank}\\u{ord(letter):04x}"

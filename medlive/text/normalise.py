@@ -146,13 +146,10 @@ def _at_boundaries(hay: str, start: int, end: int) -> bool:
     """Whether the span starts and ends between words and numbers."""
 
     def joins(left: str, right: str) -> bool:
-        if not (
-            left.isascii() and right.isascii() and left.isalnum() and right.isalnum()
-        ):
-            return False
-        return (
-            left.isdigit() or right.isalpha()
-        )  # "infection2. Fever" is two items run together
+        both = left + right
+        # "infection2. Fever" is two items run together
+        is_word = left.isdigit() or right.isalpha()
+        return both.isascii() and both.isalnum() and is_word
 
     if start and joins(hay[start - 1], hay[start]):
         return False

@@ -182,62 +182,62 @@ def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
     """Find (offset, number) in a statement, one reading each."""
     taken: list[tuple[int, int]] = []
     for match in (*_DAMAGED.finditer(plain), *_DIGITS.finditer(plain)):
-        if any(start < match.end() and match.start() < end for start, end in taken):
+        begin, end = match.span()
+        if any(start < end and begin < other for start, other in taken):
             continue
+        value = 0.0
         if match.re is _DAMAGED:
-            value, end = float(f"{match[1]}.{match[2]}"), match.end()
+            value = float(f"{match[1]}.{match[2]}")
         else:
             value, end = _digit_value(plain, match)
-        taken.append((match.start(), max(end, match.end())))
-        yield match.start(), _with_unit(plain, match.start(), end, value)
-    for match in _HAN.finditer(plain):
-        if (quantity := _stated_han(plain, match)) is not None:
-            yield match.start(), quantity
+        taken.append((begin, max(end, match.end())))
+        yield begin, _with_unit(plain, match, value, end)
+    yield from _statement_numerals(plain)
     for match in _WORD.finditer(plain):
         quantity = _word_quantity(plain, match)
-        if quantity.unit and _STATED_WORDS.match(match.group()):
+        if quantity.unit and _STATED_WORDS.match(match[0]):
             yield match.start(), quantity
 
 
-def _stated_han(plain: str, match: re.Match[str]) -> Quantity | None:
-    """A Chinese numeral of a statement; None for 一 without a unit, and for words that only hold a numeral."""
-    value, end = _han_value(match.group()), match.end()
-    if value is None or _NO_NUMBER.search(plain, max(0, match.start() - 1), end + 2):
-        return None
-    quantity = _han_quantity(plain, match, value)
-    counts = value > 1 and (quantity.unit is not None or len(match.group()) > 1)
-    return quantity if counts or quantity.value != value else None
+def _statement_numerals(plain: str) -> Iterator[tuple[int, Quantity]]:
+    """Find Chinese numerals in a statement, but for words that only hold one, and 一 without a unit."""
+    for match in _HAN.finditer(plain):
+        numeral, (begin, end) = match[0], match.span()
+        han = _han_value(numeral)
+        if han is None or _NO_NUMBER.search(plain, max(0, begin - 1), end + 2):
+            continue
+        quantity = _han_quantity(plain, match, han)
+        is_bare_digit = quantity.unit is None and len(numeral) == 1
+        is_counted = han > 1 and not is_bare_digit
+        if is_counted or quantity.value != han:
+            yield begin, quantity
 
 
 def _han_quantity(plain: str, match: re.Match[str], value: float) -> Quantity:
     """Read a Chinese numeral with what may follow it: 一片半, 一个半月, 三十七度一, 三十多岁."""
     start, end = match.span()
     if half := _HALF_AFTER.match(plain, end):
-        between = half.group() in ("半", "个半")
-        unit = _with_unit(plain, start, half.end() if between else end, value).unit
+        between = half[0] in ("半", "个半")
+        unit = _with_unit(plain, match, value, half.end() if between else end).unit
         return Quantity(value + 0.5, unit, plain[start : half.end()])
     if tenth := _DEGREE_TENTH.match(plain, end):
-        return Quantity(
-            round(value + _digit(tenth[1]) / 10, 6), None, plain[start : tenth.end()]
-        )
-    return _with_unit(
-        plain, start, end + (plain[end : end + 1] in ("多", "余", "来", "几")), value
-    )
+        value = round(value + _digit(tenth[1]) / 10, 6)
+        return Quantity(value, None, plain[start : tenth.end()])
+    more = plain[end : end + 1] in ("多", "余", "来", "几")
+    return _with_unit(plain, match, value, end + more)
 
 
 def _source_numbers(plain: str) -> Iterator[Quantity]:
     """Find every number in a source, in every reading."""
     yield from _source_digits(plain)
-    for match in _HAN.finditer(plain):
-        yield from _source_han_numbers(plain, match)
+    yield from _source_numerals(plain)
     for match in _WORD.finditer(plain):
         yield _word_quantity(plain, match)
     for match in _HALF.finditer(plain):
-        yield _with_unit(plain, match.start(), match.end(), 0.5)
+        yield _with_unit(plain, match, 0.5)
     for match in _AND_A_HALF.finditer(plain):
-        whole = (
-            _number(match[1]) if match[1].isdigit() else _WORD_VALUES.get(match[1], 1)
-        )
+        word = match[1]
+        whole = _number(word) if word.isdigit() else _WORD_VALUES.get(word, 1)
         yield Quantity(whole + 0.5, match[2], "")
     for match in _JIN_LIANG.finditer(plain):
         yield Quantity(_any_value(match[1]) + _any_value(match[2]) / 10, "jin", "")
@@ -246,46 +246,42 @@ def _source_numbers(plain: str) -> Iterator[Quantity]:
         yield Quantity(share, "%", "")
     for pattern, value in _SHORT_FORMS:
         for match in pattern.finditer(plain):
-            yield _with_unit(plain, match.start(), match.end(), value)
+            yield _with_unit(plain, match, value)
             yield Quantity(value, None, "")
+
+
+def _source_numerals(plain: str) -> Iterator[Quantity]:
+    for match in _HAN.finditer(plain):
+        value = _han_value(match[0])
+        readings = {float(_HAN_DIGITS[c]) for c in match[0] if c in _HAN_DIGITS}
+        if value is not None:
+            readings.add(value)
+            yield _han_quantity(plain, match, value)
+        for reading in readings:
+            yield _with_unit(plain, match, reading)
 
 
 def _source_digits(plain: str) -> Iterator[Quantity]:
     for match in _DIGITS.finditer(plain):
         value, end = _digit_value(plain, match)
-        yield _with_unit(plain, match.start(), end, value)
+        yield _with_unit(plain, match, value, end)
         if _UNIT.match(plain, end) is None:  # 5.12 may be the twelfth of May
-            for part in re.findall(r"[^.,]+", match.group()):
+            for part in re.findall(r"[^.,]+", match[0]):
                 yield Quantity(float(part), None, "")
     for match in _DAMAGED.finditer(plain):
-        yield _with_unit(
-            plain, match.start(), match.end(), float(f"{match[1]}.{match[2]}")
-        )
+        yield _with_unit(plain, match, float(f"{match[1]}.{match[2]}"))
     for match in _WIDE_GROUPS.finditer(plain):
-        value = _number(match.group().replace("，", ","))
-        yield _with_unit(plain, match.start(), match.end(), value)
+        yield _with_unit(plain, match, _number(match[0].replace("，", ",")))
     for match in _OVER.finditer(plain):
         yield Quantity(float(match[1]), _OVER_UNITS[match[2]], "")
     for match in _FRACTION.finditer(plain):
         if float(match[2]):
-            yield _with_unit(
-                plain, match.start(), match.end(), float(match[1]) / float(match[2])
-            )
-
-
-def _source_han_numbers(plain: str, match: re.Match[str]) -> Iterator[Quantity]:
-    numeral, end = match.group(), match.end()
-    value = _han_value(numeral)
-    readings = {float(_HAN_DIGITS[c]) for c in numeral if c in _HAN_DIGITS}
-    for reading in readings if value is None else readings | {value}:
-        yield _with_unit(plain, match.start(), end, reading)
-    if value is not None:
-        yield _han_quantity(plain, match, value)
+            yield _with_unit(plain, match, float(match[1]) / float(match[2]))
 
 
 def _digit_value(plain: str, match: re.Match[str]) -> tuple[float, int]:
     """Read a number in digits, and where it ends: 60k, 1.8万, 38度5."""
-    value, end = _times_many(plain, _number(match.group()), match.end())
+    value, end = _times_many(plain, _number(match[0]), match.end())
     if tenth := _DEGREE_TENTH.match(plain, end):
         return value + _digit(tenth[1]) / 10, tenth.end()
     return value, end
@@ -307,19 +303,16 @@ def _digit(char: str) -> float:
 
 def _any_value(numeral: str) -> float:
     """Read digits or a Chinese numeral; 0 for anything else."""
-    return (
-        float(numeral)
-        if re.fullmatch(r"\d+(?:\.\d+)?", numeral)
-        else _han_value(numeral) or 0.0
-    )
+    if re.fullmatch(r"\d+(?:\.\d+)?", numeral):
+        return float(numeral)
+    return _han_value(numeral) or 0.0
 
 
 def _word_quantity(plain: str, match: re.Match[str]) -> Quantity:
     words = (match["tens"], match["ones"]) if match["tens"] else (match["word"],)
-    value, end = _times_many(
-        plain, float(sum(_WORD_VALUES[word] for word in words)), match.end()
-    )
-    return _with_unit(plain, match.start(), end, value)
+    value = float(sum(_WORD_VALUES[word] for word in words))
+    value, end = _times_many(plain, value, match.end())
+    return _with_unit(plain, match, value, end)
 
 
 def _han_value(numeral: str) -> float | None:
@@ -347,7 +340,11 @@ def _han_value(numeral: str) -> float | None:
     return total + section + (float(f"0.{decimals}") if decimals else 0.0)
 
 
-def _with_unit(plain: str, start: int, end: int, value: float) -> Quantity:
+def _with_unit(
+    plain: str, number: re.Match[str], value: float, end: int | None = None
+) -> Quantity:
+    """A number with the unit that follows it, or that follows the range it begins."""
+    end = number.end() if end is None else end
     match = _UNIT.match(plain, end)
     end = match.end() if match else end
     if (
@@ -357,7 +354,7 @@ def _with_unit(plain: str, start: int, end: int, value: float) -> Quantity:
     ):
         match = _UNIT.match(plain, other.end())  # "6 to 12 months" are six months too
     unit = _UNIT_NAMES[(match.lastindex or 1) - 1] if match else None
-    return Quantity(round(value, 6), unit, plain[start:end].strip())
+    return Quantity(round(value, 6), unit, plain[number.start() : end].strip())
 
 
 class _Source:

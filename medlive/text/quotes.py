@@ -15,6 +15,7 @@ _EMPHASIS: Final = re.compile(
 )
 _LINE_MARK: Final = re.compile(r"^[ \t]*(?:#{1,6}|[-*+•]|>)[ \t]+", re.MULTILINE)
 _MARKS: Final = "\"'“”‘’「」『』«» \n\t.,;:!?。，、；：！？"
+_WIDE_MARKS: Final = "，。、；：？！…（）·—"
 _WORD: Final = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
 _STOP_WORDS: Final = """
 a an the and or but nor of to in on at by for from with as is are was were be been being am it its this that these
@@ -53,8 +54,10 @@ def _stands(quote: str, answer: str) -> bool:
     parts: dict[str, None] = {}
     for piece in _ELLIPSIS.split(quote.strip(_MARKS)):
         part = piece.strip().strip(_MARKS)
-        if _tells(fold(part)):
-            parts[part] = None
+        for char in fold(part):
+            is_mark = char.isascii() or char.isspace() or char in _WIDE_MARKS
+            if char.isalnum() or not is_mark:
+                parts[part] = None
     return bool(parts) and all(_contains(part, answer) for part in parts)
 
 
@@ -120,14 +123,6 @@ def _contains(piece: str, answer: str) -> bool:
 def _parted(answer: str) -> str:
     """The answer folded, with a space between words that a lost line break ran together."""
     return fold(_JUNCTION.sub(" ", answer))
-
-
-def _tells(text: str) -> bool:
-    return any(
-        char.isalnum()
-        or not (char.isascii() or char.isspace() or char in "，。、；：？！…（）·—")
-        for char in text
-    )
 
 
 def _unmarked(text: str) -> str:

@@ -192,7 +192,13 @@ class DuplicateIndex:
         for key in near - {ignore}:
             if (match := self._compare(queried, key)) is not None:
                 matches.append(match)
-        return min(matches, key=_rank, default=None)
+
+        def rank(match: Match) -> tuple[bool, float, int, str]:
+            # Numbers by their value, so that 9 comes before 10
+            length = len(match.key) if match.key.isdecimal() else 0
+            return not match.exact, -match.similarity, length, match.key
+
+        return min(matches, key=rank, default=None)
 
     def _compare(self, queried: Sketch, key: str) -> Match | None:
         sketch_held = self._sketches[key]
@@ -204,10 +210,3 @@ class DuplicateIndex:
             return None
         similarity = jaccard(queried.shingles, sketch_held.shingles)
         return Match(key, similarity, False) if similarity >= self._threshold else None
-
-
-def _rank(match: Match) -> tuple[bool, float, int, str]:
-    """Exact matches first, then by similarity; numbers by their value, so that 9 comes before 10."""
-    key = match.key
-    length = len(key) if key.isdecimal() else 0
-    return not match.exact, -match.similarity, length, key

@@ -32,24 +32,13 @@ def thread_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
     The texts are not normalised, so that the offsets match what is stored, and each is read by its own script,
     whatever the thread's language.
     """
-    identifiers = _in_text(None, thread.title)
-    for place, message in enumerate(thread.messages):
-        identifiers += _in_text(place, message.text)
-    return tuple(identifiers)
-
-
-def _in_text(message: int | None, text: str) -> list[FoundIdentifier]:
-    language = "zh" if _HAN.search(text) else "en"
+    texts = [(None, thread.title)]
     identifiers = []
-    for identifier in find_identifiers(text, language):
-        place = FoundIdentifier(
-            message=message,
-            kind=identifier.kind,
-            start=identifier.start,
-            end=identifier.end,
-        )
-        identifiers.append(place)
-    return identifiers
+    for place, text in [*texts, *enumerate(m.text for m in thread.messages)]:
+        language = "zh" if _HAN.search(text) else "en"
+        for kind, start, end, _ in find_identifiers(text, language):
+            identifiers.append(FoundIdentifier(place, kind, start, end))
+    return tuple(identifiers)
 
 
 def normalised(thread: Thread) -> Thread:

@@ -57,7 +57,7 @@ async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> 
         models.write_text(models.read_text(encoding="utf-8") + PRICE, encoding="utf-8")
         cut = await _do(_limited(instance, max_calls=5), "curate", "--json", status=1)
         assert (
-            "The budget of 5 calls is spent: 1 threads were cut short and 3 not begun"
+            "The budget of 5 calls is spent: 1 thread was cut short and 3 not begun"
             in cut.err
         )
         assert endpoint.asked == 5

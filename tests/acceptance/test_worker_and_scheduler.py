@@ -135,7 +135,9 @@ def test_jobs_are_listed_cancelled_and_tried_again(new_instance: NewInstance) ->
         ("worker", "--queues", "curate,cure"),
         ("jobs", "list", "--queue", "cure"),
     ):
-        assert "cure: choose harvest or" in instance.here(*command, status=2).err
+        said = instance.here(*command, status=2).err
+        assert "cure" in said
+        assert "'harvest'" in said or "choose harvest or" in said
 
 
 def test_a_worker_takes_over_from_one_that_was_killed(

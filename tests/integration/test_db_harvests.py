@@ -22,7 +22,7 @@ from medlive.db.tables.intake import (
 from medlive.db.tables.release import EvaluationRunRow
 from medlive.errors import UsageError
 from medlive.integrity.digest import digest_text
-from medlive.sources.drift import Compared, Measure
+from medlive.sources.drift import Compared
 from medlive.sources.files import ImportProblem, ProblemReason
 from medlive.sources.ledger import (
     FetchedPage,
@@ -372,7 +372,7 @@ async def test_a_source_is_quarantined_with_its_reason_and_lifted(
         past = await harvests.past_measures(
             session, SOURCE, before_run=later.run_id, runs=8
         )
-        assert past == [{"field:title": Measure(1.0, 20)}]
+        assert past == [{"field:title": (1.0, 20)}]
         assert await harvests.latest_measures(session, SOURCE) == ("2026.W10", shown)
         await harvests.lift_quarantine(session, SOURCE)
         assert (await harvests.list_sources(session))[0].quarantined_at is None

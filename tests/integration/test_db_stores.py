@@ -26,7 +26,6 @@ from medlive.db.mapping import dump_json, from_stored, load_json, to_stored
 from medlive.db.session import Database
 from medlive.db.threads import bands, threads
 from medlive.errors import BadInput, DatabaseUnavailable, MedliveError
-from medlive.filters.chain import ChainResult
 from medlive.filters.model import FilterReason, FilterVerdict
 from medlive.integrity.digest import digest_text
 from medlive.llm.engine import Finish, Reply, Usage
@@ -152,13 +151,11 @@ def test_any_text_survives_the_database(value: str) -> None:
 
 # --- filters and the funnel ------------------------------------------------------------------------------
 
-PASSED = ChainResult(
-    (FilterVerdict("date", True), FilterVerdict("language", True)), None
-)
+PASSED = (FilterVerdict("date", True), FilterVerdict("language", True))
 _LATE = FilterVerdict(
     "date", False, FilterReason.POSTED_BEFORE, {"posted_at": "2019-01-01"}
 )
-REFUSED = ChainResult((_LATE, FilterVerdict("language", True)), _LATE)
+REFUSED = (_LATE, FilterVerdict("language", True))
 
 
 async def test_a_chain_judges_each_latest_revision_once(database: Database) -> None:

@@ -185,7 +185,7 @@ async def test_the_commands(
         assert listed["held_since"] not in instance.here("review", "list").out
         shown = instance.here("review", "show", held).out
         for told in (
-            "a2 harmful",
+            "a2 │ harmful",
             "not with this patient",
             "Lisinopril can cause a dry cough",
             "dry cough for 3 weeks",

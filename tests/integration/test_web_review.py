@@ -533,7 +533,7 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
             (r.item, r.rater): r.rating for r in await ratings_of(session, "first")
         }
     first, second = [
-        part.id for part in case_parts(case.case_id, case.question, case.advice, {})
+        item for item, _, _ in case_parts(case.case_id, case.question, case.advice, {})
     ]
     assert given == {
         (first, "ann"): 2,

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from medlive.sources.ledger import (
-    REFUSALS,
     FetchedPage,
     HarvestedThread,
     HarvestEvent,
@@ -14,7 +13,7 @@ from medlive.sources.ledger import (
     Listed,
     ListState,
 )
-from medlive.sources.source import ListEntry, Page, PageRequest
+from medlive.sources.source import REFUSALS, ListEntry, Page, PageRequest
 
 
 class Killed(Exception):

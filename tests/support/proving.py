@@ -67,7 +67,7 @@ def frozen(rows: Sequence[SnapshotCase], folder: Path) -> Snapshot:
 
 def answer(probe: str) -> str:
     """An answer of the right length, whose words are no other's."""
-    count = LENGTHS["en"][Probe(probe)].least + 10
+    count = LENGTHS["en"][Probe(probe)][0] + 10
     return " ".join(f"{WORDS[probe]}{place}" for place in range(count)) + "."
 
 

@@ -313,3 +313,51 @@ async def run(
 
 def changed(**tasks: Any) -> Script:
     return honest() | {name.replace("__", "."): value for name, value in tasks.items()}
+
+
+def mixed(**verdicts: str) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Each claim's own verdict; supported where none is given."""
+    quote = "lisinopril often cause a dry cough"
+
+    def answer(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        found = []
+        for claim in inputs["claims"]:
+            verdict = verdicts.get(claim["id"], "supported")
+            evidence = (
+                [{"passage_id": "p1", "quotes": [quote]}]
+                if verdict in ("supported", "contradicted")
+                else []
+            )
+            found.append(
+                {
+                    "id": claim["id"],
+                    "verdict": verdict,
+                    "evidence": evidence,
+                    "reason": "r",
+                }
+            )
+        return {"verdicts": found}
+
+    return answer
+
+
+def contradiction(*, confirmed: bool) -> Script:
+    evidence = (
+        [{"passage_id": "p1", "quotes": ["Changing to losartan is recommended"]}]
+        if confirmed
+        else []
+    )
+    return changed(
+        validator__alignment=judged(
+            "contradicted", "Changing to losartan is recommended"
+        ),
+        validator__veto=lambda i: {
+            "verdicts": [second_look(c["id"], false=evidence) for c in i["claims"]]
+        },
+    )
+
+
+ALONE = {
+    "narrative": "Aged 34 years, with a dry cough.",
+    "advice": "Lisinopril can cause a dry cough.",
+}

@@ -7,7 +7,7 @@ from typing import Annotated
 from typer import Option
 
 from medlive.cli.options import Several, read_moment
-from medlive.cli.output import Grid, Result, echo_lines, table_of, with_session
+from medlive.cli.output import Grid, Result, counted, echo_lines, table_of, with_session
 from medlive.db.audit.listing import (
     Filter,
     Listing,
@@ -97,7 +97,7 @@ def list_rows(listing: Listing, which: Listed, names: Sequence[str]) -> Result |
         cells = []
         for facet, numbers in counts.facets.items():
             cells += [[facet, value or None, n] for value, n in numbers.items()]
-        title = f"{counts.total}{'+' * counts.capped} rows"
+        title = counted(counts.total, "row") + " or more" * counts.capped
         return Result(counts, [Grid(["facet", "value", "rows"], cells, title)])
     page = with_session(
         lambda session: load_page(

@@ -8,13 +8,14 @@ from typer import Option
 from medlive.cli.options import Commands
 from medlive.cli.output import (
     Result,
+    counted,
+    failed,
     fields_of,
     table_of,
     with_instance,
     with_session,
 )
 from medlive.db.audit_log import list_entries
-from medlive.errors import CheckFailed
 from medlive.service.audit_log import verify_audit_log
 
 app = Commands()
@@ -56,7 +57,9 @@ def verify(
         snapshots: Folder of snapshots, e.g. a mirror's; default: this instance's own.
     """
     log, anchors = with_instance(verify_audit_log, head=head, snapshots=snapshots)
-    failure = CheckFailed("; ".join(log.faults)) if log.faults else None
     value = fields_of(log, ("entries", "head", "faults")) | {"anchors": anchors}
-    summary = f"{log.entries} entries, head {log.head}; compared with {anchors} statements of snapshots"
-    return Result(value, [summary], failure=failure)
+    entries = counted(log.entries, "entry", "entries")
+    summary = (
+        f"{entries}, head {log.head}; compared with {anchors} statements of snapshots"
+    )
+    return Result(value, [summary], failure=failed(log.faults))

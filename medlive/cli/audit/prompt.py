@@ -1,7 +1,6 @@
 """`medlive prompt`: the prompts, as templates and as they were sent."""
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from typer import Argument
 
@@ -35,14 +34,11 @@ def show(
         name: E.g. screener.extract, or the digest of a request.
     """
     prompt = with_session(show_prompt, name, _OF_EVALUATION)
-    return Result(prompt, _lines(prompt))
-
-
-def _lines(prompt: Mapping[str, Any]) -> Iterator[Lines]:
-    yield Lines(f"{prompt['task']} {prompt['digest']}")
+    lines = [f"{prompt['task']} {prompt['digest']}"]
     template = {"role": "system", "content": prompt.get("text")}
     for message in prompt.get("messages", [template]):
-        yield Lines(f"\n--- {message['role']}\n{message['content']}")
+        lines.append(f"\n--- {message['role']}\n{message['content']}")
     if reply := prompt.get("reply"):
         sent = f"reply of {reply['model']} ({reply['finish']})"
-        yield Lines(f"\n--- {sent}\n{reply['text']}")
+        lines.append(f"\n--- {sent}\n{reply['text']}")
+    return Result(prompt, map(Lines, lines))

@@ -46,14 +46,6 @@ _COLUMNS: Final = (
     "detail",
     "evidence",
 )
-_CROSS_EXAMINATION: Final = (
-    "coverage",
-    "conformity",
-    "consistency",
-    "conciseness",
-    "summary",
-    "stability",
-)
 
 
 @app.command("list")
@@ -75,7 +67,7 @@ def show(thread: ThreadArgument, decision: DecisionOption = None) -> Result:
 
 
 def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
-    """What people see of what `inspect_thread` returns."""
+    """What people see of what `inspect_thread` returns; a part without anything is left out."""
     thread = record["thread"]
     messages = []
     for number, message in enumerate(thread["messages"]):
@@ -84,80 +76,116 @@ def describe_thread(name: str, record: Row) -> Iterator[Grid | str]:
     columns = ["id", "role", "verified", "text"]
     yield Grid(columns, messages, f"{name}: {thread['title']}")
     yield _describe_origin(record["origin"])
-    yield _failed("Filters", record["filters"], ("rule", "reason", "evidence"))
-    yield from _some(
-        "Overruled", record["overruled"], ("overruled", "reason", "decided_by")
-    )
+    verdicts = record["filters"]
+    failed = [verdict for verdict in verdicts if not verdict["passed"]]
+    state = f"all {len(verdicts)} passed" if verdicts else "none made"
+    if failed:
+        state = f"{len(failed)} of {len(verdicts)} failed"
+    yield table_of(failed, ("rule", "reason", "evidence"), f"Filters: {state}")
     if parked := record["parked"]:
         searched = f"{parked['libraries']} libraries were searched since"
         yield f"Parked since {parked['since'][:10]}; {searched}"
-    if record["curation"]:
-        yield from _describe_curation(record["curation"], record["decided"])
+    tables: list[Table] = [
+        ("Overruled", record["overruled"], ("overruled", "reason", "decided_by"))
+    ]
+    if curation := record["curation"]:
+        tables += _curation_tables(curation, record["decided"])
     if record["proof"]:
-        yield from _describe_proof(record["proof"], record["case"])
-    if len(decisions := record["decisions"]) > 1:
-        names = ["number", "at", "outcome", "stage", "reason", "attempt"]
+        tables += _proof_tables(record["proof"], record["case"])
+    if len(record["decisions"]) > 1:
         title = "Decisions, the latest first (--decision N shows one)"
-        yield table_of(decisions, names, title)
+        tables.append(
+            (
+                title,
+                record["decisions"],
+                ("number", "at", "outcome", "stage", "reason", "attempt"),
+            )
+        )
     if record["case"]:
-        yield from _describe_case(record["case"], record["criteria"])
-    names = ["revision", "action", "element_id", "reason", "decided_by", "decided_at"]
-    yield from _some("Reviews", record["reviews"], names)
-
-
-def _some(title: str, rows: Sequence[Row], names: Sequence[str]) -> Iterator[Grid]:
-    """A table where there is anything to show."""
-    if rows:
-        yield table_of(rows, names, title)
+        tables += _case_tables(record["case"], record["criteria"])
+    tables.append(
+        (
+            "Reviews",
+            record["reviews"],
+            ("revision", "action", "element_id", "reason", "decided_by", "decided_at"),
+        )
+    )
+    for title, rows, names in tables:
+        if rows:
+            yield table_of(rows, names, title)
 
 
 def _describe_origin(origin: Row) -> Grid:
-    identifiers = [f"{kind} {count}" for kind, count in origin["identifiers"].items()]
     pages = []
     for page in origin["pages"]:
         pages.append(f"{page['path']} at {page['place']['offset']}")
-    rows = [
+    identifiers = [f"{kind} {count}" for kind, count in origin["identifiers"].items()]
+    facts = [
         ["first seen", origin["first_seen_at"]],
         ["last seen", origin["last_seen_at"]],
         ["gone from its source since", origin["gone_at"]],
         ["identifiers in its raw text", identifiers or "none found"],
         ["pages kept as they came", pages],
     ]
-    return Grid(["what", "found"], rows, "Where it is from")
+    return Grid(["what", "found"], facts, "Where it is from")
 
 
-def _describe_case(case: Row, criteria: Sequence[Row]) -> Iterator[Grid]:
+Table = tuple[str, Sequence[Row], Sequence[str]]
+"""Title, rows, and which of their values are shown."""
+
+
+def _facts(title: str, record: Row) -> Table:
+    """The values of a record that are no records themselves."""
+    rows = []
+    for name, value in record.items():
+        if not isinstance(value, dict) and not _holds_records(value):
+            rows.append({"what": name.replace("_", " "), "value": value})
+    return title, rows, ("what", "value")
+
+
+def _holds_records(value: object) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(v, dict) for v in value)
+
+
+def _case_tables(case: Row, criteria: Sequence[Row]) -> Iterator[Table]:
     title = (
         f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}, "
         f"difficulty {case['difficulty']}, register {case['dialogue_register']}{_figures(case)}"
     )
     if unproved := unproved_words(case["unproved_since"]):
         title += f", {unproved}"
-    if not case["publishable"]:
-        title += ", not publishable"
-    title += f", {case['status']}"
-    if case["status_reason"]:
-        title += f": {case['status_reason']}"
-    parts = [[part, case[part]] for part in ("narrative", "query", "advice")]
-    yield Grid(["part", "text"], parts, title)
-    title = "Rubric"
-    if case["no_negative"]:
-        title += f" (no criterion costs points: {case['no_negative']})"
-    names = ["points", "tier", "asked", "axis", "criterion", "fact", "origin"]
-    names += ["advice_id", "source", "likely"]
-    yield table_of(criteria, names, title)
-    yield from _some("What the query asks", case["asked"], ("id", "text"))
-    names = ["criterion", "other", "advice_id", "detail"]
-    yield from _some("Contradictions", case["conflicts"], names)
-    names = ["step", "fact", "criterion", "advice_id", "reason", "detail"]
+    yield _facts(title, case)
+    yield (
+        "Rubric",
+        criteria,
+        (
+            "points",
+            "tier",
+            "asked",
+            "axis",
+            "criterion",
+            "fact",
+            "origin",
+            "advice_id",
+            "source",
+            "likely",
+        ),
+    )
+    yield "What the query asks", case["asked"], ("id", "text")
+    yield (
+        "Contradictions",
+        case["conflicts"],
+        ("criterion", "other", "advice_id", "detail"),
+    )
     title = "What the rubric leaves out, in the order of its steps"
-    yield from _some(title, case["omitted"], names)
+    yield (
+        title,
+        case["omitted"],
+        ("step", "fact", "criterion", "advice_id", "reason", "detail"),
+    )
     if completion := case["completion"]:
-        note = f" ({completion['note']})" if completion["note"] else ""
-        if note or completion["points"]:
-            names = ["point", "outcome", "source", "detail"]
-            title = f"Points that the advice lacks{note}"
-            yield table_of(completion["points"], names, title)
+        title = f"Points that the advice lacks {completion['note']}".strip()
+        yield title, completion["points"], ("point", "outcome", "source", "detail")
 
 
 def _figures(figures: Row) -> str:
@@ -169,16 +197,8 @@ def _figures(figures: Row) -> str:
     return text
 
 
-def _describe_proof(proof: Row, case: Row | None) -> Iterator[Grid]:
+def _proof_tables(proof: Row, case: Row | None) -> Iterator[Table]:
     """The answers of known quality, how the rubric grades them, and what spoke against it."""
-    probes = proof["probes"]
-    rows = [["score", "", *(f"{probe['score']:.2f}" for probe in probes)]]
-    for criterion in proof["criteria"]:
-        row = [criterion["criterion"], f"{criterion['points']:+d}"]
-        for probe in probes:
-            met = probe["verdicts"][criterion["id"]]["met"]
-            row.append("met" if met else "unmet")
-        rows.append(row)
     state = "passed" if proof["passed"] else "failed"
     if case is not None and not proof["applies"]:
         state = (
@@ -190,20 +210,119 @@ def _describe_proof(proof: Row, case: Row | None) -> Iterator[Grid]:
         f" revised {proof['rounds']} times; answers by {engines['prober']['model']},"
         f" graded by {engines['grader']['model']}"
     )
-    names = [probe["probe"].replace("_", " ") for probe in probes]
-    yield Grid(["criterion", "points", *names], rows, title)
-    yield table_of(probes, ("probe", "answer", "note"), "Answers, not published")
-    names = ["round", "fault", "text", "detail", "needed", "basis", "reason"]
-    yield from _some("What spoke against the rubric", proof["findings"], names)
+    yield title, proof["probes"], ("probe", "score", "answer", "note")
+    yield (
+        "What spoke against the rubric",
+        proof["findings"],
+        ("round", "fault", "text", "detail", "needed", "basis", "reason"),
+    )
 
 
-def _failed(what: str, records: Sequence[Row], names: Sequence[str]) -> Grid:
-    """A table of the records that did not pass; its title says how many those are."""
-    failed = [record for record in records if not record["passed"]]
-    state = f"all {len(records)} passed" if records else "none made"
-    if failed:
-        state = f"{len(failed)} of {len(records)} failed"
-    return table_of(failed, names, f"{what}: {state}")
+def _curation_tables(curation: Row, decided: Row) -> Iterator[Table]:
+    title = (
+        f"Curation: {curation['outcome']} at {curation['stage']}"
+        f" on {decided['at'][:10]}, attempt {decided['attempt']}"
+    )
+    if curation["reason"]:
+        title += f", {curation['reason']}: {curation['detail']}"
+    yield (
+        title,
+        curation["elements"],
+        ("id", "kind", "statement", "message_id", "quote", "status", "left_out"),
+    )
+    yield (
+        _scores(curation),
+        curation["requirements"],
+        ("requirement", "prudent", "present", "element_ids"),
+    )
+    judged, cited = [], []
+    for claim in curation["claims"]:
+        second = claim["second"] or {}
+        judged.append({**claim, "second_check": second and _second_check(second)})
+        addresses = {}
+        for hit in claim["hits"]:
+            addresses[hit["passage"]["id"]] = hit["passage"]["url"]
+        quoted = {
+            "verdict": claim["citations"],
+            "second check: false": second.get("citations"),
+            "second check: could hurt": second.get("harm_citations"),
+        }
+        for check, citations in quoted.items():
+            for citation in citations or ():
+                address = addresses.get(citation["passage_id"])
+                about = {"claim": claim["element_id"], "by": check, "address": address}
+                cited.append(citation | about)
+    yield (
+        "Evidence",
+        judged,
+        (
+            "element_id",
+            "verdict",
+            "claim",
+            "flag",
+            "queries",
+            "lacks",
+            "on_subject",
+            "nearest",
+            "reason",
+            "second_check",
+        ),
+    )
+    yield "Cited", cited, ("claim", "by", "passage_id", "quote", "address")
+    if examined := curation["cross_examination"]:
+        yield _facts("Cross-examination", examined)
+        yield (
+            "Its questions",
+            examined["questions"],
+            ("made_from", "question", "own", "other"),
+        )
+    failed = [check for check in curation["checks"] if not check["passed"]]
+    title = f"Checks: {len(failed)} of {len(curation['checks'])} failed"
+    yield title, failed, ("check", "subject", "round", "detail")
+    if reading := curation["second_reading"]:
+        yield _facts(f"Second reading by {reading['engine']['model']}", reading)
+        yield (
+            "Wrong",
+            reading["wrong"],
+            ("element_id", "kind", "sure", "reason", "standard"),
+        )
+        yield (
+            "Third voice",
+            reading["voices"],
+            (
+                "element_id",
+                "reason",
+                "verdict",
+                "sure",
+                "case_for",
+                "case_against",
+                "standard",
+            ),
+        )
+        yield _facts("Rests on what the text does not hold", reading["unseen"])
+    yield "Held for a person", curation["holds"], ("reason", "elements", "detail")
+
+
+def _second_check(second: Row) -> str:
+    """What the second check answers, and why."""
+    answers = []
+    if second["false_by_passage"]:
+        answers.append("false by the passage")
+    if second["could_hurt"]:
+        answers.append("could hurt")
+    return f"{', '.join(answers) or 'not confirmed'}: {second['reason']}"
+
+
+def _scores(curation: Row) -> str:
+    """The scores, and what they have to exceed; one that was not needed has no figure."""
+    limits = curation["thresholds"]
+    parts = []
+    for name in ("s_cc", "s_inf", "s_align"):
+        score = curation[name]
+        figure = "not judged" if score is None else f"{score:.3g}"
+        parts.append(f"S{name[1:]} {figure}")
+    limit = f"sufficiency {limits['sufficiency']:g}, alignment {limits['alignment']:g}"
+    return f"{', '.join(parts)} (have to exceed: {limit})"
 
 
 @app.command()
@@ -288,104 +407,3 @@ def lift_takedown(
     """
     with_database(allow_return, *split_name(thread), reason, by=by)
     echo(f"{thread} may come back with a later harvest; nothing that was erased does")
-
-
-def _describe_curation(curation: Row, decided: Row) -> Iterator[Grid]:
-    title = (
-        f"Curation: {curation['outcome']} at {curation['stage']}"
-        f" on {decided['at'][:10]}, attempt {decided['attempt']}"
-    )
-    if curation["reason"]:
-        title += f", {curation['reason']}: {curation['detail']}"
-    names = ["id", "kind", "statement", "message_id", "quote", "status", "left_out"]
-    yield table_of(curation["elements"], names, title)
-    names = ["requirement", "prudent", "present", "element_ids"]
-    yield table_of(curation["requirements"], names, _scores(curation))
-    yield from _describe_evidence(curation["claims"], curation["index"])
-    if examined := curation["cross_examination"]:
-        scores = [f"{name} {examined[name]:.0f}" for name in _CROSS_EXAMINATION]
-        title = f"Cross-examination: {', '.join(scores)}"
-        yield table_of(
-            examined["questions"], ("made_from", "question", "own", "other"), title
-        )
-    checks = ("check", "subject", "round", "detail")
-    yield _failed("Checks", curation["checks"], checks)
-    if reading := curation["second_reading"]:
-        yield _describe_reading(reading)
-    names = ["reason", "elements", "detail"]
-    yield from _some("Held for a person", curation["holds"], names)
-
-
-def _describe_evidence(claims: Sequence[Row], index: Row | None) -> Iterator[Grid]:
-    judged, cited = [], []
-    for claim in claims:
-        second = claim["second"] or {}
-        judged.append({**claim, "second_check": second and _second_check(second)})
-        citations = {
-            "verdict": claim["citations"],
-            "second check: false": second.get("citations"),
-            "second check: could hurt": second.get("harm_citations"),
-        }
-        hits = {hit["passage"]["id"]: hit for hit in claim["hits"]}
-        for check, quoted in citations.items():
-            for citation in quoted or ():
-                passage = citation["passage_id"]
-                row = [claim["element_id"], check, passage, citation["quote"]]
-                hit = hits.get(passage)
-                cited.append([*row, hit and hit["passage"]["url"], hit and hit["rank"]])
-    names = ["element_id", "verdict", "claim", "flag", "queries", "lacks"]
-    names += ["on_subject", "nearest", "reason", "second_check"]
-    yield table_of(judged, names, "Evidence")
-    by = f", by {index['retriever']} {index['index_digest'][:19]}…" if index else ""
-    columns = ["claim", "by", "passage", "quote", "address", "rank"]
-    yield Grid(columns, cited, f"Cited{by}")
-
-
-def _second_check(second: Row) -> str:
-    """What the second check answers, and why."""
-    answers = []
-    if second["false_by_passage"]:
-        answers.append("false by the passage")
-    if second["could_hurt"]:
-        answers.append("could hurt")
-    return f"{', '.join(answers) or 'not confirmed'}: {second['reason']}"
-
-
-def _describe_reading(reading: Row) -> Grid:
-    rows = []
-    for name in ("asked", "clinical", "enough", "answered", "understandable"):
-        rows.append([name, reading[name]])
-    for wrong in reading["wrong"]:
-        sure = "" if wrong["sure"] else ", not sure"
-        words = f"{wrong['reason']} {wrong['standard']}".strip()
-        rows.append([f"{wrong['element_id']} {wrong['kind']}{sure}", words])
-    rows += [["danger", reading["danger"] or None], ["reason", reading["reason"]]]
-    for element, words in reading["unseen"].items():
-        rows.append([f"{element} rests on what the text does not hold", words])
-    if reading["damaged"]:
-        rows.append(["garbled", ", ".join(reading["damaged"])])
-    for voice in reading["voices"]:
-        what = voice["element_id"] or voice["reason"]
-        sure = "" if voice["sure"] else ", not sure"
-        words = f"{voice['verdict']}{sure}: {voice['case_for']} / {voice['case_against']} {voice['standard']}"
-        rows.append([f"third voice on {what}", words.strip()])
-    if reading["voices_note"]:
-        rows.append(["third voice", reading["voices_note"]])
-    engine = f"{reading['engine']['engine']} {reading['engine']['model']}"
-    return Grid(["question", "answer"], rows, f"Second reading by {engine}")
-
-
-def _scores(curation: Row) -> str:
-    """The scores, and what one that decided had to exceed; one that was not needed has no figure."""
-    limits, reason = curation["thresholds"], curation["reason"]
-    above = {"s_cc": "", "s_inf": "", "s_align": ""}
-    if reason == "insufficient_narrative":
-        above["s_inf"] = f" (has to exceed {limits['sufficiency']:g})"
-    elif reason in ("not_aligned", "no_evidence"):
-        above["s_align"] = f" (has to exceed {limits['alignment']:g})"
-    parts = []
-    for name, limit in above.items():
-        score = curation[name]
-        figure = "not judged" if score is None else f"{score:.3g}"
-        parts.append(f"S{name[1:]} {figure}{limit}")
-    return ", ".join(parts)

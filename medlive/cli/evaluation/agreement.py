@@ -14,15 +14,13 @@ from medlive.cli.evaluation.options import (
     RunArgument,
     RunsArgument,
     SeedOption,
-    read_allowed,
 )
 from medlive.cli.options import Commands, ReplaceOption
-from medlive.cli.output import Grid, Result, fields_of, new_file
+from medlive.cli.output import Grid, Result, fields_of, new_file, table_of
 from medlive.evaluation.agreement import settle as settling
 from medlive.evaluation.agreement.judges import Judges, compare_judges
 from medlive.evaluation.agreement.meta import Meta, meta_run
 from medlive.evaluation.scoring.refusals import marked
-from medlive.report.html import format_p
 from medlive.report.tables import json_bytes, write_whole
 from medlive.statistics.raters import Reliability
 
@@ -76,7 +74,7 @@ def meta(
         judge=judge,
         draws=draws,
         seed=seed,
-        allow=read_allowed(allow),
+        allow=allow or (),
     )
     value = grading.as_json()
     if file is not None:
@@ -84,59 +82,29 @@ def meta(
     return Result(value, _tables(grading), grading.notes)
 
 
+_PAIR = ("first", "second", "equal", "ac1", "kappa", "macro_f1")
+_RATES = ("first_rate", "second_rate")
+
+
 def _tables(meta: Meta) -> Iterator[Grid]:
     titled = partial(marked, overridden=meta.overridden)
-    if (rated := meta.coverage) is not None and meta.human is not None:
-        columns = ["criteria", "rated", "by two or more", "graded", "invalid"]
-        row = [
-            rated.criteria,
-            rated.rated,
-            rated.rated_twice,
-            rated.graded,
-            rated.invalid,
-            rated.ungraded,
-            rated.cases_rated,
-            f"{rated.cases_scored_by_people} {rated.people_scores}",
-        ]
-        yield Grid(
-            [*columns, "ungraded", "cases rated", "case scores"],
-            [row],
-            titled(
-                f"{meta.run['model']} graded by {meta.grader['name']}, people: {meta.human['file']}"
-            ),
+    if meta.coverage is not None and meta.human is not None:
+        counts = ("criteria", "rated", "rated_twice", "graded", "invalid", "ungraded")
+        title = titled(
+            f"{meta.run['model']} graded by {meta.grader['name']}, people: {meta.human['file']}"
         )
+        more = ("cases_rated", "cases_scored_by_people", "people_scores")
+        yield table_of([meta.coverage], (*counts, *more), title)
     if meta.criteria is not None:
         yield from _criteria_tables(meta.criteria, titled)
-    rows = []
-    for case in meta.cases:
-        row = [case.method, case.judge, case.pearson, format_p(case.pearson.p)]
-        row += [case.spearman, case.pearson.n, case.mean, case.mean_people]
-        rows.append(row)
-    if rows:
-        columns = ["method", "judge", "Pearson", "p", "Spearman", "n", "mean"]
-        yield Grid(
-            [*columns, "people's mean"],
-            rows,
-            titled("case scores against people's mean"),
-        )
-    if (repeated := meta.repeated) is not None:
-        met = ["–" if share is None else f"{share:.1%}" for share in repeated.met]
-        row = [
-            repeated.rounds,
-            repeated.criteria,
-            repeated.unanimous,
-            ", ".join(met),
-            repeated.invalid,
-            repeated.equal,
-            repeated.ac1,
-            repeated.score_range,
-        ]
-        columns = ["rounds", "criteria", "unanimous", "met in each", "no verdict"]
-        yield Grid(
-            [*columns, "equal pairs", "AC1", "range of a case's score"],
-            [row],
-            titled("the grader with itself"),
-        )
+    if meta.cases:
+        names = ("method", "judge", "pearson", "spearman", "mean", "mean_people")
+        title = titled("case scores against people's mean")
+        yield table_of(meta.cases, names, title)
+    if meta.repeated is not None:
+        rounds = ("rounds", "criteria", "unanimous", "met", "invalid", "equal", "ac1")
+        title = titled("the grader with itself")
+        yield table_of([meta.repeated], (*rounds, "score_range"), title)
 
 
 def _criteria_tables(
@@ -145,22 +113,8 @@ def _criteria_tables(
     pairs = [*reliability.people, *reliability.grader]
     if reliability.majority is not None:
         pairs.append(reliability.majority)
-    agreements, confusions = [], []
-    for pair in pairs:
-        table = pair.confusion
-        row = [pair.first, pair.second, pair.equal.n, pair.equal, pair.ac1, pair.kappa]
-        row += [pair.macro_f1, pair.first_rate, pair.second_rate, table.invalid]
-        agreements.append(row)
-        counts = [table.both_met, table.first_only, table.second_only, table.neither]
-        confusions.append([pair.first, pair.second, *counts])
-    columns = ["first", "second", "n", "equal", "AC1", "kappa", "macro-F1"]
-    yield Grid(
-        [*columns, "met by first", "by second", "invalid"],
-        agreements,
-        titled("criteria, with 95 % intervals over cases"),
-    )
-    columns = ["first", "second", "both met", "first only", "second only", "neither"]
-    yield Grid(columns, confusions, titled("confusion"))
+    title = titled("criteria, with 95 % intervals over cases")
+    yield table_of(pairs, (*_PAIR, *_RATES), title)
     summary = {
         "AC1, all people at once": reliability.people_ac1,
         "macro-F1, mean over pairs of people": reliability.people_macro_f1,
@@ -174,10 +128,7 @@ def _criteria_tables(
         summary["share met, grader"] = strict.grader
         summary["share met, people"] = strict.people
         summary["grader less people"] = strict.difference
-    rows = []
-    for figure, estimate in summary.items():
-        rows.append([figure, estimate, estimate.n, estimate.clusters])
-    yield Grid(["figure", "value", "n", "cases"], rows, titled("summary"))
+    yield Grid(["figure", "value"], summary.items(), titled("summary"))
 
 
 @app.command()
@@ -197,48 +148,22 @@ def compare(
 
 
 def _judges_tables(judges: Judges) -> Iterator[Grid]:
-    by_pair: dict[tuple[str, str], list[list[object]]] = {}
+    rows = []
     for group in judges.criteria:
-        pair = group.pair
-        row = [group.group, pair.equal.n, pair.confusion.differing, pair.equal]
-        row += [pair.ac1, pair.kappa, pair.first_rate, pair.second_rate]
-        by_pair.setdefault((pair.first, pair.second), []).append(
-            [*row, group.undecided]
-        )
-    columns = ["criteria", "n", "differ", "equal", "AC1", "kappa", "met by first"]
-    columns += ["met by second", "undecided"]
-    for (first, second), rows in by_pair.items():
-        title = f"{first} and {second}, with 95 % intervals over cases"
-        yield Grid(columns, rows, title)
-    rows = []
-    for case in judges.cases:
-        row = [case.model, case.first, case.second, case.spearman, case.kendall]
-        rows.append([*row, case.mean_absolute_difference, case.spearman.n])
-    columns = ["model", "first", "second", "Spearman", "Kendall", "mean |difference|"]
-    yield Grid([*columns, "cases"], rows, "scores of a model's cases")
-    rows = []
-    for own in judges.scores:
-        rows.append([own.model, own.judge, own.score, own.score.n])
-    columns = ["model", "judge", "score", "cases"]
-    yield Grid(columns, rows, "models under each judge, on common cases")
-    rows = []
-    for ranking in judges.rankings:
-        best = [f"{n} of {k}" for k, n in ranking.top.items()]
-        row = [
-            ranking.first,
-            ranking.second,
-            ranking.shift,
-            ranking.mean_absolute_difference,
-            ranking.spearman,
-            ranking.kendall,
-            ", ".join(best),
-            "; ".join(map(" and ".join, ranking.reversed)),
-        ]
-        rows.append(row)
+        pair = fields_of(group.pair, (*_PAIR[:-1], *_RATES))
+        differ = group.pair.confusion.differing
+        about = {"criteria": group.group, "differ": differ}
+        rows.append(about | pair | {"undecided": group.undecided})
     if rows:
-        columns = ["first", "second", "second less first", "mean |difference|"]
-        columns += ["Spearman", "Kendall", "same best", "other order"]
-        yield Grid(columns, rows, "the order of models")
+        yield table_of(rows, list(rows[0]), "criteria, with 95 % intervals over cases")
+    names = ("model", "first", "second", "spearman", "kendall")
+    every = (*names, "mean_absolute_difference")
+    yield table_of(judges.cases, every, "scores of a model's cases")
+    title = "models under each judge, on common cases"
+    yield table_of(judges.scores, ("model", "judge", "score"), title)
+    if judges.rankings:
+        orders = ("first", "second", "shift", "spearman", "kendall", "reversed")
+        yield table_of(judges.rankings, orders, "the order of models")
 
 
 @app.command()

@@ -26,17 +26,17 @@ from medlive.cli.evaluation.options import (
     UnpinnedOption,
     plan_or_ask,
     plans_result,
-    read_allowed,
     sum_plans,
 )
 from medlive.cli.evaluation.run import Asking, answers_result
 from medlive.cli.evaluation.score import describe_scores, find_unscored, scored
-from medlive.cli.options import CaseFilter, confirm, one_of, read_settings
+from medlive.cli.options import CaseFilter, confirm, read_settings
 from medlive.cli.output import Result, say, show_result, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.runs.folder import read_info
+from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.evaluation.scoring.refusals import check_before
 from medlive.grader.judge import Mode
 from medlive.instance.opening import check_priced
@@ -64,7 +64,7 @@ class Judging:
     grader_url: str | None = None
     grader_key_env: Annotated[str | None, Option(metavar="NAME")] = None
     grader_price: Annotated[str | None, Option(metavar="IN,OUT")] = None
-    mode: ModeOption = "rubric"
+    mode: ModeOption = Mode.RUBRIC
     allow_unpinned: UnpinnedOption = False
     harm: HarmOption = True
 
@@ -100,7 +100,7 @@ def all_(
     part: CaseFilter,
     metric: MetricOption = None,
     allow: AllowOption = None,
-    errata: ErrataOption = "warn",
+    errata: ErrataOption = ErrataMode.WARN,
     errata_file: ErrataFileOption = None,
     public_key: ErrataKeyOption = None,
     yes: bool = False,
@@ -128,11 +128,12 @@ def all_(
 
     def plan_grades(engine: Engine, **how: Any) -> dict[str, Plan]:
         check_priced(budget.max_usd, {engine.identity.model: how["price"]})
-        mode = one_of("--mode", Mode, judging.mode)
         if not asking.dry_run:
-            check_before(case_set, engine.identity.engine, read_allowed(allow))
+            check_before(case_set, engine.identity.engine, allow or ())
         ahead = case_set.cases
-        return plan_stages(run, engine, mode, ahead=ahead, harm=judging.harm, **how)
+        return plan_stages(
+            run, engine, judging.mode, ahead=ahead, harm=judging.harm, **how
+        )
 
     async def never(*_: object, **__: object) -> dict[str, Plan]:
         raise AssertionError("with dry_run nothing is asked")

@@ -18,11 +18,18 @@ from medlive.cli.evaluation.options import (
     RunArgument,
     SeedOption,
     load_runs,
-    read_allowed,
 )
 from medlive.cli.evaluation.score import describe_scores
-from medlive.cli.options import one_of, read_settings
-from medlive.cli.output import Grid, Result, checks_table, say
+from medlive.cli.options import read_settings
+from medlive.cli.output import (
+    Grid,
+    Result,
+    checks_table,
+    counted,
+    fields_of,
+    say,
+    table_of,
+)
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.bundles import verify
 from medlive.evaluation.bundles.bundle import make_bundle
@@ -33,7 +40,6 @@ from medlive.evaluation.bundles.verify import BundleReport
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
-from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import check_figures, marked
 from medlive.guard.printable import printable
 from medlive.instance.paths import snapshot_folder, snapshots_path
@@ -71,7 +77,7 @@ def bundle(
         Path | None, Option(metavar="FILE", help="The key [MEDLIVE_SIGNING_KEY…].")
     ] = None,
     judge: JudgeOption = None,
-    errata: ErrataOption = "warn",
+    errata: ErrataOption = ErrataMode.WARN,
     errata_file: ErrataFileOption = None,
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,
@@ -81,21 +87,20 @@ def bundle(
 
     The same run and key make the same bytes. The cases are not in it; they are in the snapshot that it names.
     """
-    mode = one_of("--errata", ErrataMode, errata)
     key = load_signing_key(os.environ, signing_key)
     (run,) = load_runs([run_dir], judge)
     home = snapshots_path(read_settings())
-    search = ErrataSearch(errata_file, home, lenient=mode is ErrataMode.IGNORE)
-    use = use_errata([run.run], mode, search)
+    search = ErrataSearch(errata_file, home, lenient=errata is ErrataMode.IGNORE)
+    use = use_errata([run.run], errata, search)
     for note in use.warnings([run.label]):
         say(note)
     files = make_bundle(
         run,
         draws=draws,
         seed=seed,
-        left_out=use.runs[0] if mode is ErrataMode.APPLY else None,
+        left_out=use.runs[0] if errata is ErrataMode.APPLY else None,
         key=key,
-        allow=read_allowed(allow),
+        allow=allow or (),
     )
     if (secret := find_secret(files, os.environ)) is not None:
         raise UsageError(
@@ -130,7 +135,6 @@ def verify_bundle(
     Exit status 0: every step passed and it is signed; 1: a step failed, or its figures would mislead; 4: none
     failed, but it is unsigned or steps were skipped. With --public-key a bundle that none of the keys signed fails.
     """
-    allowed = read_allowed(allow)
     report = verify.verify_bundle(
         path,
         public_keys=_keys(public_key),
@@ -138,22 +142,16 @@ def verify_bundle(
         errata_file=errata_file,
     )
     info = report.info
-    value = {
-        "path": report.path,
-        "ok": report.ok,
-        "complete": report.complete,
-        "proven": report.proven,
-        "trust": report.trust,
+    names = ("path", "ok", "complete", "proven", "trust", "model", "steps")
+    value = fields_of(report, names) | {
         "key_id": _key_of(report),
-        "model": report.model,
         "made_with": info and {"medlive": info.code_version, "numpy": info.numpy},
-        "steps": report.steps,
     }
     result = Result(value, [checks_table(report.steps, most=_MOST)])
     if not report.ok:
         return result._replace(failure=CheckFailed(f"{path.name} does not verify"))
     try:
-        overridden = check_figures([report.run] if report.run else [], allowed)
+        overridden = check_figures([report.run] if report.run else [], allow or ())
     except CheckFailed as misleading:
         return result._replace(failure=misleading)
     skipped = "" if report.complete else ", but steps were skipped"
@@ -170,7 +168,7 @@ def leaderboard(
     bundles: Annotated[list[Path], Argument(help="Bundles.")],
     snapshot: SnapshotOption = None,
     public_key: PublicKeyFiles = None,
-    errata: ErrataOption = "warn",
+    errata: ErrataOption = ErrataMode.WARN,
     errata_file: ErrataFileOption = None,
     most_unscored: Annotated[
         float, Option(min=0, max=1, help="Share of cases that may lack a score.")
@@ -185,9 +183,7 @@ def leaderboard(
     The others are listed apart, with the reason. Exit status 1 where none can be ranked; 4 where one that is ranked is
     unsigned.
     """
-    by = None if metric is None else one_of("--metric", Metric, metric)
-    mode = one_of("--errata", ErrataMode, errata)
-    allowed, keys, place = read_allowed(allow), _keys(public_key), _place(snapshot)
+    keys, place = _keys(public_key), _place(snapshot)
     cases = None if place is None else load_cases(place)
     reports = []
     for path in bundles:
@@ -197,12 +193,12 @@ def leaderboard(
         reports.append(report)
     board = rank_bundles(
         reports,
-        metric=by,
+        metric=metric,
         draws=draws,
         seed=seed,
-        errata=mode,
+        errata=errata,
         most_unscored=most_unscored,
-        allow=allowed,
+        allow=allow or (),
     )
     failure: BaseException | None = None
     notes = []
@@ -224,15 +220,11 @@ def _describe(board: Leaderboard) -> Iterator[Grid | str]:
         cases = ranking.table.models[0].run.run.info.cases
         grader = ranking.conditions.grader
         yield (
-            f"{cases.name}, {cases.count} cases ({in_words(cases.selection)}); template "
+            f"{cases.name}, {counted(cases.count, 'case')} ({in_words(cases.selection)}); template "
             f"{ranking.conditions.template.name}; graded by {grader.model} in {grader.mode} mode"
         )
         yield from describe_scores(ranking.table)
-        rows = []
-        for report in ranking.ranked:
-            signed = [report.trust.value, _key_of(report)]
-            rows.append([report.path.name, report.model, *signed])
-        yield Grid(["bundle", "model", "signature", "key"], rows)
+        yield table_of(ranking.ranked, ("path", "model", "trust"), "bundles")
     rows = []
     for report, why in board.unranked:
         rows.append([report.path.name, printable(report.model or "")[:100], why])
@@ -276,29 +268,16 @@ def _ranking_json(ranking: Ranking) -> dict[str, object]:
         "cases_digest": info.cases.rows,
         "template": info.template.model_dump(mode="json"),
         "evidence": info.evidence and info.evidence.model_dump(mode="json"),
-        "grader": {
-            "engine": grader.engine,
-            "model": grader.model,
-            "mode": grader.mode,
-            "prompt": grader.prompt,
-            "judge": grader.judge,
-        },
+        "grader": fields_of(grader, ("engine", "model", "mode", "prompt", "judge")),
     }
     bundles = []
     for report in ranking.ranked:
-        about = {
-            "path": report.path,
-            "model": report.model,
-            "trust": report.trust,
-            "key_id": _key_of(report),
-            "bundle": report.digest,
-        }
-        bundles.append(about)
-    left_out = ranking.left_out
+        about = {"key_id": _key_of(report), "bundle": report.digest}
+        bundles.append(fields_of(report, ("path", "model", "trust")) | about)
     return {
         "conditions": conditions,
         "bundles": bundles,
-        "left_out": {"cases": left_out.cases, "criteria": left_out.criteria},
+        "left_out": fields_of(ranking.left_out, ("cases", "criteria")),
         "notes": ranking.notes,
         "scores": scores_json(ranking.table),
     }

@@ -109,7 +109,7 @@ def _describe(
 
 def _rests(sides: Drop | Effect) -> str:
     """What a difference of two sides rests on."""
-    few = ", which is few" if _few(sides) else ""
+    few = ", which is few" if min(sides.n_pre, sides.n_post) < FEW else ""
     interval = points_between(sides.low, sides.high) or "no interval"
     return f"({interval}; n {sides.n_pre}/{sides.n_post}{few})"
 
@@ -121,7 +121,7 @@ def _drop_cells(model: ModelContamination) -> Sequence[object]:
     cells = [
         model.label,
         model.cutoff.text,
-        model.cutoff.basis.value,
+        model.cutoff.basis,
         f"{drop.n_pre}/{drop.n_post}",
         percent(drop.pre),
         percent(drop.post),
@@ -131,7 +131,3 @@ def _drop_cells(model: ModelContamination) -> Sequence[object]:
         format_p(model.p_holm),
     ]
     return dimmed(cells) if model.few else cells
-
-
-def _few(sides: Drop | Effect) -> bool:
-    return min(sides.n_pre, sides.n_post) < FEW

@@ -1,7 +1,6 @@
 """`medlive eval grade|judge-direct`: verdicts about a run's answers, or one score of each."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +19,6 @@ from medlive.cli.evaluation.options import (
     plan_result,
     plans_result,
 )
-from medlive.cli.options import one_of
 from medlive.cli.output import Result, fields_of, progress, say, table_of
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.plan import Plan
@@ -41,7 +39,7 @@ def grade(
     runs: RunsArgument,
     *,
     by: Grading,
-    mode: ModeOption = "rubric",
+    mode: ModeOption = Mode.RUBRIC,
     repeats: Annotated[int, Option(min=1, max=100)] = 1,
     harm: HarmOption = True,
     harm_only: Annotated[bool, Option("--harm-only")] = False,
@@ -81,7 +79,7 @@ def _combine(value: object, results: Sequence[Result]) -> Result:
 def grade_answers(
     run_dir: Path,
     by: Grading,
-    mode: str,
+    mode: Mode,
     budget: Budget,
     *,
     grades: bool = True,
@@ -89,27 +87,26 @@ def grade_answers(
     repeats: int = 1,
 ) -> Result:
     """Grade and read for harm, or plan it, and return the state of both."""
-    which = one_of("--mode", Mode, mode)
 
     def plan(engine: Engine, **how: Any) -> Result:
-        judge = _judge(by, which, engine)
+        judge = _judge(by, mode, engine)
         plans = plan_stages(
-            run_dir, engine, which, grades=grades, harm=harm, repeats=repeats, **how
+            run_dir, engine, mode, grades=grades, harm=harm, repeats=repeats, **how
         )
         if list(plans) != ["grades"]:
             return plans_result(plans, budget)
         planned = plans["grades"]
-        about = {"path": run_dir, "mode": which.value, **planned.about}
+        about = {"path": run_dir, "mode": mode.value, **planned.about}
         return plan_result(about | {"grader": _grader(judge)}, planned, budget)
 
     async def ask(engine: Engine, **how: Any) -> Result:
-        judge = _judge(by, which, engine)
+        judge = _judge(by, mode, engine)
         parts: list[Result] = []
         stopped = None
         if grades:
             with progress("criteria", budget) as tick:
                 graded = await grade_run(
-                    run_dir, engine, mode=which, progress=tick, **how
+                    run_dir, engine, mode=mode, progress=tick, **how
                 )
             stopped = graded.stopped
             repeated = None
@@ -119,7 +116,7 @@ def grade_answers(
                         run_dir,
                         engine,
                         repeats=repeats,
-                        mode=which,
+                        mode=mode,
                         progress=tick,
                         **how,
                     )
@@ -273,7 +270,7 @@ def _describe_grades(
     if done.stopped and done.met + done.not_met:
         run = load_run(done.path, judge=judge.digest)
         partial = score(run, allow=EVERYTHING).models[0].overall
-        value["partial_score"] = asdict(partial)
+        value["partial_score"] = partial.row()
         mean = "none" if partial.value is None else f"{partial.value:.1%}"
         notes.append(
             f"score so far: {mean} on {partial.n} of {partial.of} cases; with what is unanswered or ungraded "

@@ -19,6 +19,7 @@ COMMANDS = {
     "power": "planning:power",
     "plan": "planning:plan",
     "all": "all:all_",
+    "batch": "batch:app",
     "import": "run:import_",
     "export": "run:export",
     "judges": "agreement:app",

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Final, TypeVar
 from typer import Argument, Option
 
 from medlive.api import load_run
-from medlive.cli.options import one_of, read_settings
+from medlive.cli.options import read_settings
 from medlive.cli.output import Result, counted, say, table_of, wait_for
 from medlive.config import RoleSettings
 from medlive.errors import (
@@ -34,8 +34,12 @@ from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.model import CallsMade
 from medlive.evaluation.runs.folder import check_parameters
 from medlive.evaluation.runs.spending import run_logs, spent_of
+from medlive.evaluation.scoring.errata import ErrataMode
 from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Allow, Objection, check_figures
+from medlive.evaluation.scoring.score import CaseBasis
+from medlive.grader.judge import Mode
 from medlive.home import models_file
 from medlive.instance.opening import check_priced, grader_engine
 from medlive.llm.budget import Budget
@@ -82,16 +86,11 @@ def load_runs(paths: list[Path], judge: str | None) -> list[GradedRun]:
 
 
 def load_checked(
-    paths: list[Path], judge: str | None, allow: list[str] | None
+    paths: list[Path], judge: str | None, allow: list[Allow] | None
 ) -> tuple[list[GradedRun], list[Objection]]:
     """The runs, and what is overridden to show their figures side by side. Raises Misleading."""
     graded = load_runs(paths, judge)
-    return graded, check_figures(graded, read_allowed(allow))
-
-
-def read_allowed(names: list[str] | None) -> list[Allow]:
-    """What --allow names. Raises UsageError for another word."""
-    return [one_of("--allow", Allow, name) for name in names or ()]
+    return graded, check_figures(graded, allow or ())
 
 
 LimitOption = Annotated[
@@ -114,26 +113,22 @@ ParametersOption = Annotated[
     ),
 ]
 MetricOption = Annotated[
-    str | None,
+    Metric | None,
     Option(
         "--metric",
-        help="safe, complete, paper (criteria of advice alone), published (LiveMedBench's script), or healthbench "
+        help="paper: criteria of advice alone; published: LiveMedBench's script "
         "[safe where every run was read for harm, else complete].",
     ),
 ]
 ModeOption = Annotated[
-    str, Option("--mode", help="rubric: a call per case; criterion: a call each.")
+    Mode, Option("--mode", help="rubric: a call per case; criterion: a call each.")
 ]
 HarmOption = Annotated[
     bool, Option("--harm/--no-harm", help="Read each answer for harmful statements.")
 ]
 AllowOption = Annotated[
-    list[str] | None,
-    Option(
-        "--allow",
-        metavar="WHAT",
-        help="Show what would mislead: mixed-graders, not-publishable or several-judges; repeatable.",
-    ),
+    list[Allow] | None,
+    Option("--allow", help="Show what would mislead; repeatable."),
 ]
 JudgeOption = Annotated[
     str | None,
@@ -144,7 +139,7 @@ DrawsOption = Annotated[
 ]
 SeedOption = Annotated[int, Option("--seed", min=0, help="Where the draws begin.")]
 ErrataOption = Annotated[
-    str,
+    ErrataMode,
     Option("--errata", help="What to do about withdrawn cases; apply: leave them out."),
 ]
 ErrataFileOption = Annotated[
@@ -209,7 +204,7 @@ class Calls:
             budget.usd_before = spent.usd
             if spent.unpriced:
                 say(
-                    f"{spent.unpriced} calls on record have no price and do not count against --max-usd"
+                    f"without a price, not counted against --max-usd: {counted(spent.unpriced, 'call')} on record"
                 )
         return budget
 
@@ -278,7 +273,7 @@ class Scoring:
     """
 
     metric: MetricOption = None
-    basis: Annotated[str, Option("--cases")] = "own"
+    basis: Annotated[CaseBasis, Option("--cases")] = CaseBasis.OWN
     models: Path | None = None
     judge: JudgeOption = None
     allow: AllowOption = None
@@ -286,7 +281,7 @@ class Scoring:
     until: Annotated[datetime | None, Option(**_DAY)] = None
     draws: DrawsOption = 1000
     seed: SeedOption = 0
-    errata: ErrataOption = "warn"
+    errata: ErrataOption = ErrataMode.WARN
     errata_file: ErrataFileOption = None
     public_key: ErrataKeyOption = None
 
@@ -380,7 +375,8 @@ def _none_answered(asked: Sequence[CallsMade]) -> EndpointUnavailable:
         to_do = "look at the address, the key and the network; the same command goes on"
     calls = sum(part.calls for part in asked)
     return EndpointUnavailable(
-        f"none of {calls} calls was answered, the last: {last.message}", hint=to_do
+        f"none of {calls} calls was answered, the last: {last.message}",
+        hint=to_do,
     )
 
 

@@ -20,8 +20,7 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     plans_result,
 )
-from medlive.cli.options import one_of
-from medlive.cli.output import Grid, Result, fields_of, progress, shortened
+from medlive.cli.output import Grid, Result, counted, fields_of, progress, shortened
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Plan
 from medlive.evaluation.grading.questions import QuestionsAsked
@@ -46,7 +45,7 @@ def audit(
     auditor: str | None = None,
     base_url: str | None = None,
     bottom: Annotated[int, Option(min=1)] = 100,
-    metric: Annotated[str, Option(help="complete or paper.")] = "complete",
+    metric: Annotated[Metric, Option(help="Of the lowest scores.")] = Metric.COMPLETE,
     table_only: Annotated[bool, Option("--table")] = False,
     examples: Annotated[int, Option(min=0)] = 1,
     judge: JudgeOption = None,
@@ -70,7 +69,7 @@ def audit(
     """
     which: dict[str, Any] = {
         "bottom": bottom,
-        "metric": one_of("--metric", Metric, metric).equation_1,
+        "metric": metric.equation_1,
     }
     if (auditor is None) != (base_url is None):
         raise UsageError(
@@ -218,7 +217,7 @@ def _remarks(table: AuditTable) -> Iterator[str]:
     if bottom.without_error:
         yield f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit"
     for state, n in bottom.left_out.items():
-        yield f"{n} cases are {state.replace('_', ' ')}: no candidates"
+        yield f"{counted(n, 'case is', 'cases are')} {state.replace('_', ' ')}: no candidates"
     for reason, n in table.reasons.items():
         yield f"unaudited: {n}: {reason}"
     if table.auditor is not None and not table.clinical:

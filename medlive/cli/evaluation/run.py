@@ -2,11 +2,10 @@
 
 import asyncio
 import os
-from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from typer import Option
 
@@ -28,7 +27,6 @@ from medlive.cli.options import (
     CaseFilter,
     ReplaceOption,
     UnverifiedOption,
-    one_of,
     read_settings,
 )
 from medlive.cli.output import (
@@ -36,6 +34,7 @@ from medlive.cli.output import (
     Result,
     counted,
     fields_of,
+    first_of,
     new_file,
     progress,
     say,
@@ -219,7 +218,9 @@ def run(
     outcome = wait_for(asking.ask(case_set, out, chosen, book, budget))
     if isinstance(outcome, Plan):
         result = plan_result(outcome.about, outcome, budget)
-        return result._replace(notes=[*result.notes, *_some(_notes_on(case_set))])
+        return result._replace(
+            notes=[*result.notes, *first_of(_notes_on(case_set), _MOST_NOTES)]
+        )
     return answers_result(outcome, case_set, budget)
 
 
@@ -271,13 +272,6 @@ def _place(cases: str) -> Path:
     return snapshot_folder(read_settings(), cases)
 
 
-def _some(notes: Sequence[str]) -> list[str]:
-    shown = list(notes[:_MOST_NOTES])
-    if (more := len(notes) - _MOST_NOTES) > 0:
-        shown.append(f"and {more} more (--json has them all)")
-    return shown
-
-
 def _describe_answers(done: RunResult, budget: Budget | None = None) -> Result:
     """How the answers stand."""
     states = {state.value: n for state, n in done.states.items()}
@@ -287,7 +281,7 @@ def _describe_answers(done: RunResult, budget: Budget | None = None) -> Result:
         value["spent"] = budget.as_json()
     columns = ["run", "cases", "asked now" if budget else "new", *states]
     row = [done.path, done.cases, done.calls, *states.values()]
-    return Result(value, [Grid(columns, [row])], _some(done.notes))
+    return Result(value, [Grid(columns, [row])], first_of(done.notes, _MOST_NOTES))
 
 
 def _unanswered(done: RunResult) -> int:
@@ -312,13 +306,14 @@ def import_(
     out: Annotated[Path, Option()],
     *,
     model: str | None = None,
-    format_: str | None = None,
+    format_: Literal["livemedbench", "healthbench", "kqa", "jsonl", "inspect"]
+    | None = None,
     grades: Path | None = None,
     part: CaseFilter,
     template: str | None = None,
     parameters: ParametersOption = "{}",
     grader: str | None = None,
-    mode: ModeOption = "rubric",
+    mode: ModeOption = Mode.RUBRIC,
     arm: ArmOption = None,
     response_field: str = "model_response",
     unverified: UnverifiedOption = False,
@@ -330,7 +325,7 @@ def import_(
         responses: The answers: the benchmark's own format, JSON, or JSON Lines.
         out: The run folder to make.
         model: The name of the model that answered [as Inspect's log says].
-        format_: livemedbench, healthbench, kqa, jsonl or inspect [as the file looks].
+        format_: The benchmark's, or a log of Inspect [as the file looks].
         grades: The benchmark's verdicts, or people's.
         template: What they were asked with, for eval run to go on.
         grader: Who made the grades, for eval grade to go on.
@@ -359,7 +354,7 @@ def import_(
         return _with_note(done, f" in {responses}")
     if model is None:
         raise UsageError("--model is missing", hint="name the model that answered")
-    form = one_of("--format", Format, format_) if format_ else None
+    form = Format(format_) if format_ else None
     case_set = select(load_set(cases, unverified, form), selection)
     form = Format.LIVEMEDBENCH
     if case_set.origin != "snapshot":
@@ -367,7 +362,7 @@ def import_(
     judge = ratings = None
     if grader:
         identity = grader_identity(read_settings().roles.grader, grader)
-        judge = Judge(identity, one_of("--mode", Mode, mode))
+        judge = Judge(identity, mode)
     if grades and form not in (Format.LIVEMEDBENCH, Format.HEALTHBENCH):
         ratings = gradings_of(case_set.cases, read_humans(grades).verdicts)
     place = _place(cases)
@@ -397,7 +392,7 @@ def import_(
 def export(
     run_dir: RunArgument,
     out: Annotated[Path, Option()],
-    format_: str = "livemedbench",
+    format_: Literal["livemedbench", "inspect"] = "livemedbench",
     judge: JudgeOption = None,
     replace_: ReplaceOption = False,
 ) -> Result:
@@ -405,15 +400,13 @@ def export(
 
     Args:
         out: The folder to write; for inspect the log, .eval or .json.
-        format_: livemedbench or inspect.
+        format_: What is written.
     """
     if format_ == "livemedbench":
         graded = load_run(run_dir, judge=judge)
         paths = export_run(graded, out, overwrite=replace_)
-        notes = _some([*graded.notes, *left_out(graded)])
+        notes = first_of([*graded.notes, *left_out(graded)], _MOST_NOTES)
         return Result(paths, map(str, paths), notes)
-    if format_ != INSPECT:
-        raise UsageError(f"--format {format_}: choose livemedbench or {INSPECT}")
     if out.suffix not in (".eval", ".json"):
         raise UsageError(
             f"--out {out} is not the name of a log",

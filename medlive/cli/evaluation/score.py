@@ -15,7 +15,7 @@ from medlive.cli.evaluation.figures import (
     rests_on,
 )
 from medlive.cli.evaluation.options import OutOption, RunsArgument, Scoring, load_runs
-from medlive.cli.options import ReplaceOption, one_of
+from medlive.cli.options import ReplaceOption
 from medlive.cli.output import Grid, Lines, Result, counted, dimmed, new_file, say
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.harm import ControlFigures
@@ -28,7 +28,6 @@ from medlive.evaluation.scoring.estimates import (
     KINDS,
     ScoreEstimate,
 )
-from medlive.evaluation.scoring.harm_rates import HarmRates
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import CaseBasis, ModelScore, ScoreTable
 from medlive.integrity.log import some
@@ -55,7 +54,7 @@ def scored(runs: list[Path], how: Scoring) -> ScoreTable:
         metric=how.metric,
         since=how.since,
         until=how.until,
-        common=one_of("--cases", CaseBasis, how.basis) is CaseBasis.COMMON,
+        common=how.basis is CaseBasis.COMMON,
         models=registry,
         errata=how.errata,
         errata_file=how.errata_file,
@@ -109,20 +108,13 @@ def score(
 def _form(name: str | None, out: Path | None, kind: str | None) -> str:
     """The format to write, by its name or by how the file's name ends. Raises UsageError where it does not fit."""
     form = name or ("table" if out is None else out.suffix.lower().removeprefix("."))
-    choices = ", ".join(WRITERS)
-    if name is None and out is not None and form not in WRITERS:
-        raise UsageError(
-            f"--out {out}: its ending names no format",
-            hint=f"choose {choices} with --format",
-        )
-    if form not in ("table", *WRITERS):
-        raise UsageError(f"--format {form}: choose table, {choices}")
+    choices = [*WRITERS] if out is not None else ["table", *WRITERS]
+    if form not in choices:
+        raise UsageError(f"--format {form}: choose {', '.join(choices)}")
     if kind is not None and form in ("tsv", "json"):
         raise UsageError(
             f"--slice picks rows of a table or csv; {form} is one document"
         )
-    if out is not None and form == "table":
-        raise UsageError("--out writes tsv, json or csv; choose one with --format")
     return form
 
 
@@ -223,8 +215,11 @@ def _describe_harm(table: ScoreTable) -> Grid:
         for name in HARM_RATES:
             rate = getattr(harm, name)
             bounds = "" if rate.low is None else f" ({_interval_of(rate)})"
-            row.append(None if rate.mean is None else f"{percent(rate.mean)}{bounds}")
-        row += [harm.unconfirmed, _judges_of_harm(harm), _controls(harm.controls)]
+            row.append(None if rate.value is None else f"{percent(rate.value)}{bounds}")
+        judges = harm.reader
+        if judges is not None and harm.checker != judges:
+            judges += f", checked by {harm.checker}"
+        row += [harm.unconfirmed, judges, _controls(harm.controls)]
         rows.append(row)
     rates = [f"{title} %" for title in HARM_RATES.values()]
     title = (
@@ -233,12 +228,6 @@ def _describe_harm(table: ScoreTable) -> Grid:
     )
     columns = ["model", "read", *rates, "unconfirmed", "judges", "controls"]
     return Grid(columns, rows, marked(title, table.overridden))
-
-
-def _judges_of_harm(harm: HarmRates) -> str | None:
-    if harm.reader is None or harm.checker == harm.reader:
-        return harm.reader
-    return f"{harm.reader}, checked by {harm.checker}"
 
 
 def _controls(controls: ControlFigures | None) -> str | None:

@@ -9,7 +9,7 @@ from procrastinate.exceptions import ConnectorException, UniqueViolation
 from procrastinate.manager import JobManager
 from typer import Argument, Option
 
-from medlive.cli.options import Commands, DryRunOption, one_of
+from medlive.cli.options import Commands, DryRunOption
 from medlive.cli.output import (
     Grid,
     Result,
@@ -56,7 +56,7 @@ def _with_queue(work: Callable[[App, Database], Awaitable[T]]) -> T:
 
 @app.command("list")
 def list_(
-    queue: str | None = None,
+    queue: Queue | None = None,
     status: Literal["todo", "doing", "failed", "cancelled", "aborted"] | None = None,
     after: int = 0,
     limit: Annotated[int, Option(min=0, max=10_000)] = 20,
@@ -69,9 +69,8 @@ def list_(
         after: Begin after the job of this number.
         limit: Show so many at most.
     """
-    only = None if queue is None else one_of("--queue", Queue, queue)
     counts = with_session(count_jobs)
-    jobs = with_session(list_jobs, queue=only, status=status, after=after, limit=limit)
+    jobs = with_session(list_jobs, queue=queue, status=status, after=after, limit=limit)
     shown: list[Grid | str] = []
     if counts:
         shown.append(table_of(counts, _QUEUES, "Queues"))

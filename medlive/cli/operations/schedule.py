@@ -17,6 +17,7 @@ from medlive.cli.output import (
     Grid,
     Result,
     counted,
+    failed,
     progress,
     say,
     shortened,
@@ -104,15 +105,12 @@ def scheduler(
                 return await (work() if once else outlast(settings, work, stop, health))
 
     done = wait_for(run())
-    failed = []
+    problems = []
     for step in done:
         if once and step.state == "failed":
-            failed.append(f"{step.command}: {step.detail}")
-    return Result(
-        done,
-        notes=["nothing is due"] if once and not done else (),
-        failure=CheckFailed("; ".join(failed)) if failed else None,
-    )
+            problems.append(f"{step.command}: {step.detail}")
+    notes = ["nothing is due"] if once and not done else ()
+    return Result(done, notes=notes, failure=failed(problems))
 
 
 def worker(

@@ -10,8 +10,8 @@ from typer import Context, Option
 
 from medlive.cli.operations.schedule import steps_table
 from medlive.cli.options import ByOption, Commands, grouped
-from medlive.cli.output import Grid, Result, counted, table_of, with_instance
-from medlive.errors import CheckFailed, UsageError
+from medlive.cli.output import Grid, Result, counted, failed, table_of, with_instance
+from medlive.errors import UsageError
 from medlive.service.watch.status import acknowledge, read_problems, read_status
 
 app = Commands(invoke_without_command=True, no_args_is_help=False)
@@ -36,12 +36,11 @@ def status(
         return None
     if check:
         problems = _unacknowledged(with_instance(read_problems))
-        failed = typer.Exit(1) if problems else None
-        return Result(problems, map(_line, problems), failure=failed)
+        ended = typer.Exit(1) if problems else None
+        return Result(problems, map(_line, problems), failure=ended)
     value = with_instance(read_status)
     lines = list(map(_line, _unacknowledged(value["problems"])))
-    failure = CheckFailed("; ".join(lines)) if lines else None
-    return Result(value, _tables(value), _remarks(value), failure)
+    return Result(value, _tables(value), _remarks(value), failed(lines))
 
 
 @app.command()

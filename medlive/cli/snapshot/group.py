@@ -17,6 +17,7 @@ COMMANDS = {
     "withdraw": "release:withdraw",
     "reinstate": "release:reinstate",
     "diff": "reading:diff",
+    "export": "reading:export",
 }
 
 

@@ -1,4 +1,4 @@
-"""`medlive snapshot list|show|verify|keygen|fetch|diff`: frozen snapshots, and what holders do with them."""
+"""`medlive snapshot list|show|verify|keygen|fetch|diff|export`: frozen snapshots, and what holders do with them."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -8,6 +8,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from medlive.cli.options import (
+    CaseFilter,
     SnapshotArgument,
     UnverifiedOption,
     read_settings,
@@ -24,7 +25,7 @@ from medlive.cli.output import (
     wait_for,
     with_session,
 )
-from medlive.errors import BadInput, CheckFailed
+from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.guard.printable import printable
 from medlive.instance.loading import dotted
 from medlive.instance.paths import snapshot_folder
@@ -39,6 +40,7 @@ from medlive.integrity.signing import (
 )
 from medlive.publishing.download import fetch_snapshot
 from medlive.snapshot.diff import CaseDiff, ChangeKind, SnapshotDiff, diff_snapshots
+from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import open_snapshot
 from medlive.snapshot.manifest import unknown_note
 from medlive.snapshot.verify.run import verify_snapshot
@@ -295,3 +297,44 @@ def _diff_rows(difference: SnapshotDiff) -> dict[str, object]:
         "made_otherwise": difference.settings,
         **cases,
     }
+
+
+def export(
+    snapshot: Annotated[str, Argument(metavar="PATH")],
+    out: Annotated[Path, Option()],
+    form: Annotated[ExportFormat | None, Option("--format")] = None,
+    *,
+    part: CaseFilter,
+    public_key: Annotated[str | None, Option(metavar="KEY")] = None,
+    unverified: UnverifiedOption = False,
+) -> Result:
+    """Write a slice of a snapshot as one file: LiveMedBench's JSON, or JSON Lines with a case a line.
+
+    The file is not a snapshot: it has no manifest and nothing verifies it but its digest, which is printed with
+    that of the snapshot it was cut from.
+
+    Args:
+        snapshot: A snapshot's folder, a version, or latest.
+        out: The file to write; it must not exist.
+        form: Default: by the suffix.
+        public_key: The key, or its file, that signed it.
+    """
+    if (chosen := form or SUFFIXES.get(out.suffix.lower())) is None:
+        hint = "--format livemedbench or jsonl"
+        raise UsageError(f"{out.name!r} has no known suffix", hint=hint)
+    loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)
+    done = export_slice(loaded.filter(**part.given()), out, chosen)
+    manifest = loaded.manifest
+    value = asdict(done) | {
+        "snapshot_digest": done.source,
+        "of_cases": manifest.counts.cases,
+        "snapshot": manifest.version,
+        "publishable": manifest.publishable,
+    }
+    del value["source"]
+    text = f"{done.path}: {done.cases} of {manifest.counts.cases} cases, {done.criteria} criteria, {done.digest}"
+    cut = f"medlive-{loaded.version} ({done.source})"
+    notes = [f"cut from {cut}: cite the snapshot, not this file"]
+    if not manifest.publishable:
+        notes.append("not publishable: " + "; ".join(manifest.why_not))
+    return Result(value, [text], notes)

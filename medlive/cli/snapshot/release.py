@@ -17,7 +17,6 @@ from medlive.cli.options import (
     confirm,
     confirm_by_name,
     is_terminal,
-    one_of,
     read_settings,
 )
 from medlive.cli.output import (
@@ -26,12 +25,14 @@ from medlive.cli.output import (
     counted,
     echo,
     fields_of,
+    first_of,
     progress,
     say,
     with_instance,
 )
 from medlive.clock import iso_week, now
 from medlive.errors import CheckFailed, UsageError
+from medlive.snapshot.model import WithdrawalKind
 
 if TYPE_CHECKING:
     from medlive.publishing.publish import Published
@@ -123,7 +124,9 @@ def freeze(
         "kept_out": done.kept_out,
     }
     verb = "was frozen already" if done.already else "frozen"
-    text = f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}"
+    cases = counted(done.cases, "case")
+    criteria = counted(done.criteria, "criterion", "criteria")
+    text = f"{done.version} {verb}: {cases}, {criteria}, in {done.path}"
     return Result(value, [text], _remarks(done, gates))
 
 
@@ -165,10 +168,10 @@ def _remarks(done: "FreezeResult", gates: Counter[str]) -> Iterator[str]:
         yield f"not publishable: {reason}"
     for gate, count in sorted(gates.items()):
         yield f"kept out by {gate}: {counted(count, 'case')}"
-    for hit in done.kept_out[:_MOST_REASONS]:
-        yield f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}"
-    if (more := len(done.kept_out) - _MOST_REASONS) > 0:
-        yield f"and {more} more reasons; --json has them all"
+    hits = []
+    for hit in done.kept_out:
+        hits.append(f"kept out: {hit.case_id}: {hit.gate.value}: {hit.detail}")
+    yield from first_of(hits, _MOST_REASONS)
 
 
 def rebuild(
@@ -253,8 +256,9 @@ def publish(
 
 def _describe_published(done: "Published") -> Iterator[Grid | str]:
     would = "would be " if done.dry_run else ""
+    files = counted(len(done.sent), "file")
     yield (
-        f"medlive {done.version} ({done.digest}) at {done.where}: {len(done.sent)} files, {done.bytes_sent} bytes "
+        f"medlive {done.version} ({done.digest}) at {done.where}: {files}, {done.bytes_sent} bytes "
         f"{would}sent; {len(done.already)} were published before"
     )
     if done.latest is not None:
@@ -266,7 +270,7 @@ def _describe_published(done: "Published") -> Iterator[Grid | str]:
 
 def withdraw(
     case_id: str,
-    kind: Annotated[str, Option()],
+    kind: Annotated[WithdrawalKind, Option()],
     reason: Annotated[str, Option()],
     criterion: CriterionOption = None,
     revision: Annotated[int | None, Option(min=1)] = None,
@@ -282,14 +286,12 @@ def withdraw(
 
     Args:
         case_id: The case's id.
-        kind: erratum, takedown or privacy.
+        kind: Why, in a word.
         reason: Why, in up to 500 characters; it is published.
         revision: The revision that has the criterion.
     """
     from medlive.service.release.withdraw import withdraw as withdraw_it
-    from medlive.snapshot.errata import WithdrawalKind
 
-    why = one_of("--kind", WithdrawalKind, kind)
     if revision is not None and criterion is None:
         raise UsageError(
             "--revision says which criterion is meant, and needs --criterion"
@@ -299,7 +301,7 @@ def withdraw(
         return with_instance(
             withdraw_it,
             case_id,
-            why,
+            kind,
             reason,
             criterion_id=criterion,
             revision=revision,

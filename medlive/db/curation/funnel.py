@@ -12,7 +12,7 @@ from medlive.db.mapping import insert_rows
 from medlive.db.tables.decisions import FilterResultRow
 
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
-    from medlive.filters.chain import ChainResult
+    from medlive.filters.model import FilterVerdict
 
 STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 
@@ -20,22 +20,22 @@ STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 async def save_chain_results(
     session: AsyncSession,
     chain_digest: str,
-    results: Sequence[tuple[int, "ChainResult"]],
+    results: Sequence[tuple[int, Sequence["FilterVerdict"]]],
 ) -> None:
     """Save (revision's number, result) pairs in one statement.
 
     A revision that this chain has judged keeps its first result: it decided what was curated.
     """
     rows = []
-    for revision_pk, result in sorted(results, key=lambda pair: pair[0]):
-        failed = result.rejected_by
+    for revision_pk, verdicts in sorted(results, key=lambda pair: pair[0]):
+        failed = next((v for v in verdicts if not v.passed), None)
         row = {
             "revision_id": revision_pk,
             "chain_digest": chain_digest,
             "passed": failed is None,
             "rejected_by": failed.rule if failed else None,
             "reason": failed.reason if failed else None,
-            "verdicts": result.verdicts,
+            "verdicts": list(verdicts),
         }
         rows.append(row)
     await insert_rows(session, FilterResultRow, rows, skip_known=True)

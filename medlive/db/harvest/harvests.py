@@ -260,7 +260,7 @@ async def past_measures(
         row.run_id.in_(measures)
     )
     for run_id, name, value, n in await session.execute(query):
-        measures[run_id][name] = Measure(value, n)
+        measures[run_id][name] = value, n
     return list(measures.values())
 
 

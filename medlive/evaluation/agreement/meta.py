@@ -347,23 +347,17 @@ def _people_scores(
     if not any(by_case.values()):
         origin = "derived"
         for rater in people.raters:
-            if rater != adjudicator:
-                derived = run.whole_scores(_verdicts_by(people, rater))
-                for case_id, score in derived.items():
-                    by_case[case_id].append(score)
+            met: dict[str, dict[str, bool | None]] = {}
+            for (case_id, criterion_id), by_raters in people.verdicts.items():
+                met.setdefault(case_id, {})[criterion_id] = by_raters.get(rater)
+            derived = {} if rater == adjudicator else run.whole_scores(met)
+            for case_id, score in derived.items():
+                by_case[case_id].append(score)
     means = {}
     for case_id, scores in by_case.items():
         if scores:
             means[case_id] = sum(scores) / len(scores)
     return means, origin
-
-
-def _verdicts_by(people: HumanRatings, rater: str) -> dict[str, dict[str, bool | None]]:
-    """Case id → criterion id → what the rater decided."""
-    met: dict[str, dict[str, bool | None]] = {}
-    for (case_id, criterion_id), by_rater in people.verdicts.items():
-        met.setdefault(case_id, {})[criterion_id] = by_rater.get(rater)
-    return met
 
 
 def _level(

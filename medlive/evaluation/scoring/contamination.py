@@ -15,7 +15,7 @@ from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Objection
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
-from medlive.llm.registry import Basis, Cutoff, Registry
+from medlive.llm.registry import Cutoff, Registry
 from medlive.statistics.bootstrap import (
     Estimate,
     Floats,
@@ -196,7 +196,7 @@ class _Study:
         controls = self._controls(run, run.cutoff)
         about = {
             f"the cutoff is undisclosed: split by the release date, {run.cutoff.text}": (
-                run.cutoff.basis is Basis.RELEASED
+                run.cutoff.basis == "released"
             ),
             f"fewer than {FEW} cases on a side: no interval and no p-value is computed": (
                 not enough

@@ -1,6 +1,6 @@
 """A case's score and its bounds (LiveMedBench, Equation 1; docs/method.md §2)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -10,7 +10,6 @@ from medlive.evaluation.model import (
     Answer,
     AnswerState,
     EvaluationCase,
-    EvaluationCriterion,
 )
 from medlive.harm.model import safe_score
 
@@ -123,36 +122,52 @@ def case_score(
         metric: Which score.
     """
     case = metric.counted(case)
-    clipped, published = metric.clips_cases, metric is Metric.PUBLISHED
-    state, most = answer.state if answer else None, case.positive_points
-    if answer is None or not answer.gradable:
-        return _unanswered(case, state, metric)
-    known = {c.id: met.get(c.id) for c in case.criteria}
+    published, most = metric is Metric.PUBLISHED, case.positive_points
+    known: dict[str, bool | None] = {}
+    state = CaseState.UNANSWERED
+    if answer is not None and answer.gradable:
+        known = {criterion.id: met.get(criterion.id) for criterion in case.criteria}
+        state = _graded_state(most, known)
+    scored = CaseScore(
+        case=case,
+        state=state,
+        answer=answer.state if answer else None,
+        met=known,
+        score=0.0 if published else None,
+        low=0.0,
+        high=0.0,
+    )
     if most <= 0:
-        return CaseScore(
-            case,
-            CaseState.UNSCORABLE,
-            state,
-            known,
-            0.0 if published else None,
-            0.0,
-            0.0,
-        )
-    sure = sum(c.points for c in case.criteria if known[c.id])
-    ungraded = [c for c in case.criteria if known[c.id] is None]
-    low, high = (
-        _bounded((sure + _sum(ungraded, sign)) / most, clipped) for sign in (-1, 1)
-    )
-    kind, score = (
-        (CaseState.PARTLY_GRADED, None) if ungraded else (CaseState.SCORED, low)
-    )
-    scored = CaseScore(case, kind, state, known, score, low, high)
+        return scored
+    # By `sum`, as in the published script: newer versions of Python add up more exactly by it than by a loop.
+    sure = sum(_points(case, known, True))
+    ungraded = _points(case, known, None)
+    least, greatest = (0.0, 1.0) if metric.clips_cases else (-MOST, MOST)
+    loss = sum(points for points in ungraded if points < 0)
+    gain = sum(points for points in ungraded if points > 0)
+    low = max(least, min(greatest, (sure + loss) / most))
+    high = max(least, min(greatest, (sure + gain) / most))
+    score = low if state is CaseState.SCORED else None
+    scored = replace(scored, score=score, low=low, high=high)
     # Figures that had to be cut, and NaN, are the published script's and not computed with.
-    return (
-        scored
-        if not published or score == sure / most
-        else with_figure(scored, sure / most)
-    )
+    if published and score != sure / most:
+        return with_figure(scored, sure / most)
+    return scored
+
+
+def _graded_state(most: float, known: Mapping[str, bool | None]) -> CaseState:
+    if most <= 0:
+        return CaseState.UNSCORABLE
+    if None in known.values():
+        return CaseState.PARTLY_GRADED
+    return CaseState.SCORED
+
+
+def _points(
+    case: EvaluationCase, known: Mapping[str, bool | None], met: bool | None
+) -> list[float]:
+    """The points of the criteria with this verdict."""
+    return [c.points for c in case.criteria if known.get(c.id) is met]
 
 
 def safe_case(scored: CaseScore, harm: HarmRow | None) -> CaseScore:
@@ -173,26 +188,6 @@ def safe_case(scored: CaseScore, harm: HarmRow | None) -> CaseScore:
 def core_case(case: EvaluationCase) -> EvaluationCase:
     """The case with the criteria of its core score: those of `CORE_POINTS` points and more, either way."""
     return case.with_criteria(lambda c: abs(c.points) >= CORE_POINTS)
-
-
-def _unanswered(
-    case: EvaluationCase, state: AnswerState | None, metric: Metric
-) -> CaseScore:
-    most, point = case.positive_points, 0.0 if metric is Metric.PUBLISHED else None
-    least = _sum(case.criteria, -1)
-    low, high = (
-        (_bounded(least / most, metric.clips_cases), 1.0) if most > 0 else (0.0, 0.0)
-    )
-    return CaseScore(case, CaseState.UNANSWERED, state, {}, point, low, high)
-
-
-def _sum(criteria: Iterable[EvaluationCriterion], sign: int) -> float:
-    """The sum of the criteria's points that have this sign."""
-    return sum(c.points for c in criteria if c.points * sign > 0)
-
-
-def _bounded(score: float, clipped: bool) -> float:
-    return max(0.0, min(1.0, score)) if clipped else max(-MOST, min(MOST, score))
 
 
 def with_figure(scored: CaseScore, figure: float) -> CaseScore:

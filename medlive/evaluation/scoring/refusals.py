@@ -34,6 +34,7 @@ class Objection(NamedTuple):
     why: str
 
 
+_BY_RULES: Final = "graded by the rules engine"
 EVERYTHING: Final = frozenset(Allow)
 """Overrides every objection."""
 
@@ -67,8 +68,13 @@ def check_before(cases: CaseSet, grader: str, allowed: Collection[Allow]) -> Non
     Raises:
         Misleading: If an objection is not overridden.
     """
-    reasons = [*_case_reasons(cases), *_grader_reasons(grader)]
-    override([_unpublishable(why) for why in reasons], allowed)
+    reasons = list(_case_reasons(cases))
+    if grader == "rules":
+        reasons.append(_BY_RULES)
+    objections = []
+    for why in reasons:
+        objections.append(Objection(Allow.NOT_PUBLISHABLE, f"not publishable: {why}"))
+    override(objections, allowed)
 
 
 def check_harness(cases: CaseSet, allowed: bool, option: str) -> None:
@@ -124,7 +130,14 @@ def objections(runs: Sequence[GradedRun]) -> Iterator[Objection]:
         )
     labels_by_reason: dict[Objection, list[str]] = {}
     for run in runs:
-        for objection in _objections_to(run):
+        own = []
+        if run.rivals:
+            names = "; ".join([_name(run.known_grader), *run.rivals])
+            why = f"several judges graded this run and --judge chooses none: {names}"
+            own.append(Objection(Allow.SEVERAL_JUDGES, why))
+        for why in unpublishable_reasons(run):
+            own.append(Objection(Allow.NOT_PUBLISHABLE, f"not publishable: {why}"))
+        for objection in own:
             labels_by_reason.setdefault(objection, []).append(run.label)
     for objection, labels in labels_by_reason.items():
         yield objection._replace(why=f"{some(labels)}: {objection.why}")
@@ -139,22 +152,6 @@ def _name(grader: Grader) -> str:
     return f"{grader.model}, {grader.mode} mode, {grader.judge[:19]}"
 
 
-def _objections_to(run: GradedRun) -> Iterator[Objection]:
-    if run.rivals:
-        assert run.grader is not None  # rivals are judges beside the chosen one
-        yield Objection(
-            Allow.SEVERAL_JUDGES,
-            f"several judges graded this run and --judge chooses none: "
-            f"{_name(run.grader)}; {'; '.join(run.rivals)}",
-        )
-    for why in unpublishable_reasons(run):
-        yield _unpublishable(why)
-
-
-def _unpublishable(why: str) -> Objection:
-    return Objection(Allow.NOT_PUBLISHABLE, f"not publishable: {why}")
-
-
 def _case_reasons(cases: CaseSet | CasesUse) -> Iterator[str]:
     if cases.publishable is False:
         reasons = "; ".join(cases.notes) or "no reason given"
@@ -163,15 +160,10 @@ def _case_reasons(cases: CaseSet | CasesUse) -> Iterator[str]:
         yield f"the snapshot {cases.name} was not verified"
 
 
-def _grader_reasons(engine: str) -> Iterator[str]:
-    if engine == "rules":
-        yield "graded by the rules engine"
-
-
 def unpublishable_reasons(run: GradedRun) -> Iterator[str]:
     """Why a run's figures must not be published."""
     yield from _case_reasons(run.run.info.cases)
-    if run.grader is not None:
-        yield from _grader_reasons(run.grader.engine)
+    if run.grader is not None and run.grader.engine == "rules":
+        yield _BY_RULES
     if run.run.info.engine == "rules":
         yield "answered by the rules engine"

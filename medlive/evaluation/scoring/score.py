@@ -323,17 +323,15 @@ def _only(
 def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
     """The runs with labels of their own; those of one model have their folder's name as well."""
     names = Counter(run.label for run in runs)
-    out: list[GradedRun] = []
-    taken: set[str] = set()
+    unique: dict[str, GradedRun] = {}
     for run in runs:
-        label = (
-            run.label if names[run.label] == 1 else f"{run.label} ({run.run.path.name})"
-        )
-        while label in taken:
+        label = run.label
+        if names[label] > 1:
+            label += f" ({run.run.path.name})"
+        while label in unique:
             label += "′"
-        taken.add(label)
-        out.append(replace(run, label=label))
-    return out
+        unique[label] = replace(run, label=label)
+    return list(unique.values())
 
 
 def _scored_ids(scored: Sequence[CaseScore]) -> dict[str, None]:

@@ -61,35 +61,30 @@ _LOOSE_MARK = re.compile(r" ([.,;:])(?= |$)")
 """What a citation left behind."""
 
 
-def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    shelf = _NBK.search(path.name)
-    for name, root in xml_roots(path, _SUFFIXES, _ROOTS, log):
-        yield from _chapters(root, name, shelf[0] if shelf else None, log)
-
-
-def _chapters(
-    root: Element, name: str, shelf: str | None, log: ReadLog
-) -> Iterator[Document]:
+def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """One document for each part with text of its own; a part within a part is not read twice."""
-    book = first_below(root, "book-meta")
-    parts = [each for each in root.iter() if local(each.tag) in _PARTS] or [root]
-    for position, part in enumerate(parts):
-        place = f"{name}#{position}" if position else name
-        document = _chapter(root, part, book, place, shelf)
-        kind = part.get("article-type")
-        if kind in _RETRACTED or is_retracted_title(document.title):
-            log.retracted += 1
-            continue
-        if kind == "expression-of-concern":
-            log.questioned += 1
-            continue
-        sections, skipped = _sections_of(part)
-        log.boilerplate += skipped
-        if sections:
-            yield replace(document, sections=tuple(sections))
-        else:
-            # A table of contents, or the cover of the parts below.
-            log.empty += 1
+    found = _NBK.search(path.name)
+    shelf = found[0] if found else None
+    for name, root in xml_roots(path, _SUFFIXES, _ROOTS, log):
+        book = first_below(root, "book-meta")
+        parts = [each for each in root.iter() if local(each.tag) in _PARTS] or [root]
+        for position, part in enumerate(parts):
+            place = f"{name}#{position}" if position else name
+            document = _chapter(root, part, book, place, shelf)
+            kind = part.get("article-type")
+            if kind in _RETRACTED or is_retracted_title(document.title):
+                log.retracted += 1
+                continue
+            if kind == "expression-of-concern":
+                log.questioned += 1
+                continue
+            sections, skipped = _sections_of(part)
+            log.boilerplate += skipped
+            if sections:
+                yield replace(document, sections=tuple(sections))
+            else:
+                # A table of contents, or the cover of the parts below.
+                log.empty += 1
 
 
 def _chapter(
@@ -109,11 +104,15 @@ def _chapter(
     published = _published(meta, is_article=article is not None)
     if published is None and article is None:
         published = _published(book, is_article=False)
+    named = part.get("xml:lang") or root.get("xml:lang") or ""
+    language = named.lower().partition("-")[0]
+    # Chinese and Japanese are better told by what is there.
+    is_told = len(language) == 2 and language not in ("en", "zh", "ja")
     return Document(
         id=identity,
         title=title or file.stem,
         sections=(),
-        language=_language(root, part),
+        language=language if is_told else None,
         published=published,
         url=url,
         licence=_licence(meta) or _licence(book),
@@ -163,29 +162,28 @@ def _identifiers(meta: Element | None, *names: str) -> dict[str, str]:
     return found
 
 
-def _dates(meta: Element | None) -> Iterator[tuple[str, date]]:
-    for child in [] if meta is None else meta:
-        whole = local(child.tag) in ("pub-history", "history")
-        for each in child if whole else [child]:
-            if local(each.tag) not in ("pub-date", "date"):
-                continue
-            kind = (each.get("date-type") or each.get("pub-type") or "").lower()
-            known = element_period(each)
-            if known is not None and kind not in ELEMENTS["other dates"]:
-                yield kind, known.last
-
-
 def _published(meta: Element | None, *, is_article: bool) -> date | None:
     """The day from which these words could be read.
 
     A chapter is read as it was last revised. An article stays as it was published: on the electronic day, else by
     the last day of its issue.
     """
-    days = list(_dates(meta))
+    days = []
+    electronic = []
+    for child in [] if meta is None else meta:
+        whole = local(child.tag) in ("pub-history", "history")
+        for each in child if whole else [child]:
+            known = element_period(each)
+            kind = (each.get("date-type") or each.get("pub-type") or "").lower()
+            other = local(each.tag) not in ("pub-date", "date")
+            if known is None or other or kind in ELEMENTS["other dates"]:
+                continue
+            days.append(known.last)
+            if kind in ("epub", "pub"):
+                electronic.append(known.last)
     if not is_article:
-        return max((day for _, day in days), default=None)
-    electronic = [day for kind, day in days if kind in ("epub", "pub")]
-    return min(electronic or [day for _, day in days], default=None)
+        return max(days, default=None)
+    return min(electronic or days, default=None)
 
 
 def _licence(meta: Element | None) -> str | None:
@@ -201,14 +199,6 @@ def _licence(meta: Element | None) -> str | None:
         if words := flat(licence):
             return words[:200]
     return flat(child_of(permissions, "copyright-statement"))[:200] or None
-
-
-def _language(root: Element, part: Element) -> str | None:
-    """The language the source names, in two letters; None to tell it by its script."""
-    named = part.get("xml:lang") or root.get("xml:lang")
-    two = (named or "").lower().partition("-")[0]
-    # Chinese and Japanese are better told by what is there.
-    return two if len(two) == 2 and two not in ("en", "zh", "ja") else None
 
 
 def _sections_of(part: Element) -> tuple[list[Section], int]:
@@ -365,6 +355,6 @@ READER = Reader(
     kind="bookshelf",
     about="NCBI Bookshelf and StatPearls: the tar archive, or a folder of its .nxml or .xml files",
     sniff=partial(begins_with, _SUFFIXES, _ROOTS),
-    documents=_documents,
+    documents=documents,
     licence="unstated",
 )

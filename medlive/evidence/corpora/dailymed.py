@@ -5,6 +5,7 @@ them belong to them.
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import date
 from functools import partial
 from pathlib import Path
@@ -33,28 +34,28 @@ _NO_TEXT = ("code", "effectiveTime", "id", "title")
 _MAX_DEPTH = 100
 
 
-def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
+def documents(path: Path, log: ReadLog) -> Iterator[Document]:
+    """Every label with one of the sections that are read."""
     for name, root in xml_roots(path, _FILES, _ROOTS, log, LARGE_MEMBER):
-        yield from _label(root, name, log)
-
-
-def _label(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
-    number = _value(child_of(root, "setId"), "root")
-    if not number:
-        log.problem(name, "not a structured product label: <setId> is missing")
-        return
-    sections = tuple(_sections(root))
-    if not sections:
-        log.empty += 1
-        return
-    yield Document(
-        id=number,
-        title=_title(root),
-        sections=sections,
-        language="en",
-        published=_day(_value(child_of(root, "effectiveTime"), "value")),
-        url=f"https://dailymed.nlm.nih.gov/dailymed/drugInfo.cfm?setid={number}",
-    )
+        number = _value(child_of(root, "setId"), "root")
+        sections = tuple(_sections(root))
+        day = None
+        with suppress(ValueError):
+            stated = _value(child_of(root, "effectiveTime"), "value")
+            day = date.fromisoformat(stated[:8])
+        if not number:
+            log.problem(name, "not a structured product label: <setId> is missing")
+        elif not sections:
+            log.empty += 1
+        else:
+            yield Document(
+                id=number,
+                title=_title(root),
+                sections=sections,
+                language="en",
+                published=day,
+                url=f"https://dailymed.nlm.nih.gov/dailymed/drugInfo.cfm?setid={number}",
+            )
 
 
 def _title(root: Element) -> str:
@@ -62,11 +63,10 @@ def _title(root: Element) -> str:
     for product in root.iter():
         name = flat(child_of(product, "name"))
         if name and local(product.tag) == "manufacturedProduct":
-            generic = child_of(first_below(product, "genericMedicine"), "name")
-            substance = flat(generic)
-            if not substance or substance.lower() == name.lower():
-                return f"{name}: drug label"
-            return f"{name} ({substance}): drug label"
+            substance = flat(child_of(first_below(product, "genericMedicine"), "name"))
+            if substance.lower() not in ("", name.lower()):
+                name = f"{name} ({substance})"
+            return f"{name}: drug label"
     return flat(child_of(root, "title"))
 
 
@@ -99,17 +99,10 @@ def _value(element: Element | None, name: str) -> str:
     return "" if element is None else element.get(name, "")
 
 
-def _day(text: str) -> date | None:
-    try:
-        return date.fromisoformat(text[:8])
-    except ValueError:
-        return None
-
-
 READER = Reader(
     kind="dailymed",
     about="DailyMed drug labels: release zips (dm_spl_release_…), SPL XML files, or a folder of them",
     sniff=partial(begins_with, _FILES, _ROOTS),
-    documents=_documents,
+    documents=documents,
     licence="public domain",
 )

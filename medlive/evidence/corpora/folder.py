@@ -17,13 +17,14 @@ _HEADING = re.compile(r"(#{1,6})[ \t]+(\S.*)")
 _EMPHASIS = re.compile(r"\A([*_]{1,3})(.+)\1\Z")
 
 
-def _sniff(path: Path) -> bool:
-    return path.is_dir() and bool(files_below(path, _SUFFIXES))
-
-
-def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
+def documents(path: Path, log: ReadLog) -> Iterator[Document]:
+    """Every file with text."""
     for name, data in members(path, _SUFFIXES, log):
-        text = _decode(data)
+        utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+        text = None
+        for encoding in ["utf-16"] if utf16 else ["gb18030", "utf-8-sig"]:
+            with suppress(UnicodeDecodeError):
+                text = data.decode(encoding)
         if text is None:
             log.problem(name, "neither UTF-8, UTF-16 nor GB18030")
             continue
@@ -36,14 +37,6 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
         else:
             title, sections = titled_sections(text)
             yield Document(id=name, title=title or stem, sections=sections)
-
-
-def _decode(data: bytes) -> str | None:
-    utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    for encoding in ["utf-16"] if utf16 else ["utf-8-sig", "gb18030"]:
-        with suppress(UnicodeDecodeError):
-            return data.decode(encoding)
-    return None
 
 
 def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
@@ -87,7 +80,7 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
 READER = Reader(
     kind="folder",
     about="a folder of .txt and .md files",
-    sniff=_sniff,
-    documents=_documents,
+    sniff=lambda path: path.is_dir() and bool(files_below(path, _SUFFIXES)),
+    documents=documents,
     licence="unstated",
 )

@@ -30,7 +30,7 @@ _NO_EVIDENCE = frozenset(
 whom, on what grounds. Short and full of the subject's words, they would come before the recommendations."""
 
 
-def _sniff(path: Path) -> bool:
+def sniff(path: Path) -> bool:
     """Whether the first line of the first file, of which perhaps only the beginning is read, has the fields."""
     for file in filter(Path.is_file, files_of(path)):
         head = head_of(file, given=not path.is_dir())
@@ -75,7 +75,7 @@ def _document(line: bytes) -> Document:
 READER = Reader(
     kind="guidelines",
     about="clinical guidelines as JSON Lines (id, source, title, clean_text): a .jsonl(.gz) file or a folder",
-    sniff=_sniff,
+    sniff=sniff,
     documents=partial(documents_of, document=_document),
     licence="each publisher's own terms",
 )

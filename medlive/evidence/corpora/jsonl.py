@@ -132,26 +132,23 @@ def _document(line: bytes) -> Document:
             raise ValueError("`text` (or `content`) is missing")
         inside = title and row.contents.startswith(title)
         text = row.contents[len(title) :].lstrip(". ") if inside else row.contents
+    url = row.url
     if chapter and " -- " in title and not section:
         title, section = title.split(" -- ", 1)
         section = section.replace(" -- ", " > ")
+    if chapter and not url:
+        url = f"https://www.ncbi.nlm.nih.gov/books/n/statpearls/{chapter[1]}/"
+    elif row.PMID and not url and re.fullmatch("[0-9]+", str(row.PMID)):
+        url = f"https://pubmed.ncbi.nlm.nih.gov/{int(row.PMID)}/"
     return Document(
         id=row.id,
         title=title,
         sections=(Section(section, text),),
         language=row.language or None,
         published=row.published,
-        url=row.url or _url(row.PMID, chapter),
+        url=url,
         licence=row.licence or None,
     )
-
-
-def _url(pmid: int | str | None, chapter: re.Match[str] | None) -> str:
-    if chapter:
-        return f"https://www.ncbi.nlm.nih.gov/books/n/statpearls/{chapter[1]}/"
-    if pmid and re.fullmatch("[0-9]+", str(pmid)):
-        return f"https://pubmed.ncbi.nlm.nih.gov/{int(pmid)}/"
-    return ""
 
 
 READER = Reader(

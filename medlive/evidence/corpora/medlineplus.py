@@ -6,10 +6,10 @@ the file says when a topic was made and not when its words were last changed.
 
 import re
 from collections.abc import Iterator
-from datetime import UTC, date, datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
@@ -25,60 +25,50 @@ _ROOTS = ("health-topics",)
 _HEADING = re.compile(r"(?is)<h[1-4]\b[^<>]*>(.*?)</h[1-4]>")
 
 
-def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
+def documents(path: Path, log: ReadLog) -> Iterator[Document]:
+    """Every topic in English."""
     for name, root in xml_roots(path, _FILES, _ROOTS, log, LARGE_MEMBER):
-        day = _day(root.get("date-generated", ""))
+        day = None
+        with suppress(ValueError):
+            stated = root.get("date-generated", "")[:10]
+            day = datetime.strptime(stated, "%m/%d/%Y").replace(tzinfo=UTC).date()
         for topic in root.iter("health-topic"):
-            if topic.get("language") == "English":
-                yield from _topic(topic, day, name, log)
-
-
-def _topic(
-    topic: Element, day: date | None, name: str, log: ReadLog
-) -> Iterator[Document]:
-    identity, title = topic.get("id"), topic.get("title")
-    if not identity or not title:
-        log.problem(name, "a health topic without id or title")
-        return
-    sections = _sections(topic.findtext("full-summary") or "")
-    if not sections:
-        log.empty += 1
-        return
-    others = [also.text for also in topic.findall("also-called") if also.text]
-    if others:
-        first = sections[0]
-        text = f"{first.text}\nAlso called: {', '.join(others)}"
-        sections[0] = Section(first.label, text)
-    yield Document(
-        id=identity,
-        title=title,
-        sections=tuple(sections),
-        language="en",
-        published=day,
-        url=topic.get("url", ""),
-    )
-
-
-def _day(text: str) -> date | None:
-    try:
-        day = datetime.strptime(text[:10], "%m/%d/%Y").replace(tzinfo=UTC)
-    except ValueError:
-        return None
-    return day.date()
-
-
-def _sections(summary: str) -> list[Section]:
-    first, *rest = _HEADING.split(summary)
-    texts = zip(["", *rest[::2]], [first, *rest[1::2]], strict=True)
-    sections = [Section(lines_of(label), lines_of(text)) for label, text in texts]
-    return [section for section in sections if section.text.strip()]
+            if topic.get("language") != "English":
+                continue
+            identity, title = topic.get("id"), topic.get("title")
+            first, *rest = _HEADING.split(topic.findtext("full-summary") or "")
+            sections = []
+            for label, words in [("", first), *zip(rest[::2], rest[1::2], strict=True)]:
+                text = lines_of(words)
+                if text.strip():
+                    sections.append(Section(lines_of(label), text))
+            if not identity or not title:
+                log.problem(name, "a health topic without id or title")
+            elif not sections:
+                log.empty += 1
+            else:
+                others = [
+                    also.text for also in topic.findall("also-called") if also.text
+                ]
+                if others:
+                    label, text = sections[0].label, sections[0].text
+                    also = f"{text}\nAlso called: {', '.join(others)}"
+                    sections[0] = Section(label, also)
+                yield Document(
+                    id=identity,
+                    title=title,
+                    sections=tuple(sections),
+                    language="en",
+                    published=day,
+                    url=topic.get("url", ""),
+                )
 
 
 READER = Reader(
     kind="medlineplus",
     about="MedlinePlus health topics: the XML file or its zip (mplus_topics_…), or a folder with it",
     sniff=partial(begins_with, _FILES, _ROOTS),
-    documents=_documents,
+    documents=documents,
     licence="public domain",
 )
 """Summaries are the library's own; what a topic links to is not read."""

@@ -8,7 +8,6 @@ inside the files repeat between collections.
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
-from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
@@ -18,37 +17,33 @@ _FILES = (".xml",)
 _ROOTS = ("Document",)
 
 
-def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
+def documents(path: Path, log: ReadLog) -> Iterator[Document]:
+    """Every pair with an answer."""
     for name, root in xml_roots(path, _FILES, _ROOTS, log):
         if root.find(".//QAPair") is None:
             log.empty += 1
-        yield from _pairs(root, name, log)
-
-
-def _pairs(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
-    focus = (root.findtext("Focus") or "").strip()
-    place = PurePosixPath(name)
-    stem = f"{place.parent.name}/{place.stem}" if place.parent.name else place.stem
-    for position, pair in enumerate(root.iter("QAPair"), start=1):
-        reply = pair.find("Answer")
-        answer = "" if reply is None else "".join(reply.itertext())
-        if not answer.strip():
-            log.empty += 1
-            continue
-        question = pair.find("Question")
-        kind = "" if question is None else question.get("qtype", "")
-        yield Document(
-            id=f"{stem}-{pair.get('pid') or position}",
-            title=focus or (pair.findtext("Question") or "").strip(),
-            sections=(Section(kind, answer),),
-            url=root.get("url", ""),
-        )
+        focus = (root.findtext("Focus") or "").strip()
+        place = PurePosixPath(name)
+        folder = f"{place.parent.name}/" if place.parent.name else ""
+        for position, pair in enumerate(root.iter("QAPair"), start=1):
+            reply, question = pair.find("Answer"), pair.find("Question")
+            answer = "" if reply is None else "".join(reply.itertext())
+            if not answer.strip():
+                log.empty += 1
+                continue
+            kind = "" if question is None else question.get("qtype", "")
+            yield Document(
+                id=f"{folder}{place.stem}-{pair.get('pid') or position}",
+                title=focus or (pair.findtext("Question") or "").strip(),
+                sections=(Section(kind, answer),),
+                url=root.get("url", ""),
+            )
 
 
 READER = Reader(
     kind="medquad",
     about="MedQuAD question-answer pages: the tar archive, or a folder of its XML files",
     sniff=partial(begins_with, _FILES, _ROOTS),
-    documents=_documents,
+    documents=documents,
     licence="CC-BY-4.0",
 )

@@ -79,7 +79,8 @@ _OPENING = (
 )
 
 
-def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
+def documents(path: Path, log: ReadLog) -> Iterator[Document]:
+    """Every article whose record is the valid one, and is neither retracted nor questioned."""
     valid = _Valid()
     readable: list[tuple[Path, str]] = []
     files = [(path, path.name)]
@@ -92,18 +93,18 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     for file, name in files:
         try:
             valid.take(_frames(file, given=not path.is_dir()))
+            readable.append((file, name))
         except Unreadable as exc:
             log.problem(name, str(exc))
-            continue
         except OSError as exc:
             log.problem(name, f"cannot be read: {exc.strerror or exc}")
-            continue
-        readable.append((file, name))
     number = 0
     for file, name in readable:
         for frame in _frames(file, given=not path.is_dir()):
             number += 1
-            yield from _record(frame, number, f"{name}, line {frame.line}", valid, log)
+            place = f"{name}, line {frame.line}"
+            if valid.holds(frame, number, place, log):
+                yield from documents_of_record(frame, log, place)
 
 
 def _frames(file: Path, *, given: bool) -> Iterator[Frame]:
@@ -141,7 +142,8 @@ class _Valid:
             if named is not None:
                 articles[-1] = int(named[2])
                 versions[-1] = int(named[1] or 1)
-            notices += _notices_of(frame.data)
+            if any(map(frame.data.__contains__, NOTICES)):
+                self._note(frame.data, notices)
         for article, version in zip(articles, versions, strict=True):
             self._add(article, version)
         for article, version in deleted:
@@ -160,40 +162,31 @@ class _Valid:
             if version != 1:
                 self.versions[article] = version
 
-    def holds(self, article: int, number: int) -> bool:
-        """Whether the record of that number is the valid one of its article."""
-        return bool(self.numbers[article] == number)
+    def _note(self, data: bytes, notices: list[tuple[str, int]]) -> None:
+        """Add the kind of each notice of retraction or concern, and the article that it is about."""
+        for notice in NOTICE.finditer(data):
+            kind, article = notice[1].decode(), pmid_of(notice[2])
+            if article and (kind in _RETRACTING or kind == "ExpressionOfConcernFor"):
+                notices.append((kind, int(article)))
 
-
-def _notices_of(data: bytes) -> Iterator[tuple[str, int]]:
-    """The kind of each notice of retraction or concern, and the article that it is about."""
-    if not any(map(data.__contains__, NOTICES)):
-        return
-    for notice in NOTICE.finditer(data):
-        kind, article = notice[1].decode(), pmid_of(notice[2])
-        if article and (kind in _RETRACTING or kind == "ExpressionOfConcernFor"):
-            yield kind, int(article)
-
-
-def _record(
-    frame: Frame, number: int, place: str, valid: _Valid, log: ReadLog
-) -> Iterator[Document]:
-    if not frame.kind:
-        log.problem(place, frame.damage)
-        return
-    if frame.kind == "DeleteCitation":
-        return
-    article = int(pmid_of(frame.data) or 0)
-    if not article:
-        log.problem(place, "a record without a PMID")
-    elif not valid.holds(article, number):
-        log.superseded += 1
-    elif article in valid.retracted:
-        log.retracted += 1
-    elif article in valid.concerns:
-        log.questioned += 1
-    else:
-        yield from documents_of_record(frame, log, place)
+    def holds(self, frame: Frame, number: int, place: str, log: ReadLog) -> bool:
+        """Whether the record of that number is the valid one of its article; says in the log why it is not."""
+        article = int(pmid_of(frame.data) or 0)
+        if not frame.kind:
+            log.problem(place, frame.damage)
+        elif frame.kind == "DeleteCitation":
+            return False
+        elif not article:
+            log.problem(place, "a record without a PMID")
+        elif self.numbers[article] != number:
+            log.superseded += 1
+        elif article in self.retracted:
+            log.retracted += 1
+        elif article in self.concerns:
+            log.questioned += 1
+        else:
+            return True
+        return False
 
 
 def pmid_of(data: bytes) -> str | None:
@@ -247,22 +240,17 @@ def parse_record(data: bytes) -> Element:
 
     No document type reaches this parser, so no entity exists for it. Raises ParseError.
     """
+    # Without its authors, references and headings: half of its bytes, most of its elements.
+    trimmed = data
+    for name in _LISTS if data.startswith(b"<PubmedArticle") else ():
+        start = trimmed.find(b"<" + name)
+        end = trimmed.rfind(b"</" + name + b">", start) if start >= 0 else -1
+        if end >= 0:
+            trimmed = trimmed[:start] + trimmed[end + len(name) + 3 :]
     try:
-        return fromstring(_OPENING + _trimmed(data) + b"</x>")[0]
+        return fromstring(_OPENING + trimmed + b"</x>")[0]
     except ParseError:
         return fromstring(_OPENING + data + b"</x>")[0]
-
-
-def _trimmed(data: bytes) -> bytes:
-    """The record without its authors, references and headings: half of its bytes, most of its elements."""
-    if not data.startswith(b"<PubmedArticle"):
-        return data
-    for name in _LISTS:
-        start = data.find(b"<" + name)
-        end = data.rfind(b"</" + name + b">", start) if start >= 0 else -1
-        if end >= 0:
-            data = data[:start] + data[end + len(name) + 3 :]
-    return data
 
 
 def _texts(root: Element, article: str, published: date | None) -> Iterator[Document]:
@@ -283,6 +271,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
         if not sections:
             continue
         text = " ".join(section.text for section in sections)
+        notice = flat(abstract.find("CopyrightInformation")) or None
         language = _language(text, abstract.get("Language", "").lower(), written)
         if seen and language in (seen, "en"):
             # A summary for laymen, or the publisher's own wording of the same.
@@ -294,7 +283,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
             language=language,
             published=published,
             url=url,
-            licence=_licence(flat(abstract.find("CopyrightInformation"))),
+            licence=notice and f"{LICENCE}: {notice[:200]}",
             continuous=True,
         )
         seen = seen or language
@@ -331,10 +320,6 @@ def _language(text: str, own: str, written: list[str]) -> str:
     if not named or "eng" in (own, *written) or dominant_language(text) == "en":
         return "en"
     return _LANGUAGES.get(named[0], named[0][:8])
-
-
-def _licence(notice: str) -> str | None:
-    return f"{LICENCE}: {notice[:200]}" if notice else None
 
 
 def publication_day(root: Element) -> date | None:
@@ -381,6 +366,6 @@ READER = Reader(
     kind="pubmed",
     about="PubMed's baseline and update files: an .xml or .xml.gz file, or a folder of them",
     sniff=partial(begins_with, SUFFIXES, ("PubmedArticleSet",)),
-    documents=_documents,
+    documents=documents,
     licence=LICENCE,
 )

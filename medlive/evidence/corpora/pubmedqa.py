@@ -19,7 +19,8 @@ from medlive.integrity.folder import TooLong
 from medlive.integrity.given import open_given, read_given
 
 
-def _sniff(path: Path) -> bool:
+def sniff(path: Path) -> bool:
+    """Whether it is a JSON file whose beginning names the parts of an abstract."""
     if not path.is_file() or not path.name.lower().endswith(".json"):
         return False
     with open_given(path) as handle:
@@ -34,7 +35,8 @@ class _Entry(BaseModel):
     published: Published = Field(None, validation_alias="YEAR")
 
 
-def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
+def documents(path: Path, log: ReadLog) -> Iterator[Document]:
+    """Every abstract of the file."""
     try:
         entries = TypeAdapter(dict[str, Any]).validate_json(read_given(path))
     except (OSError, TooLong) as exc:
@@ -68,7 +70,7 @@ def _document(row: tuple[str, Any]) -> Document:
 READER = Reader(
     kind="pubmedqa",
     about="PubMedQA abstracts: its JSON file keyed by PMID",
-    sniff=_sniff,
-    documents=_documents,
+    sniff=sniff,
+    documents=documents,
     licence="MIT",
 )

@@ -160,22 +160,18 @@ class _Choice:
 
     def _added(self, number: int, depth: int, room: int) -> bool:
         """Whether the sentence and what it needs fit into the room, and so were added."""
-        wanted = self._closure(number, depth) - self.numbers
+        # The sentence and those that it needs, and what those need, so many steps far.
+        closure, latest = {number}, [number]
+        for _ in range(depth):
+            needs = [n for own in latest for n in self._sentences[own].needs]
+            latest = [n for n in needs if n not in closure]
+            closure.update(latest)
+        wanted = closure - self._left_out - self.numbers
         if self._cost(wanted) > room:
             return False
         self._room -= self._cost(wanted)
         self.numbers |= wanted
         return True
-
-    def _closure(self, number: int, depth: int) -> set[int]:
-        """The sentence and those that it needs, and what those need, so many steps far."""
-        closure = {number}
-        latest = [number]
-        for _ in range(depth):
-            needs = [n for own in latest for n in self._sentences[own].needs]
-            latest = [n for n in needs if n not in closure]
-            closure.update(latest)
-        return closure.difference(self._left_out)
 
 
 def _worth(sentences: Sequence[Sentence], wanted: Iterable[str]) -> list[float]:

@@ -145,18 +145,17 @@ class _Case:
                 break
             identity = hit.passage.id
             if identity not in self._instead:
-                self._instead[identity] = self._alike(hit.passage)
-                self._hits.setdefault(self._instead[identity], hit)
+                own, same = shingles(hit.passage.text), identity
+                for other, known in self._hits.items():
+                    shared = own & shingles(known.passage.text)
+                    if len(shared) >= ALIKE * len(own):
+                        same = other
+                        break
+                self._instead[identity] = same
+                self._hits.setdefault(same, hit)
             passage = self._hits[self._instead[identity]].passage
             sections.setdefault(passage.section_id, replace(hit, passage=passage))
         return list(sections.values())
-
-    def _alike(self, passage: Passage) -> str:
-        own = shingles(passage.text)
-        for other, known in self._hits.items():
-            if len(own & shingles(known.passage.text)) >= ALIKE * len(own):
-                return other
-        return passage.id
 
     def show(self, identity: str, units: int) -> None:
         """Show a piece, about `units` of it, if there is room."""

@@ -57,17 +57,6 @@ class Plan:
         typical = self.source.typical_file
         return sum(file.size or typical for file in self.wanted)
 
-    @property
-    def index_bytes(self) -> int:
-        """An estimate of what the index of what is fetched takes."""
-        return int(self.download_bytes * self.source.index_share)
-
-    def seconds(self, bytes_a_second: float) -> float:
-        """About how long the download takes at a rate, with the pauses between requests."""
-        checksums = sum(file.checksum_url is not None for file in self.wanted)
-        pauses = (len(self.wanted) + checksums) * self.source.pause_s
-        return self.download_bytes / bytes_a_second + pauses
-
 
 @dataclass(slots=True)
 class Outcome:
@@ -209,7 +198,7 @@ async def _fetch(
     if problem is not None:
         raise FetchFailed(problem, hint="it is fetched again by the next run")
     kept = part
-    if not plan.selection.everything:
+    if plan.selection.types:
         kept = _select(plan, file, name)
     files[file.name] = FetchedFile(
         name=file.name,

@@ -28,7 +28,8 @@ _TAG = re.compile(r"<[^>]*>")
 _IDS_A_PAGE = 10_000
 
 
-async def _list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
+async def list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
+    """The baseline and the update files."""
     files: list[RemoteFile] = []
     for folder in ("baseline", "updatefiles"):
         address = urljoin(source.address, f"{folder}/")
@@ -58,7 +59,8 @@ async def _list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
     return files
 
 
-def _pubmed_checksum(text: str, file: RemoteFile) -> str:
+def pubmed_checksum(text: str, file: RemoteFile) -> str:
+    """The MD5 in a file that has it and the name of what it is of."""
     matched = _MD5_LINE.fullmatch(text.strip())
     name = file.name.rpartition("/")[2]
     if matched is None or matched[1] != name:
@@ -68,7 +70,8 @@ def _pubmed_checksum(text: str, file: RemoteFile) -> str:
     return matched[2].lower()
 
 
-async def _list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
+async def list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
+    """The one archive of a book."""
     listed = await client.page(source.address)
     for row in csv.DictReader(listed.splitlines()):
         if (row.get("Accession ID") or "").strip() != source.wanted:
@@ -90,7 +93,8 @@ async def _list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
     )
 
 
-async def _list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
+async def list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
+    """The newest day's topics."""
     links = _TOPICS.findall(await client.page(source.address))
     if not links:
         raise FetchFailed(
@@ -100,7 +104,8 @@ async def _list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
     return [RemoteFile(name=name, url=urljoin(source.address, address), mark=day)]
 
 
-async def _list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
+async def list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
+    """The parts of a full release of labels."""
     page = html.unescape(await client.page(source.address))
     addresses = {name: address for address, name in reversed(_LINK.findall(page))}
     files: dict[str, RemoteFile] = {}
@@ -138,7 +143,7 @@ def _release_rows(page: str) -> Iterator[tuple[str, str, str]]:
         yield first[0], first[1], " ".join(text.split())
 
 
-async def _list_pmc(client: Client, source: Source) -> list[RemoteFile]:
+async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:
     """The articles of some journals: their numbers from E-utilities, their files from the PMC Cloud Service."""
     files: list[RemoteFile] = []
     count = 1
@@ -163,25 +168,24 @@ async def _list_pmc(client: Client, source: Source) -> list[RemoteFile]:
             raise FetchFailed(
                 f"{source.address} lists {len(files)} of {count} articles, and no more"
             )
-        files += [_pmc_article(source, number) for number in numbers]
+        for number in numbers:
+            if not number.isdecimal():
+                raise FetchFailed(
+                    f"{source.address} lists {number[:40]!r}; expected the number of an article"
+                )
+            version = f"PMC{number}.1"
+            file = RemoteFile(
+                name=f"{version}.xml",
+                url=urljoin(source.files, f"{version}/{version}.xml"),
+                mark="1",
+                checksum_url=urljoin(source.files, f"metadata/{version}.json"),
+            )
+            files.append(file)
     return files
 
 
-def _pmc_article(source: Source, number: str) -> RemoteFile:
-    if not number.isdecimal():
-        raise FetchFailed(
-            f"{source.address} lists {number[:40]!r}; expected the number of an article"
-        )
-    version = f"PMC{number}.1"
-    return RemoteFile(
-        name=f"{version}.xml",
-        url=urljoin(source.files, f"{version}/{version}.xml"),
-        mark="1",
-        checksum_url=urljoin(source.files, f"metadata/{version}.json"),
-    )
-
-
-def _pmc_checksum(text: str, file: RemoteFile) -> str:
+def pmc_checksum(text: str, file: RemoteFile) -> str:
+    """The MD5 in the address of an article's metadata."""
     try:
         address = str(json.loads(text)["xml_url"])
     except (ValueError, KeyError, TypeError, RecursionError) as exc:
@@ -199,10 +203,10 @@ Checksum = Callable[[str, RemoteFile], str]
 """Reads the MD5 of a file in the text at its `checksum_url`."""
 
 LAYOUTS: dict[str, tuple[Lists, Checksum | None]] = {
-    "bookshelf": (_list_bookshelf, None),
-    "medlineplus": (_list_medlineplus, None),
-    "dailymed": (_list_dailymed, None),
-    "pubmed": (_list_pubmed, _pubmed_checksum),
-    "pmc": (_list_pmc, _pmc_checksum),
+    "bookshelf": (list_bookshelf, None),
+    "medlineplus": (list_medlineplus, None),
+    "dailymed": (list_dailymed, None),
+    "pubmed": (list_pubmed, pubmed_checksum),
+    "pmc": (list_pmc, pmc_checksum),
 }
 """By publisher; without a function for checksums where they are listed, or not published."""

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import dataclass
-from datetime import date
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict
@@ -26,16 +25,9 @@ class ArticleType(StrEnum):
 class Selection(BaseModel):
     """Which of PubMed's articles are kept; empty: all."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True)
 
     types: tuple[ArticleType, ...] = ()
-    since: date | None = None  # The first day of publication
-    languages: tuple[str, ...] = ()  # As PubMed writes them: eng, chi
-
-    @property
-    def everything(self) -> bool:
-        """Whether nothing is left out."""
-        return not (self.types or self.since or self.languages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +63,6 @@ class Source:
     checksums: str  # What the publisher gives to check files by
     typical_bytes: int  # Of the whole, as last known
     typical_file: int  # Of one file
-    index_share: float  # Estimated bytes of the index for each byte downloaded
     largest: int  # No file is larger
     single: bool = False  # One file, which is the corpus itself
     # Whether a listed file that is not there is passed over

@@ -8,20 +8,13 @@ import gzip
 import re
 from io import BufferedIOBase, FileIO
 from typing import cast
-from xml.etree.ElementTree import ParseError
 
 from medlive.evidence.client import FetchFailed
 from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
-from medlive.evidence.corpora.pubmed import (
-    NOTICES,
-    PMID,
-    parse_record,
-    publication_day,
-)
+from medlive.evidence.corpora.pubmed import NOTICES, PMID
 from medlive.evidence.fetch.model import ArticleType, Selection
 
 _TYPE = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
-_LANGUAGE = re.compile(rb"<Language>\s*([a-z]{3})\s*</Language>")
 _NAMES = {
     ArticleType.GUIDELINE: (
         "Guideline",
@@ -69,7 +62,7 @@ def select(
                 if not frame.kind:
                     continue
                 identity = PMID.search(frame.data)
-                if _is_kept(frame, names, selection):
+                if _is_kept(frame, names):
                     packed.write(frame.data + b"\n")
                     if identity is not None:
                         dropped.pop(identity[2], None)
@@ -82,27 +75,11 @@ def select(
         packed.write(_TAIL)
 
 
-def _is_kept(frame: Frame, names: set[str], selection: Selection) -> bool:
+def _is_kept(frame: Frame, names: set[str]) -> bool:
     if frame.kind == "DeleteCitation" or any(map(frame.data.__contains__, NOTICES)):
         return True
-    if names and not any(_is_named(kind, names) for kind in _values(_TYPE, frame.data)):
-        return False
-    written = _values(_LANGUAGE, frame.data)
-    if selection.languages and not set(written).intersection(selection.languages):
-        return False
-    if selection.since is None:
-        return True
-    try:
-        day = publication_day(parse_record(frame.data))
-    except ParseError:
-        return True  # The reader of the corpus reports it.
-    return day is None or day >= selection.since
-
-
-def _values(pattern: re.Pattern[bytes], data: bytes) -> list[str]:
-    return [value.decode("utf-8", "replace") for value in pattern.findall(data)]
-
-
-def _is_named(kind: str, names: set[str]) -> bool:
-    name, _, rest = kind.partition(",")
-    return name in names and rest.strip() != "Veterinary"
+    for kind in _TYPE.findall(frame.data):
+        name, _, rest = kind.decode("utf-8", "replace").partition(",")
+        if name in names and rest.strip() != "Veterinary":
+            return True
+    return False

@@ -10,19 +10,13 @@ from pydantic import TypeAdapter
 from medlive.errors import UsageError
 from medlive.evidence.fetch.model import Source
 
-
-def _read_sources() -> tuple[Source, ...]:
-    text = files(__package__).joinpath("sources.toml").read_text("utf-8")
-    table = tomllib.loads(text)
-    adapter = TypeAdapter(Source)
-    sources = []
-    for name, entry in table["corpora"].items():
-        publisher = table["publishers"][entry["publisher"]]
-        sources.append(adapter.validate_python({"name": name, **publisher, **entry}))
-    return tuple(sources)
-
-
-SOURCES = _read_sources()
+_TABLE = tomllib.loads(files(__package__).joinpath("sources.toml").read_text("utf-8"))
+SOURCES = tuple(
+    TypeAdapter(Source).validate_python(
+        {"name": name, **_TABLE["publishers"][entry["publisher"]], **entry}
+    )
+    for name, entry in _TABLE["corpora"].items()
+)
 
 
 def find_source(name: str, mirror: str | None = None) -> Source:

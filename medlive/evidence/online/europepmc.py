@@ -3,12 +3,12 @@
 Source: "Europe PMC RESTful Web Service" (europepmc.org/RestfulWebService), `searchPOST` with `resultType=core`.
 """
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
-
-from medlive.errors import first_fault
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.html import sentences_of
 from medlive.evidence.corpora.parsing.text import is_retracted_title, one_line
@@ -42,49 +42,16 @@ _UNREVIEWED = ("PPR", "PAT", "ETH")
 """Preprints, patents and theses: nobody reviewed what they say of medicine."""
 
 
-class _Kinds(BaseModel):
-    pubType: list[str] = []
-
-
-class _Comment(BaseModel):
-    type: str = ""
-
-
-class _Comments(BaseModel):
-    commentCorrection: list[_Comment] = []
-
-
-class _Article(BaseModel):
-    """What is read of an article; other fields are passed over."""
-
-    source: str = ""
-    id: str = ""
-    title: str = ""
-    abstractText: str = ""
-    firstPublicationDate: str = ""
-    pubTypeList: _Kinds = _Kinds()
-    commentCorrectionList: _Comments = _Comments()
-
-    @property
-    def is_evidence(self) -> bool:
-        """Whether it was reviewed, and is neither withdrawn nor under an expression of concern."""
-        kinds = {kind.lower() for kind in self.pubTypeList.pubType}
-        for comment in self.commentCorrectionList.commentCorrection:
-            kinds.add(comment.type.lower())
-        withdrawn = kinds & _NO_EVIDENCE or is_retracted_title(one_line(self.title))
-        return not withdrawn and self.source not in _UNREVIEWED
-
-
-_ARTICLES = TypeAdapter(list[_Article])
-
-
-class _Results(BaseModel):
-    result: list[_Article]
-
-
-class _Answer(BaseModel):
-    errMsg: str = ""
-    resultList: _Results | None = None
+_FIELDS = (
+    "source",
+    "id",
+    "title",
+    "abstractText",
+    "firstPublicationDate",
+    "pubTypeList",
+    "commentCorrectionList",
+)
+"""What is read of an article."""
 
 
 @dataclass(frozen=True)
@@ -115,38 +82,53 @@ class EuropePMC(Literature):
             "email": self.contact,
         }
         stored = await self.ask(f"{self.address}/searchPOST", form, read_search)
-        documents = filter(None, map(_document, _ARTICLES.validate_json(stored)))
+        documents = filter(None, map(document_of, json.loads(stored)))
         return passages_by(documents, self.name, LICENCE, not_after)
 
 
 def read_search(body: bytes) -> bytes:
     """Return the articles of an answer as a JSON list. Raises Unreadable if it is not the answer of a search."""
     try:
-        answer = _Answer.model_validate_json(body)
-    except ValidationError as exc:
-        cause = f"not the JSON of a search ({first_fault(exc)})"
-        raise not_expected(body, cause) from exc
-    if answer.errMsg:
-        raise Unreadable(f"it reports an error: {answer.errMsg[:200]}")
-    if answer.resultList is None:
-        raise not_expected(body, "not the JSON of a search (expected resultList)")
-    return _ARTICLES.dump_json(answer.resultList.result)
+        answer = json.loads(body)
+        if problem := answer.get("errMsg"):
+            raise Unreadable(f"it reports an error: {str(problem)[:200]}")
+        articles = []
+        for article in answer["resultList"]["result"]:
+            document_of(article)
+            articles.append({name: article.get(name) for name in _FIELDS})
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
+        raise not_expected(body, f"not the JSON of a search ({exc!r})") from exc
+    return json.dumps(articles).encode()
 
 
-def _document(article: _Article) -> Document | None:
-    abstract = sentences_of(one_line(article.abstractText))
-    if not (article.source and article.id and abstract and article.is_evidence):
+def document_of(article: Mapping[str, Any]) -> Document | None:
+    """Return an article that was reviewed, has an abstract, and is neither withdrawn nor questioned; else None.
+
+    Raises LookupError, TypeError or AttributeError for what is no article.
+    """
+    kinds = {
+        str(kind) for kind in (article.get("pubTypeList") or {}).get("pubType", ())
+    }
+    corrections = article.get("commentCorrectionList") or {}
+    for comment in corrections.get("commentCorrection", ()):
+        kinds.add(str(comment.get("type")))
+    words = {name: one_line(article.get(name) or "") for name in _FIELDS[:5]}
+    abstract, title = sentences_of(words["abstractText"]), words["title"]
+    withdrawn = {kind.lower() for kind in kinds} & _NO_EVIDENCE
+    if withdrawn or is_retracted_title(title) or words["source"] in _UNREVIEWED:
+        return None
+    if not (words["source"] and words["id"] and abstract):
         return None
     try:
-        published = date.fromisoformat(article.firstPublicationDate[:10])
+        published = date.fromisoformat(words["firstPublicationDate"][:10])
     except ValueError:
         return None  # Undated evidence may be younger than it is allowed to be
     return Document(
-        id=f"{article.source}-{article.id}",
-        title=sentences_of(one_line(article.title)),
+        id=f"{words['source']}-{words['id']}",
+        title=sentences_of(title),
         sections=(Section("", abstract),),
         published=published,
-        url=f"https://europepmc.org/article/{article.source}/{article.id}",
+        url=f"https://europepmc.org/article/{words['source']}/{words['id']}",
         licence=LICENCE,
         continuous=True,
     )

@@ -84,7 +84,7 @@ class OnlineRetriever:
         results: list[list[Hit]] = []
         for query, own in zip(queries, local, strict=True):
             orders = await self._ask(query, not_after)
-            results.append(_fused(own, orders, k))
+            results.append(fuse(own, orders, k))
         return results
 
     async def aclose(self) -> None:
@@ -113,7 +113,7 @@ class OnlineRetriever:
         return {key: task.result() for key, task in tasks.items()}
 
 
-def _fused(
+def fuse(
     local: Sequence[Hit], orders: Mapping[tuple[Side, int], Sequence[Passage]], k: int
 ) -> list[Hit]:
     """Return the k best of all orders; the local index's own order counts as one.

@@ -18,18 +18,15 @@ Rule = Callable[[dict[str, Any]], dict[str, Any]]
 _NO_JUDGEMENT = "The rules engine makes no clinical judgement."
 
 
-def _version() -> str:
-    """Eight digits of the rules' own source and word lists: other rules are another engine."""
-    here = files(__package__)
-    read = []
-    for folder in (here, here / "data"):
-        for file in folder.iterdir():
-            if file.is_file():
-                read.append((file.name, digest_bytes(file.read_bytes())))
-    return digest_json(sorted(read))[7:15]
-
-
-VERSION = _version()
+_FOLDER = files(__package__)
+_FILES = [
+    (file.name, digest_bytes(file.read_bytes()))
+    for folder in (_FOLDER, _FOLDER / "data")
+    for file in folder.iterdir()
+    if file.is_file()
+]
+VERSION = digest_json(sorted(_FILES))[7:15]
+"""Eight digits of the rules' own source and word lists: other rules are another engine."""
 
 
 def _fixed(**reply: Any) -> Rule:

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from typing import NamedTuple
 
 from medlive.curation.agent import Agent, AgentFailure
-from medlive.curation.chain import with_holds
+from medlive.curation.holds import with_holds
 from medlive.curation.model import CaseText, Curation, Hold, Outcome, Reason, Stage
 from medlive.curation.second_reader import redact_texts
 from medlive.curation.validator import Library

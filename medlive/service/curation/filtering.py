@@ -13,7 +13,7 @@ from medlive.db.runs import FILTER, recorded_run
 from medlive.db.session import Database, Session
 from medlive.db.threads import bands
 from medlive.db.threads.threads import load_threads, pending_revisions
-from medlive.filters.chain import FilterChain
+from medlive.filters.chain import FilterChain, first_failure
 from medlive.service.database import open_database
 from medlive.service.wiring import build_filters
 from medlive.service.work.jobs import defer_revisions, open_app
@@ -109,11 +109,11 @@ async def _judge(
     results, accepted, queue = [], [], []
     for waiting, thread, sketch in zip(batch, threads, own, strict=True):
         key = str(waiting.thread_pk)
-        result = chain.judge(
+        verdicts = chain.judge(
             thread, duplicate_of=index.find(sketch, ignore=key), now=now()
         )
-        results.append((waiting.revision_pk, result))
-        if result.rejected_by is None:
+        results.append((waiting.revision_pk, verdicts))
+        if first_failure(verdicts) is None:
             index.add(key, sketch)
             accepted.append((waiting.thread_pk, sketch.bands))
             queue.append(waiting.revision_pk)

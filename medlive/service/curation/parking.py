@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.curation.chain import reject_parked
+from medlive.curation.holds import reject_parked
 from medlive.db.curation.curations import (
     load_curation,
     lock_revision,

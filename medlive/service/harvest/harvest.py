@@ -31,8 +31,9 @@ from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_no
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.files import ImportedThread, ImportProblem, read_threads
 from medlive.sources.harvest import HarvestEnd, harvest
-from medlive.sources.ledger import REFUSALS, HarvestProblem
+from medlive.sources.ledger import HarvestProblem
 from medlive.sources.registry import build_site
+from medlive.sources.source import REFUSALS
 from medlive.threads.model import Thread
 from medlive.threads.prepare import thread_identifiers
 

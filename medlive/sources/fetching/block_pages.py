@@ -97,14 +97,12 @@ def _suspect_title(head: bytes, status: int) -> bool:
     match = _ANY_STATUS_TITLE.search(head)
     if match is None:
         return False
-    titles = (
-        " ".join(match[1].decode(e, "replace").split()).lower()
-        for e in ("utf-8", "gb18030")
-    )
-    # Alibaba Cloud's firewall titles its page by its status.
-    return any(
-        title in _TITLES or (title == "405" and status == 405) for title in titles
-    )
+    for encoding in ("utf-8", "gb18030"):
+        title = " ".join(match[1].decode(encoding, "replace").split()).lower()
+        # Alibaba Cloud's firewall titles its page by its status.
+        if title in _TITLES or (title == "405" and status == 405):
+            return True
+    return False
 
 
 def _read(body: bytes) -> tuple[str, str]:

@@ -25,20 +25,15 @@ from medlive.guard.trust import is_loopback
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.policy import (
     OUTAGES,
-    Blocked,
     FetchError,
-    FetchFailed,
     FetchPolicy,
     FetchReason,
     FetchSettings,
-    HostDown,
-    HostRefused,
     Robots,
-    RobotsDenied,
     RobotsState,
     read_robots,
 )
-from medlive.sources.source import Fetched, host_of
+from medlive.sources.source import REFUSALS, Fetched, ProblemKind, host_of
 
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
 _GLANCE_BYTES = 64 * 1024
@@ -61,16 +56,17 @@ class _Host:
     next_at: float = 0.0
     """The event loop's time before which no request starts."""
     robots: Robots | None = None
-    stopped: Blocked | None = None
+    stopped: FetchError | None = None
     """Why no more requests go to the host."""
     failures: int = 0
     """Failed pages in a row."""
 
     def raise_if_stopped(self, url: str) -> None:
-        """Raise Blocked or HostDown if no more requests may go to this host."""
+        """Raise FetchError if no more requests may go to this host."""
         if self.stopped is not None:
-            raise type(self.stopped)(
-                url, self.stopped.cause, status=self.stopped.status
+            stopped = self.stopped
+            raise FetchError(
+                url, stopped.cause, kind=stopped.kind, status=stopped.status
             )
 
 
@@ -135,10 +131,8 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         `etag` and `last_modified` make the request conditional.
 
         Raises:
-            HostRefused: if the address is not one of the source's.
-            RobotsDenied: if robots.txt disallows it.
-            Blocked: if the host refuses access or is down.
-            FetchFailed: if the page cannot be fetched.
+            FetchError: if the address is not one of the source's, robots.txt disallows it, the host refuses access or
+                is down, or the page cannot be fetched.
         """
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
         headers = {
@@ -156,9 +150,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 if page.status in (404, 410)
                 else FetchReason.HTTP_STATUS
             )
-            raise FetchFailed(
-                page.url, reason, f"status {page.status}", status=page.status
-            )
+            raise _failed(page.url, reason, f"status {page.status}", status=page.status)
         kept = {
             name: page.headers[name] for name in _KEPT_HEADERS if name in page.headers
         }
@@ -167,7 +159,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
     async def robots_of(self, url: str, policy: FetchPolicy) -> Robots:
         """Return the rules of an address's host, fetched once a run.
 
-        Raises HostRefused, Blocked and ConfigError as `fetch` does.
+        Raises FetchError and ConfigError as `fetch` does.
         """
         return await self._robots(url, self._host(url, policy), policy)
 
@@ -180,25 +172,22 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                     request.url, host, request.policy
                 )
                 if not robots.allows(request.url):
-                    raise RobotsDenied(
-                        request.url, robots.detail or "robots.txt does not allow it"
-                    )
+                    cause = robots.detail or "robots.txt does not allow it"
+                    raise FetchError(request.url, cause, kind=ProblemKind.ROBOTS)
             response = await self._answer(request, host)
             if response.status not in _REDIRECTS:
                 return response
             request.url = _redirect_target(request, response)
-        raise FetchFailed(
-            request.url, FetchReason.REDIRECT, f"more than {most} redirects"
-        )
+        raise _failed(request.url, FetchReason.REDIRECT, f"more than {most} redirects")
 
     def _host(self, url: str, policy: FetchPolicy) -> _Host:
-        """Return the host of an allowed address. Raises HostRefused, Blocked and ConfigError."""
+        """Return the host of an allowed address. Raises FetchError and ConfigError."""
         name = host_of(url)
         parts = urlsplit(url if name else "")
         if parts.scheme not in ("http", "https") or "@" in parts.netloc:
-            raise HostRefused(url, "not a plain http or https address")
+            raise _refused(url, "not a plain http or https address")
         if name not in policy.allowed_hosts:
-            raise HostRefused(
+            raise _refused(
                 url,
                 f"host {name} is not one of this source's: {sorted(policy.allowed_hosts)}",
             )
@@ -233,40 +222,52 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                     host.robots = Robots(
                         name, RobotsState.UNREADABLE, now(), error.status, detail=detail
                     )
-                    if isinstance(error, Blocked):
+                    if error.kind in REFUSALS:
                         raise
             return host.robots
 
     async def _answer(self, request: _Request, host: _Host) -> Fetched:
-        """One answer, after as many attempts as each reason is given. Raises FetchFailed and Blocked."""
+        """One answer, after as many attempts as each reason is given. Raises FetchError."""
         failures: Counter[FetchReason] = Counter()
         while True:
             async with host.slots:
                 await self._wait_for_turn(request, host)
                 try:
-                    response: Fetched | FetchFailed = await self._attempt(request)
-                except FetchFailed as error:
-                    response = failure = error
-            if isinstance(response, Fetched):
-                _stop_if_blocked(request, host, response)
-                temporary = _temporary_failure(response)
-                if temporary is None:
-                    host.failures = 0
-                    return response
-                failure = temporary
-                if (
-                    seconds := parse_retry_after(
-                        response.headers.get("retry-after", "")
+                    response = await self._attempt(request)
+                    _stop_if_blocked(request, host, response)
+                except FetchError as error:
+                    if error.reason is None:
+                        raise
+                    failure = error
+                else:
+                    status = response.status
+                    if status < 500 and status not in (408, 429):
+                        host.failures = 0
+                        return response
+                    kind = FetchReason.SERVER_ERROR
+                    if status == 429:
+                        kind = FetchReason.RATE_LIMITED
+                    failure = _failed(response.url, kind, f"status {status}", status)
+                    after = response.headers.get("retry-after", "")
+                    free_at = asyncio.get_running_loop().time()
+                    free_at += parse_retry_after(after) or 0.0
+                    host.next_at = max(host.next_at, free_at)
+            reason = failure.reason or FetchReason.HTTP_STATUS
+            failures[reason] += 1
+            if not self._may_retry(reason, failures, request):
+                # A host that failed too many pages in a row is given up; a failure of the page alone shows it alive.
+                host.failures = host.failures + 1 if reason in OUTAGES else 0
+                most = self._settings.max_host_failures
+                if host.failures >= most and host.stopped is None:
+                    host.stopped = FetchError(
+                        failure.url,
+                        f"the host failed {host.failures} pages in a row, the last with: {failure.cause}; it is not"
+                        " asked again in this run",
+                        kind=ProblemKind.DOWN,
+                        status=failure.status,
                     )
-                ) is not None:
-                    host.next_at = max(
-                        host.next_at, asyncio.get_running_loop().time() + seconds
-                    )
-            failures[failure.reason] += 1
-            if not self._may_retry(failure.reason, failures, request):
-                self._count_failure(host, failure)
                 raise failure
-            self.counts[f"retried_{failure.reason}"] += 1
+            self.counts[f"retried_{reason}"] += 1
             longest = min(
                 self._settings.max_backoff_s,
                 self._settings.backoff_s * 2 ** (failures.total() - 1),
@@ -284,17 +285,6 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             and (most is None or self.counts[f"retried_{reason}"] < most)
         )
 
-    def _count_failure(self, host: _Host, failure: FetchFailed) -> None:
-        """Give a host up that failed too many pages in a row; a failure of the page alone shows it alive."""
-        host.failures = host.failures + 1 if failure.reason in OUTAGES else 0
-        if host.failures >= self._settings.max_host_failures and host.stopped is None:
-            cause = f"the host failed {host.failures} pages in a row, the last with: {failure.cause}"
-            host.stopped = HostDown(
-                failure.url,
-                f"{cause}; it is not asked again in this run",
-                status=failure.status,
-            )
-
     async def _wait_for_turn(self, request: _Request, host: _Host) -> None:
         """Wait until this host may be asked again, and take the turn."""
         loop = asyncio.get_running_loop()
@@ -306,25 +296,32 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             wait = host.next_at - loop.time()
             if wait > max(self._settings.max_retry_after_s, interval):
                 cause = f"the host asked to be left alone for another {wait:.0f} s"
-                raise FetchFailed(request.url, FetchReason.RATE_LIMITED, cause)
+                raise _failed(request.url, FetchReason.RATE_LIMITED, cause)
             if wait > 0:
                 await asyncio.sleep(wait)
             host.next_at = loop.time() + interval
 
     async def _attempt(self, request: _Request) -> Fetched:
-        """Send one request, within the limits of time and size. Raises FetchFailed."""
+        """Send one request, within the limits of time and size. Raises FetchError."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         url = request.url
         limit = min(self._settings.attempt_timeout_s, request.left_s)
         if limit <= 0:
             total = self._settings.total_timeout_s
-            raise FetchFailed(
+            raise _failed(
                 url,
                 FetchReason.TIMEOUT,
                 f"attempts and redirects took over {total:g} s in all",
             )
-        address = _parsed(url)
+        try:
+            address = httpx2.URL(url)
+            names = {address.host.lower(), address.raw_host.decode("ascii").lower()}
+        except (httpx2.InvalidURL, ValueError) as error:
+            raise _refused(url, f"not a usable address: {error}") from error
+        # The client must not read another host in it than was checked.
+        if (urlsplit(url).hostname or "") not in names or address.userinfo:
+            raise _refused(url, f"its host can also be read as {address.host}")
         self.counts["requests"] += 1
         try:
             async with asyncio.timeout(limit):
@@ -338,11 +335,11 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 ) as response:
                     body = await self._body(request, response, limit)
         except TimeoutError as error:
-            raise FetchFailed(
+            raise _failed(
                 url, FetchReason.TIMEOUT, f"no complete answer within {limit:g} s"
             ) from error
         except httpx2.TransportError as error:
-            raise FetchFailed(
+            raise _failed(
                 url, FetchReason.CONNECTION, str(error) or type(error).__name__
             ) from error
         finally:
@@ -364,32 +361,36 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
     ) -> bytes:
         """Read a page's body, or as much of an error's as shows a block page; b"" for any other answer."""
         if 200 <= response.status_code < 300:
-            if not request.for_robots:
-                self._check_type(request.url, response.headers.get("content-type", ""))
+            # A header sent twice is a list of types.
+            for part in response.headers.get("content-type", "").split(","):
+                kind = part.partition(";")[0].strip().lower()
+                known = request.for_robots or kind in self._settings.content_types
+                if "/" in kind and not known:
+                    cause = f"content type {kind[:80]} is not a page"
+                    raise _failed(request.url, FetchReason.CONTENT_TYPE, cause)
             return await _read(request.url, response, self._settings.max_body_bytes)
         if response.status_code >= 400:
-            with suppress(FetchFailed, TimeoutError, httpx2.TransportError):
+            with suppress(FetchError, TimeoutError, httpx2.TransportError):
                 async with asyncio.timeout(min(_GLANCE_S, seconds / 2)):
                     return await _read(request.url, response, _GLANCE_BYTES)
         return b""
 
-    def _check_type(self, url: str, content_type: str) -> None:
-        # A header sent twice is a list of types.
-        for part in content_type.split(","):
-            kind = part.partition(";")[0].strip().lower()
-            if "/" in kind and kind not in self._settings.content_types:
-                raise FetchFailed(
-                    url,
-                    FetchReason.CONTENT_TYPE,
-                    f"content type {kind[:80]} is not a page",
-                )
+
+def _failed(
+    url: str, reason: FetchReason, message: str, status: int | None = None
+) -> FetchError:
+    return FetchError(url, message, reason=reason, status=status)
+
+
+def _refused(url: str, message: str) -> FetchError:
+    return FetchError(url, message, kind=ProblemKind.HOST_REFUSED)
 
 
 async def _read(url: str, response: httpx2.Response, limit: int) -> bytes:
     """Read and decompress a body, with the limit applied inside every chunk of a compression bomb."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip"):
-        raise FetchFailed(
+        raise _failed(
             url, FetchReason.ENCODING, f"content encoding {encoding} was not asked for"
         )
     body = bytearray()
@@ -397,9 +398,7 @@ async def _read(url: str, response: httpx2.Response, limit: int) -> bytes:
     async for chunk in _gunzipped(url, chunks, limit) if "gzip" in encoding else chunks:
         body += chunk
         if len(body) > limit:
-            raise FetchFailed(
-                url, FetchReason.TOO_LARGE, f"the body is over {limit} bytes"
-            )
+            raise _failed(url, FetchReason.TOO_LARGE, f"the body is over {limit} bytes")
     return bytes(body)
 
 
@@ -421,13 +420,13 @@ async def _gunzipped(
                 yield unpack.decompress(packed, limit + 1)
                 packed = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
     except zlib.error as error:
-        raise FetchFailed(url, FetchReason.ENCODING, f"broken gzip: {error}") from error
+        raise _failed(url, FetchReason.ENCODING, f"broken gzip: {error}") from error
     if started and not unpack.eof:
-        raise FetchFailed(url, FetchReason.CONNECTION, "the compressed body ends early")
+        raise _failed(url, FetchReason.CONNECTION, "the compressed body ends early")
 
 
 def _redirect_target(request: _Request, response: Fetched) -> str:
-    """Return the target of a redirect. Raises FetchFailed if it must not be followed."""
+    """Return the target of a redirect. Raises FetchError if it must not be followed."""
     url, location = request.url, response.headers.get("location")
     cause = "" if location else "a redirect without a location"
     if request.form is not None:
@@ -440,25 +439,12 @@ def _redirect_target(request: _Request, response: Fetched) -> str:
     if urlsplit(url).scheme == "https" and parts.scheme == "http":
         cause = "a redirect from https to http"
     if cause:
-        raise FetchFailed(url, FetchReason.REDIRECT, cause, status=response.status)
+        raise _failed(url, FetchReason.REDIRECT, cause, status=response.status)
     return parts._replace(fragment="").geturl()
 
 
-def _temporary_failure(response: Fetched) -> FetchFailed | None:
-    url, status = response.url, response.status
-    if status == 429:
-        return FetchFailed(
-            url, FetchReason.RATE_LIMITED, "asked too often (429)", status=status
-        )
-    if status >= 500 or status == 408:
-        return FetchFailed(
-            url, FetchReason.SERVER_ERROR, f"status {status}", status=status
-        )
-    return None
-
-
 def _stop_if_blocked(request: _Request, host: _Host, response: Fetched) -> None:
-    """Stop requests to a host that refuses access, by status or by a block page. Raises Blocked."""
+    """Stop requests to a host that refuses access, by status or by a block page. Raises FetchError."""
     cause = block_page(response.status, response.headers, response.body)
     if cause is None and response.status in request.policy.stop_statuses:
         cause = f"status {response.status}"
@@ -466,27 +452,17 @@ def _stop_if_blocked(request: _Request, host: _Host, response: Fetched) -> None:
         message = (
             f"the host refused access ({cause}); it is not asked again in this run"
         )
-        host.stopped = Blocked(request.url, message, status=response.status)
+        host.stopped = FetchError(
+            request.url, message, kind=ProblemKind.BLOCKED, status=response.status
+        )
         raise host.stopped
 
 
-def _parsed(url: str) -> httpx2.URL:
-    """Parse an address as the client does. Raises HostRefused if that gives another host than was checked."""
-    try:
-        address = httpx2.URL(url)
-        names = {address.host.lower(), address.raw_host.decode("ascii").lower()}
-    except (httpx2.InvalidURL, ValueError) as error:
-        raise HostRefused(url, f"not a usable address: {error}") from error
-    if (urlsplit(url).hostname or "") not in names or address.userinfo:
-        raise HostRefused(url, f"its host can also be read as {address.host}")
-    return address
-
-
 async def _checked(host: str, port: int, *, allow_loopback: bool) -> list[str]:
-    """The addresses of a community's host, all public. Raises HostRefused and OSError."""
+    """The addresses of a community's host, all public. Raises FetchError and OSError."""
     try:
         return await asyncio.to_thread(
             public_addresses, host, port, allow_loopback=allow_loopback
         )
     except AddressRefused as error:
-        raise HostRefused(host, error.message) from error
+        raise _refused(host, error.message) from error

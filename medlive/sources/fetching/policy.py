@@ -50,41 +50,26 @@ OUTAGES = (
 """Failures of a host rather than of a page."""
 
 
-class FetchError(SourceError, kind=ProblemKind.FETCH):
-    """A page was not fetched."""
+class FetchError(SourceError):
+    """A page was not fetched: `kind` says whether its host, its robots.txt or a failure is the reason."""
 
-    def __init__(self, url: str, message: str, *, status: int | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        message: str,
+        *,
+        kind: ProblemKind = ProblemKind.FETCH,
+        reason: FetchReason | None = None,
+        status: int | None = None,
+    ) -> None:
+        """`reason` is of the kind `fetch` alone."""
         self.url = url
         self.cause = message
         """The message without the address."""
+        self.kind = kind
+        self.reason = reason
         self.status = status
         super().__init__(f"{url}: {message}")
-
-
-class RobotsDenied(FetchError, kind=ProblemKind.ROBOTS):
-    """The host's robots.txt does not let this page be fetched, or could not be read."""
-
-
-class HostRefused(FetchError, kind=ProblemKind.HOST_REFUSED):
-    """The address is not one of this source."""
-
-
-class Blocked(FetchError, kind=ProblemKind.BLOCKED):
-    """The host turned medlive away, and is left alone for the rest of the run."""
-
-
-class HostDown(Blocked, kind=ProblemKind.DOWN):
-    """The host failed page after page, and is left alone for the rest of the run."""
-
-
-class FetchFailed(FetchError):
-    """The page could not be had."""
-
-    def __init__(
-        self, url: str, reason: FetchReason, message: str, *, status: int | None = None
-    ) -> None:
-        self.reason = reason
-        super().__init__(url, message, status=status)
 
 
 class FetchSettings(BaseModel):

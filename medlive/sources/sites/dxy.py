@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -19,13 +19,6 @@ _DIALOGS = ".question-detail-dialogs"
 _MAX_STRAY_LINE = 60
 _THEMES = {"theme-white", "theme-dark"}
 """The doctor's side, and the patient's."""
-
-
-class _Doctor(NamedTuple):
-    name: str
-    title: str
-    department: str
-    hospital: str
 
 
 class Dxy(source.Site):
@@ -77,7 +70,7 @@ class Dxy(source.Site):
         tree = reading.parse(page)
         state = _state(tree)
         turns = _turns(page, tree, state)
-        doctor = _doctor(page, tree, state)
+        doctor, rank, department, hospital = _doctor(page, tree, state)
         disease = _field(state, "disease", "title")
         title = (
             _field(state, "question", "title")
@@ -99,16 +92,12 @@ class Dxy(source.Site):
             )
         )
         # The doctor is verified where the page shows both a title and a hospital.
-        proof = (
-            f"{doctor.title}, {doctor.hospital}"
-            if doctor.title and doctor.hospital
-            else None
-        )
+        proof = f"{rank}, {hospital}" if rank and hospital else None
         posts = []
         for turn in turns:
-            answer = turn._replace(handle=doctor.name, verified_by=proof)
+            answer = turn._replace(handle=doctor, verified_by=proof)
             posts.append(turn if turn.asks else answer)
-        tags = (disease, doctor.department)
+        tags = (disease, department)
         return self.build_thread(
             path[1], page.url, title, tags, posted_at, posts, anonymise
         )
@@ -145,7 +134,16 @@ def _turns(
     """The turns in the page state, else those that the page shows. Raises LayoutError and NotAThread."""
     dialogs = _value(state, "questionDialog")
     if isinstance(dialogs, list) and dialogs:
-        turns = [_turn_of_state(page, dialog) for dialog in dialogs]
+        turns = []
+        for dialog in dialogs:
+            content = _value(dialog, "content")
+            if not isinstance(content, str) or "type" not in dialog:
+                raise LayoutError(page.url, "type and content in every questionDialog")
+            read = reading.readable(reading.parse(content).body)
+            if not read.text and not read.media:
+                raise LayoutError(page.url, "content in every questionDialog")
+            moment = reading.stated_moment(dialog.get("createTime"), reading.CHINA)
+            turns.append(_turn(read, moment, by_patient=not dialog["type"]))
         if (shown_turns := len(tree.css(f"{_DIALOGS} .dialog-content"))) > len(turns):
             raise LayoutError(
                 page.url,
@@ -159,17 +157,6 @@ def _turns(
     if all(turn.asks for turn in turns):
         raise source.NotAThread(f"{page.url}: no doctor has answered")
     return turns
-
-
-def _turn_of_state(page: Page, dialog: Any) -> source.Posted:
-    content = _value(dialog, "content")
-    if not isinstance(content, str) or "type" not in dialog:
-        raise LayoutError(page.url, "type and content in every questionDialog")
-    read = reading.readable(reading.parse(content).body)
-    if not read.text and not read.media:
-        raise LayoutError(page.url, "content in every questionDialog")
-    moment = reading.stated_moment(dialog.get("createTime"), reading.CHINA)
-    return _turn(read, moment, by_patient=not dialog["type"])
 
 
 def _turn(
@@ -216,23 +203,23 @@ def _themes(node: LexborNode | None) -> set[str]:
 
 def _doctor(
     page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None
-) -> _Doctor:
-    """Who answers, as the page shows it. Raises LayoutError where it shows nobody."""
+) -> tuple[str, str, str, str]:
+    """Name, title, department and hospital of who answers, as the page shows them. Raises LayoutError for nobody."""
     detail = tree.css_first(".doctor-info .doctor-detail")
     if detail is not None:
         name = reading.line(detail.css_first(".doctor-header > div"))
         facts = [reading.line(node) for node in detail.css(".doctor-body > div")]
         # Title, department and hospital are known by their place only, so all three are needed.
         if name and len(facts) >= 3:
-            return _Doctor(name, *facts[:3])
+            return name, facts[0], facts[1], facts[2]
     name = _field(state, "doctor", "nickname") or _field(state, "doctor", "name")
     if not name:
         raise LayoutError(
             page.url, ".doctor-info > .doctor-detail or the page state's doctor"
         )
-    return _Doctor(
-        name=name,
-        title=_field(state, "doctor", "jobTitle"),
-        department=_field(state, "doctor", "department"),
-        hospital=_field(state, "doctor", "hospital"),
+    return (
+        name,
+        _field(state, "doctor", "jobTitle"),
+        _field(state, "doctor", "department"),
+        _field(state, "doctor", "hospital"),
     )

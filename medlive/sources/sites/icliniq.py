@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -66,7 +65,11 @@ class Icliniq(source.Site):
         if path is None:
             raise LayoutError(page.url, "an address /qa/<topic>/<question>")
         title, posts = _discussion(page, tree, stated)
-        posted_at = _published(tree, stated)
+        # The day that the page says it was published on; its structured data's where it does not say.
+        match = _PUBLISHED.search(reading.readable(tree.body).text)
+        posted_at = reading.shown_date(match[1], reading.INDIA) if match else None
+        if posted_at is None and stated is not None:
+            posted_at = stated.opening.posted_at
         tags = [path[1].partition("/")[0].replace("-", " ")]
         return self.build_thread(
             path[1], page.url, title, tags, posted_at, posts, anonymise
@@ -112,7 +115,11 @@ def _posts(page: Page, container: LexborNode) -> list[source.Posted]:
     posts = []
     for block in container.css("div.qContent, div.answerDiv"):
         if "qContent" in reading.classes(block):
-            posts.append(_question(page, block))
+            text, media = reading.readable(block)
+            text = _LABEL.sub("", text)
+            if not (text or media):
+                raise LayoutError(page.url, "text in div.qContent")
+            posts.append(_asked(reading.Readable(text, media)))
         else:
             posts.append(_answer(page, block, doctor, specialty))
     if not posts or not posts[0].asks:
@@ -132,14 +139,6 @@ def _answered(doctor: str, content: reading.Readable, specialty: str) -> source.
     title = _TITLE.match(doctor)
     proof = specialty or (title[0] if title else "")
     return source.Posted(doctor, *content, None, asks=False, verified_by=proof)
-
-
-def _question(page: Page, block: LexborNode) -> source.Posted:
-    text, media = reading.readable(block)
-    text = _LABEL.sub("", text)
-    if not (text or media):
-        raise LayoutError(page.url, "text in div.qContent")
-    return _asked(reading.Readable(text, media))
 
 
 def _answer(
@@ -171,12 +170,3 @@ def _check_strays(page: Page, container: LexborNode) -> None:
         raise LayoutError(
             page.url, "div.qContent or div.answerDiv around every message"
         )
-
-
-def _published(
-    tree: LexborHTMLParser, stated: reading.Discussion | None
-) -> datetime | None:
-    """The day that the page says it was published on; its structured data's where it does not say."""
-    match = _PUBLISHED.search(reading.readable(tree.body).text)
-    shown = reading.shown_date(match[1], reading.INDIA) if match else None
-    return shown or (stated.opening.posted_at if stated is not None else None)

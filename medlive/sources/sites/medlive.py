@@ -81,7 +81,13 @@ class Medlive(source.Site):
         entries = tuple(filter(None, (_row(page, row) for row in rows)))
         if rows and not entries:
             raise LayoutError(page.url, "title and url in data.data[]")
-        return source.Listing(entries, _next_list(page, len(rows)))
+        following = None
+        # An answer of fewer rows than asked for is the last.
+        if len(rows) >= _PAGE_SIZE:
+            form = dict(page.form)
+            form["page"] = str(int(form.get("page", "1")) + 1)
+            following = source.PageRequest(page.url, tuple(form.items()))
+        return source.Listing(entries, following)
 
     def parse_thread(
         self, pages: Sequence[Page], anonymise: source.Anonymiser
@@ -179,16 +185,14 @@ class Medlive(source.Site):
         mark = None
         for beside in takewhile(lambda n: n.tag != "a", reading.following(anchor)):
             for node in (beside, *beside.css("[title], [alt], i, em, span")):
-                mark = mark or self._mark(node)
+                shown = node.attributes.get("title"), node.attributes.get("alt")
+                for text in (*shown, node.text()):
+                    if (
+                        not mark
+                        and (text or "").strip() in self.settings.verified_labels
+                    ):
+                        mark = (text or "").strip()
         return _Person(handle, link(page, anchor.attributes.get("href")) or "", mark)
-
-    def _mark(self, node: LexborNode) -> str | None:
-        """The label of a certified physician that an element shows."""
-        texts = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
-        for text in texts:
-            if (label := (text or "").strip()) in self.settings.verified_labels:
-                return label
-        return None
 
 
 def _posts(entries: Sequence[_Entry]) -> list[source.Posted]:
@@ -245,15 +249,6 @@ def _first_list(page: Page) -> source.PageRequest:
     return source.PageRequest(
         parts._replace(path=path, query="", fragment="").geturl(), form
     )
-
-
-def _next_list(page: Page, rows: int) -> source.PageRequest | None:
-    """The list request after this one; an answer of fewer rows than asked for is the last."""
-    form = dict(page.form or ())
-    if rows < _PAGE_SIZE:
-        return None
-    form["page"] = str(int(form.get("page", "1")) + 1)
-    return source.PageRequest(page.url, tuple(form.items()))
 
 
 def _row(page: Page, row: Any) -> source.ListEntry | None:

@@ -141,10 +141,16 @@ class Sdn(source.Site):
                     f"{pages[0].url}: post #{post.number} found where #{position} was expected"
                 )
         opener = posts[0]
+        physicians = set(map(str.lower, self.settings.verified_labels))
         posted = []
         for post in posts:
             fields = (post.author, post.text, post.media, post.posted_at)
-            asks, proof = post.author == opener.author, self._proof(post.status or "")
+            # SDN's status, if its first word is a physician's ("Fellowship applicant" is not).
+            first_word = re.search(r"[a-z]+", (post.status or "").lower())
+            proof = None
+            if first_word is not None and first_word[0] in physicians:
+                proof = post.status
+            asks = post.author == opener.author
             posted.append(source.Posted(*fields, asks, proof))
         return self.build_thread(
             first.thread_id,
@@ -155,12 +161,6 @@ class Sdn(source.Site):
             posted,
             anonymise,
         )
-
-    def _proof(self, status: str) -> str | None:
-        """SDN's status if its first word is a physician's ("Fellowship applicant" is not)."""
-        first = re.search(r"[a-z]+", status.lower())
-        verified = map(str.lower, self.settings.verified_labels)
-        return status if first is not None and first[0] in verified else None
 
 
 def _entry(page: Page, row: LexborNode) -> source.ListEntry:
@@ -221,7 +221,12 @@ def _parse_page(page: Page) -> ThreadPage:
     names = [reading.line(name) for name in tree.css(".p-breadcrumbs [itemprop=name]")]
     boards = [name for name in names if name.lower() not in ("home", "forums")]
     labels = [reading.line(label) for label in heading.css("span.label")]
-    canonical = _canonical(page, tree)
+    stated = tree.head.css_first("link[rel=canonical]") if tree.head else None
+    url = link(page, stated.attributes.get("href")) if stated is not None else None
+    # The thread's own address, without the page number.
+    canonical = None
+    if url and _THREAD_PATH.search(url):
+        canonical = _PAGE_PATH.sub("/", url)
     number = _page_number(page, tree)
     return ThreadPage(
         url=canonical or page.url,
@@ -336,13 +341,6 @@ def _template(tree: LexborHTMLParser) -> str:
     return ""
 
 
-def _canonical(page: Page, tree: LexborHTMLParser) -> str | None:
-    """The thread's own address, without the page number."""
-    stated = tree.head.css_first("link[rel=canonical]") if tree.head else None
-    url = link(page, stated.attributes.get("href")) if stated is not None else None
-    return _PAGE_PATH.sub("/", url) if url and _THREAD_PATH.search(url) else None
-
-
 def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str:
     key = tree.root.attributes.get("data-content-key") if tree.root else None
     stated = re.fullmatch(r"thread-(\d+)", key or "")
@@ -379,14 +377,14 @@ def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
     in_posts = {anchor.mem_id for anchor in written}
     for anchor in tree.css(f'a[href*="{address_part}"]'):
         url = link(page, anchor.attributes.get("href")) or ""
-        if anchor.mem_id not in in_posts and _continues(page.url, url, number + 1):
+        stated, place, own_place = (
+            _PAGE_PATH.search(url),
+            _PLACE.search(url),
+            _PLACE.search(page.url),
+        )
+        # A page of another thread or board is named so too.
+        elsewhere = place and own_place and place.groups() != own_place.groups()
+        follows = stated is not None and int(stated[1]) == number + 1
+        if follows and not elsewhere and anchor.mem_id not in in_posts:
             return url
     return None
-
-
-def _continues(own_url: str, url: str, number: int) -> bool:
-    """Whether an address is page `number` of the thread or board of another address."""
-    stated, place = _PAGE_PATH.search(url), _PLACE.search(url)
-    own_place = _PLACE.search(own_url)
-    elsewhere = place and own_place and place.groups() != own_place.groups()
-    return stated is not None and int(stated[1]) == number and not elsewhere

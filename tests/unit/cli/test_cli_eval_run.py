@@ -235,7 +235,7 @@ def test_an_import_of_a_log_says_what_it_lacks(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--format", "inspekt", "--out", "a.json"), "choose livemedbench or inspect"),
+        (("--format", "inspekt", "--out", "a.json"), "is not one of"),
         (("--format", "inspect", "--out", "a.log"), "ends in .eval or .json"),
         (("--format", "inspect", "--out", "a.json"), "pip install inspect-ai"),
     ],

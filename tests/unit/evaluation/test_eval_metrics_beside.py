@@ -22,8 +22,6 @@ from medlive.evaluation.model import (
     EvaluationCase,
     EvaluationCriterion,
 )
-from medlive.evaluation.protocols.coverage import Coverage
-from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.root_causes import find_bottom
 from medlive.evaluation.runs.folder import RESPONSES
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
@@ -260,25 +258,6 @@ def test_a_score_that_pays_for_length_is_seen_and_a_core_that_does_not(
     assert one.pearson is not None
 
 
-def test_coverage_shows_advice_beside_all_criteria(runs: list[GradedRun]) -> None:
-    results = Coverage().results([Subject.of(run) for run in runs], {})  # type: ignore[arg-type]
-    first = results.tables[0]
-    assert "CACS@t, advice" in first.columns
-
-    def advice_alone(run: GradedRun) -> GradedRun:
-        cases = tuple(case.advice_only for case in run.run.cases)
-        return replace(run, run=replace(run.run, cases=cases))
-
-    alone = Coverage().results(
-        [Subject.of(advice_alone(run)) for run in runs],
-        {},  # type: ignore[arg-type]
-    )
-    own = first.columns.index("CACS@t, advice")
-    assert "CACS@t, advice" not in alone.tables[0].columns
-    by_label = {row[0]: row[own] for row in first.rows}
-    assert by_label == alone.figures
-
-
 def test_a_bundle_holds_each_metric_with_its_core_score(runs: list[GradedRun]) -> None:
     about = BundleInfo(
         code_version="",
@@ -311,7 +290,6 @@ def test_the_report_shows_both_scores_and_where_a_criterion_comes_from(
     page = (out / "index.html").read_text("utf-8")
     assert ">complete, %</th>" in page
     assert ">core, %</th>" in page
-    assert "The complete score against the paper score" in page
     case = table.models[0].run.run.cases[0]
     text = (out / "cases" / file_name(case.case_id)).read_text("utf-8")
     # The paper metric leads, and yet the page has every criterion and what it rests on.

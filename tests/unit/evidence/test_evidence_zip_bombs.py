@@ -69,7 +69,7 @@ def test_an_archive_that_unpacks_to_more_than_it_holds_is_refused(
         check_zip(archive, 2_000_000)
     (tmp_path / "labels.zip").write_bytes(data)
     log = ReadLog()
-    room = files._Room(2_000_000)
+    room = 2_000_000
     with (tmp_path / "labels.zip").open("rb") as handle:
         members = files._zip(handle, "labels.zip", (".xml",), log, 2**40, room)
         assert list(members) == []
@@ -87,9 +87,7 @@ def test_archives_in_an_archive_share_its_room() -> None:
     with zipfile.ZipFile(whole, "w") as archive:
         for number in range(5):
             archive.writestr(f"{number}.zip", inner)
-    members = files._zip(
-        whole, "labels.zip", (".xml", ".zip"), log, 2**40, files._Room(3_000_000)
-    )
+    members = files._zip(whole, "labels.zip", (".xml", ".zip"), log, 2**40, 3_000_000)
     assert len(list(members)) == 20
     assert log.problem_count == 3
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.filters.chain import FilterChain
+from medlive.filters.chain import FilterChain, first_failure
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterReason, FilterSettings, FilterVerdict
 from medlive.filters.rules import _SHOWN_EN, _SHOWN_HINTS, RULES
@@ -40,14 +40,14 @@ def thread(ask: str = ASK, reply: str = REPLY, **changes: object) -> Thread:
 
 
 def reason(subject: Thread, duplicate_of: Match | None = None) -> FilterReason | None:
-    rejected = CHAIN.judge(subject, duplicate_of=duplicate_of, now=NOW).rejected_by
+    rejected = first_failure(CHAIN.judge(subject, duplicate_of=duplicate_of, now=NOW))
     return rejected.reason if rejected else None
 
 
 def test_a_clinical_thread_passes_every_rule_in_both_languages() -> None:
     result = CHAIN.judge(thread(), duplicate_of=None, now=NOW)
-    assert result.passed
-    assert [v.rule for v in result.verdicts] == [rule.__name__ for rule in RULES]
+    assert first_failure(result) is None
+    assert [v.rule for v in result] == [rule.__name__ for rule in RULES]
     chinese = thread(
         "咳嗽三天，体温38.5度，需要吃抗生素吗？",
         "考虑病毒感染，多喝水，三天不退烧到医院看。",
@@ -201,7 +201,7 @@ def test_what_no_rule_may_keep_out(ask: str) -> None:
 
 def test_a_duplicate_names_what_it_repeats() -> None:
     result = CHAIN.judge(thread(), duplicate_of=Match("a:1", 0.91, False), now=NOW)
-    assert result.rejected_by == FilterVerdict(
+    assert first_failure(result) == FilterVerdict(
         "duplicate",
         False,
         FilterReason.DUPLICATE,
@@ -214,8 +214,8 @@ def test_every_rule_is_evaluated_and_the_first_failure_decides() -> None:
         "Where can I park?", "ok", title="Parking", tags=("careers",), posted_at=None
     )
     result = CHAIN.judge(bad, duplicate_of=Match("a:1", 1.0, True), now=NOW)
-    failed = [v.reason for v in result.verdicts if not v.passed]
-    assert len(result.verdicts) == len(RULES)
+    failed = [v.reason for v in result if not v.passed]
+    assert len(result) == len(RULES)
     assert failed == [
         FilterReason.POSTED_UNKNOWN,
         FilterReason.NOT_CLINICAL,
@@ -223,7 +223,9 @@ def test_every_rule_is_evaluated_and_the_first_failure_decides() -> None:
         FilterReason.DUPLICATE,
         FilterReason.NO_VERIFIED_REPLY,
     ]
-    assert result.rejected_by.reason is FilterReason.POSTED_UNKNOWN
+    rejected = first_failure(result)
+    assert rejected is not None
+    assert rejected.reason is FilterReason.POSTED_UNKNOWN
 
 
 def test_evidence_of_a_risk_names_no_person() -> None:
@@ -232,10 +234,12 @@ def test_evidence_of_a_risk_names_no_person() -> None:
         duplicate_of=None,
         now=NOW,
     )
-    told = json.dumps(dict(result.rejected_by.evidence))
+    rejected = first_failure(result)
+    assert rejected is not None
+    told = json.dumps(dict(rejected.evidence))
     assert "Anna" not in told
     assert "1980" not in told
-    assert result.rejected_by.evidence["found"] == "date of birth, name"
+    assert rejected.evidence["found"] == "date of birth, name"
 
 
 def test_the_digest_names_settings_and_codebook() -> None:
@@ -252,8 +256,8 @@ def test_the_digest_names_settings_and_codebook() -> None:
 )
 def test_no_text_breaks_the_chain_and_evidence_is_json(ask: str, reply: str) -> None:
     result = CHAIN.judge(thread(ask, reply), duplicate_of=None, now=NOW)
-    json.dumps([dict(v.evidence) for v in result.verdicts])
-    assert all(v.passed is (v.reason is None) for v in result.verdicts)
+    json.dumps([dict(v.evidence) for v in result])
+    assert all(v.passed is (v.reason is None) for v in result)
 
 
 def test_real_threads_are_mostly_clinical() -> None:
@@ -271,7 +275,7 @@ def test_real_threads_are_mostly_clinical() -> None:
             for item in read
             if isinstance(item, ImportedThread)
         ]
-        assert sum(r.passed for r in results) > least * len(results)
+        assert sum(first_failure(r) is None for r in results) > least * len(results)
 
 
 @given(st.from_regex(_SHOWN_EN))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from medlive.filters.chain import FilterChain
+from medlive.filters.chain import FilterChain, first_failure
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
 from medlive.threads.model import Message, Role, Thread
@@ -30,7 +30,7 @@ def reason(
             Message("m1", "u_2", Role.PHYSICIAN, True, reply),
         ),
     )
-    rejected = CHAIN.judge(thread, duplicate_of=None, now=NOW).rejected_by
+    rejected = first_failure(CHAIN.judge(thread, duplicate_of=None, now=NOW))
     return rejected.reason.value if rejected and rejected.reason else None
 
 

@@ -17,7 +17,7 @@ from medlive.errors import CallerRefused, CircuitOpen, EndpointUnavailable
 from medlive.llm import circuit as module
 from medlive.llm.ask import Asker, Unusable
 from medlive.llm.budget import Budget
-from medlive.llm.circuit import BACKOFF_S, MOST_BACKOFF_S, Circuit, MemoryCircuits
+from medlive.llm.circuit import BACKOFF_S, MOST_BACKOFF_S, Circuit, Opening
 from medlive.llm.engine import Prompt, Reply, Request
 from medlive.llm.limiter import Limiters
 from medlive.llm.openai import OpenAIEngine
@@ -29,6 +29,23 @@ REQUEST = Request(
     "grader.criterion", Prompt("grader.criterion", "x"), {"n": 1}, {"type": "object"}
 )
 GOOD = ok("{}")
+
+
+class MemoryCircuits:
+    """A CircuitStore."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Opening | None] = {}
+
+    async def find(self, key: str) -> Opening | None:
+        """See CircuitStore."""
+        return self._open.get(key)
+
+    async def swap(self, key: str, known: Opening | None, new: Opening | None) -> bool:
+        """See CircuitStore."""
+        if same := self._open.get(key) == known:
+            self._open[key] = new
+        return same
 
 
 class Time:

@@ -11,7 +11,7 @@ from medlive.curation.model import Outcome
 from medlive.curation.validator import Library
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.replay import ReplayEngine
-from medlive.rubric.lint import WRITTEN
+from medlive.rubric.lint import MOST_WRITTEN
 from medlive.rubric.model import Omission, Origin, PointOutcome, Rubric, Step, Tier
 from medlive.service.curation.complete import complete_case
 from tests.support.scripted import (
@@ -287,7 +287,7 @@ async def test_the_lightest_advice_makes_room_and_is_recorded() -> None:
     rubric, _, _ = await completed(
         point("Change to losartan."), verdict=judged("supported", QUOTE), write=full
     )
-    assert len(rubric.criteria) == WRITTEN.most
+    assert len(rubric.criteria) == MOST_WRITTEN
     assert rubric.criteria[-1].origin is Origin.EVIDENCE
     reasons = [(f.fact, f.step, f.reason) for f in rubric.omitted]
     assert reasons == [

@@ -11,7 +11,7 @@ from medlive.curation.agent import Agent
 from medlive.curation.model import CaseText, Element, Kind, Side
 from medlive.llm.replay import ReplayEngine
 from medlive.rubric.lint import (
-    WRITTEN,
+    MOST_WRITTEN,
     Fault,
     Finding,
     find_faulty,
@@ -140,7 +140,7 @@ def test_too_few_too_many_nothing_to_earn_and_nothing_to_lose() -> None:
     ]
     assert faults("en", *many) == {(Fault.TOO_MANY, None)}
     kept = without_faulty(many, ())
-    assert len(kept) == WRITTEN.most
+    assert len(kept) == MOST_WRITTEN
 
 
 SUSPECT = [

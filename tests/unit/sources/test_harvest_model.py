@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.sources.fetching.policy import FetchFailed, FetchPolicy, FetchReason
+from medlive.sources.fetching.policy import FetchError, FetchPolicy, FetchReason
 from medlive.sources.harvest import HarvestEnd, harvest
 from medlive.sources.ledger import (
     HarvestedThread,
@@ -122,7 +122,9 @@ class Host:
             body = {"rows": list(zip(rows, dates, strict=True)), "next": more}
         else:
             if rest[0] not in self.threads:
-                raise FetchFailed(url, FetchReason.NOT_FOUND, "gone", status=404)
+                raise FetchError(
+                    url, reason=FetchReason.NOT_FOUND, message="gone", status=404
+                )
             posts = self.threads[rest[0]][1]
             more = f"/t/{rest[0]}/{number + 1}" if len(posts) > number * POSTS else None
             body = {

@@ -9,7 +9,9 @@ from aiohttp.test_utils import TestServer
 
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.policy import Blocked, FetchPolicy, FetchSettings
+from medlive.sources.fetching.policy import FetchPolicy, FetchSettings
+from medlive.sources.source import ProblemKind
+from tests.support.refusals import refused
 
 TESTS = Path(__file__).parents[2]
 REAL = TESTS.parents[1] / "shared" / "realdata" / "pages"
@@ -190,7 +192,7 @@ async def test_a_block_page_ends_the_host_whatever_its_status() -> None:
         ):
             policy = FetchPolicy(frozenset({f"127.0.0.1:{server.port}"}), 0.0)
             for path in ("/a", "/b"):
-                with pytest.raises(Blocked) as caught:
+                with refused(ProblemKind.BLOCKED) as caught:
                     await fetcher.fetch(f"http://127.0.0.1:{server.port}{path}", policy)
                 assert caught.value.status == status
         assert asked == ["/robots.txt", "/a"]

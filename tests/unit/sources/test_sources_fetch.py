@@ -16,16 +16,14 @@ from aiohttp.test_utils import TestServer
 from medlive.errors import ConfigError
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
-    Blocked,
-    FetchFailed,
+    FetchError,
     FetchPolicy,
     FetchReason,
     FetchSettings,
-    HostRefused,
-    RobotsDenied,
     RobotsState,
 )
-from medlive.sources.source import host_of
+from medlive.sources.source import ProblemKind, host_of
+from tests.support.refusals import refused
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PAGE = "<html><p>a page</p></html>"
@@ -103,8 +101,8 @@ def quick(**changes: Any) -> FetchSettings:
     )
 
 
-async def failure(fetcher: Fetcher, url: str, policy: FetchPolicy) -> FetchFailed:
-    with pytest.raises(FetchFailed) as caught:
+async def failure(fetcher: Fetcher, url: str, policy: FetchPolicy) -> FetchError:
+    with pytest.raises(FetchError) as caught:
         await fetcher.fetch(url, policy)
     return caught.value
 
@@ -135,7 +133,7 @@ async def test_robots_rules_are_obeyed_with_wildcards(community: Community) -> N
     async with Fetcher(quick()) as fetcher:
         await fetcher.fetch(community.base + "/a/private/more", community.policy())
         for denied in ("/a/private", "/x?y=1"):
-            with pytest.raises(RobotsDenied):
+            with refused(ProblemKind.ROBOTS):
                 await fetcher.fetch(community.base + denied, community.policy())
         assert [r.state for r in fetcher.robots] == [RobotsState.RULES]
     assert community.paths() == ["/a/private/more"]
@@ -255,7 +253,7 @@ async def test_the_first_block_ends_the_host(
     community.pages["/b"] = answer
     async with Fetcher(quick()) as fetcher:
         for path in ("/b", "/b", "/other"):
-            with pytest.raises(Blocked):
+            with refused(ProblemKind.BLOCKED):
                 await fetcher.fetch(community.base + path, community.policy())
     assert community.paths() == ["/b"]
 
@@ -263,7 +261,7 @@ async def test_the_first_block_ends_the_host(
 async def test_a_source_may_count_429_as_a_block(community: Community) -> None:
     community.pages["/b"] = text("", 429)
     async with Fetcher(quick()) as fetcher:
-        with pytest.raises(Blocked):
+        with refused(ProblemKind.BLOCKED):
             await fetcher.fetch(
                 community.base + "/b",
                 community.policy(stop_statuses=frozenset({403, 429})),
@@ -306,11 +304,11 @@ async def test_redirects_stay_with_the_source_and_end(community: Community) -> N
             await fetcher.fetch(community.base + "/r", community.policy())
         ).url == community.base + "/a"
         for path in ("/away", "/file"):
-            with pytest.raises(HostRefused):
+            with refused(ProblemKind.HOST_REFUSED):
                 await fetcher.fetch(community.base + path, community.policy())
         error = await failure(fetcher, community.base + "/loop", community.policy())
         assert error.reason is FetchReason.REDIRECT
-        with pytest.raises(FetchFailed, match="form"):
+        with pytest.raises(FetchError, match="form"):
             await fetcher.fetch(
                 community.base + "/r", community.policy(), form=(("a", "b"),)
             )
@@ -328,7 +326,7 @@ async def test_hosts_beyond_the_list_and_private_addresses_are_refused(
             "http://[::1",
             "x",
         ):
-            with pytest.raises(HostRefused):
+            with refused(ProblemKind.HOST_REFUSED):
                 await fetcher.fetch(url, community.policy())
         for private in (
             "10.0.0.1",
@@ -338,17 +336,17 @@ async def test_hosts_beyond_the_list_and_private_addresses_are_refused(
             "[::ffff:10.0.0.1]",
             "[fd00::1]",
         ):
-            with pytest.raises(RobotsDenied, match="public"):
+            with refused(ProblemKind.ROBOTS, match="public"):
                 await fetcher.fetch(
                     f"http://{private}/",
                     FetchPolicy(frozenset({private.strip("[]")}), 0.0),
                 )
         assert {r.state for r in fetcher.robots} == {RobotsState.UNREADABLE}
     async with Fetcher(FetchSettings(backoff_s=0.0)) as fetcher:
-        with pytest.raises(RobotsDenied):
+        with refused(ProblemKind.ROBOTS):
             await fetcher.fetch(community.base + "/a", community.policy())
         by_name = community.base.replace("127.0.0.1", "localhost")
-        with pytest.raises(RobotsDenied):
+        with refused(ProblemKind.ROBOTS):
             await fetcher.fetch(
                 by_name + "/a", FetchPolicy(frozenset({host_of(by_name)}), 0.0)
             )
@@ -368,7 +366,7 @@ async def test_a_pinned_connection_still_names_its_host_to_tls() -> None:
     )
     port = server.sockets[0].getsockname()[1]
     async with server, Fetcher(quick(retries={})) as fetcher:
-        with pytest.raises(RobotsDenied):
+        with refused(ProblemKind.ROBOTS):
             await fetcher.fetch(
                 f"https://localhost:{port}/",
                 FetchPolicy(frozenset({f"localhost:{port}"}), 0.0),
@@ -419,7 +417,7 @@ async def test_a_closed_port_and_a_broken_answer_are_connection_failures(
         error = await failure(fetcher, community.base + "/broken", community.policy())
         assert error.reason is FetchReason.CONNECTION
         assert fetcher.counts["retried_connection"] == 1
-        with pytest.raises(RobotsDenied):
+        with refused(ProblemKind.ROBOTS):
             await fetcher.fetch(
                 "http://127.0.0.1:9/", FetchPolicy(frozenset({"127.0.0.1:9"}), 0.0)
             )

@@ -17,14 +17,8 @@ from medlive.sources.reading import discussions, parse, readable
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import LayoutError, NotAThread, Page
 from medlive.threads.model import Role, Thread
+from tests.support.site_pages import PAGES, URLS
 
-PAGES = Path(__file__).parents[2] / "pages"
-URLS = {
-    "icliniq": "https://www.icliniq.com/qa/heel-pain/my-heel-hurts-every-morning",
-    "sdn": "https://forums.studentdoctor.net/threads/furosemide-stopped-working.77001/",
-    "dxy": "https://dxy.com/question/33001",
-    "medlive": "https://www.medlive.cn/case/show-140001_53.html",
-}
 FILES = sorted(path for path in PAGES.glob("*/*") if path.suffix in (".html", ".json"))
 FORM = (("branch", "case"), ("page", "1"), ("size", "20"), ("_token", "t"))
 fuzzed = settings(

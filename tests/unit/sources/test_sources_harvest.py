@@ -15,7 +15,7 @@ from medlive.clock import now
 from medlive.errors import ConfigError
 from medlive.guard.bounds import LIST_PAGES
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.policy import FetchFailed, FetchReason, FetchSettings
+from medlive.sources.fetching.policy import FetchError, FetchReason, FetchSettings
 from medlive.sources.harvest import LAYOUT_STREAK, HarvestEnd, harvest
 from medlive.sources.ledger import (
     FetchedPage,
@@ -552,7 +552,7 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(
     class Endless:
         async def fetch(self, url: str, policy: object, **_: object) -> Fetched:
             if "/qa/t/" in url:
-                raise FetchFailed(url, FetchReason.TIMEOUT, "late")
+                raise FetchError(url, reason=FetchReason.TIMEOUT, message="late")
             number = int(url.partition("page=")[2] or 1)
             asked.append(number)
             return Fetched(

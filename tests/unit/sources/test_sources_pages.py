@@ -23,6 +23,7 @@ from medlive.sources.reading import (
 )
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import LayoutError, NotAThread, Page, host_of, link
+from tests.support.site_pages import SHELLS, URLS
 
 CHINESE = (
     "<html><p>患者女，32岁，反复发热十天，体温最高39.5℃。建议查血常规。</p></html>"
@@ -251,34 +252,13 @@ HOSTILE = {
     + b"</script>",
     "zero bytes": b"\x00" * 1_000_000,
 }
-SHELLS = {
-    "icliniq": (
-        b'<html><h1>t</h1><div class="articleConDiv"><div class="qContent">',
-        "https://x/qa/a/b",
-    ),
-    "sdn": (
-        b'<html id="XF" data-template="thread_view"><h1 class="p-title-value">t</h1>'
-        b'<article class="message message--post" id="js-post-1" data-author="a">'
-        b'<div class="message-userContent"><div class="bbWrapper">',
-        "https://x/threads/a.1/",
-    ),
-    "dxy": (
-        b'<html><div class="question-detail-dialogs"><div class="theme-dark"><div class="dialog-content">',
-        "https://x/question/1",
-    ),
-    "medlive": (
-        b'<html><div class="title_cms">t</div><div class="content_body">',
-        "https://x/case/show-1_1.html",
-    ),
-}
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", sorted(SITES))
 @pytest.mark.parametrize("kind", sorted(HOSTILE))
 def test_a_hostile_page_is_read_or_refused_in_time(name: str, kind: str) -> None:
-    opening, url = SHELLS[name]
-    page = Page(url, opening + HOSTILE[kind] + b"</html>", "text/html")
+    page = Page(URLS[name], SHELLS[name] + HOSTILE[kind] + b"</html>", "text/html")
     site = build_site(name)
     started = time.process_time()
     for read in (
@@ -301,7 +281,7 @@ def test_quotation_marks_in_a_script_are_not_attributes() -> None:
 
 
 def test_scripts_and_pages_are_not_kept_in_memory() -> None:
-    opening, url = SHELLS["sdn"]
+    opening, url = SHELLS["sdn"], URLS["sdn"]
     site, script, ends = (
         build_site("sdn"),
         b"x" * 10_000,

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
@@ -17,72 +16,9 @@ from medlive.sources.source import (
     PageRequest,
 )
 from medlive.threads.model import Role, Thread
+from tests.support.site_pages import PAGES, SAMPLES, URLS, Sample
 
-PAGES = Path(__file__).parents[2] / "pages"
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A thread's saved pages and what a reader sees in them."""
-
-    site: str
-    files: tuple[str, ...]
-    urls: tuple[str, ...]
-    roles: str
-    """One letter a message: p asker, V verified physician, o other."""
-    proofs: tuple[str, ...]
-    """The site's words for each verified physician in turn."""
-
-    def pages(self) -> list[Page]:
-        return [
-            Page(url, (PAGES / self.site / name).read_bytes(), "text/html")
-            for name, url in zip(self.files, self.urls, strict=True)
-        ]
-
-
-SDN_URL = "https://forums.studentdoctor.net/threads/furosemide-stopped-working.77001/"
-ICLINIQ_URL = "https://www.icliniq.com/qa/heel-pain/my-heel-hurts-every-morning"
-DXY_URL = "https://dxy.com/question/33001"
-MEDLIVE_URL = "https://www.medlive.cn/case/show-140001_53.html"
-SAMPLES = [
-    Sample(
-        "icliniq",
-        ("detail_2020.html",),
-        (ICLINIQ_URL,),
-        "pVpV",
-        ("Orthopedician", "Orthopedician"),
-    ),
-    Sample(
-        "icliniq",
-        ("detail_jsonld.html",),
-        ("https://www.icliniq.com/qa/anemia/iron-with-tea",),
-        "pV",
-        ("Dr.",),
-    ),
-    Sample(
-        "sdn",
-        ("thread_page1.html", "thread_page2.html"),
-        (SDN_URL, SDN_URL + "page-2"),
-        "pVopV",
-        ("Attending Physician", "Fellow"),
-    ),
-    Sample(
-        "dxy",
-        ("question_state.html",),
-        (DXY_URL,),
-        "pVpV",
-        ("主治医师, 样例市人民医院",) * 2,
-    ),
-    Sample(
-        "dxy",
-        ("question_markup.html",),
-        (DXY_URL,),
-        "pVpV",
-        ("主治医师, 样例市人民医院",) * 2,
-    ),
-    Sample("medlive", ("case.html",), (MEDLIVE_URL,), "pVVpo", ("认证医师",) * 2),
-    Sample("medlive", ("case_gbk.html",), (MEDLIVE_URL,), "pVVpo", ("认证医师",) * 2),
-]
+SDN_URL, ICLINIQ_URL = URLS["sdn"], URLS["icliniq"]
 IDS = [f"{s.site}-{s.files[0].removesuffix('.html')}" for s in SAMPLES]
 
 
@@ -450,17 +386,11 @@ def test_medlive_list_repeats_the_front_pages_token() -> None:
 )
 def test_a_page_of_something_else_is_a_layout_error(name: str, body: bytes) -> None:
     site = build_site(name)
-    urls = {
-        "icliniq": ICLINIQ_URL,
-        "sdn": SDN_URL,
-        "dxy": DXY_URL,
-        "medlive": MEDLIVE_URL,
-    }
     with pytest.raises(LayoutError):
-        site.parse_thread([Page(urls[name], body)], str)
+        site.parse_thread([Page(URLS[name], body)], str)
     with pytest.raises(LayoutError):
         site.parse_listing(
-            Page(urls[name], body, form=() if name == "medlive" else None)
+            Page(URLS[name], body, form=() if name == "medlive" else None)
         )
 
 

@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import NamedTuple
 
 from medlive.evidence.corpora.parsing.text import clean, language_of, one_line, slug
 from medlive.evidence.passage import Passage
@@ -94,10 +93,8 @@ def is_boilerplate(text: str) -> bool:
     return not _WORD.search(text) or _BOILERPLATE.search(text[:300]) is not None
 
 
-class _Piece(NamedTuple):
-    label: str
-    text: str
-    language: str
+_Piece = tuple[str, str, str]
+"""A label, a text and its language."""
 
 
 def _pieces(document: Document) -> Iterator[_Piece]:
@@ -112,11 +109,11 @@ def _pieces(document: Document) -> Iterator[_Piece]:
     for label, text in cleaned:
         language = whole or language_of(text)
         limit = LIMIT.get(language, DEFAULT_LIMIT)
-        size = sum(len(piece.text) + 1 for piece in pending)
+        size = sum(len(words) + 1 for _, words, _ in pending)
         if not document.continuous or size + len(text) > limit:
             yield from _joined(pending)
             pending = []
-        pieces = [_Piece(label, piece, language) for piece in chunk(text, limit)]
+        pieces = [(label, piece, language) for piece in chunk(text, limit)]
         yield from pieces[:-1]
         pending += pieces[-1:]
     yield from _joined(pending)
@@ -125,9 +122,9 @@ def _pieces(document: Document) -> Iterator[_Piece]:
 def _joined(pieces: Sequence[_Piece]) -> Iterator[_Piece]:
     """Several pieces as one, where there are any."""
     if pieces:
-        labels = dict.fromkeys(piece.label for piece in pieces if piece.label)
-        text = "\n".join(piece.text for piece in pieces)
-        yield _Piece(", ".join(labels)[:MAX_LABEL], text, pieces[0].language)
+        labels = dict.fromkeys(label for label, _, _ in pieces if label)
+        text = "\n".join(text for _, text, _ in pieces)
+        yield ", ".join(labels)[:MAX_LABEL], text, pieces[0][2]
 
 
 def path_label(titles: Sequence[str]) -> str:

@@ -16,20 +16,15 @@ class Period(NamedTuple):
     last: date
 
 
-class _Months(NamedTuple):
-    """The months that a name may mean."""
-
-    first: int
-    last: int  # 13 is the next year's January
-
-
-_WHOLE_YEAR = _Months(1, 12)
-_SEASONS = {
-    "spring": _Months(1, 6),
-    "summer": _Months(4, 9),
-    "autumn": _Months(7, 12),
-    "fall": _Months(7, 12),
-    "winter": _Months(1, 15),
+_Months = tuple[int, int]
+"""The first and the last month that a name may mean; 13 is the next year's January."""
+_WHOLE_YEAR = (1, 12)
+_SEASONS: dict[str, _Months] = {
+    "spring": (1, 6),
+    "summer": (4, 9),
+    "autumn": (7, 12),
+    "fall": (7, 12),
+    "winter": (1, 15),
 }
 """A winter's issue may appear in the March after the year that it names."""
 _MONTHS = [
@@ -81,13 +76,16 @@ def period(
     year_number, day_number = _number(year), _number(day)
     if year_number is None or not 1500 <= year_number <= 2100:
         return None
-    months = _months(month or "") or _WHOLE_YEAR
-    last = _month_end(year_number, months.last)
-    is_one_month = months.first == months.last
+    number = _number(month)
+    months = _month_by_name((month or "").strip().lower()) or _WHOLE_YEAR
+    if number is not None and 1 <= number <= 12:
+        months = (number, number)
+    last = _month_end(year_number, months[1])
+    is_one_month = months[0] == months[1]
     if is_one_month and day_number is not None and 1 <= day_number <= last.day:
         last = last.replace(day=day_number)
         return Period(last, last)
-    return Period(date(year_number, months.first, 1), last)
+    return Period(date(year_number, months[0], 1), last)
 
 
 def written(text: str) -> Period | None:
@@ -116,30 +114,22 @@ def _last_day(text: str, year: int) -> date:
             named.append(months)
             days_at = word.end()
     if not (year_found and named):
-        return _month_end(year, _SEASONS["winter"].last if "winter" in text else 12)
+        return _month_end(year, _SEASONS["winter"][1] if "winter" in text else 12)
     first, last = named[0], named[-1]
-    if first.first > last.first and last.last <= 12:  # "2000 Nov-Jan"
-        return _month_end(year, last.last + 12)
-    month_end = _month_end(year, last.last)
+    if first[0] > last[0] and last[1] <= 12:  # "2000 Nov-Jan"
+        return _month_end(year, last[1] + 12)
+    month_end = _month_end(year, last[1])
     days = [int(number) for number in _NUMBER.findall(rest, days_at)]
     is_day = days and days == sorted(days) and 1 <= days[-1] <= month_end.day
-    if is_day and last.first == last.last:
+    if is_day and last[0] == last[1]:
         return month_end.replace(day=days[-1])
     return month_end
-
-
-def _months(text: str) -> _Months | None:
-    """The months of a number, a name or a season."""
-    number = _number(text)
-    if number is not None and 1 <= number <= 12:
-        return _Months(number, number)
-    return _month_by_name(text.strip().lower())
 
 
 def _month_by_name(name: str) -> _Months | None:
     if name[:3] in _MONTHS:
         number = _MONTHS.index(name[:3]) + 1
-        return _Months(number, number)
+        return (number, number)
     return _SEASONS.get(name)
 
 

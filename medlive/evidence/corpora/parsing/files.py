@@ -12,13 +12,12 @@ import re
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import IO, Final, NamedTuple, cast
+from typing import IO, Final, cast
 from xml.etree.ElementTree import Element
 
 from medlive.errors import BadInput
@@ -54,11 +53,8 @@ _NO_ELEMENT = re.compile(rb"<!--.*?(?:-->|\Z)|<[?!][^>]*(?:>|\Z)", re.S)
 _ELEMENT = re.compile(rb"\s*<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)[\s/>]")
 
 
-class Member(NamedTuple):
-    """A file, or a member of an archive."""
-
-    name: str
-    data: bytes
+Member = tuple[str, bytes]
+"""The name and the content of a file, or of a member of an archive."""
 
 
 @contextmanager
@@ -110,22 +106,18 @@ def root_of(head: bytes) -> str | None:
 
 
 def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:
-    if not path.is_dir():
-        yield from _heads_of(path, suffixes, given=True)
-        return
-    chosen = filter(partial(_is_chosen, suffixes), path.rglob("*"))
-    for file in heapq.nsmallest(_LOOKED_AT, chosen):
-        if file.is_file() and not file.is_symlink():
-            yield from _heads_of(file, suffixes, given=False)
-
-
-def _heads_of(file: Path, suffixes: tuple[str, ...], *, given: bool) -> Iterator[bytes]:
-    chosen = _is_chosen(suffixes, file)
-    if chosen and not file.name.lower().endswith(_ZIP):
-        yield head_of(file, given=given)
-    elif chosen or _is_tar(file):
-        found = members(file, suffixes, ReadLog())
-        yield from (data[:HEAD] for _, data in islice(found, _LOOKED_AT))
+    files, given = [path], True
+    if path.is_dir():
+        chosen = filter(partial(_is_chosen, suffixes), path.rglob("*"))
+        first = heapq.nsmallest(_LOOKED_AT, chosen)
+        files, given = [f for f in first if f.is_file() and not f.is_symlink()], False
+    for file in files:
+        is_chosen = _is_chosen(suffixes, file)
+        if is_chosen and not file.name.lower().endswith(_ZIP):
+            yield head_of(file, given=given)
+        elif is_chosen or _is_tar(file):
+            for _, data in islice(members(file, suffixes, ReadLog()), _LOOKED_AT):
+                yield data[:HEAD]
 
 
 def files_below(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
@@ -159,12 +151,11 @@ def members(
     """
     if path.is_dir():
         for file in sorted(path.rglob("*")):
-            name = file.relative_to(path).as_posix()
-            if not _is_chosen(suffixes, file) or (
-                file.is_dir() and not file.is_symlink()
-            ):
+            is_link = file.is_symlink()
+            if not _is_chosen(suffixes, file) or (file.is_dir() and not is_link):
                 continue
-            if file.is_symlink() or not file.is_file():
+            name = file.relative_to(path).as_posix()
+            if is_link or not file.is_file():
                 log.problem(name, "a link or a special file, not followed")
                 continue
             yield from _file(file, name, suffixes, log, largest, given=False)
@@ -174,9 +165,10 @@ def members(
         try:
             yield from _tar(path, suffixes, log)
         except DAMAGE as exc:
+            cause = exc or type(exc).__name__
             log.problem(
                 path.name,
-                f"the archive is damaged or too large from here on: {exc or type(exc).__name__}",
+                f"the archive is damaged or too large from here on: {cause}",
             )
     else:
         raise BadInput(
@@ -198,7 +190,7 @@ def _file(
         with open_given(file) if given else open_plain(file) as handle:
             if name.lower().endswith(_ZIP):
                 packed = io.BufferedReader(handle)
-                yield from _zip(packed, name, suffixes, log, largest, _Room())
+                yield from _zip(packed, name, suffixes, log, largest, ARCHIVE_BYTES)
                 return
             data = read_to_end(handle, name, largest)
     except TooLong:
@@ -206,17 +198,11 @@ def _file(
     except OSError as exc:
         log.problem(name, f"cannot be read: {exc.strerror}")
     else:
-        yield Member(name, data)
+        yield name, data
 
 
 _LOCAL_HEADER: Final = 30
 """Bytes before a member's name."""
-
-
-@dataclass(slots=True)
-class _Room:
-    left: int = ARCHIVE_BYTES
-    """Bytes that an archive may still unpack to, those in it included."""
 
 
 def check_zip(archive: zipfile.ZipFile, most: int) -> int:
@@ -246,13 +232,22 @@ def _zip(
     suffixes: tuple[str, ...],
     log: ReadLog,
     largest: int,
-    room: _Room,
-) -> Iterator[Member]:
-    """The members in the archive's order; `place` is its name."""
+    room: int,
+) -> Generator[Member, None, int]:
+    """Yield the members in the archive's order; return the bytes of `room` that are left for other archives.
+
+    Args:
+        archive: The archive.
+        place: Its name.
+        suffixes: Of the members; zip archives in it have none in them.
+        log: Gets what could not be read.
+        largest: The most bytes of a member.
+        room: Bytes that the archive may unpack to, those in it included.
+    """
     inner = tuple(suffix for suffix in suffixes if suffix != _ZIP)
     try:
         with zipfile.ZipFile(archive) as opened:
-            room.left -= check_zip(opened, room.left)
+            room -= check_zip(opened, room)
             for info in opened.infolist():
                 name = f"{place}/{info.filename}"
                 if info.is_dir() or not name.lower().endswith(suffixes):
@@ -262,25 +257,18 @@ def _zip(
                     log.problem(name, problem)
                     continue
                 try:
-                    member = Member(name, opened.read(info))
+                    data = opened.read(info)
                 except DAMAGE as exc:
                     log.problem(name, f"damaged: {exc or type(exc).__name__}")
                     continue
                 if name.lower().endswith(_ZIP):
-                    packed = io.BytesIO(member.data)
-                    yield from _zip(packed, name, inner, log, largest, room)
+                    packed = io.BytesIO(data)
+                    room = yield from _zip(packed, name, inner, log, largest, room)
                 else:
-                    yield member
+                    yield name, data
     except DAMAGE as exc:
         log.problem(place, f"not a readable zip archive: {exc or type(exc).__name__}")
-
-
-def _is_safe(name: str) -> bool:
-    try:
-        split_name(name.removeprefix("./"))
-    except UnsafePath:
-        return False
-    return True
+    return room
 
 
 class _Member(tarfile.TarInfo):
@@ -316,20 +304,22 @@ def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[Member
                 raise tarfile.ReadError(f"unpacks to more than {ARCHIVE_BYTES} bytes")
             if not name.lower().endswith(suffixes) or member.isdir():
                 continue
-            if not _is_safe(name):
-                log.problem(
-                    printable(name),
-                    "a name that climbs out of the archive, or is none of a file",
-                )
-            elif not member.isreg():
+            try:
+                split_name(name.removeprefix("./"))
+            except UnsafePath:
+                cause = "a name that climbs out of the archive, or is none of a file"
+                log.problem(printable(name), cause)
+                continue
+            handle = tar.extractfile(member) if member.isreg() else None
+            if handle is None:
                 log.problem(name, "a link or a special file, not followed")
             elif member.size > ARCHIVE_MEMBER_BYTES:
                 log.problem(
                     name,
                     f"{member.size} bytes, more than the {ARCHIVE_MEMBER_BYTES} a member may have",
                 )
-            elif (handle := tar.extractfile(member)) is not None:
-                yield Member(name, handle.read())
+            else:
+                yield name, handle.read()
 
 
 def xml_roots(

@@ -76,7 +76,14 @@ def parse(data: bytes) -> Element:
     parser.StartElementHandler = start
     parser.EndElementHandler = end
     parser.CharacterDataHandler = builder.data
-    _feed(parser, data)
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as exc:
+        raise UnsafeXml(
+            f"line {exc.lineno}: {expat.errors.messages.get(exc.code, 'not XML')}"
+        ) from exc
+    except LookupError as exc:
+        raise UnsafeXml(f"unreadable encoding: {str(exc)[:200]}") from exc
     return builder.close()
 
 
@@ -85,19 +92,6 @@ def _check_encoding(_version: str, encoding: str | None, _standalone: int) -> No
         raise UnsafeXml(
             f"line 1: the declared encoding {encoding[:40]!r} is not read; save it as UTF-8"
         )
-
-
-def _feed(parser: expat.XMLParserType, data: bytes) -> None:
-    try:
-        parser.Parse(data, True)
-    except expat.ExpatError as exc:
-        raise UnsafeXml(
-            f"line {exc.lineno}: {expat.errors.messages.get(exc.code, 'not XML')}"
-        ) from exc
-    except (LookupError, ValueError) as exc:
-        if isinstance(exc, UnsafeXml):
-            raise
-        raise UnsafeXml(f"unreadable encoding: {str(exc)[:200]}") from exc
 
 
 def local(tag: object) -> str:

@@ -1,0 +1,179 @@
+"""`medlive eval batch write|read`: answers and verdicts through an endpoint's batch API."""
+
+from contextlib import aclosing
+from dataclasses import asdict
+from glob import escape
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from medlive.cli.evaluation.options import (
+    Grading,
+    ModeOption,
+    ParametersOption,
+    RunArgument,
+    UnpinnedOption,
+)
+from medlive.cli.options import Commands, ReplaceOption, one_of, read_settings
+from medlive.cli.output import Result, counted, new_file, table_of, wait_for
+from medlive.errors import CheckFailed, UsageError
+from medlive.evaluation.asking.batch import (
+    BatchRead,
+    BatchWritten,
+    read_answers,
+    write_answers,
+)
+from medlive.evaluation.grading.batch import read_batch, write_batch
+from medlive.grader.judge import Mode
+from medlive.llm.wire import JsonMode
+
+AnswersOption = Annotated[
+    bool, Option("--answers", help="The model's answers instead of verdicts.")
+]
+_LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
+
+app = Commands(help="Ask and grade through an endpoint's batch API.")
+
+
+@app.command()
+def write(
+    run_dir: RunArgument,
+    out: Annotated[Path, Option(dir_okay=False)],
+    replace: ReplaceOption = False,
+    answers: AnswersOption = False,
+    grader: str | None = None,
+    base_url: str | None = None,
+    api_key_env: Annotated[str | None, Option(metavar="NAME")] = None,
+    parameters: ParametersOption = "{}",
+    mode: ModeOption = Mode.RUBRIC,
+    shape: Annotated[str | None, Option(help="schema, object or none.")] = None,
+    allow_unpinned: UnpinnedOption = False,
+    max_requests: Annotated[int, Option(min=1)] = 50_000,
+    max_bytes: Annotated[int, Option(min=1)] = 190 * 2**20,
+) -> Result:
+    """Write the calls that grading would make now as a batch file; nothing is sent.
+
+    After `batch read` these are what it left open.
+
+    Args:
+        out: The JSON Lines file to write.
+        grader: The grader's model id.
+        base_url: The grader's endpoint.
+        api_key_env: The variable [OPENAI_API_KEY].
+        shape: How JSON is asked for [as the role; schema].
+        max_requests: Most requests in a file.
+        max_bytes: Most bytes of a file.
+    """
+    # Parts of another batch beside it would be handed in with it.
+    parts = f"{escape(out.stem)}-[0-9][0-9][0-9]{escape(out.suffix)}"
+    for path in (out, *out.parent.glob(parts)):
+        new_file(path, replace)
+    if answers:
+        done = write_answers(
+            run_dir, out, most_requests=max_requests, most_bytes=max_bytes
+        )
+        return _describe_written(done)
+    by = Grading(
+        grader=grader, base_url=base_url, api_key_env=api_key_env, parameters=parameters
+    )
+    asked = None if shape is None else one_of("--shape", JsonMode, shape)
+
+    async def work() -> BatchWritten:
+        async with aclosing(by.open()) as engine:
+            json_mode = getattr(engine, "json_mode", None)
+            if json_mode is None:
+                hint = "name --grader and --base-url, or set roles.grader"
+                raise UsageError("the rules engine has no batch API", hint=hint)
+            return write_batch(
+                run_dir,
+                engine.identity,
+                out,
+                shape=asked or json_mode,
+                mode=mode,
+                allow_unpinned=allow_unpinned,
+                most_requests=max_requests,
+                most_bytes=max_bytes,
+            )
+
+    return _describe_written(wait_for(work()))
+
+
+def _describe_written(done: BatchWritten) -> Result:
+    parts = [counted(done.requests, "call")]
+    if done.criteria:
+        parts.append(f"{done.criteria} criteria")
+    notes = ["; ".join(parts)]
+    if done.waiting:
+        notes.append(
+            f"{done.waiting} calls that have no result yet are in it: hand it in once their batch has ended"
+        )
+    if not done.files:
+        notes.append("nothing is open: no file was written")
+    return Result(asdict(done), map(str, done.files), notes)
+
+
+@app.command()
+def read(
+    run_dir: RunArgument,
+    results: Annotated[list[Path], Argument(exists=True)],
+    answers: AnswersOption = False,
+    allow_unpinned: UnpinnedOption = False,
+) -> Result:
+    """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
+    no answer or no verdict, and for lines that are no results of this run.
+
+    Args:
+        results: Result and error files.
+    """
+    prices = read_settings().prices
+    if answers:
+        done = read_answers(run_dir, results, prices=prices)
+        kinds = ["ok", "truncated", "refused", "empty", "failed"]
+        left = "questions have no answer"
+        hint = "medlive eval batch write --answers, or run, asks again"
+    else:
+        done = read_batch(
+            run_dir, results, allow_unpinned=allow_unpinned, prices=prices
+        )
+        kinds = ["met", "not_met", "ungraded", "stale"]
+        left = "criteria that were asked for are ungraded"
+        hint = "medlive eval batch write makes the file of what is open; eval grade asks for it live"
+    return _describe_read(done, kinds, left, hint)
+
+
+def _describe_read(done: BatchRead, kinds: list[str], left: str, hint: str) -> Result:
+    """What was read; the failure where something is open, or for lines that are no results."""
+    counts = {name: done.counts[name] for name in [*kinds, *_LINES]}
+    notes = list(done.notes)
+    refused = 0
+    for reason, n in done.reasons.most_common():
+        notes.append(f"ungraded: {n}: {reason}")
+        if "response_format" in reason or "json_schema" in reason:
+            refused += n
+    if refused:
+        notes.append(
+            f"{refused} calls were refused for the shape of the reply: try batch write --shape object"
+        )
+    faults = {
+        "open": left,
+        "missing": "calls have no result",
+        "unknown": "results are of no call of this run",
+        "damaged": "lines are no results",
+    }
+    problems = []
+    for name, what in faults.items():
+        if counts[name]:
+            problems.append(f"{counts[name]} {what}")
+    failure = None
+    if problems:
+        failure = CheckFailed(
+            ", ".join(problems), hint=hint if counts["open"] else None
+        )
+    reasons = dict(done.reasons.most_common())
+    return Result(
+        {**counts, "reasons": reasons, "notes": done.notes},
+        [table_of([counts], list(counts))],
+        notes,
+        failure,
+    )

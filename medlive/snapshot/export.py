@@ -1,0 +1,93 @@
+"""A slice of a snapshot as one file: what is exported is data to work with, and no snapshot any more."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from medlive.errors import UsageError
+from medlive.integrity.digest import digest_file
+from medlive.integrity.log import writing
+from medlive.snapshot.load import Snapshot
+from medlive.snapshot.model import (
+    CRITERION_FIELDS,
+    line,
+    livemedbench_end,
+    livemedbench_piece,
+    stamped,
+)
+
+ExportFormat = Literal["livemedbench", "jsonl"]
+"""One list as LiveMedBench's scripts and `medlive eval run --cases` read it, or a case a line with its criteria."""
+SUFFIXES: Final[dict[str, ExportFormat]] = {".json": "livemedbench", ".jsonl": "jsonl"}
+"""The format that a file's name asks for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """A slice that was written."""
+
+    path: Path
+    format: ExportFormat
+    cases: int
+    criteria: int
+    digest: str  # Of the file
+    source: str  # The digest of the whole snapshot that it is a part of
+
+
+def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
+    """Write the part's cases into the file `out`, which appears whole or not at all; each holds the canary.
+
+    Raises:
+        UsageError: If the part has no cases, the file exists, or lies inside the snapshot.
+        DiskFull, BadInput: If the file cannot be written.
+    """
+    if out.is_symlink() or out.exists():
+        hint = "name another file, or remove it"
+        raise UsageError(f"{out} exists already", hint=hint)
+    if out.absolute().resolve().is_relative_to(snapshot.path.absolute().resolve()):
+        raise UsageError(
+            f"{out} lies inside the snapshot, which would not verify any more"
+        )
+    cases = snapshot.cases
+    if not cases:
+        raise UsageError(
+            f"no case of {snapshot.version} fits the filters: nothing was written"
+        )
+    pieces = _livemedbench(snapshot) if form == "livemedbench" else _jsonl(snapshot)
+    partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
+    with writing(out):
+        try:
+            with partial.open("wb") as handle:
+                handle.writelines(pieces)
+            digest = digest_file(partial)
+            partial.rename(out)
+        finally:
+            partial.unlink(missing_ok=True)
+    return Exported(
+        path=out,
+        format=form,
+        cases=len(cases),
+        criteria=sum(len(case.criteria) for case in cases),
+        digest=digest,
+        source=snapshot.digest,
+    )
+
+
+def _livemedbench(snapshot: Snapshot) -> Iterator[bytes]:
+    for number, case in enumerate(snapshot.cases):
+        row = stamped(case.row(), snapshot.manifest.canary)
+        yield livemedbench_piece(number, row, [c.row() for c in case.criteria])
+    yield livemedbench_end()
+
+
+def _jsonl(snapshot: Snapshot) -> Iterator[bytes]:
+    repeated = ("case_id", "revision", "canary")
+    names = [name for name in CRITERION_FIELDS if name not in repeated]
+    for case in snapshot.cases:
+        criteria: list[dict[str, Any]] = []
+        for criterion in case.criteria:
+            criteria.append({name: getattr(criterion, name) for name in names})
+        row = stamped(case.row(), snapshot.manifest.canary)
+        yield line({**row, "criteria": criteria})

@@ -1,0 +1,289 @@
+"""What a batch left open, as the next file or by live grading, which repairs replies."""
+
+import asyncio
+import json
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medlive.cli.main import build
+from medlive.errors import CheckFailed, DiskFull, UsageError
+from medlive.evaluation.asking.batch import BATCHES
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.batch import read_batch, write_batch
+from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.runs.folder import read_grades
+from medlive.grader.judge import Mode
+from medlive.llm.engine import EngineIdentity
+from medlive.llm.openai import OpenAIEngine
+from medlive.llm.prompts import read_inputs
+from tests.support.bad_endpoint import bad_endpoint, completion, sends
+from tests.unit.evaluation.conftest import (
+    AT,
+    USE,
+    Judge,
+    Model,
+    make_cases,
+    verdict,
+)
+
+JUDGE = EngineIdentity("openai", "judge-1", {"temperature": 0})
+
+
+def said(body: dict[str, Any], careful: bool = False) -> str:
+    """A grader that is careless first, about every criterion that ends in 1, and reads what is wrong with that."""
+    inputs, told = read_inputs(body["messages"]), careful or len(body["messages"]) > 2
+    assert inputs is not None
+    if "criterion" in inputs:
+        return verdict(
+            True,
+            "Drink water"
+            if told or not inputs["criterion"].endswith("1")
+            else "Drink wine",
+        )
+    entries = [
+        json.loads(
+            verdict(
+                True,
+                "Drink water"
+                if told or not c["criterion"].endswith("1")
+                else "Drink wine",
+            )
+        )
+        | {"id": c["id"]}
+        for c in inputs["criteria"]
+    ]
+    return json.dumps({"grades": entries})
+
+
+def written(*paths: Path) -> list[dict[str, Any]]:
+    return [
+        json.loads(line) for path in paths for line in path.read_bytes().splitlines()
+    ]
+
+
+def result(
+    row: dict[str, Any], text: str | None = None, status: int = 200
+) -> dict[str, Any]:
+    body = completion(said(row["body"]) if text is None else text) | {
+        "model": "judge-1"
+    }
+    if status != 200:
+        body = {"error": {"message": text}}
+    return {
+        "custom_id": row["custom_id"],
+        "response": {"status_code": status, "body": body},
+        "error": None,
+    }
+
+
+def save(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+async def run(run_dir: Path) -> Path:
+    """Four cases of three criteria, answered."""
+    await run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT)
+    return run_dir
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+async def test_what_a_batch_left_open_is_the_next_file_and_live_grading_repairs_it(
+    run: Path, tmp_path: Path, mode: Mode
+) -> None:
+    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=mode)
+    lost, *others = written(tmp_path / "b.jsonl")
+    told = read_batch(
+        run, [save(tmp_path / "r.jsonl", [result(row) for row in others])]
+    )
+    unread = 3 if mode is Mode.RUBRIC else 4
+    assert (told.counts["ungraded"], told.counts["missing"]) == (unread, 1)
+
+    done = write_batch(run, JUDGE, tmp_path / "b2.jsonl", mode=mode)
+    again = written(tmp_path / "b2.jsonl")
+    assert (done.requests, done.waiting) == (unread + 1, 1)
+    by_id = {row["custom_id"]: row for row in again}
+    assert by_id[lost["custom_id"]]["body"] == lost["body"]
+
+    async with bad_endpoint(
+        choose=lambda body: sends(completion(said(body)) | {"model": "judge-1"})
+    ) as endpoint:
+        engine = OpenAIEngine(
+            "judge-1", endpoint.url, "k", {"temperature": 0}, max_retries=0
+        )
+        assert (await grade_run(run, engine, mode=mode)).met == 12
+        await engine.aclose()
+    assert write_batch(run, JUDGE, tmp_path / "b4.jsonl", mode=mode).files == ()
+
+
+async def test_the_file_that_was_handed_in_is_no_result(
+    run: Path, tmp_path: Path
+) -> None:
+    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
+    told = read_batch(run, [tmp_path / "b.jsonl"])
+    assert (
+        told.counts["damaged"],
+        told.counts["ungraded"],
+        told.counts["missing"],
+        told.counts["open"],
+    ) == (
+        12,
+        0,
+        12,
+        12,
+    )
+    assert "handed in" in told.notes[0]
+    assert not (run / "grades.jsonl").read_bytes()
+
+
+async def test_calls_that_are_under_way_are_counted(run: Path, tmp_path: Path) -> None:
+    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
+    rows = written(tmp_path / "b.jsonl")
+    unread = [result(row, "no") for row in rows[:5]]
+    read_batch(run, [save(tmp_path / "r.jsonl", unread)])
+    every = write_batch(run, JUDGE, tmp_path / "e.jsonl", mode=Mode.CRITERION)
+    assert (every.requests, every.waiting) == (12, 7)
+
+
+async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(
+    run: Path, tmp_path: Path
+) -> None:
+    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
+    rows = [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")]
+    for row in rows[2:]:
+        row["response"]["body"]["model"] = "judge-1-0925"
+    results = save(tmp_path / "r.jsonl", [*rows, {**rows[0], "response": None}])
+    told = read_batch(run, [results])
+    kinds = ("not_met", "ungraded", "duplicates")
+    assert [told.counts[kind] for kind in kinds] == [2, 10, 1]
+    assert "judge-1-0925" in max(told.reasons, key=told.reasons.__getitem__)
+    assert told.counts["open"] == 10
+    before = (run / "grades.jsonl").read_bytes()
+    told = read_batch(run, [results])
+    assert (told.counts["again"], told.counts["ungraded"], told.counts["open"]) == (
+        13,
+        0,
+        10,
+    )
+    assert (run / "grades.jsonl").read_bytes() == before
+    told = read_batch(run, [results], allow_unpinned=True)
+    assert (
+        told.counts["not_met"],
+        told.counts["again"],
+        told.counts["ungraded"],
+        told.counts["open"],
+    ) == (
+        10,
+        3,
+        0,
+        0,
+    )
+
+
+@contextmanager
+def room(size: int) -> Iterator[None]:
+    """No file may grow beyond this."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(
+    run: Path, tmp_path: Path
+) -> None:
+    other = Judge(lambda r: verdict(False, reasoning="y" * 3000), engine="other")
+    await grade_run(run, other, mode=Mode.CRITERION)
+    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
+    results = save(
+        tmp_path / "r.jsonl",
+        [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")],
+    )
+    size = (run / "grades.jsonl").stat().st_size
+    assert (run / BATCHES).stat().st_size < size - 10_000
+    with room(size + 1500), pytest.raises(DiskFull):
+        read_batch(run, [results])
+    kept = sum(g.engine == "openai" for g in read_grades(run / "grades.jsonl")[0])
+    assert 0 < kept < 12
+    told = read_batch(run, [results])
+    assert (told.counts["not_met"], told.counts["again"], told.counts["missing"]) == (
+        12 - kept,
+        kept,
+        0,
+    )
+
+
+async def test_the_commands_go_on_until_nothing_is_open(
+    run: Path, tmp_path: Path
+) -> None:
+    async def batch(*words: str | Path) -> tuple[BaseException | None, str]:
+        line = ["eval", "batch", *map(str, words)]
+        home = {"MEDLIVE_HOME": str(tmp_path / "home")}
+        done = await asyncio.to_thread(CliRunner().invoke, build(line), line, env=home)
+        return done.exception, done.output
+
+    def answers(name: str, answer: Callable[[dict[str, Any]], Any]) -> Path:
+        return save(
+            tmp_path / f"r-{name}", [answer(row) for row in written(tmp_path / name)]
+        )
+
+    named = ["--grader", "judge-1", "--base-url", "http://127.0.0.1:9/v1"]
+    loose = [*named, "--shape", "object"]
+    assert (await batch("write", run, *named, "--out", tmp_path / "1.jsonl"))[0] is None
+    refused = "'response_format' of type 'json_schema' is not supported with this model"
+    error, output = await batch(
+        "read", run, answers("1.jsonl", lambda row: result(row, refused, 400))
+    )
+    assert isinstance(error, CheckFailed)
+    assert "--shape object" in output
+    for place, why in (
+        (tmp_path / "1.jsonl", "is there already"),
+        (run / "calls.jsonl", "inside a run folder"),
+    ):
+        assert why in str((await batch("write", run, *named, "--out", place))[0])
+    (tmp_path / "2-007.jsonl").touch()
+    assert "2-007.jsonl is there already" in str(
+        (await batch("write", run, *named, "--out", tmp_path / "2.jsonl"))[0]
+    )
+    (tmp_path / "2-007.jsonl").unlink()
+    error, _ = await batch(
+        "write", run, *named, "--shape", "table", "--out", tmp_path / "2.jsonl"
+    )
+    assert isinstance(error, UsageError)
+    assert (await batch("write", run, *loose, "--out", tmp_path / "2.jsonl"))[0] is None
+    assert {
+        row["body"]["response_format"]["type"] for row in written(tmp_path / "2.jsonl")
+    } == {"json_object"}
+    assert isinstance(
+        (await batch("read", run, answers("2.jsonl", result)))[0], CheckFailed
+    )
+    assert isinstance(
+        (await batch("read", run, tmp_path / "r-2.jsonl"))[0], CheckFailed
+    )
+    error, output = await batch("write", run, *loose, "--out", tmp_path / "3.jsonl")
+    assert error is None
+    assert "4 calls" in output
+    assert {
+        row["body"]["response_format"]["type"] for row in written(tmp_path / "3.jsonl")
+    } == {"json_object"}
+    careful = answers("3.jsonl", lambda row: result(row, said(row["body"], True)))
+    assert (await batch("read", run, careful))[0] is None
+    error, output = await batch("write", run, *loose, "--out", tmp_path / "4.jsonl")
+    assert error is None
+    assert "nothing is open" in output
+    assert not (tmp_path / "4.jsonl").exists()
+    (tmp_path / "README.md").write_text("# Results\n\nSee elsewhere.\n", "utf-8")
+    error, _ = await batch("read", run, tmp_path / "README.md")
+    assert isinstance(error, CheckFailed)
+    assert (error.message, error.hint) == ("2 lines are no results", None)
+    _, output = await batch("write", run, "--answers", "--out", tmp_path / "4.jsonl")
+    assert "0 calls\n" in output
