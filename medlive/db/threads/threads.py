@@ -193,12 +193,18 @@ async def ensure_sources(
 ) -> None:
     """Make the rows of sources that are not known yet; a source that was imported and is now harvested
     becomes a site."""
-    query = text("""
-        INSERT INTO sources (name, kind) SELECT name, :kind FROM unnest(CAST(:names AS text[])) AS name
-        ON CONFLICT (name) DO UPDATE SET kind = excluded.kind WHERE excluded.kind = 'site' AND sources.kind <> 'site'
-    """)
     in_order = list(map(to_stored, sorted(set(names))))
-    await session.execute(query, {"names": in_order, "kind": kind.value})
+    # A row that is there already is not locked: another import of the source need not wait for this one.
+    new = text("""
+        INSERT INTO sources (name, kind) SELECT name, :kind FROM unnest(CAST(:names AS text[])) AS name
+        ON CONFLICT (name) DO NOTHING
+    """)
+    await session.execute(new, {"names": in_order, "kind": kind.value})
+    if kind is SourceKind.SITE:
+        harvested = text(
+            "UPDATE sources SET kind = :kind WHERE name = ANY(:names) AND kind <> :kind"
+        )
+        await session.execute(harvested, {"names": in_order, "kind": kind.value})
 
 
 async def mark_gone(

@@ -224,7 +224,7 @@ def test_the_command_proposes_and_changes_nothing(
 ) -> None:
     scripted = Scripted({"rubric.errors": reply(error())})
     monkeypatch.setattr(
-        "medlive.instance.opening.grader_engine", lambda *_, **__: scripted
+        "medlive.cli.evaluation.options.grader_engine", lambda *_, **__: scripted
     )
     command = ["snapshot", "penalties", str(snapshot.path), "--out", str(tmp_path)]
     for of_model in runs:
