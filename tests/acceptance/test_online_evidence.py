@@ -91,7 +91,7 @@ async def test_a_week_needs_no_index_and_afterwards_no_service(
     assert kept >= 2, instance.places()
     assert instance.one(UNJUDGED) == 0
     status = await run(instance, "status")
-    assert "retriever: pubmed + europepmc online, no local index" in status.err
+    assert "retriever: pubmed + europepmc online; no local index" in status.err
     assert "evidence" not in (await run(instance, "status", "--check", status=None)).out
     week = (await run(instance, "snapshot", "freeze", "--json")).json["version"]
 

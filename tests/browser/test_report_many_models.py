@@ -44,9 +44,7 @@ def test_many_models_fit_a_sheet_of_paper_with_all_that_is_shut_on_a_screen(
         assert right <= 704, name
         assert seen, name
         assert kind == "TABLE" or height < 1031, name
-    assert {"Overall score", "Score by month of posting"} <= {
-        name for _, name, *_ in found
-    }
+    assert "Overall score" in {name for _, name, *_ in found}
     context.close()
 
 

@@ -16,7 +16,6 @@ import pytest
 from medlive.errors import EvidenceUnavailable, UsageError
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoders.folders import find_problem
 from medlive.evidence.encoders.model import Encoder
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
@@ -308,25 +307,6 @@ def test_the_cross_encoder_gives_the_logit_of_query_and_passage(
     assert len(np.unique(scores)) > len(PAIRS) - 2
     assert reranker.score("fever", []).shape == (0,)
     assert np.isfinite(reranker.score("x" * 5_000_000, [("", "y " * 1_000_000)])).all()
-
-
-@pytest.mark.usefixtures("offline")
-def test_the_hugging_face_cache_is_found(
-    copied: Path, encoder: Encoder, tmp_path: Path
-) -> None:
-    for role, commit in ((QUERY, "c" * 40), (ARTICLE, "d" * 40)):
-        cache = tmp_path / "hf" / "hub" / f"models--ncbi--{role}"
-        (cache / "snapshots").mkdir(parents=True)
-        (cache / "refs").mkdir()
-        (cache / "refs" / "main").write_text(commit)
-        (copied / role).rename(cache / "snapshots" / commit)
-    settings = EncoderSettings(home=tmp_path / "home")
-    cached = open_encoder("medcpt", settings=settings)
-    assert cached.identity == encoder.identity
-    np.testing.assert_allclose(
-        cached.encode_queries(QUERIES), encoder.encode_queries(QUERIES), atol=1e-6
-    )
-    assert find_problem(settings.find("medcpt"), settings) is None
 
 
 def test_one_weight_more_or_less_is_another_encoder(

@@ -70,7 +70,7 @@ def read_columns(connection: psycopg.Connection[Any]) -> dict[str, list[str]]:
 
 RENAMED = {("claim_verdicts", "second_goes_against"): "second_false_by_passage"}
 """(table, column of 0.1.0) → its name in a later version."""
-GONE = frozenset({"saved_views", "thread_counts"})
+GONE = frozenset({"downloads", "saved_views", "thread_counts"})
 """Tables of 0.1.0 that a later version does not have."""
 
 

@@ -4,13 +4,13 @@ import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from medlive import clock as own_clock
 from medlive.clock import CLOCK_BOUND
-from medlive.config import Settings
+from medlive.config import DEFAULT_KEY_VARIABLE, Settings
 from medlive.db import watch
 from medlive.db.audit import health
 from medlive.db.curation.circuits import list_circuits
@@ -25,15 +25,13 @@ from medlive.db.waits import find_lost
 from medlive.db.workers import waiting_workers
 from medlive.errors import IndexMissing, MedliveError
 from medlive.instance.paths import archive_path, index_path
-from medlive.llm.circuit import Opening
+from medlive.llm.circuit import Opening, circuit_key, circuit_name
 from medlive.service.schedule.steps import WEEK, StepState, read_states
 from medlive.service.week_budget import read_spending
 
 SCHEDULER_HEARD = "scheduler"
 HEARTBEAT = "heartbeat"
 """Names of observations."""
-FORGOTTEN_AFTER = timedelta(days=1)
-"""Nobody asks an endpoint whose circuit could have been tried for so long: nothing waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +103,7 @@ async def read_facts(
             fixed = await load_fixed(session, newest.version)
             if fixed is not None and fixed.partial is not None:
                 partial = f"{newest.version} is partial: {fixed.partial.in_short}"
-        circuits = await list_circuits(session)
+        circuits = await list_circuits(session, _configured_circuits(settings))
         return Facts(
             settings=settings,
             moment=moment,
@@ -122,7 +120,7 @@ async def read_facts(
             failed_jobs=await health.failed_jobs(session),
             failed_threads=await health.failed_threads(session),
             sources=await list_sources(session),
-            circuits=[o for o in circuits if moment - o.retry_at < FORGOTTEN_AFTER],
+            circuits=circuits,
             week=await read_spending(session, settings.budget),
             undelivered=await watch.undelivered(session),
             missing_rights=await health.missing_rights(session),
@@ -177,3 +175,20 @@ def read_local(settings: Settings, data_directory: str | None) -> LocalFacts | N
         evidence_missing=missing,
         evidence_corrupt=corrupt,
     )
+
+
+def _configured_circuits(settings: Settings) -> set[str]:
+    """The keys of the roles' circuits; their endpoints where a role's key is not in this environment.
+
+    The workers' may hold it: then their circuit has another key than this process could make.
+    """
+    circuits: set[str] = {*settings.evidence.online}  # Named by the service
+    for _, role in settings.roles:
+        if role.engine != "openai" or not role.base_url or not role.model:
+            continue
+        key = os.environ.get(role.api_key_env or DEFAULT_KEY_VARIABLE)
+        if key is None:
+            circuits.add(circuit_name(role.base_url, role.model))
+        else:
+            circuits.add(circuit_key(role.base_url, key, role.model))
+    return circuits
