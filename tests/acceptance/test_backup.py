@@ -128,7 +128,9 @@ async def test_a_backup_under_load_is_restored_whole(
         assert (new.home / "handle.key").read_bytes() == (
             instance.home / "handle.key"
         ).read_bytes()
-        await _do(new, "snapshot", "rebuild", frozen["version"])
+        shutil.rmtree(copied)
+        await _do(new, "snapshot", "freeze", "--week", frozen["version"])
+        assert _bytes(copied) == _bytes(folder)
         await _do(new, "db", "check")
         assert "in use" in (await _do(new, "restore", alone, *key, status=2)).err
         # What was half harvested goes on, and its pages are there.

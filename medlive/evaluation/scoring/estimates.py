@@ -344,7 +344,8 @@ class ScoreGrid:
     def _axis_points(self, criteria: "_Criteria") -> Floats:
         """`case_score` over an axis's criteria alone, for all cases and models."""
         weights, verdicts = criteria.weights, criteria.verdicts
-        ungraded = np.isnan(verdicts)
+        # A criterion of another run's form of the case has no weight here.
+        ungraded = np.isnan(verdicts) & (weights != 0.0)
         most = self._by_item(criteria, np.maximum(weights, 0.0))
         sure = self._by_item(criteria, np.where(verdicts == 1.0, weights, 0.0))
         doubtful = np.where(ungraded, weights, 0.0)
