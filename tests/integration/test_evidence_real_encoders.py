@@ -117,6 +117,7 @@ def test_an_index_is_built_on_and_nothing_is_embedded_twice(
 CHILD = """
 import sys
 from pathlib import Path
+from medlive.evidence import vectors
 from medlive.evidence.build import build_index
 from medlive.evidence.plan import plan_index
 from medlive.evidence.corpora.registry import open_corpus
@@ -124,7 +125,8 @@ from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 corpus, folder, model = map(Path, sys.argv[1:])
 own = {"minilm": EncoderModel(query=str(model), languages=("en",))}
 settings = EncoderSettings(home=folder.parent, own=own, by_language={"all": "minilm"})
-plan = plan_index(folder, (), settings, shard=8)
+vectors.SHARD = 8
+plan = plan_index(folder, (), settings)
 def step(progress):
     print(progress.stage, progress.embedded or progress.passages or 0, flush=True)
 build_index([open_corpus(corpus)], folder, step, plan=plan)

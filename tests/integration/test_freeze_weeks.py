@@ -638,6 +638,6 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     assert done.returncode == 0, done.stderr
     message, hint, left, status = done.stdout.strip().split(" | ")
     assert "no space is left" in message
-    assert "free some space" in hint
+    assert "make room" in hint
     assert (left, status) == ("[]", "3")
     assert admin.execute("SELECT state FROM snapshots").fetchall() == [("building",)]
