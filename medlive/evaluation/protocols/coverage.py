@@ -19,9 +19,11 @@ from medlive.evaluation.grading.questions import JudgeReplies
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
+    DrawsOption,
     Material,
     Protocol,
     Results,
+    SeedOption,
     Subject,
     Table,
     bounds_by_case,
@@ -137,20 +139,8 @@ class Coverage(Protocol):
             description="models that are people: the share is calibrated on their answers"
         ),
     ] = ()
-    draws: Annotated[
-        int,
-        Field(
-            ge=1,
-            description="draws of the bootstrap",
-        ),
-    ] = 1000
-    seed: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="where the draws begin",
-        ),
-    ] = 0
+    draws: DrawsOption = 1000
+    seed: SeedOption = 0
 
     @classmethod
     def fits(cls, material: Material) -> bool:

@@ -24,9 +24,11 @@ from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
+    DrawsOption,
     Material,
     Protocol,
     Results,
+    SeedOption,
     Table,
     bounds_by_case,
     has_reference,
@@ -61,20 +63,8 @@ class CrossExamine(Protocol):
             description="questions made of each text, at most",
         ),
     ] = 10
-    draws: Annotated[
-        int,
-        Field(
-            ge=1,
-            description="draws of the bootstrap",
-        ),
-    ] = 1000
-    seed: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="where the draws begin",
-        ),
-    ] = 0
+    draws: DrawsOption = 1000
+    seed: SeedOption = 0
 
     @classmethod
     def fits(cls, material: Material) -> bool:

@@ -8,10 +8,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers, gradable
@@ -78,6 +78,10 @@ class Results:
     figures: Mapping[str, float | None]
     """Model → the protocol's one figure, higher being better; None: NA."""
     notes: Sequence[str] = ()
+
+
+DrawsOption = Annotated[int, Field(ge=1, description="draws of the bootstrap")]
+SeedOption = Annotated[int, Field(ge=0, description="where the draws begin")]
 
 
 class Protocol(BaseModel, ABC):

@@ -106,7 +106,7 @@ def _chapter(
         published = _published(book, is_article=False)
     named = part.get("xml:lang") or root.get("xml:lang") or ""
     language = named.lower().partition("-")[0]
-    # Chinese and Japanese are better told by what is there.
+    # For Chinese and Japanese the characters say the language more surely.
     is_told = len(language) == 2 and language not in ("en", "zh", "ja")
     return Document(
         id=identity,

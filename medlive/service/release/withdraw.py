@@ -90,7 +90,7 @@ async def withdraw(
         )
         entries = (await withdrawals.load_errata(session)).entries
         if dry_run:
-            session.expunge_all()  # What was loaded is still told
+            session.expunge_all()  # Rows loaded before stay as they were
             await session.rollback()
     snapshots: set[str] = set()
     for entry in entries:

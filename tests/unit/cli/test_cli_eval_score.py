@@ -229,6 +229,7 @@ def test_what_no_model_can_have_seen_is_printed_first(
     printed = instance.here("eval", "score", *runs, *few)
     # The drop of 0.4 past newer's cutoff is planted.
     assert "before it," in printed.out
+    assert "p=0" in printed.out
     assert printed.out.index("cases posted after 2025-06-30") < printed.out.index(
         "bootstrap of 50 draws"
     )

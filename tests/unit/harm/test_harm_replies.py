@@ -63,7 +63,7 @@ def raise_unless_read(name: str, text: str) -> None:
 
 def test_no_reply_to_a_graders_task_is_a_reading() -> None:
     cases = json.loads(GRADES[0])["cases"]
-    for line in GRADES[1::4]:
+    for line in GRADES[1:]:
         row = json.loads(line)
         case = cases[row["case"]]
         material = Material(

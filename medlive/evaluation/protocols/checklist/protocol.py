@@ -19,9 +19,11 @@ from medlive.evaluation.protocols.checklist.people import (
 )
 from medlive.evaluation.protocols.model import (
     Cell,
+    DrawsOption,
     Material,
     Protocol,
     Results,
+    SeedOption,
     Subject,
     Table,
     bounds_by_case,
@@ -113,20 +115,8 @@ class Checklist(Protocol):
         AfterValidator(_checked),
         Field(description="people's ratings, a CSV or JSON Lines file"),
     ] = None
-    draws: Annotated[
-        int,
-        Field(
-            ge=1,
-            description="draws of the bootstrap",
-        ),
-    ] = 1000
-    seed: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="where the draws begin",
-        ),
-    ] = 0
+    draws: DrawsOption = 1000
+    seed: SeedOption = 0
 
     @classmethod
     def fits(cls, material: Material) -> bool:

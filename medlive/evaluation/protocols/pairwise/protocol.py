@@ -19,6 +19,7 @@ from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import JudgeReplies, Question
 from medlive.evaluation.protocols.model import (
     Cell,
+    DrawsOption,
     Material,
     Protocol,
     Results,
@@ -90,13 +91,7 @@ class Pairwise(Protocol):
             description="matches at most; none: every pair on every case",
         ),
     ] = None
-    draws: Annotated[
-        int,
-        Field(
-            ge=1,
-            description="draws of the bootstrap",
-        ),
-    ] = 1000
+    draws: DrawsOption = 1000
     seed: Annotated[
         int,
         Field(
