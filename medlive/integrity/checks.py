@@ -1,5 +1,6 @@
 """Numbered verification steps over untrusted files (a snapshot, a bundle), and their results."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -93,16 +94,16 @@ class Skip(Exception):
 
 
 @dataclass(kw_only=True)
-class Inspection:
+class Inspection(ABC):
     """What is verified, and what its steps have found so far."""
 
     note: str = ""  # What the running step reports although it passes
     failed: tuple[int, ...] = ()  # The numbers of the failed steps
     trust: Trust = Trust.BROKEN  # What the signature proves
 
+    @abstractmethod
     def read(self, name: str) -> bytes:
         """Return a file's bytes. Raises Skip if it is missing."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
