@@ -78,6 +78,12 @@ async def queued_locks(session: AsyncSession, locks: Sequence[str]) -> set[str]:
     return set(await session.scalars(query, {"locks": list(locks)}))
 
 
+async def defer_alone(session: AsyncSession, lock: str) -> None:
+    """Wait for whoever defers the job of this queueing lock, and let nobody else until the transaction ends."""
+    query = text("SELECT pg_advisory_xact_lock(hashtext('defer'), hashtext(:lock))")
+    await session.execute(query, {"lock": lock})
+
+
 async def hurry(session: AsyncSession, queue: str) -> None:
     """Make jobs that wait after a failure ready now."""
     await session.execute(

@@ -17,7 +17,14 @@ from psycopg import OperationalError
 from sqlalchemy import text
 
 from medlive.clock import now
-from medlive.db.jobs import STALLED_AFTER_S, Queue, count_open, count_servers, hurry
+from medlive.db.jobs import (
+    STALLED_AFTER_S,
+    Queue,
+    count_open,
+    count_servers,
+    defer_alone,
+    hurry,
+)
 from medlive.db.session import Database
 from medlive.db.waits import count_waiting
 from medlive.errors import CircuitOpen, DatabaseUnavailable
@@ -25,10 +32,12 @@ from medlive.service.work.jobs import (
     CURATE,
     STEP,
     defer_revisions,
+    defer_step,
     open_app,
     run_step_job,
     run_until_drained,
     run_until_stopped,
+    step_lock,
     take_over,
 )
 from medlive.service.work.taken import RETRY_AFTER_S, RetryLater, Works
@@ -411,7 +420,9 @@ async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(
 
     def record(place: list[str]) -> Works:
         async def step(step: str, week: str) -> None:
-            await asyncio.sleep(0.3)
+            # Asked for again while it is being done.
+            async with database.begin() as session:
+                await defer_step(app, session, Queue.RELEASE, step, week)
             place.append(f"{step} {week}")
 
         return {STEP: step}
@@ -423,7 +434,7 @@ async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(
         ask = partial(
             run_step_job, app, database, record(here), Queue.RELEASE, "freeze"
         )
-        await asyncio.gather(ask("2026.W01"), ask("2026.W01"))
+        await ask("2026.W01")
         assert here == ["freeze 2026.W01"]
         worker = asyncio.create_task(
             run_until_stopped(
@@ -439,12 +450,30 @@ async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(
             async with database.begin() as session:
                 while not await count_servers(session, Queue.RELEASE):  # noqa: ASYNC110 - another connection
                     await asyncio.sleep(0.02)
-            await asyncio.gather(ask("2026.W02"), ask("2026.W02"))
+            await ask("2026.W02")
             stop.set()
             await worker
         assert (here, there) == (["freeze 2026.W01"], ["freeze 2026.W02"])
         await ask("2026.W03")
         assert here == ["freeze 2026.W01", "freeze 2026.W03"]
+
+
+async def test_who_defers_a_step_waits_for_another_who_does(database: Database) -> None:
+    """No index refuses a second job once a worker has taken the first."""
+
+    async def ask() -> None:
+        async with database.begin() as session:
+            await defer_step(app, session, Queue.RELEASE, "freeze", "2026.W01")
+
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            await defer_alone(session, step_lock("freeze", "2026.W01"))
+            second = asyncio.create_task(ask())
+            await asyncio.sleep(0.3)
+            assert not second.done()
+            await defer_step(app, session, Queue.RELEASE, "freeze", "2026.W01")
+        await second
+        assert len(list(await app.job_manager.list_jobs_async())) == 1
 
 
 async def test_a_claim_reads_no_more_of_a_long_queue_than_of_a_short_one(

@@ -25,6 +25,7 @@ from medlive.db.jobs import (
     Queue,
     announce_serving,
     count_servers,
+    defer_alone,
     hurry,
     queued_locks,
 )
@@ -126,6 +127,8 @@ async def defer_step(
 ) -> str:
     """Defer a weekly step once, in the session's transaction; the lock that it is known by while it lasts."""
     lock = step_lock(name, week)
+    # Else a worker may have taken another's job between the look and the insert, and no index would refuse a second.
+    await defer_alone(session, lock)
     if not await queued_locks(session, [lock]):
         task = app.configure_task(
             STEP,
