@@ -109,9 +109,11 @@ def matches(kind: IdentifierKind, pattern: re.Pattern[str], text: str) -> Candid
         yield kind, *match.span(match.lastgroup or 0)
 
 
+@cache
 def word_list(language: Literal["english", "chinese"], name: str) -> frozenset[str]:
     """The words of one list. Raises KeyError for a list that does not exist."""
-    return _lists(language)[name]
+    lines = read_lists("medlive.deidentify", f"{language}.txt")[name]
+    return frozenset(word.replace("_", " ") for word in " ".join(lines).split())
 
 
 def characters(name: str) -> frozenset[str]:
@@ -132,12 +134,3 @@ def alternatives(listed: frozenset[str]) -> str:
 def one_of(language: Literal["english", "chinese"], name: str) -> str:
     """A regular expression for any word of a list."""
     return alternatives(word_list(language, name))
-
-
-@cache
-def _lists(language: str) -> dict[str, frozenset[str]]:
-    lists = {}
-    for name, lines in read_lists("medlive.deidentify", f"{language}.txt").items():
-        words = " ".join(lines).split()
-        lists[name] = frozenset(word.replace("_", " ") for word in words)
-    return lists

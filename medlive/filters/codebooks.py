@@ -99,11 +99,8 @@ def read_terms(path: Path) -> Iterator[Term]:
 
 
 def _decoded(raw: bytes, path: Path) -> str:
-    for encoding in (
-        "utf-8-sig",
-        "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8",
-        "gb18030",
-    ):
+    has_mark = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+    for encoding in ("utf-16" if has_mark else "utf-8-sig", "gb18030"):
         with suppress(UnicodeDecodeError):
             return raw.decode(encoding).replace("\x00", "")
     raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")

@@ -56,9 +56,8 @@ class ImportedThread:
 
     line: int
     thread: Thread
-    date_assumed: (
-        bool  # Whether its date is the one that was given for threads without one
-    )
+    date_assumed: bool
+    """Whether its date is the one that was given for threads without one."""
 
 
 @dataclass(frozen=True, slots=True)

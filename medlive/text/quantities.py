@@ -8,7 +8,7 @@ days), a statement in one. What a number refers to is not checked here.
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
 from string import ascii_lowercase
@@ -100,7 +100,7 @@ def numbers_missing(statement: str, *sources: str) -> list[str]:
     stated = numbers(statement)
     if not stated:
         return []
-    source_numbers = _read_sources(*sources)
+    source_numbers = _Sources(*sources)
     missing: dict[str, None] = {}
     for number in stated:
         if not source_numbers.states(number):
@@ -118,7 +118,7 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
     kinds = {measured(q)[0] for q in quoted} & {"mass", "volume"}
     if not kinds:
         return []
-    source_numbers = _read_sources(source)
+    source_numbers = _Sources(source)
     bare = {q.value for q in quoted if q.unit is None}
     exchanged = []
     for dose in numbers(statement):
@@ -155,11 +155,11 @@ def plain_digits(text: str) -> str:
     text = _SUPERSCRIPT.sub(
         lambda m: "^" + unicodedata.normalize("NFKC", m.group()), text
     )
-    return _WIDE.sub(lambda m: _plain(m.group()), text.translate(_HAN_FORMAL)).lower()
+    return _WIDE.sub(_plain, text.translate(_HAN_FORMAL)).lower()
 
 
-@lru_cache(maxsize=4096)
-def _plain(char: str) -> str:
+def _plain(match: re.Match[str]) -> str:
+    char = match[0]
     if (decimal := unicodedata.decimal(char, None)) is not None:
         return str(decimal)
     if unicodedata.category(char) == "No":
@@ -357,14 +357,17 @@ def _with_unit(
     return Quantity(round(value, 6), unit, plain[number.start() : end].strip())
 
 
-class _Source:
-    """The numbers of a source, for lookup."""
+class _Sources:
+    """The numbers of texts, for lookup."""
 
-    def __init__(self, quantities: Set[Quantity]) -> None:
+    def __init__(self, *sources: str) -> None:
         self._units: dict[float, set[str | None]] = {}
-        for value, unit, _ in quantities:
-            self._units.setdefault(round(value, 6), set()).add(unit)
-        self._measures = {measured(quantity) for quantity in quantities}
+        self._measures: set[tuple[str | None, float]] = set()
+        for source in sources:
+            for quantity in _read_source(source):
+                value = round(quantity.value, 6)
+                self._units.setdefault(value, set()).add(quantity.unit)
+                self._measures.add(measured(quantity))
 
     def states(self, number: Quantity) -> bool:
         """Whether the source contains the number in some reading, not only with another unit of its kind."""
@@ -394,12 +397,7 @@ class _Source:
         return 1930 <= value <= 2049 and value % 100 in self._units
 
 
-@lru_cache(maxsize=256)
-def _read_sources(*sources: str) -> _Source:
-    # A thread is checked once for each of its elements.
-    return _Source(frozenset().union(*map(_read_source, sources)))
-
-
 @lru_cache(maxsize=512)
 def _read_source(source: str) -> frozenset[Quantity]:
+    # A thread is checked once for each of its elements.
     return frozenset(_source_numbers(plain_digits(source)))

@@ -29,9 +29,8 @@ class Message:
     verified: bool  # True only where the community itself shows the author as a verified physician
     text: str
     posted_at: datetime | None = None
-    media: tuple[
-        str, ...
-    ] = ()  # What the message shows besides text: "image", "video", "audio", "file"
+    media: tuple[str, ...] = ()
+    """What the message shows besides text: "image", "video", "audio", "file"."""
     verified_by: str | None = None
     """The words by which the community shows a verified author, such as "Attending Physician"; never a name.
 

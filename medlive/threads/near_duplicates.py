@@ -174,13 +174,13 @@ class DuplicateIndex:
         self._sketches: dict[str, Sketch] = {}
         self._keys_of: dict[int, tuple[str, ...]] = {}
 
-    def add(self, key: str, sketch_held: Sketch) -> None:
+    def add(self, key: str, sketch: Sketch) -> None:
         """Add a text's sketch, or replace the one of that key."""
         if (before := self._sketches.get(key)) is not None:
             for band in before.bands:
                 self._keys_of[band] = tuple(k for k in self._keys_of[band] if k != key)
-        self._sketches[key] = sketch_held
-        for band in sketch_held.bands:
+        self._sketches[key] = sketch
+        for band in sketch.bands:
             self._keys_of[band] = (*self._keys_of.get(band, ()), key)
 
     def find(self, queried: Sketch, *, ignore: str | None = None) -> Match | None:
@@ -190,8 +190,17 @@ class DuplicateIndex:
             near.update(self._keys_of.get(band, ()))
         matches = []
         for key in near - {ignore}:
-            if (match := self._compare(queried, key)) is not None:
-                matches.append(match)
+            known = self._sketches[key]
+            if known.digest == queried.digest:
+                matches.append(Match(key, similarity=1.0, exact=True))
+                continue
+            # The sizes alone bound the similarity, and are cheap to compare.
+            smaller, larger = sorted((queried.shingles.size, known.shingles.size))
+            if smaller / larger < self._threshold:
+                continue
+            similarity = jaccard(queried.shingles, known.shingles)
+            if similarity >= self._threshold:
+                matches.append(Match(key, similarity, exact=False))
 
         def rank(match: Match) -> tuple[bool, float, int, str]:
             # Numbers by their value, so that 9 comes before 10
@@ -199,14 +208,3 @@ class DuplicateIndex:
             return not match.exact, -match.similarity, length, match.key
 
         return min(matches, key=rank, default=None)
-
-    def _compare(self, queried: Sketch, key: str) -> Match | None:
-        sketch_held = self._sketches[key]
-        if sketch_held.digest == queried.digest:
-            return Match(key, 1.0, True)
-        # The sizes alone bound the similarity, and are cheap to compare.
-        smaller, larger = sorted((queried.shingles.size, sketch_held.shingles.size))
-        if smaller / larger < self._threshold:
-            return None
-        similarity = jaccard(queried.shingles, sketch_held.shingles)
-        return Match(key, similarity, False) if similarity >= self._threshold else None
