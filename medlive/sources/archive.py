@@ -31,6 +31,7 @@ from warcio.warcwriter import WARCWriter
 from medlive.clock import now
 from medlive.errors import MedliveError
 from medlive.guard.bounds import RECORD_BYTES
+from medlive.integrity.folder import sync
 from medlive.integrity.paths import open_plain
 from medlive.sources.ledger import Place
 from medlive.sources.source import Fetched
@@ -82,7 +83,8 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
         self._file: io.FileIO = path.open("xb", buffering=0)
         try:
             self._write(_warcinfo(software, operator, created_at or now()))
-            _sync(self._file, path.parent)
+            _sync(self._file)
+            sync(path.parent)
         except BaseException:
             self._file.close()
             path.unlink()
@@ -180,7 +182,8 @@ def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Pl
             if erased:
                 first = min(place.offset for place in erased)
                 raise ArchiveDamaged(path, f"no page to erase at offset {first}")
-            _sync(copy, target.parent)
+            _sync(copy)
+            sync(target.parent)
         except BaseException:
             target.unlink()
             raise
@@ -382,11 +385,7 @@ def _moment(moment: datetime) -> str:
     )
 
 
-def _sync(file: BinaryIO | io.FileIO, folder: Path | None = None) -> None:
-    """Flush a file to the disk, and a new file's name in its folder, where the system can."""
+def _sync(file: BinaryIO | io.FileIO) -> None:
+    """Flush a file to the disk."""
     file.flush()
     os.fsync(file.fileno())
-    if folder is not None and os.name != "nt":
-        handle = os.open(folder, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)

@@ -75,11 +75,9 @@ class HarvestEnd(StrEnum):
 
 def list_key(request: PageRequest) -> str:
     """Return a list's name in the ledger: its first address, with a digest of the form if it is posted."""
-    return (
-        request.url
-        if request.form is None
-        else f"{request.url} {digest_json([list(f) for f in request.form])}"
-    )
+    if request.form is None:
+        return request.url
+    return f"{request.url} {digest_json(request.form)}"
 
 
 async def harvest(
@@ -186,15 +184,12 @@ class _Run:
     async def _enqueue(
         self, entries: Sequence[ListEntry], origin: _Origin = "listed"
     ) -> None:
-        known = (
-            await self.ledger.look_up([entry.thread_id for entry in entries])
-            if entries
-            else {}
-        )
+        if not entries:
+            return
+        known = await self.ledger.look_up([entry.thread_id for entry in entries])
         for entry in entries:
-            self.limited = self.limited or (
-                self.limit is not None and self.requested >= self.limit
-            )
+            if self.limit is not None and self.requested >= self.limit:
+                self.limited = True
             if self._stopped():
                 return
             self.requested += 1
@@ -476,12 +471,8 @@ def _is_known(
 def _newest(listing: Listing) -> datetime | None:
     """The latest activity that is not in the future."""
     moment = now()
-    newest = None
-    for entry in listing.entries:
-        date = _activity(entry)
-        if date is not None and date <= moment:
-            newest = max(newest or date, date)
-    return newest
+    dates = filter(None, map(_activity, listing.entries))
+    return max((date for date in dates if date <= moment), default=None)
 
 
 def _activity(entry: ListEntry) -> datetime | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from calendar import month_abbr
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -84,19 +85,13 @@ def parse(source: Page | str) -> LexborHTMLParser:
         )
     if _is_too_deep(markup):
         raise LayoutError(url, f"markup nested less than {PAGE_DEPTH} deep")
-    if len(markup) > _SMALL and any(
-        _is_crowded(tag[0]) for tag in _WHOLE_TAG.finditer(markup)
-    ):
-        raise LayoutError(url, f"at most {_MAX_ATTRIBUTES} attributes in a tag")
+    for tag in _WHOLE_TAG.finditer(markup) if len(markup) > _SMALL else ():
+        if len(tag[0]) > _LONG_TAG:
+            # The parser compares each attribute with all before it.
+            names, values = _VALUE.subn(b"", tag[0])
+            if values + len(_BETWEEN.findall(names)) > _MAX_ATTRIBUTES:
+                raise LayoutError(url, f"at most {_MAX_ATTRIBUTES} attributes in a tag")
     return LexborHTMLParser(markup)
-
-
-def _is_crowded(tag: bytes) -> bool:
-    """Whether a tag has so many attributes that the parser, comparing each with all before it, would be slow."""
-    if len(tag) <= _LONG_TAG:
-        return False
-    names, values = _VALUE.subn(b"", tag)
-    return values + len(_BETWEEN.findall(names)) > _MAX_ATTRIBUTES
 
 
 def _is_too_deep(markup: bytes) -> bool:
@@ -131,7 +126,8 @@ def readable(
         if isinstance(item, str):
             out.append(item)
         elif item.is_text_node:
-            out.append(_written(item, keeps_lines))
+            text = item.text_content or ""
+            out.append(text if keeps_lines else text.replace("\n", " "))
         elif item.is_element_node:
             name, own_classes = item.tag or "", set(classes(item))
             is_skipped = not skip_classes.isdisjoint(own_classes)
@@ -139,14 +135,14 @@ def readable(
                 media[_MEDIA[name]] = None
             is_silent = is_skipped or name in _SILENT
             out.append(_gap(name, is_silent=is_silent))
-            if not (is_silent or name in _VOID):
-                left += _inside(item, keeps_lines or name == "pre")
+            if is_silent or name in _VOID:
+                continue
+            if name in _BLOCK:
+                left.append(("\n", False))
+            keeps_lines = keeps_lines or name == "pre"
+            for child in reversed(list(item.iter(include_text=True))):
+                left.append((child, keeps_lines))
     return Readable(_tidy("".join(out)), tuple(media))
-
-
-def _written(node: LexborNode, keeps_lines: bool) -> str:
-    text = node.text_content or ""
-    return text if keeps_lines else text.replace("\n", " ")
 
 
 def _gap(name: str, *, is_silent: bool) -> str:
@@ -155,15 +151,6 @@ def _gap(name: str, *, is_silent: bool) -> str:
     if is_silent and name not in _VOID | _INVISIBLE:
         return gap or " "
     return gap
-
-
-def _inside(node: LexborNode, keeps_lines: bool) -> list[tuple[LexborNode | str, bool]]:
-    """What is left to read of an element, the first last."""
-    ends: list[tuple[LexborNode | str, bool]] = []
-    if node.tag in _BLOCK:
-        ends.append(("\n", False))
-    children = list(node.iter(include_text=True))
-    return [*ends, *((child, keeps_lines) for child in reversed(children))]
 
 
 def _is_decoration(node: LexborNode, own_classes: set[str]) -> bool:
@@ -272,20 +259,8 @@ CHINA = timezone(timedelta(hours=8), "Asia/Shanghai")
 # Communities of this kind began in the late 1990s; a number outside these years is no date of a message.
 _FIRST_YEAR, _LAST_YEAR = 1995, 2100
 
-_MONTHS = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
+_MONTHS = [month.lower() for month in month_abbr]
+"""The first is empty, so that the others stand at their numbers."""
 _NUMERIC = re.compile(
     r"(?<!\d)(\d{4})\s?[-/.年]\s?(\d{1,2})\s?[-/.月]\s?(\d{1,2})(?!\d)日?"
     r"(?:[T\s]{1,3}(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d{1,9})?)?\s?(Z|[+-]\d{2}:?\d{2})?)?"
@@ -347,7 +322,7 @@ def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
         match.groups() if match.re is _MONTH_FIRST else (match[2], match[1], match[3])
     )
     return datetime(
-        int(year), _MONTHS.index(name[:3].lower()) + 1, int(day), tzinfo=UTC
+        int(year), _MONTHS.index(name[:3].lower()), int(day), tzinfo=UTC
     )
 
 

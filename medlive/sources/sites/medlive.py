@@ -25,25 +25,23 @@ _COMMENT_PARTS = ".com_user, .com_user_say, dl"
 _MAX_STRAY_TEXT = 20
 
 
-class _Person(NamedTuple):
+class _Entry(NamedTuple):
+    """What a person wrote, and who that is."""
+
     handle: str
     address: str
     """Where the person's link leads: the same person under it all over the page."""
     mark: str | None
     """The site's mark of a certified physician beside the link, in its words."""
+    content: reading.Readable
+    posted_at: datetime | None
+    asks: bool = False
 
-    def is_same(self, other: "_Person") -> bool:
+    def has_author_of(self, other: "_Entry") -> bool:
         """By the link where both have one, else by the name."""
         if self.address and other.address:
             return self.address == other.address
         return self.handle == other.handle
-
-
-class _Entry(NamedTuple):
-    person: _Person
-    content: reading.Readable
-    posted_at: datetime | None = None
-    asks: bool = False
 
 
 class Medlive(source.Site):
@@ -109,10 +107,9 @@ class Medlive(source.Site):
             raise LayoutError(page.url, "text in .title_cms and .content_body")
         _check_strays(page, tree, body)
         comments = self._comments(page, tree)
-        author = self._person(
-            page, reading.required(page, tree, [".info_cms a.color_888", "a.color_888"])
-        )
+        author = reading.required(page, tree, [".info_cms a.color_888", "a.color_888"])
         posted_at = _article_date(tree)
+        opening = self._entry(page, author, case, posted_at)._replace(asks=True)
         outcome = [reading.readable(result) for result in tree.css(".case_result")[:1]]
         if not all(read.text for read in outcome):
             raise LayoutError(page.url, "text in .case_result")
@@ -120,11 +117,12 @@ class Medlive(source.Site):
             raise source.NotAThread(
                 f"{page.url}: an article without an outcome and without comments"
             )
-        entries = [_Entry(author, case, posted_at, asks=True)]
-        entries += [_Entry(author, text) for text in outcome]
+        entries = [opening]
+        for text in outcome:
+            entries.append(opening._replace(content=text, posted_at=None, asks=False))
         for entry in comments:
             # In the discussion the author goes on asking; what they settle on stands in the outcome.
-            entries.append(entry._replace(asks=author.is_same(entry.person)))
+            entries.append(entry._replace(asks=entry.has_author_of(opening)))
         posts = _posts(entries)
         tags = map(reading.line, tree.css(".tag_cms a"))
         thread_id = _thread_id(page.url)
@@ -169,16 +167,22 @@ class Medlive(source.Site):
             )
         date = next(filter(None, map(_date, parts[0].css("span"))), None)
         words = _words(page, parts[1], ".inc_c > dl > dd 2")
-        yield _Entry(self._person(page, anchor), words, date)
+        yield self._entry(page, anchor, words, date)
         users, replies = item.css(".com_user"), item.css(".com_user_say")
         if len(users) != len(replies):
             raise LayoutError(page.url, "a .com_user for every .com_user_say")
         for user, reply in zip(users, replies, strict=True):
             words = _words(page, reply, ".com_user_say")
-            yield _Entry(self._person(page, user), words)
+            yield self._entry(page, user, words, None)
 
-    def _person(self, page: Page, anchor: LexborNode) -> _Person:
-        """A person by their link, and whether the site's mark of a certified physician follows it."""
+    def _entry(
+        self,
+        page: Page,
+        anchor: LexborNode,
+        content: reading.Readable,
+        posted_at: datetime | None,
+    ) -> _Entry:
+        """What a person wrote, by their link and the site's mark of a certified physician that may follow it."""
         handle = reading.line(anchor)
         if not handle:
             raise LayoutError(page.url, "a name in a user's link")
@@ -187,24 +191,26 @@ class Medlive(source.Site):
             for node in (beside, *beside.css("[title], [alt], i, em, span")):
                 shown = node.attributes.get("title"), node.attributes.get("alt")
                 for text in (*shown, node.text()):
-                    if (
-                        not mark
-                        and (text or "").strip() in self.settings.verified_labels
-                    ):
-                        mark = (text or "").strip()
-        return _Person(handle, link(page, anchor.attributes.get("href")) or "", mark)
+                    words = (text or "").strip()
+                    if not mark and words in self.settings.verified_labels:
+                        mark = words
+        address = link(page, anchor.attributes.get("href")) or ""
+        return _Entry(handle, address, mark, content, posted_at)
 
 
 def _posts(entries: Sequence[_Entry]) -> list[source.Posted]:
     """The messages, each verified by the site's mark of its person anywhere below the case."""
     marks: dict[str, str | None] = {}
     for entry in entries[1:]:
-        if entry.person.mark and entry.person.address:
-            marks[entry.person.address] = entry.person.mark
+        if entry.mark and entry.address:
+            marks[entry.address] = entry.mark
     posts = []
-    for who, content, moment, asks in entries:
-        proof = who.mark or marks.get(who.address)
-        posts.append(source.Posted(who.handle, *content, moment, asks, proof))
+    for entry in entries:
+        proof = entry.mark or marks.get(entry.address)
+        post = source.Posted(
+            entry.handle, *entry.content, entry.posted_at, entry.asks, proof
+        )
+        posts.append(post)
     return posts
 
 

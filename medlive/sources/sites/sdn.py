@@ -203,12 +203,8 @@ def read_page(page: Page) -> ThreadPage:
 
     A page is asked for its successor, then read as part of its thread: it is parsed once while it is in use.
     """
-    if (known := _pages_in_use.get(page)) is None:
-        known = _pages_in_use[page] = _parse_page(page)
-    return known
-
-
-def _parse_page(page: Page) -> ThreadPage:
+    if (known := _pages_in_use.get(page)) is not None:
+        return known
     tree = reading.parse(page)
     if "thread_view" not in (template := _template(tree)):
         raise LayoutError(
@@ -228,7 +224,7 @@ def _parse_page(page: Page) -> ThreadPage:
     if url and _THREAD_PATH.search(url):
         canonical = _PAGE_PATH.sub("/", url)
     number = _page_number(page, tree)
-    return ThreadPage(
+    shown = _pages_in_use[page] = ThreadPage(
         url=canonical or page.url,
         thread_id=_thread_id(page, tree, canonical),
         number=number,
@@ -237,6 +233,7 @@ def _parse_page(page: Page) -> ThreadPage:
         tags=(*boards, *labels),
         posts=posts,
     )
+    return shown
 
 
 def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
