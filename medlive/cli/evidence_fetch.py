@@ -28,7 +28,6 @@ from medlive.evidence.fetch.fetching import (
     make_plan,
     run_plan,
 )
-from medlive.evidence.fetch.ledger import Ledger
 from medlive.evidence.fetch.model import (
     ArticleType,
     Selection,
@@ -206,22 +205,19 @@ def _new_corpora(
         elif known.get(name) == outcome.ledger.digest:
             say(f"{name}: the index has it as it is")
         else:
-            corpora.append(_corpus(task, outcome.ledger))
+            ledger = outcome.ledger
+            fetched = Fetched(
+                address=ledger.address,
+                fetched_at=ledger.fetched_at,
+                files=len(ledger.files),
+                digest=ledger.digest,
+                selection=ledger.selection.model_dump_json(),
+            )
+            path = corpus_path(task.source, task.folder, ledger)
+            corpus = open_corpus(path, task.source.reader, name)
+            licence = task.source.licence
+            corpora.append(replace(corpus, licence=licence, fetched=fetched))
     return corpora
-
-
-def _corpus(task: _Task, ledger: Ledger) -> Corpus:
-    source = task.source
-    fetched = Fetched(
-        address=ledger.address,
-        fetched_at=ledger.fetched_at,
-        files=len(ledger.files),
-        digest=ledger.digest,
-        selection=ledger.selection.model_dump_json(),
-    )
-    path = corpus_path(source, task.folder, ledger)
-    corpus = open_corpus(path, source.reader, source.name)
-    return replace(corpus, licence=source.licence, fetched=fetched)
 
 
 async def _plan(task: _Task) -> Plan:

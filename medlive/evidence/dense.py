@@ -245,10 +245,10 @@ def exact(source: StoredVectors, queries: Matrix, k: int) -> Ordinals:
     return ordinals
 
 
-def recall(found: Ordinals, expected: Ordinals) -> float:
+def recall(retrieved: Ordinals, expected: Ordinals) -> float:
     """The mean share of the expected ordinals of a row that are found in it; -1 stands for none."""
     shares = []
-    for got, want in zip(found, expected, strict=True):
+    for got, want in zip(retrieved, expected, strict=True):
         wanted = want[want >= 0]
         shares.append(np.isin(wanted, got).sum() / max(len(wanted), 1))
     return float(np.mean(shares))
@@ -281,8 +281,8 @@ def _measured(
     cells = faiss.extract_index_ivf(index).nlist
 
     def recall_at(nprobe: int, half: slice) -> float:
-        found = _search(index, queries[half], k, nprobe)[1]
-        return recall(found, expected[half])
+        _, ordinals = _search(index, queries[half], k, nprobe)
+        return recall(ordinals, expected[half])
 
     nprobe = 1
     while nprobe < cells and recall_at(nprobe, chosen_on) < target + _MARGIN:

@@ -61,13 +61,13 @@ def measure_weights(
         by_words = []
         for question in asked:
             hits = lexical.search(question, _DEPTH, None)
-            found = [store.get(ordinal) for ordinal, _ in hits]
-            by_words.append(_reciprocal_rank(question, found))
+            passages = [store.get(ordinal) for ordinal, _ in hits]
+            by_words.append(_reciprocal_rank(question, passages))
         by_vectors = []
         rows = dense.search(encoder.encode_queries(asked), _DEPTH)[1]
         for question, row in zip(asked, rows, strict=True):
-            found = [store.get(int(n)) for n in ordinals[row[row >= 0]]]
-            by_vectors.append(_reciprocal_rank(question, found))
+            passages = [store.get(int(n)) for n in ordinals[row[row >= 0]]]
+            by_vectors.append(_reciprocal_rank(question, passages))
         words, vectors = float(np.mean(by_words)), float(np.mean(by_vectors))
         share = min(1.0, vectors / words) if words else 1.0
         weights.append(
@@ -116,7 +116,7 @@ def _questions(store: PassageStore, ordinals: Ordinals) -> dict[str, list[str]]:
     for at in sample_ordinals(len(ordinals), _LOOKED_AT):
         passage = store.get(int(ordinals[at]))
         questions.setdefault(passage.language, {})[_question(passage)] = None
-    return {language: list(found) for language, found in questions.items()}
+    return {language: list(asked) for language, asked in questions.items()}
 
 
 def _question(passage: Passage) -> str:
@@ -126,9 +126,9 @@ def _question(passage: Passage) -> str:
     return as_query("", passage.text)
 
 
-def _reciprocal_rank(question: str, found: Sequence[Passage]) -> float:
+def _reciprocal_rank(question: str, passages: Sequence[Passage]) -> float:
     """One over the rank of the first passage that answers the question; 0 without one."""
-    for rank, passage in enumerate(found, start=1):
+    for rank, passage in enumerate(passages, start=1):
         if _question(passage) == question:
             return 1 / rank
     return 0.0

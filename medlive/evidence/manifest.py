@@ -208,10 +208,10 @@ def read_manifest(folder: Path) -> IndexManifest:
     except (OSError, TooLong) as exc:
         raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
     stated = re.search(rb'"format_version"\s*:\s*(\d{1,9})', text)
-    found = int(stated[1]) if stated else FORMAT_VERSION
-    if found != FORMAT_VERSION:
+    version = int(stated[1]) if stated else FORMAT_VERSION
+    if version != FORMAT_VERSION:
         raise IndexOutdated(
-            f"{place} has format {found}, this medlive reads format {FORMAT_VERSION}",
+            f"{place} has format {version}, this medlive reads format {FORMAT_VERSION}",
         )
     try:
         manifest = IndexManifest.model_validate_json(text)

@@ -129,7 +129,13 @@ class IndexRetriever:
                 nearest |= self._nearest(side, own, depth, not_after)
         results = []
         for query in queries:
-            orders = self._by_words(query, depth, not_after)
+            orders: dict[tuple[Side, int], Found] = {}
+            if self._lexical is not None:
+                texts = {Side.LEXICAL: query.phrases, Side.JOINT: joint_phrases(query)}
+                for way, words in texts.items():
+                    for number, text in enumerate(words):
+                        found = self._lexical.search(text, depth, not_after)
+                        orders[way, number] = found
             weights = {}
             for number, phrase in enumerate(query.phrases):
                 reader = self._reader_of(phrase)
@@ -147,19 +153,6 @@ class IndexRetriever:
         """The dense side that counts most for the phrase; None where none reads it."""
         best = max(self.dense, key=lambda side: side.weight_of(phrase), default=None)
         return best if best and best.weight_of(phrase) > 0 else None
-
-    def _by_words(
-        self, query: Query, depth: int, not_after: date | None
-    ) -> dict[tuple[Side, int], Found]:
-        """Each phrase's order by words, and the joint orders."""
-        orders: dict[tuple[Side, int], Found] = {}
-        if self._lexical is None:
-            return orders
-        texts = {Side.LEXICAL: query.phrases, Side.JOINT: joint_phrases(query)}
-        for side, phrases in texts.items():
-            for number, words in enumerate(phrases):
-                orders[side, number] = self._lexical.search(words, depth, not_after)
-        return orders
 
     def _nearest(
         self,

@@ -88,11 +88,9 @@ class VectorStore:
     def verify(self) -> None:
         """Compare every shard with its digest. Raises IndexCorrupt for the first that differs."""
         for shard in self._shards:
-            found = digest_file(shard.place)
-            if found != shard.entry.digest:
-                raise _damaged(
-                    shard.place, f"has {found}, expected {shard.entry.digest}"
-                )
+            digest, expected = digest_file(shard.place), shard.entry.digest
+            if digest != expected:
+                raise _damaged(shard.place, f"has {digest}, expected {expected}")
 
     def vectors(self, keys: Keys) -> "StoredVectors":
         """Return the vectors of these passages. Raises EvidenceUnavailable if one is not embedded."""

@@ -126,8 +126,7 @@ def readable(
         if isinstance(item, str):
             out.append(item)
         elif item.is_text_node:
-            text = item.text_content or ""
-            out.append(text if keeps_lines else text.replace("\n", " "))
+            out.append(_written(item, keeps_lines))
         elif item.is_element_node:
             name, own_classes = item.tag or "", set(classes(item))
             is_skipped = not skip_classes.isdisjoint(own_classes)
@@ -135,14 +134,14 @@ def readable(
                 media[_MEDIA[name]] = None
             is_silent = is_skipped or name in _SILENT
             out.append(_gap(name, is_silent=is_silent))
-            if is_silent or name in _VOID:
-                continue
-            if name in _BLOCK:
-                left.append(("\n", False))
-            keeps_lines = keeps_lines or name == "pre"
-            for child in reversed(list(item.iter(include_text=True))):
-                left.append((child, keeps_lines))
+            if not (is_silent or name in _VOID):
+                left += _inside(item, keeps_lines or name == "pre")
     return Readable(_tidy("".join(out)), tuple(media))
+
+
+def _written(node: LexborNode, keeps_lines: bool) -> str:
+    text = node.text_content or ""
+    return text if keeps_lines else text.replace("\n", " ")
 
 
 def _gap(name: str, *, is_silent: bool) -> str:
@@ -151,6 +150,16 @@ def _gap(name: str, *, is_silent: bool) -> str:
     if is_silent and name not in _VOID | _INVISIBLE:
         return gap or " "
     return gap
+
+
+def _inside(node: LexborNode, keeps_lines: bool) -> list[tuple[LexborNode | str, bool]]:
+    """What is left to read of an element, the first last."""
+    left: list[tuple[LexborNode | str, bool]] = []
+    if node.tag in _BLOCK:
+        left.append(("\n", False))
+    for child in reversed(list(node.iter(include_text=True))):
+        left.append((child, keeps_lines))
+    return left
 
 
 def _is_decoration(node: LexborNode, own_classes: set[str]) -> bool:
@@ -321,9 +330,7 @@ def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
     name, day, year = (
         match.groups() if match.re is _MONTH_FIRST else (match[2], match[1], match[3])
     )
-    return datetime(
-        int(year), _MONTHS.index(name[:3].lower()), int(day), tzinfo=UTC
-    )
+    return datetime(int(year), _MONTHS.index(name[:3].lower()), int(day), tzinfo=UTC)
 
 
 def stated_moment(value: Any, zone: tzinfo) -> datetime | None:

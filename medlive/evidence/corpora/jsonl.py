@@ -88,13 +88,13 @@ def converted(
     """
     for place, row in rows:
         try:
-            found = document(row)
+            made = document(row)
         except ValueError as exc:
             fault = first_fault(exc) if isinstance(exc, ValidationError) else str(exc)
             log.problem(place, fault)
             continue
-        if any(section.text.strip() for section in found.sections):
-            yield found
+        if any(section.text.strip() for section in made.sections):
+            yield made
         else:
             log.empty += 1
 

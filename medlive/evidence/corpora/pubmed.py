@@ -85,9 +85,9 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     readable: list[tuple[Path, str]] = []
     files = [(path, path.name)]
     if path.is_dir():
-        found = files_below(path, SUFFIXES)
-        found.sort(key=lambda f: (f.name, f.as_posix()))
-        files = [(f, f.relative_to(path).as_posix()) for f in found]
+        below = files_below(path, SUFFIXES)
+        below.sort(key=lambda f: (f.name, f.as_posix()))
+        files = [(f, f.relative_to(path).as_posix()) for f in below]
     if not files:
         raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
     for file, name in files:
@@ -135,8 +135,8 @@ class _Valid:
             articles.append(0)
             versions.append(1)
             if frame.kind == "DeleteCitation":
-                for found in PMID.finditer(frame.data):
-                    deleted.append((int(found[2]), int(found[1] or 0)))
+                for number in PMID.finditer(frame.data):
+                    deleted.append((int(number[2]), int(number[1] or 0)))
                 continue
             named = PMID.search(frame.data)
             if named is not None:

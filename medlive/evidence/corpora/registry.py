@@ -60,7 +60,19 @@ def open_corpus(
             f"there is no {place}",
             hint="give an archive, a file or a folder of evidence",
         )
-    reader = _find_reader(place, kind)
+    try:
+        for reader in known_readers():
+            if reader.kind == kind or (kind is None and reader.sniff(place)):
+                break
+        else:
+            kinds = "; ".join(f"{each.kind}: {each.about}" for each in known_readers())
+            if kind is not None:
+                raise UsageError(f"{kind!r} is not a kind of corpus", hint=kinds)
+            raise BadInput(
+                f"{place} is not a corpus that medlive recognises", hint=kinds
+            )
+    except OSError as exc:
+        raise BadInput(f"{place} cannot be read: {exc.strerror}") from exc
     if name is None and reader.licence != "unstated":
         name = reader.kind  # It is one published data set
     elif name is None:
@@ -71,20 +83,3 @@ def open_corpus(
             f"{name!r} is not a valid corpus name", hint="1-64 letters, digits, - _ ."
         )
     return Corpus(name=name, path=place, reader=reader, licence=reader.licence)
-
-
-def _find_reader(path: Path, kind: str | None) -> Reader:
-    """The reader of that kind; None: the first that recognises the path."""
-    try:
-        for reader in known_readers():
-            if reader.kind == kind or (kind is None and reader.sniff(path)):
-                return reader
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
-    if kind is not None:
-        raise UsageError(f"{kind!r} is not a kind of corpus", hint=_kinds())
-    raise BadInput(f"{path} is not a corpus that medlive recognises", hint=_kinds())
-
-
-def _kinds() -> str:
-    return "; ".join(f"{reader.kind}: {reader.about}" for reader in known_readers())

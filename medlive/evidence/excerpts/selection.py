@@ -280,9 +280,9 @@ def _long_sentences(stretches: tuple[Stretch, ...]) -> frozenset[str]:
     return frozenset(long)
 
 
-def alike(one: str, other: str) -> bool:
+def alike(text: str, other: str) -> bool:
     """Whether two texts are near-identical, or one holds nearly all of the other."""
-    first, second = shingles(one), shingles(other)
+    first, second = shingles(text), shingles(other)
     return len(first & second) >= ALIKE * min(len(first), len(second))
 
 

@@ -119,10 +119,10 @@ def _is_end(text: str, start: int, match: re.Match[str]) -> bool:
 
 def _is_abbreviation(before: str, following: str) -> bool:
     """Whether a full stop between these belongs to an abbreviation or a damaged decimal ("30. 4")."""
-    found = _LAST_WORD.search(before)
-    if found is None:
+    last = _LAST_WORD.search(before)
+    if last is None:
         return False
-    word = found[0].lower()
+    word = last[0].lower()
     if word in _SHORT["always"]:
         return True
     if word == "al":
@@ -156,6 +156,7 @@ def _parts(text: str, start: int, end: int) -> Iterator[Sentence]:
 def _needs_of(text: str, sentences: list[Sentence], number: int) -> tuple[int, ...]:
     """The numbers of the sentences that one needs."""
     own = sentences[number]
+    refers_back = _REFERS_BACK.match(own.words) and not _EXPLETIVE.match(own.words)
     needs: list[int] = []
     # Where a sentence is cut, the mark says that its beginning is missing.
     if not own.cut_before and _is_item(text, sentences, number):
@@ -166,15 +167,11 @@ def _needs_of(text: str, sentences: list[Sentence], number: int) -> tuple[int, .
                 break
             if not _is_item(text, sentences, earlier):
                 break
-    elif not own.cut_before and number and _refers_back(own.words):
+    elif not own.cut_before and number and refers_back:
         needs.append(number - 1)
     if _OPENS.search(own.words) and number + 1 < len(sentences):
         needs.append(number + 1)
     return tuple(needs)
-
-
-def _refers_back(words: str) -> bool:
-    return bool(_REFERS_BACK.match(words)) and not _EXPLETIVE.match(words)
 
 
 def _is_item(text: str, sentences: list[Sentence], number: int) -> bool:

@@ -199,7 +199,18 @@ async def _fetch(
         raise FetchFailed(problem, hint="it is fetched again by the next run")
     kept = part
     if plan.selection.types:
-        kept = _select(plan, file, name)
+        chosen = f"{name}.chosen"
+        kept = path_below(plan.folder, chosen)
+        is_update = file.name.startswith("updatefiles/")
+        with (
+            open_below(plan.folder, name) as source,
+            room_for(plan.folder),
+            create_below(plan.folder, chosen) as target,
+        ):
+            try:
+                select(source, target, plan.selection, update=is_update)
+            except FetchFailed as exc:
+                raise FetchFailed(f"{file.url}: {exc.message}") from exc
     files[file.name] = FetchedFile(
         name=file.name,
         url=file.url,
@@ -217,21 +228,6 @@ async def _fetch(
     place.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     kept.replace(place)
     part.unlink(missing_ok=True)
-
-
-def _select(plan: Plan, file: RemoteFile, name: str) -> Path:
-    """Write the chosen articles of a half file beside it."""
-    update = file.name.startswith("updatefiles/")
-    with (
-        open_below(plan.folder, name) as source,
-        room_for(plan.folder),
-        create_below(plan.folder, f"{name}.chosen") as target,
-    ):
-        try:
-            select(source, target, plan.selection, update=update)
-        except FetchFailed as exc:
-            raise FetchFailed(f"{file.url}: {exc.message}") from exc
-    return path_below(plan.folder, f"{name}.chosen")
 
 
 def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
@@ -262,11 +258,11 @@ def _problem(file: RemoteFile, root: Path, name: str, md5: str | None) -> str | 
     try:
         with open_below(root, name) as handle:
             if md5 is not None:
-                found = hashlib.file_digest(handle, "md5").hexdigest()
-                if found == md5:
+                own = hashlib.file_digest(handle, "md5").hexdigest()
+                if own == md5:
                     return None
                 return (
-                    f"{file.url} has md5:{found}; the publisher's checksum is md5:{md5}"
+                    f"{file.url} has md5:{own}; the publisher's checksum is md5:{md5}"
                 )
             if name.endswith(".zip"):
                 with (

@@ -158,8 +158,8 @@ async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:
         }
         text = await client.page(f"{source.address}?{urlencode(query)}")
         try:
-            found = json.loads(text)["esearchresult"]
-            count, numbers = int(found["count"]), list(map(str, found["idlist"]))
+            result = json.loads(text)["esearchresult"]
+            count, numbers = int(result["count"]), list(map(str, result["idlist"]))
         except (ValueError, LookupError, TypeError, RecursionError) as exc:
             raise FetchFailed(
                 f"{source.address} answers with no list of articles: {exc!r}"

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 from medlive.clock import now, parse_retry_after
 from medlive.errors import LiteratureUnavailable
-from medlive.evidence.client import Answer, Client
+from medlive.evidence.client import Client
 from medlive.evidence.corpora.parsing.chunk import Document, passages_of
 from medlive.evidence.passage import Passage
 from medlive.guard.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
@@ -181,7 +181,15 @@ class Literature(ABC):
             raise self._away(cause)
         if wait_s:
             await self.store.hold_back(self.name, wait_s)
-        _check_status(answer)
+        if answer.status in RETRIED_STATUSES:
+            raise TryAgain(f"status {answer.status}")
+        if b"api key invalid" in answer.body[:1000].lower():
+            raise Refused("the API key is not valid")
+        if answer.status != 200:
+            kind = Unreadable if answer.status == 400 else Refused
+            raise kind(f"status {answer.status}")
+        if len(answer.body) > LITERATURE_BYTES:
+            raise Unreadable(f"more than {LITERATURE_BYTES} bytes")
         return read(answer.body)
 
     def _away(self, cause: str) -> LiteratureUnavailable:
@@ -202,26 +210,15 @@ def passages_by(
         licence: Of documents that name none.
         day: The last day; None for any.
     """
-    found: list[Passage] = []
+    passages: list[Passage] = []
     for document in documents:
         published = document.published
         if published is not None and (day is None or published <= day):
-            found += filter(None, passages_of(document, corpus=corpus, licence=licence))
-    return found
+            pieces = passages_of(document, corpus=corpus, licence=licence)
+            passages += filter(None, pieces)
+    return passages
 
 
 def in_the_past(day: date | None) -> date | None:
     """Return a last day of publication that a request needs; None for today, so that its answer can be kept."""
     return day if day is not None and day < now().date() else None
-
-
-def _check_status(answer: Answer) -> None:
-    if answer.status in RETRIED_STATUSES:
-        raise TryAgain(f"status {answer.status}")
-    if b"api key invalid" in answer.body[:1000].lower():
-        raise Refused("the API key is not valid")
-    if answer.status != 200:
-        kind = Unreadable if answer.status == 400 else Refused
-        raise kind(f"status {answer.status}")
-    if len(answer.body) > LITERATURE_BYTES:
-        raise Unreadable(f"more than {LITERATURE_BYTES} bytes")

@@ -88,7 +88,24 @@ class Sdn(source.Site):
     def parse_listing(self, page: Page) -> source.Listing:
         """The rows of a board; labels beside titles are no titles. Raises LayoutError."""
         tree = reading.parse(page)
-        entries = tuple(_entry(page, row) for row in tree.css(".structItem--thread"))
+        entries = []
+        for row in tree.css(".structItem--thread"):
+            primary = row.css(".structItem-title a[data-tp-primary=on]")
+            anchors = primary or row.css(".structItem-title a")[-1:]
+            url = link(page, anchors[0].attributes.get("href")) if anchors else None
+            path = _THREAD_PATH.search(url or "")
+            if url is None or path is None:
+                raise LayoutError(
+                    page.url, ".structItem-title a to /threads/<slug>.<id>/"
+                )
+            entry = source.ListEntry(
+                url=url,
+                thread_id=path[1],
+                title=reading.line(anchors[0]),
+                posted_at=_moment(row.css_first(".structItem-startDate time")),
+                last_post_at=_moment(row.css_first("time.structItem-latestDate")),
+            )
+            entries.append(entry)
         template = _template(tree)
         # A thread lists similar threads below its posts, and is no list.
         if "thread_view" in template or (not entries and "forum_view" not in template):
@@ -103,9 +120,8 @@ class Sdn(source.Site):
                 ".structItem--thread",
                 found="a board that is not empty without any",
             )
-        return source.Listing(
-            entries, source.PageRequest(following) if following else None
-        )
+        next_page = source.PageRequest(following) if following else None
+        return source.Listing(tuple(entries), next_page)
 
     def next_page(self, page: Page) -> str | None:
         """The thread's following page. Raises LayoutError for a page whose posts cannot be read."""
@@ -163,20 +179,6 @@ class Sdn(source.Site):
         )
 
 
-def _entry(page: Page, row: LexborNode) -> source.ListEntry:
-    anchors = (
-        row.css(".structItem-title a[data-tp-primary=on]")
-        or row.css(".structItem-title a")[-1:]
-    )
-    url = link(page, anchors[0].attributes.get("href")) if anchors else None
-    path = _THREAD_PATH.search(url or "")
-    if url is None or path is None:
-        raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
-    opened = _moment(row.css_first(".structItem-startDate time"))
-    active = _moment(row.css_first("time.structItem-latestDate"))
-    return source.ListEntry(url, path[1], reading.line(anchors[0]), opened, active)
-
-
 def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> None:
     """Raise IncompleteThread unless these are pages of one thread, in order from its first."""
     if not pages:
@@ -214,9 +216,9 @@ def read_page(page: Page) -> ThreadPage:
     if len({post.post_id for post in posts}) < len(posts):
         raise LayoutError(page.url, "a number of its own for every post")
     heading = reading.required(page, tree, ["h1.p-title-value"])
-    names = [reading.line(name) for name in tree.css(".p-breadcrumbs [itemprop=name]")]
+    names = map(reading.line, tree.css(".p-breadcrumbs [itemprop=name]"))
     boards = [name for name in names if name.lower() not in ("home", "forums")]
-    labels = [reading.line(label) for label in heading.css("span.label")]
+    labels = map(reading.line, heading.css("span.label"))
     stated = tree.head.css_first("link[rel=canonical]") if tree.head else None
     url = link(page, stated.attributes.get("href")) if stated is not None else None
     # The thread's own address, without the page number.

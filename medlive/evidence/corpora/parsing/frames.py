@@ -48,7 +48,7 @@ def frames(stream: BufferedIOBase) -> Iterator[Frame]:
     while len(data) < _HEAD and (block := _next_block(stream)[0]):
         data += block
     _check_head(data)
-    line, ended, found, final = 1, False, False, not data
+    line, ended, is_empty, final = 1, False, True, not data
     while True:
         ended = ended or _END in data
         counted = 0
@@ -56,7 +56,7 @@ def frames(stream: BufferedIOBase) -> Iterator[Frame]:
             line += data.count(b"\n", counted, start)
             counted = start
             if kind or damage:
-                found = True
+                is_empty = False
                 yield Frame(kind, line, data[start:stop] if kind else b"", damage)
         if final:
             break
@@ -64,8 +64,8 @@ def frames(stream: BufferedIOBase) -> Iterator[Frame]:
         data, final = data[counted:] + block, not block
     if not (cause or ended):
         cause = "the file ends without </PubmedArticleSet>, records may be missing"
-    if cause or not found:
-        yield Frame("", line, b"", cause if found else "no PubMed record in it")
+    if cause or is_empty:
+        yield Frame("", line, b"", "no PubMed record in it" if is_empty else cause)
 
 
 def _next_block(stream: BufferedIOBase) -> tuple[bytes, str]:
