@@ -107,8 +107,6 @@ def build_index(
         IndexCorrupt: if the index is damaged and contains other corpora; IndexOutdated likewise.
     """
     names = {corpus.name for corpus in corpora}
-    if not names:
-        raise UsageError("expected at least one corpus")
     if len(names) < len(corpora):
         raise UsageError(
             f"two corpora have the same name, of {', '.join(sorted(names))}",
@@ -179,10 +177,9 @@ def _is_current(
     """Whether a build would give the index that is there, and that one can be searched."""
     manifest = old.manifest
     for corpus, survey, _ in readings:
-        fetched = corpus.fetched and corpus.fetched.digest
-        if manifest.corpus_digests.get(corpus.name) != survey.digest:
-            return False
-        if manifest.fetched_digests.get(corpus.name) != fetched:
+        digests = survey.digest, corpus.fetched and corpus.fetched.digest
+        known = manifest.corpus_digests, manifest.fetched_digests
+        if digests != tuple(own.get(corpus.name) for own in known):
             return False
     planned = []
     for side in plan.sides:
@@ -353,7 +350,7 @@ def _with_reranker(
 ) -> IndexManifest:
     """Measure the planned reranker, unless the manifest has it already."""
     reranker, known = plan.reranker, manifest.reranker
-    if reranker is None or (known and known.digest == reranker.identity.digest):
+    if reranker is None or (known and known.digest == reranker.digest):
         return manifest
     from medlive.evidence.known_items import measure_reranker
 
@@ -407,13 +404,13 @@ def _write_manifest(out: Path, manifest: IndexManifest) -> None:
 
 def _remove_leftovers(out: Path) -> None:
     """Remove what killed builds and the previous index left behind; vectors stay."""
-    try:
-        removed, current = (_BUILDING, DATA), read_manifest(out).data
-    except EvidenceUnavailable:
-        # Another version may read what this one does not: it stays until another index is in force.
-        removed, current = (_BUILDING, _BUILDING), ""
+    prefixes, current = [_BUILDING], ""
+    # Another version may read an index that this one does not: it stays until another is in force.
+    with suppress(EvidenceUnavailable):
+        current = read_manifest(out).data
+        prefixes.append(DATA)
     for place in out.iterdir():
-        if place.name.startswith(removed) and place.name != current:
+        if place.name.startswith(tuple(prefixes)) and place.name != current:
             shutil.rmtree(place, ignore_errors=True)
 
 

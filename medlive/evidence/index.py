@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -250,10 +250,10 @@ def _measured_reranker(
     if entry is None or not entry.helps or settings.reranker != entry.where:
         return None
     reranker = open_reranker(entry.where, settings=settings)
-    if reranker.identity.digest != entry.digest:
+    if reranker.digest != entry.digest:
         raise IndexOutdated(
             f"{index.path / MANIFEST}: reranker {entry.where} was measured as {entry.digest}, and the one at hand is"
-            f" {reranker.identity.digest}",
+            f" {reranker.digest}",
             hint="measure it: medlive evidence build CORPUS..., or leave out [evidence] reranker",
         )
     return reranker
@@ -355,10 +355,11 @@ def _identity(
             record["sides"].append(side | entry.part.model_dump(include=how))
     if name == "hybrid":
         record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH, "joint": JOINT}
+    reread = None
     if reranker is not None:
-        record["reranker"] = asdict(reranker.identity)
-    if name != manifest.retriever or reranker is not None:
-        reread = reranker.identity.digest if reranker is not None else None
+        reread = reranker.digest
+        record["reranker"] = {"name": reranker.name, "digest": reread}
+    if name != manifest.retriever or reread:
         searched = {"index": digest, "retriever": name, "reranker": reread}
         digest = digest_json(searched)
     return IndexIdentity(

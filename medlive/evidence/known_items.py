@@ -102,8 +102,8 @@ def measure_reranker(
             before.append(_reciprocal_rank(question, passages))
             after.append(_reciprocal_rank(question, [passages[n] for n in order]))
     return RerankerEntry(
-        where=reranker.identity.name,
-        digest=reranker.identity.digest,
+        where=reranker.name,
+        digest=reranker.digest,
         items=len(before),
         before=round(float(np.mean(before)), 3),
         after=round(float(np.mean(after)), 3),

@@ -86,7 +86,14 @@ def read_terms(path: Path) -> Iterator[Term]:
         if mark in name:
             system = _SYSTEMS[mark]
     has_term = False
-    for code, title in _rows(_decoded(raw, path)):
+    has_mark = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+    for encoding in ("utf-16" if has_mark else "utf-8-sig", "gb18030"):
+        with suppress(UnicodeDecodeError):
+            text = raw.decode(encoding).replace("\x00", "")
+            break
+    else:
+        raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
+    for code, title in _rows(text):
         term = clean_term(title)
         if (4 if term.isascii() else 2) <= len(term) <= 80 and "%" not in term:
             has_term = True
@@ -96,14 +103,6 @@ def read_terms(path: Path) -> Iterator[Term]:
             f"{path.name} has no column of titles that is known",
             hint="see docs/codebooks.md",
         )
-
-
-def _decoded(raw: bytes, path: Path) -> str:
-    has_mark = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
-    for encoding in ("utf-16" if has_mark else "utf-8-sig", "gb18030"):
-        with suppress(UnicodeDecodeError):
-            return raw.decode(encoding).replace("\x00", "")
-    raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
 
 
 def _rows(text: str) -> Iterator[tuple[str, str]]:

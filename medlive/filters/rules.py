@@ -351,15 +351,6 @@ _LONG_NUMBER = re.compile(r"\d{5}|\d{3}[ )-]{1,2}\d{3}")
 _I_AM = re.compile(r"\bI(?: am|'m|’m) [A-Z][a-z]")
 
 
-def _may_identify(text: str, lower: str) -> bool:
-    """Whether a closer look for identifiers is worth its time."""
-    if any(map(lower.__contains__, _PERSONAL_HINTS)) or _LONG_NUMBER.search(text):
-        return True
-    return ("I am " in text or "I'm " in text or "I’m " in text) and bool(
-        _I_AM.search(text)
-    )
-
-
 _INTRODUCED = re.compile(
     r"(?:name(?: is|['’]s)?|i am|i['’]m|我叫|本人叫|名叫|名字是|姓名|联系人)[\s:：=是为-]*$",
     re.IGNORECASE,
@@ -373,7 +364,9 @@ def reidentification_risk(subject: Subject) -> Outcome:
     place finer than a province counts beside one of these. A physician's name does not count.
     """
     text = f"{subject.thread.title}\n{subject.patient_text}"
-    if not _may_identify(text, subject.lower):
+    # Whether a closer look for identifiers is worth its time
+    hinted = any(map(subject.lower.__contains__, _PERSONAL_HINTS))
+    if not (hinted or _LONG_NUMBER.search(text) or _I_AM.search(text)):
         return None, {"kinds": 0}
     plans = subject.language if subject.language in ("en", "zh") else None
     kinds: set[str] = set()

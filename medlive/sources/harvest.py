@@ -124,16 +124,6 @@ async def harvest(
 
 
 @dataclass(slots=True)
-class _Reading:
-    """The pages of a thread that were read so far."""
-
-    pages: list[Page]
-    unsaved: list[FetchedPage] = field(default_factory=list)
-    etag: str | None = None
-    last_modified: str | None = None
-
-
-@dataclass(slots=True)
 class _Run:
     """One harvest: one task finds threads, the others read them."""
 
@@ -358,17 +348,15 @@ class _Run:
             if origin == "left over"
             else ()
         )
-        reading = _Reading(list(kept))
+        pages, unsaved = list(kept), list[FetchedPage]()
         try:
-            if not await self._fetch_pages(entry, known, reading):
+            if not await self._fetch_pages(entry, known, pages, unsaved):
                 return
             thread = parse_with(
-                entry.url, self.site.parse_thread, reading.pages, self.anonymise
+                entry.url, self.site.parse_thread, pages, self.anonymise
             )
         except SourceError as error:
-            await self._report(
-                self._parse_failure(entry, error, origin), *reading.unsaved
-            )
+            await self._report(self._parse_failure(entry, error, origin), *unsaved)
             return
         self.layout_streak = 0
         self.reads = True
@@ -378,20 +366,29 @@ class _Run:
                 entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE
             )
         else:
-            pages = len(reading.pages)
+            first = pages[0]
+            headers = first.headers if isinstance(first, Fetched) else {}
             outcome = HarvestedThread(
-                thread, entry, pages, reading.etag, reading.last_modified
+                thread=thread,
+                entry=entry,
+                page_count=len(pages),
+                etag=headers.get("etag"),
+                last_modified=headers.get("last-modified"),
             )
-        await self.ledger.keep(*reading.unsaved, outcome)
+        await self.ledger.keep(*unsaved, outcome)
 
     async def _fetch_pages(
-        self, entry: ListEntry, known: KnownThread | None, reading: _Reading
+        self,
+        entry: ListEntry,
+        known: KnownThread | None,
+        pages: list[Page],
+        unsaved: list[FetchedPage],
     ) -> bool:
         """Fetch the pages of a thread that are missing; False, with the reason stored, if that ends its reading.
 
-        Raises LayoutError, NotAThread and SourceError.
+        `pages` gets all of them, `unsaved` the last, which is stored with what becomes of it. Raises LayoutError,
+        NotAThread and SourceError.
         """
-        pages = reading.pages
         unchanged = known if known is not None and known.page_count == 1 else None
         url = (
             parse_with(entry.url, self.site.next_page, pages[-1])
@@ -406,7 +403,8 @@ class _Run:
                     f"{entry.url} has more than {THREAD_PAGES} pages"
                 )
             # Stored before the next one is requested: a kill loses only the page in flight.
-            await self.ledger.keep(*reading.unsaved)
+            await self.ledger.keep(*unsaved)
+            unsaved.clear()
             page = await self._get(
                 PageRequest(url), entry.thread_id, None if pages else unchanged
             )
@@ -417,14 +415,10 @@ class _Run:
                     HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED)
                 )
                 return False
-            if not pages:
-                reading.etag, reading.last_modified = map(
-                    page.headers.get, ("etag", "last-modified")
-                )
             pages.append(page)
-            reading.unsaved = [
+            unsaved.append(
                 FetchedPage(PageKind.THREAD, page, entry.thread_id, len(pages))
-            ]
+            )
             url = parse_with(page.url, self.site.next_page, page)
         return True
 

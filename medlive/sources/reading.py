@@ -289,7 +289,9 @@ def shown_date(text: str, zone: tzinfo) -> datetime | None:
     A time without offset is taken in `zone`. A date without a time names a day: midnight UTC of that day,
     so that no conversion moves it to another.
     """
-    for match in _dates(text):
+    forms = (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)
+    matches = filter(None, [form.search(text) for form in forms])
+    for match in sorted(matches, key=re.Match.start):
         try:
             moment = _moment(match, zone)
         except (ValueError, OverflowError):
@@ -297,16 +299,6 @@ def shown_date(text: str, zone: tzinfo) -> datetime | None:
         if _FIRST_YEAR <= moment.year <= _LAST_YEAR:
             return moment.astimezone(UTC)
     return None
-
-
-def _dates(text: str) -> Iterator[re.Match[str]]:
-    """What may be a date, the first of each form, in order; nearly always the text begins with it."""
-    begins = _NUMERIC.match(text)
-    if begins:
-        yield begins
-    forms = (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)[bool(begins) :]
-    matches = [pattern.search(text) for pattern in forms]
-    yield from sorted(filter(None, matches), key=re.Match.start)
 
 
 def _moment(match: re.Match[str], zone: tzinfo) -> datetime:

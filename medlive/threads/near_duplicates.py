@@ -75,7 +75,15 @@ def shingles(text: str) -> Shingles:
 
     A text shorter than one shingle is one shingle; an empty one has none.
     """
-    units, size = _units(fold(text)[:_LONGEST])
+    folded = fold(text)[:_LONGEST]
+    raw = folded.encode("utf-8", "replace")
+    words = _WORD.findall(raw)
+    if len(raw) > len(folded) and sum(map(len, _HAN.findall(folded))) > 2 * len(words):
+        letters = _NOT_TEXT.sub("", folded).encode("utf-32-le", "replace")
+        units, size = np.frombuffer(letters, dtype="<u4").astype(np.uint64), 4
+    else:
+        words = words or _NOT_TEXT.sub(" ", folded).encode("utf-8", "replace").split()
+        units, size = np.array(list(map(zlib.crc32, words)), dtype=np.uint64), 3
     size = min(size, units.size)
     count = units.size - size + 1 if size else 0
     mixed = np.zeros(count, dtype=np.uint64)
@@ -83,19 +91,6 @@ def shingles(text: str) -> Shingles:
         mixed = (mixed ^ (units[place : place + count] * _MIX[place])) * _MIX[0]
         mixed ^= mixed >> np.uint64(29)
     return np.unique(mixed)
-
-
-def _units(folded: str) -> tuple[Shingles, int]:
-    """The words or characters of a folded text as numbers, and how many make a shingle."""
-    raw = folded.encode("utf-8", "replace")
-    words = _WORD.findall(raw)
-    if len(raw) > len(folded) and sum(map(len, _HAN.findall(folded))) > 2 * len(words):
-        letters = _NOT_TEXT.sub("", folded)
-        return np.frombuffer(
-            letters.encode("utf-32-le", "replace"), dtype="<u4"
-        ).astype(np.uint64), 4
-    words = words or _NOT_TEXT.sub(" ", folded).encode("utf-8", "replace").split()
-    return np.array(list(map(zlib.crc32, words)), dtype=np.uint64), 3
 
 
 def sketches(texts: Sequence[str]) -> list[Sketch]:

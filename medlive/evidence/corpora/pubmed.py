@@ -28,12 +28,12 @@ from medlive.evidence.corpora.parsing.files import (
     files_below,
     open_unpacked,
 )
-from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
+from medlive.evidence.corpora.parsing.frames import Frame, frames
 from medlive.evidence.corpora.parsing.text import (
     is_retracted_title,
     language_of,
 )
-from medlive.evidence.corpora.parsing.xml import flat
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, flat
 from medlive.text.lists import read_lists
 from medlive.text.normalise import dominant_language
 
@@ -94,7 +94,7 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
         try:
             valid.take(_frames(file, given=not path.is_dir()))
             readable.append((file, name))
-        except Unreadable as exc:
+        except UnsafeXml as exc:
             log.problem(name, str(exc))
         except OSError as exc:
             log.problem(name, f"cannot be read: {exc.strerror or exc}")
@@ -261,9 +261,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
     if holder is None:
         return
     title, url = _title(holder), f"https://pubmed.ncbi.nlm.nih.gov/{article}/"
-    written = [
-        text.lower() for each in holder.findall("Language") if (text := flat(each))
-    ]
+    written = list(filter(None, map(flat, holder.findall("Language"))))
     seen = ""
     others = root.findall("MedlineCitation/OtherAbstract")
     for abstract in [*holder.findall("Abstract"), *others]:
@@ -272,7 +270,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
             continue
         text = " ".join(section.text for section in sections)
         notice = flat(abstract.find("CopyrightInformation")) or None
-        language = _language(text, abstract.get("Language", "").lower(), written)
+        language = _language(text, abstract.get("Language", ""), written)
         if seen and language in (seen, "en"):
             # A summary for laymen, or the publisher's own wording of the same.
             continue
@@ -291,8 +289,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
 
 def _sections(abstract: Element) -> Iterator[Section]:
     for part in abstract.findall("AbstractText"):
-        text = flat(part)
-        if text:
+        if text := flat(part):
             label = (part.get("Label") or "").strip()
             yield Section("" if label.upper() == "UNLABELLED" else label, text)
 
@@ -315,6 +312,7 @@ def _language(text: str, own: str, written: list[str]) -> str:
     script = language_of(text)
     if script != "en":
         return script
+    own, written = own.lower(), [code.lower() for code in written]
     codes = [own] if own else written
     named = [code for code in codes if code not in ("eng", "mul", "und")]
     if not named or "eng" in (own, *written) or dominant_language(text) == "en":

@@ -80,21 +80,19 @@ class EndpointEncoder:
         as_passages = self._ask(model.names[-1], PROBE[5:], model.passage_prompt)
         vectors = np.concatenate([as_queries, as_passages])
         near = (vectors @ vectors.T).astype(float)
-        made = {
-            "probe": tuple(near[np.triu_indices(len(PROBE), 1)].round(4).tolist()),
-            "dimension": vectors.shape[1],
-        }
-        digest = digest_json({"endpoint": model.names, **made})
-        self.identity = EncoderIdentity(name=name, digest=digest, **made)
-        same_shape = known is not None and (
-            (known.dimension, len(known.probe))
-            == (self.identity.dimension, len(self.identity.probe))
+        probe = tuple(near[np.triu_indices(len(PROBE), 1)].round(4).tolist())
+        dimension = vectors.shape[1]
+        made = {"endpoint": model.names, "probe": probe, "dimension": dimension}
+        self.identity = EncoderIdentity(
+            name=name, digest=digest_json(made), dimension=dimension, probe=probe
         )
-        if known is not None and same_shape:
-            apart = np.abs(np.subtract(known.probe, self.identity.probe))
-            if (apart <= TOLERANCE).all():
-                kept = {"digest": known.digest, "probe": known.probe}
-                self.identity = self.identity.model_copy(update=kept)
+        if (
+            known is not None
+            and (known.dimension, len(known.probe)) == (dimension, len(probe))
+            and np.allclose(known.probe, probe, rtol=0, atol=TOLERANCE)
+        ):
+            kept = {"digest": known.digest, "probe": known.probe}
+            self.identity = self.identity.model_copy(update=kept)
 
     def reads(self, language: str) -> bool:
         """Whether it knows a language (ISO 639)."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -42,14 +41,6 @@ class EncoderIdentity(BaseModel):
     """Of an endpoint: how near ten fixed texts are to each other; see `encoders.endpoint`."""
 
 
-@dataclass(frozen=True, slots=True)
-class RerankerIdentity:
-    """Which cross-encoder gave a score."""
-
-    name: str  # As it is opened
-    digest: str
-
-
 class Encoder(Protocol):
     """Turns queries and passages into vectors whose inner product says how near they are.
 
@@ -75,9 +66,8 @@ class Encoder(Protocol):
 class Reranker(Protocol):
     """Reads a query and a passage together and says how well the passage answers."""
 
-    @property
-    def identity(self) -> RerankerIdentity:
-        """Which cross-encoder this is."""
+    name: str  # As it is opened
+    digest: str
 
     def score(
         self, query: str, pairs: Sequence[tuple[str, str]]

@@ -17,12 +17,7 @@ from medlive.evidence.encoders.folders import (
     says_pooling,
     weights_of,
 )
-from medlive.evidence.encoders.model import (
-    EncoderIdentity,
-    RerankerIdentity,
-    cleaned,
-    joined,
-)
+from medlive.evidence.encoders.model import EncoderIdentity, cleaned, joined
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.integrity.digest import digest_json
 
@@ -150,11 +145,9 @@ class SentenceReranker:
                 f"the model in {folder} has {self._model.num_labels} outputs, a cross-encoder has one"
             )
         self._batch = settings.batch
-        self.identity = RerankerIdentity(
-            name=name,
-            digest=digest_json(
-                {"cross": folder_digest(folder), "tokens": model.passage_tokens}
-            ),
+        self.name = name
+        self.digest = digest_json(
+            {"cross": folder_digest(folder), "tokens": model.passage_tokens}
         )
 
     def score(

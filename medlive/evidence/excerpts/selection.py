@@ -13,8 +13,8 @@ from functools import lru_cache
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from medlive.evidence.excerpts.excerpt import Stretch, excerpt, render
-from medlive.evidence.excerpts.sentences import split_sentences
+from medlive.evidence.excerpts.excerpt import excerpt, render
+from medlive.evidence.excerpts.sentences import Sentence, split_sentences
 from medlive.evidence.passage import Hit, Passage
 from medlive.text.normalise import contains_quote, fold
 from medlive.text.tokens import UNITS, estimate_tokens, weight
@@ -109,7 +109,7 @@ def select(
     return case.selection()
 
 
-Pieces = dict[str, tuple[Stretch, ...]]
+Pieces = dict[str, tuple[Sentence, ...]]
 """Id of a passage → what is shown of it."""
 
 
@@ -208,9 +208,9 @@ class _Case:
         hits = [self._hits[identity] for identity in pieces]
         return sorted(hits, key=lambda hit: (hit.passage.piece, hit.passage.id))
 
-    def _stretches(self, pieces: Pieces) -> list[Stretch]:
-        """The stretches of a section, those joined between which nothing is left out."""
-        joined: list[Stretch] = []
+    def _stretches(self, pieces: Pieces) -> list[Sentence]:
+        """What is shown of a section, joined where nothing between is left out."""
+        joined: list[Sentence] = []
         previous: Passage | None = None
         for hit in self._in_order(pieces):
             passage = hit.passage
@@ -221,7 +221,7 @@ class _Case:
                 and first.start == 0
                 and joined[-1].end == len(previous.text)
             )
-            joined += [first._replace(joins=joins), *rest]
+            joined += [replace(first, joins=joins), *rest]
             previous = passage
         return joined
 
@@ -271,7 +271,7 @@ def _title(passage: Passage) -> str:
 
 
 @lru_cache(maxsize=512)
-def _long_sentences(stretches: tuple[Stretch, ...]) -> frozenset[str]:
+def _long_sentences(stretches: tuple[Sentence, ...]) -> frozenset[str]:
     long = set()
     for stretch in stretches:
         for own in split_sentences(stretch.words):

@@ -56,7 +56,7 @@ _REFERS_BACK = re.compile(
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a text, without the white space around it."""
+    """A sentence of a text, without the white space around it; or several that follow each other, shown together."""
 
     words: str
     start: int  # Where it stands in the text
@@ -65,6 +65,8 @@ class Sentence:
     cut_before: bool = False
     """Whether it begins inside a sentence that is too long to be given whole."""
     cut_after: bool = False
+    joins: bool = False
+    """Where it is shown: whether it reads on from the one before, because nothing between the two was left out."""
 
     @property
     def end(self) -> int:

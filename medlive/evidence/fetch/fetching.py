@@ -62,6 +62,7 @@ class Plan:
 class Outcome:
     """What a fetch did."""
 
+    plan: Plan
     ledger: Ledger
     fetched: int = 0  # Files
     fetched_bytes: int = 0
@@ -112,13 +113,13 @@ async def run_plan(
     """
     plan.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with exclusive(plan.folder / _LOCK):
-        done = Outcome(_ledger_of(plan.source, plan.folder, plan.selection))
+        done = Outcome(plan, _ledger_of(plan.source, plan.folder, plan.selection))
         saved_at = 0.0
-        complete = not plan.wanted
+        complete = False
         try:
             for file in plan.wanted:
                 try:
-                    await _fetch(plan, file, client, done, tick)
+                    await _fetch(file, client, done, tick)
                 except FetchFailed as exc:
                     if isinstance(exc, NotPublished) and plan.source.may_be_absent:
                         done.absent += (file.name,)
@@ -126,7 +127,7 @@ async def run_plan(
                         hint = f" ({exc.hint})" if exc.hint else ""
                         done.failures += (f"{exc.message}{hint}",)
                 if time.monotonic() - saved_at > _SAVE_EVERY_S:
-                    _save(plan, done, complete=False)
+                    _save(done, complete=False)
                     saved_at = time.monotonic()
             complete = not done.failures
             if complete:
@@ -136,20 +137,20 @@ async def run_plan(
                     done.ledger.files.pop(name, None)
                 done.removed = plan.gone
         finally:
-            _save(plan, done, complete=complete)
+            _save(done, complete=complete)
         if complete:
             shutil.rmtree(plan.folder / PARTS, ignore_errors=True)
         return done
 
 
-def _save(plan: Plan, done: Outcome, *, complete: bool) -> None:
+def _save(done: Outcome, *, complete: bool) -> None:
     changes = {
         "files": dict(sorted(done.ledger.files.items())),
         "complete": complete,
         "checked_at": now(),
     }
     done.ledger = done.ledger.model_copy(update=changes)
-    write_ledger(plan.folder, done.ledger)
+    write_ledger(done.plan.folder, done.ledger)
 
 
 def corpus_path(source: Source, folder: Path, ledger: Ledger) -> Path:
@@ -160,13 +161,13 @@ def corpus_path(source: Source, folder: Path, ledger: Ledger) -> Path:
 
 
 async def _fetch(
-    plan: Plan,
     file: RemoteFile,
     client: Client,
     done: Outcome,
     tick: Callable[[int, int], None],
 ) -> None:
     """Fetch and check a file, and put it, or what the selection leaves of it, into `files/`."""
+    plan = done.plan
     _, read_checksum = LAYOUTS[plan.source.publisher]
     md5 = file.md5
     if file.checksum_url is not None and read_checksum is not None:

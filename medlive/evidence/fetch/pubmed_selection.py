@@ -10,7 +10,8 @@ from io import BufferedIOBase, FileIO
 from typing import cast
 
 from medlive.evidence.client import FetchFailed
-from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
+from medlive.evidence.corpora.parsing.frames import Frame, frames
+from medlive.evidence.corpora.parsing.xml import UnsafeXml
 from medlive.evidence.corpora.pubmed import NOTICES, PMID
 from medlive.evidence.fetch.model import ArticleType, Selection
 
@@ -68,7 +69,7 @@ def select(
                         dropped.pop(identity[2], None)
                 elif identity is not None and (update or int(identity[1] or 1) > 1):
                     dropped[identity[2]] = identity[0]
-        except Unreadable as exc:
+        except UnsafeXml as exc:
             raise FetchFailed(str(exc)) from exc
         for element in dropped.values():
             packed.write(b"<DeleteCitation>" + element + b"</DeleteCitation>\n")

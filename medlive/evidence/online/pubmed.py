@@ -11,7 +11,6 @@ from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document
-from medlive.evidence.corpora.parsing.frames import Unreadable as UnreadableFile
 from medlive.evidence.corpora.parsing.frames import frames
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of
@@ -108,7 +107,7 @@ def read_articles(body: bytes) -> bytes:
         _parse(body, "PubmedArticleSet")
     try:
         damage = [frame.damage for frame in frames(io.BytesIO(body)) if not frame.kind]
-    except UnreadableFile as exc:
+    except UnsafeXml as exc:
         raise Unreadable(str(exc)) from exc
     if damage and b"</PubmedArticleSet" not in body:
         raise TryAgain(f"the answer was cut: {damage[0]}")

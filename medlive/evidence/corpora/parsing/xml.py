@@ -24,7 +24,7 @@ ELEMENTS = {
 
 
 class UnsafeXml(ValueError):
-    """The file is not XML, or is XML that medlive refuses to read."""
+    """The file is not whole XML, or is XML that medlive refuses to read."""
 
 
 def parse(data: bytes) -> Element:
