@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 from typer import Argument
 
 from medlive.cli.evidence_index import IndexOption, Vectors, build_corpora, index_folder
-from medlive.cli.options import DryRunOption, one_of, read_settings
+from medlive.cli.options import DryRunOption, read_settings
 from medlive.cli.output import (
     Result,
     counted,
@@ -67,9 +67,12 @@ class Chosen:
 
     def selection(self) -> Selection:
         """The articles of PubMed that are kept."""
-        stated = filter(None, map(str.strip, (self.types or "").lower().split(",")))
-        types = {one_of("--types", ArticleType, text) for text in stated}
-        return Selection(types=tuple(sorted(types)))
+        stated = map(str.strip, (self.types or "").lower().split(","))
+        types = sorted(set(filter(None, stated)))
+        for unknown in set(types).difference(get_args(ArticleType)):
+            choices = " or ".join(get_args(ArticleType))
+            raise UsageError(f"--types {unknown}: choose {choices}")
+        return Selection.model_validate({"types": types})
 
 
 Task = tuple[Source, Path, Selection]

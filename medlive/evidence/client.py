@@ -259,11 +259,11 @@ class Client(AbstractAsyncContextManager["Client"]):
         while True:
             try:
                 return await work()
-            except (_Temporary, httpx2.TransportError, TimeoutError) as exc:
-                is_ours = isinstance(exc, _Temporary)
-                kind = "" if is_ours else f"{type(exc).__name__}: "
-                cause = f"{kind}{exc}".removesuffix(": ")
-                wait_s = exc.wait_s if isinstance(exc, _Temporary) else None
+            except _Temporary as exc:
+                cause, wait_s = str(exc), exc.wait_s
+            except (httpx2.TransportError, TimeoutError) as exc:
+                cause = f"{type(exc).__name__}: {exc}".removesuffix(": ")
+                wait_s = None
             failures = 0 if size() > furthest else failures + 1
             furthest = max(furthest, size())
             if wait_s is None:

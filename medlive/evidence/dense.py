@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.errors import EvidenceUnavailable, IndexCorrupt, MissingExtra
+from medlive.errors import IndexCorrupt, MissingExtra
 from medlive.evidence.files import whole_file
 from medlive.evidence.manifest import DensePart, DenseRecall
 from medlive.evidence.vectors import Matrix, Ordinals, StoredVectors
@@ -93,14 +93,7 @@ class DenseIndex:
             Scores and ordinals, each of shape (n, k), best first; ordinal -1 (and score -inf) where fewer than k
             were found.
 
-        Raises:
-            EvidenceUnavailable: for queries of another dimension.
         """
-        if queries.ndim != 2 or queries.shape[1] != self.part.dimension:
-            raise EvidenceUnavailable(
-                f"queries have shape {queries.shape}, expected dimension {self.part.dimension}",
-                hint="use the encoder that made the index",
-            )
         parameters = self.part.parameters
         # Candidates are a multiple of k: a k below the measured one must not shrink them.
         wide = min(max(k, self.part.recall.k), self.part.count)

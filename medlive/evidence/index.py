@@ -113,7 +113,7 @@ class IndexFolder:
         """Open the passages. Raises IndexCorrupt."""
         try:
             return PassageStore(self.data)
-        except (OSError, ValueError, TypeError, IndexCorrupt) as exc:
+        except (OSError, ValueError) as exc:
             raise IndexCorrupt(
                 f"the passages of {self.path} cannot be read: {exc}"
             ) from exc

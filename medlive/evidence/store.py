@@ -12,7 +12,6 @@ from dataclasses import asdict
 from datetime import date
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,21 +63,10 @@ class PassageStore:
     """Reads a store through memory maps; safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises IndexCorrupt if its files do not match, OSError if one is missing."""
+        """Raises OSError or ValueError for files that cannot be mapped; their sizes were compared with the manifest."""
         self._place = folder / LINES
-        self._offsets: NDArray[np.uint64] = _column(folder / OFFSETS, "<u8")
-        if len(self._offsets) < 2:
-            raise IndexCorrupt(f"{folder / OFFSETS} is not a valid list of offsets")
-        size = self._place.stat().st_size
-        if int(self._offsets[-1]) != size:
-            raise IndexCorrupt(
-                f"{self._place} has {size} bytes, expected {self._offsets[-1]}"
-            )
-        self._days: NDArray[np.int32] = _column(folder / DAYS, "<i4")
-        if len(self._days) != len(self):
-            raise IndexCorrupt(
-                f"{folder / DAYS} has {len(self._days)} entries, expected {len(self)}"
-            )
+        self._offsets = np.memmap(folder / OFFSETS, dtype="<u8", mode="r")
+        self._days = np.memmap(folder / DAYS, dtype="<i4", mode="r")
         self._newest = int(self._days.max())
         with open_plain(self._place) as handle:
             self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
@@ -134,11 +122,3 @@ class PassageStore:
             return None
         mask: NDArray[np.bool_] = self._days <= not_after.toordinal()
         return mask
-
-
-def _column(place: Path, dtype: str) -> NDArray[Any]:
-    width = np.dtype(dtype).itemsize
-    size = place.stat().st_size
-    if not size or size % width:
-        raise IndexCorrupt(f"{place} has {size} bytes, expected a multiple of {width}")
-    return np.memmap(place, dtype=dtype, mode="r")

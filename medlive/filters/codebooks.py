@@ -82,9 +82,8 @@ def read_terms(path: Path) -> Iterator[Term]:
         )
     name = re.sub("[_ -]", "", path.name.lower())
     system = path.stem
-    for mark in reversed(_SYSTEMS):
-        if mark in name:
-            system = _SYSTEMS[mark]
+    for mark in filter(name.__contains__, reversed(_SYSTEMS)):
+        system = _SYSTEMS[mark]
     has_term = False
     has_mark = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
     for encoding in ("utf-16" if has_mark else "utf-8-sig", "gb18030"):

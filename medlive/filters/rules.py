@@ -5,7 +5,7 @@ whose order decides which failure is the thread's reason. The docstring says wha
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
@@ -63,7 +63,7 @@ class Subject:
         return "en" if declared == "en" else "zh" if declared == "zh" else "unknown"
 
 
-Outcome = tuple[FilterReason | None, dict[str, EvidenceValue]]
+Outcome = tuple[FilterReason | None, Mapping[str, EvidenceValue]]
 """Why the thread does not pass, or None, and what that rests on."""
 Rule = Callable[[Subject], Outcome]
 
@@ -92,11 +92,12 @@ def posted_before(subject: Subject) -> Outcome:
     if posted is None:
         return FilterReason.POSTED_UNKNOWN, {}
     moment = posted.astimezone(UTC)
+    evidence = {"posted_at": moment.isoformat()}
     if moment > subject.now + timedelta(hours=subject.settings.future_tolerance_hours):
-        return FilterReason.POSTED_IN_FUTURE, {"posted_at": moment.isoformat()}
+        return FilterReason.POSTED_IN_FUTURE, evidence
     if moment.date() < subject.settings.posted_before:
-        return FilterReason.POSTED_BEFORE, {"posted_at": moment.isoformat()}
-    return None, {"posted_at": moment.isoformat()}
+        return FilterReason.POSTED_BEFORE, evidence
+    return None, evidence
 
 
 def _slug(text: str) -> str:
@@ -236,9 +237,9 @@ def non_alphanumeric(subject: Subject) -> Outcome:
     """Less than the set share of the non-space characters is neither letter nor digit (Chinese characters are)."""
     visible = sum(map(len, subject.whole_text.split()))
     share = 1 - sum(map(str.isalnum, subject.whole_text)) / visible if visible else 1.0
-    if share >= subject.settings.non_alphanumeric_share:
-        return FilterReason.NON_ALPHANUMERIC, {"share": round(share, 4)}
-    return None, {"share": round(share, 4)}
+    is_noise = share >= subject.settings.non_alphanumeric_share
+    reason = FilterReason.NON_ALPHANUMERIC if is_noise else None
+    return reason, {"share": round(share, 4)}
 
 
 def language(subject: Subject) -> Outcome:
@@ -263,15 +264,13 @@ def no_codebook_term(subject: Subject) -> Outcome:
 def duplicate(subject: Subject) -> Outcome:
     """The patient's text does not duplicate an earlier one."""
     match = subject.duplicate_of
-    if match is not None:
-        kind = "exact" if match.exact else "near"
-        similarity = round(match.similarity, 4)
-        return FilterReason.DUPLICATE, {
-            "of": match.key,
-            "kind": kind,
-            "similarity": similarity,
-        }
-    return None, {}
+    if match is None:
+        return None, {}
+    return FilterReason.DUPLICATE, {
+        "of": match.key,
+        "kind": "exact" if match.exact else "near",
+        "similarity": round(match.similarity, 4),
+    }
 
 
 _COURTESY_EN = re.compile(
@@ -380,13 +379,12 @@ def reidentification_risk(subject: Subject) -> Outcome:
             kinds.add(identifier.kind.value)
     if kinds and places:
         kinds.add(IdentifierKind.PLACE.value)
-    evidence = ", ".join(sorted(kinds))
-    if len(kinds) >= subject.settings.identifier_kinds:
-        return FilterReason.REIDENTIFICATION_RISK, {
-            "kinds": len(kinds),
-            "found": evidence,
-        }
-    return None, {"kinds": len(kinds)}
+    if len(kinds) < subject.settings.identifier_kinds:
+        return None, {"kinds": len(kinds)}
+    return FilterReason.REIDENTIFICATION_RISK, {
+        "kinds": len(kinds),
+        "found": ", ".join(sorted(kinds)),
+    }
 
 
 RULES: tuple[Rule, ...] = (

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from http import HTTPStatus
 from math import inf
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, NamedTuple
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
@@ -151,12 +151,15 @@ def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Fetched]
 
 def seal(path: Path, size: int) -> None:
     """Cut off what a kill left after the first `size` bytes. Raises ArchiveDamaged for a file that is shorter."""
-    with _opened(path, "r+b") as file:
-        end = file.seek(0, os.SEEK_END)
-        if end < size:
-            raise ArchiveDamaged(path, f"has {end} bytes, expected {size}")
-        file.truncate(size)
-        _sync(file)
+    try:
+        with path.open("r+b") as file:
+            end = file.seek(0, os.SEEK_END)
+            if end < size:
+                raise ArchiveDamaged(path, f"has {end} bytes, expected {size}")
+            file.truncate(size)
+            _sync(file)
+    except OSError as error:
+        raise ArchiveDamaged(path, f"cannot be read: {error}") from error
 
 
 def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Place]:
@@ -226,14 +229,10 @@ def _page(path: Path, record: _Record) -> Fetched:
 
 
 @contextmanager
-def _opened(path: Path, mode: Literal["rb", "r+b"] = "rb") -> Iterator[BinaryIO]:
+def _opened(path: Path) -> Iterator[BinaryIO]:
     """Open an archive file; errors of the system are raised as ArchiveDamaged."""
     try:
-        with (
-            io.BufferedReader(open_plain(path))
-            if mode == "rb"
-            else path.open(mode) as file
-        ):
+        with io.BufferedReader(open_plain(path)) as file:
             yield file
     except OSError as error:
         raise ArchiveDamaged(path, f"cannot be read: {error}") from error

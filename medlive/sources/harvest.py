@@ -101,14 +101,14 @@ async def harvest(
     """
     policy = FetchPolicy.of(site, base_url)
     run = _Run(
-        site,
-        fetch,
-        ledger,
-        policy,
-        anonymise,
-        since,
-        limit,
-        asyncio.Queue(2 * concurrency),
+        site=site,
+        fetch=fetch,
+        ledger=ledger,
+        policy=policy,
+        anonymise=anonymise,
+        since=since,
+        limit=limit,
+        queue=asyncio.Queue(2 * concurrency),
     )
     tasks = [asyncio.create_task(run.work()) for _ in range(concurrency)]
     tasks.append(asyncio.create_task(run.find(base_url, concurrency)))
@@ -307,7 +307,12 @@ class _Run:
         # Where `since` ends the list before what earlier runs saw, this run must not stand for what lies between.
         newest = None if _is_before(cutoff, self.since) else _newest(listing)
         return Listed(
-            key, tuple(waiting.values()), tuple(skipped), following, newest, finished
+            list_key=key,
+            waiting=tuple(waiting.values()),
+            skipped=tuple(skipped),
+            next_page=following,
+            newest_at=newest,
+            finished=finished,
         )
 
     async def _get(

@@ -239,27 +239,19 @@ def following_list_page(
 
     Asking for what the link says, rather than for its class, outlives a renamed pager.
     """
-    current = urlsplit(page.url)
-    place = (
-        current.netloc,
-        current.path.rstrip("/"),
-        _page_number(current.query, parameter) + 1,
-    )
+
+    def place_of(url: str) -> tuple[str, str, int]:
+        parts = urlsplit(url)
+        number = dict(parse_qsl(parts.query)).get(parameter, "1")
+        is_number = re.fullmatch("[0-9]{1,7}", number)
+        return parts.netloc, parts.path.rstrip("/"), int(number) if is_number else 1
+
+    host, path, number = place_of(page.url)
     for anchor in tree.css(f'a[href*="{parameter}="], link[rel="next"]'):
         url = link(page, anchor.attributes.get("href")) or ""
-        target = urlsplit(url)
-        if (
-            target.netloc,
-            target.path.rstrip("/"),
-            _page_number(target.query, parameter),
-        ) == place:
+        if place_of(url) == (host, path, number + 1):
             return PageRequest(url)
     return None
-
-
-def _page_number(query: str, parameter: str) -> int:
-    value = dict(parse_qsl(query)).get(parameter, "1")
-    return int(value) if re.fullmatch("[0-9]{1,7}", value) else 1
 
 
 INDIA = timezone(timedelta(hours=5, minutes=30), "Asia/Kolkata")

@@ -26,6 +26,7 @@ from medlive.evidence.corpora.parsing.dates import element_period
 from medlive.evidence.corpora.parsing.files import (
     begins_with,
     files_below,
+    name_below,
     open_unpacked,
 )
 from medlive.evidence.corpora.parsing.frames import Frame, frames
@@ -82,33 +83,31 @@ _OPENING = (
 def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every article whose record is the valid one, and is neither retracted nor questioned."""
     valid = _Valid()
-    readable: list[tuple[Path, str]] = []
-    files = [(path, path.name)]
-    if path.is_dir():
-        below = files_below(path, SUFFIXES)
-        below.sort(key=lambda f: (f.name, f.as_posix()))
-        files = [(f, f.relative_to(path).as_posix()) for f in below]
+    readable = []
+    files = files_below(path, SUFFIXES) if path.is_dir() else [path]
     if not files:
         raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
-    for file, name in files:
+    for file in sorted(files, key=lambda f: (f.name, f.as_posix())):
         try:
-            valid.take(_frames(file, given=not path.is_dir()))
-            readable.append((file, name))
+            valid.take(_frames(path, file))
+            readable.append(file)
         except UnsafeXml as exc:
-            log.problem(name, str(exc))
+            log.problem(name_below(path, file), str(exc))
         except OSError as exc:
-            log.problem(name, f"cannot be read: {exc.strerror or exc}")
+            problem = f"cannot be read: {exc.strerror or exc}"
+            log.problem(name_below(path, file), problem)
     number = 0
-    for file, name in readable:
-        for frame in _frames(file, given=not path.is_dir()):
+    for file in readable:
+        name = name_below(path, file)
+        for frame in _frames(path, file):
             number += 1
             place = f"{name}, line {frame.line}"
             if valid.holds(frame, number, place, log):
                 yield from documents_of_record(frame, log, place)
 
 
-def _frames(file: Path, *, given: bool) -> Iterator[Frame]:
-    with open_unpacked(file, given=given) as stream:
+def _frames(root: Path, file: Path) -> Iterator[Frame]:
+    with open_unpacked(root, file) as stream:
         yield from frames(cast("BufferedIOBase", stream))
 
 

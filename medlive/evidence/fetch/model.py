@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,14 +12,10 @@ _SIZE = re.compile(r"(\d[\d,]*(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-class ArticleType(StrEnum):
-    """What PubMed's articles are chosen by."""
-
-    GUIDELINE = "guideline"
-    SYSTEMATIC_REVIEW = "systematic-review"
-    META_ANALYSIS = "meta-analysis"
-    REVIEW = "review"
-    TRIAL = "trial"
+ArticleType = Literal[
+    "guideline", "systematic-review", "meta-analysis", "review", "trial"
+]
+"""What PubMed's articles are chosen by."""
 
 
 class Selection(BaseModel):

@@ -6,6 +6,7 @@ is not chosen becomes a deletion of its number: an earlier version of it may hav
 
 import gzip
 import re
+from collections.abc import Mapping
 from io import BufferedIOBase, FileIO
 from typing import cast
 
@@ -16,16 +17,16 @@ from medlive.evidence.corpora.pubmed import NOTICES, PMID
 from medlive.evidence.fetch.model import ArticleType, Selection
 
 _TYPE = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
-_NAMES = {
-    ArticleType.GUIDELINE: (
+_NAMES: Mapping[ArticleType, tuple[str, ...]] = {
+    "guideline": (
         "Guideline",
         "Practice Guideline",
         "Consensus Development Conference",
     ),
-    ArticleType.SYSTEMATIC_REVIEW: ("Systematic Review",),
-    ArticleType.META_ANALYSIS: ("Meta-Analysis", "Network Meta-Analysis"),
-    ArticleType.REVIEW: ("Review", "Scoping Review"),
-    ArticleType.TRIAL: (
+    "systematic-review": ("Systematic Review",),
+    "meta-analysis": ("Meta-Analysis", "Network Meta-Analysis"),
+    "review": ("Review", "Scoping Review"),
+    "trial": (
         "Clinical Trial",
         "Randomized Controlled Trial",
         "Controlled Clinical Trial",

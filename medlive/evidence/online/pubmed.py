@@ -15,6 +15,7 @@ from medlive.evidence.corpora.parsing.frames import frames
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of
 from medlive.evidence.online.service import (
+    INTERVAL_S,
     Literature,
     TryAgain,
     Unreadable,
@@ -25,9 +26,7 @@ from medlive.evidence.online.service import (
 from medlive.evidence.passage import Passage
 
 ADDRESS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
-INTERVAL_S = 0.35
 INTERVAL_WITH_KEY_S = 0.105
-"""A little more than a third and a tenth of a second: requests travel for unequal times."""
 EARLIEST = "1800"
 """E-utilities want both ends of a range of dates."""
 _BUSY = (

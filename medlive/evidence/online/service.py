@@ -21,6 +21,9 @@ from medlive.integrity.digest import digest_json
 
 ATTEMPTS = 4
 """Requests in all before a service counts as away."""
+INTERVAL_S = 0.35
+"""A little more than the third of a second that NCBI allows without a key; requests travel for unequal times.
+Europe PMC publishes no limit."""
 BACKOFF_S = 1.0
 """Seconds before the second attempt, doubled each time; a Retry-After is waited for besides."""
 
@@ -91,9 +94,9 @@ class Literature(ABC):
     name: ClassVar[str]
 
     @property
-    @abstractmethod
     def interval_s(self) -> float:
         """Seconds between two requests of all workers together."""
+        return INTERVAL_S
 
     @abstractmethod
     async def search(
@@ -105,11 +108,6 @@ class Literature(ABC):
 
         Raises LiteratureUnavailable where this request got no usable answer, CircuitOpen where none is made.
         """
-
-    def key(self, address: str, form: Mapping[str, str]) -> str:
-        """Return what an answer is stored under."""
-        shown = {name: text for name, text in form.items() if name not in _SECRETS}
-        return digest_json({"service": self.name, "address": address, "form": shown})
 
     async def ask(
         self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
@@ -126,7 +124,8 @@ class Literature(ABC):
             LiteratureUnavailable: if no usable answer came.
             CircuitOpen: if the service is away, for whatever request.
         """
-        key = self.key(address, form)
+        shown = {name: text for name, text in form.items() if name not in _SECRETS}
+        key = digest_json({"service": self.name, "address": address, "form": shown})
         stored = await self.store.load([key])
         if key not in stored:
             stored = {key: await self.fetch(address, form, read)}

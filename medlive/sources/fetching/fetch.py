@@ -325,13 +325,11 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         self.counts["requests"] += 1
         try:
             async with asyncio.timeout(limit):
-                method, data = (
-                    ("GET", None)
-                    if request.form is None
-                    else ("POST", dict(request.form))
-                )
                 async with self._client.stream(
-                    method, address, headers=request.headers, data=data
+                    "GET" if request.form is None else "POST",
+                    address,
+                    headers=request.headers,
+                    data=dict(request.form) if request.form else None,
                 ) as response:
                     body = await self._body(request, response, limit)
         except TimeoutError as error:

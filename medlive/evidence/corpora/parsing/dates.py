@@ -1,7 +1,7 @@
 """The dates of publishers: years, months by name, seasons and spans, read as the days they may mean."""
 
 import re
-from calendar import monthrange
+from calendar import month_abbr, monthrange
 from datetime import date
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
@@ -27,20 +27,7 @@ _SEASONS: dict[str, _Months] = {
     "winter": (1, 15),
 }
 """A winter's issue may appear in the March after the year that it names."""
-_MONTHS = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
+_MONTHS = {month.lower(): number for number, month in enumerate(month_abbr) if number}
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d|2100)(?!\d)")
 _SHORT_SPAN = re.compile(
     r"(?P<century>\d\d)(?P<year>\d\d)\s*[-–/]\s*(?P<next>\d\d)(?!\d)"
@@ -127,8 +114,7 @@ def _last_day(text: str, year: int) -> date:
 
 
 def _month_by_name(name: str) -> _Months | None:
-    if name[:3] in _MONTHS:
-        number = _MONTHS.index(name[:3]) + 1
+    if number := _MONTHS.get(name[:3]):
         return (number, number)
     return _SEASONS.get(name)
 
