@@ -237,8 +237,10 @@ def _is_sure_name(match: re.Match[str]) -> bool:
 
 def _is_related(match: re.Match[str]) -> bool:
     name, called = match["name"], "叫" in match[0]
-    full = _is_full_name(name) and (name[0] in _SURNAMES or called or len(name) == 3)
-    return full or (called and _is_pet_name(name))
+    if called and _is_pet_name(name):
+        return True
+    is_sure = called or name[0] in _SURNAMES or len(name) == 3
+    return is_sure and _is_full_name(name)
 
 
 def _is_nickname(match: re.Match[str]) -> bool:

@@ -16,7 +16,9 @@ from medlive.deidentify.spelling import (
 
 _CITIES = word_list("chinese", "cities")
 _NAMES = containing(
-    word_list("chinese", "names with a place"), _CITIES, longest_exact=2
+    word_list("chinese", "names with a place"),
+    _CITIES,
+    longest_exact=2,
 )
 """The surroundings of cities in names."""
 _MISSPELT_NAMES = near(word_list("chinese", "drugs near a place"), _CITIES)

@@ -151,7 +151,8 @@ def _merge_places(candidates: list[Candidate]) -> list[Candidate]:
 def _without_overlaps(candidates: list[Candidate]) -> list[Candidate]:
     """Return the candidates in order of their starts; of two that overlap the longer, else the first."""
     kept: list[Candidate] = []
-    for kind, start, end in sorted(candidates, key=lambda c: (c[1] - c[2], c[1])):
+    by_start = sorted(candidates, key=itemgetter(1))
+    for kind, start, end in sorted(by_start, key=lambda c: c[1] - c[2]):
         # Those that are kept do not overlap: only the last one before `end` can reach into this one.
         place = bisect_left(kept, end, key=itemgetter(1))
         is_free = place == 0 or kept[place - 1][2] <= start

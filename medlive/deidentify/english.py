@@ -105,7 +105,7 @@ def _name_end(
             must_be_known = known and not whole
             good = _is_capital_word(view, match, first, must_be_known, shouted)
         else:
-            if (small or known) and not text[begin : begin + 1].isupper():
+            if (small or known) and not view.char(begin).isupper():
                 match = _SMALL_WORD.match(lower, begin)
             good = match is not None and _is_small_word(match[0], first, small)
         if match is None or not good:
@@ -123,7 +123,11 @@ def _name_end(
 
 
 def _is_capital_word(
-    view: View, match: re.Match[str], first: bool, known: bool, shouted: bool
+    view: View,
+    match: re.Match[str],
+    first: bool,
+    known: bool,
+    shouted: bool,
 ) -> bool:
     word = _POSSESSIVE.sub("", view.lower[match.start() : match.end()].rstrip("."))
     if word in _NEVER_IN_NAME or (
@@ -148,8 +152,8 @@ def _after_titles(view: View) -> Candidates:
     lower, text = view.lower, view.text
     for match in _TITLE.finditer(lower):
         start, at = match.span()
-        title = match[0].strip(" .\t(").split(".")[0].split()[0]
-        if not text[at : at + 1].isalpha() or not _may_be_title(view, match, title):
+        title, *_ = re.findall("[a-z]+", match[0])
+        if not view.char(at).isalpha() or not _may_be_title(view, match, title):
             continue
         small = title == "dr" or (title in ("mr", "mrs", "prof") and "." in match[0])
         end = _name_end(view, at, small=small)
@@ -172,7 +176,9 @@ def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
     if title == "doctor" and "." in match.group():
         return False
     on_street = title == "dr" and _STREET_END.search(
-        view.lower, max(0, start - 24), start
+        view.lower,
+        max(0, start - 24),
+        start,
     )
     return not (view.text[at].islower() and (on_street or title in _CAPITAL_AFTER))
 
@@ -214,7 +220,10 @@ _LAST_SURNAME = re.compile(
 
 
 def _with_small_surname(
-    lower: str, at: int, end: int, pattern: re.Pattern[str] = _SMALL_SURNAME
+    lower: str,
+    at: int,
+    end: int,
+    pattern: re.Pattern[str] = _SMALL_SURNAME,
 ) -> int:
     """Return where a name ends with the surname that follows it and is not listed: "keisha brownlee im 19"."""
     match = pattern.match(lower, end)
@@ -224,12 +233,11 @@ def _with_small_surname(
 
 
 def _introductions(view: View) -> Candidates:
-    text = view.text
     for match in _I_AM.finditer(view.lower):
         at, phrase = match.end(), match[0].strip()
-        if text[at : at + 1].islower() and phrase in _INTRODUCING | _NAMING:
+        if view.char(at).islower() and phrase in _INTRODUCING | _NAMING:
             yield _NAME, at, _name_end(view, at, known=True)
-        elif text[at : at + 1].isupper():
+        elif view.char(at).isupper():
             end = _name_end(view, at)
             if end > at and _is_introduced(view, phrase, at, end):
                 yield _NAME, at, end
@@ -239,7 +247,7 @@ def _is_introduced(view: View, phrase: str, at: int, end: int) -> bool:
     """Whether the capitalised words after a phrase are a name."""
     words = view.lower[at:end].replace(".", " ").split()
     introducing, naming = phrase in _INTRODUCING, phrase in _NAMING
-    if view.text[at + 1 : at + 2].islower():
+    if view.char(at + 1).islower():
         if introducing and (
             words[0] in _GIVEN_WORDS or _AFTER_I_AM.match(view.lower, end)
         ):
@@ -251,15 +259,17 @@ def _is_introduced(view: View, phrase: str, at: int, end: int) -> bool:
 
 
 def _relatives(view: View) -> Candidates:
-    lower, text = view.lower, view.text
+    lower = view.lower
     for match in _WHOSE.finditer(lower):
         start, at = match.span()
-        if not (text[at : at + 1].isupper() and text[at + 1 : at + 2].islower()):
+        if not (view.char(at).isupper() and view.char(at + 1).islower()):
             yield _NAME, at, _name_end(view, at, known=True)
         elif (end := _name_end(view, at)) > at:
             words = lower[at:end].split()
             related = match[0].strip() in _KIN_TITLES or _BEFORE_RELATIVE.search(
-                lower, max(0, start - 20), start
+                lower,
+                max(0, start - 20),
+                start,
             )
             follows = len(words) > 1 or _AFTER_RELATIVE.match(lower, end)
             if words[0] in _LISTED or (related and follows):
@@ -310,12 +320,12 @@ def _signatures(view: View) -> Candidates:
     for match in _SIGN_OFF.finditer(lower):
         at, words = match.end(), match[0]
         title = _TITLED.match(lower, at)
-        if title and not text[title.end() : title.end() + 1].islower():
+        if title and not view.char(title.end()).islower():
             at = title.end()
         closing = "\n" in words or words.startswith(
             (*_SMALL_SIGNERS, "thank", "best", "xx")
         )
-        end = _name_end(view, at, known=not (closing and text[at : at + 1].isupper()))
+        end = _name_end(view, at, known=not (closing and view.char(at).isupper()))
         if end > at and _END.match(text, end):
             yield _NAME, at, end
     for match in _HERE.finditer(lower) if " here" in lower else ():
@@ -339,7 +349,7 @@ def _greetings(view: View) -> Candidates:
     lower, text = view.lower, view.text
     for match in _GREETING.finditer(lower):
         start, at = match.span()
-        capital = text[at : at + 1].isupper()
+        capital = view.char(at).isupper()
         end = _name_end(view, at, known=not capital)
         if end == at or not _AFTER_GREETING.match(lower, end):
             continue

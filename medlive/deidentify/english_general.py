@@ -11,7 +11,9 @@ from medlive.deidentify.spelling import containing, is_part_of_name
 
 _CITIES = frozenset(map(str.lower, word_list("english", "cities")))
 _NAMES = containing(
-    word_list("english", "names with a place"), _CITIES, longest_exact=5
+    word_list("english", "names with a place"),
+    _CITIES,
+    longest_exact=5,
 )
 _SENTENCE_END = re.compile(r"[.!?;\n](?=\s|$)")
 _REACH = 90
@@ -84,9 +86,8 @@ def is_in_medical_name(lower: str, start: int, end: int) -> bool:
 
 def is_general(lower: str, start: int, end: int) -> bool:
     """Whether the city at these offsets stands in a question, a denial or a general statement, or is others'."""
-    before = _SENTENCE_END.split(lower[max(0, start - _REACH) : start])[-1].replace(
-        "\u2019", "'"
-    )
+    before = lower[max(0, start - _REACH) : start].replace("\u2019", "'")
+    before = _SENTENCE_END.split(before)[-1]
     after = _SENTENCE_END.split(lower[end : end + _REACH])[0]
     if _LIVES_THERE.search(lower, end, end + _REACH):
         return False

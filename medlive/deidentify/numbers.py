@@ -174,8 +174,10 @@ def _is_chinese_identity(digits: str) -> bool:
     total = 0
     for weight, digit in zip(_WEIGHTS, digits[:17], strict=True):
         total += weight * int(digit)
-    birthday = digits[6:8] in ("19", "20") and _is_day(digits[10:12], digits[12:14])
-    return "10X98765432"[total % 11] == digits[17] or (birthday and has_province)
+    if "10X98765432"[total % 11] == digits[17]:
+        return True
+    is_day = _is_day(digits[10:12], digits[12:14])
+    return has_province and digits[6:8] in ("19", "20") and is_day
 
 
 def _is_day(month: str, day: str) -> bool:
@@ -235,7 +237,10 @@ def _is_phone(written: str, digits: str, language: str | None) -> bool:
 
 
 def _run_kinds(
-    view: View, written: str, start: int, language: str | None
+    view: View,
+    written: str,
+    start: int,
+    language: str | None,
 ) -> Candidates:
     """Find the identifiers in digits with separators between them."""
     kind = number_kind(written, language)
@@ -277,7 +282,9 @@ def _spelled_numbers(view: View) -> Candidates:
                 re.sub(r"[\s-]", "", written.translate(_HAN_VALUES)), "zh"
             )
             label = _PHONE_LABEL.search(
-                view.lower, max(0, match.start() - 24), match.start()
+                view.lower,
+                max(0, match.start() - 24),
+                match.start(),
             )
             if kind or label:
                 yield kind or IdentifierKind.PHONE, *match.span()
@@ -305,9 +312,8 @@ def _records(view: View) -> Candidates:
                 kind = IdentifierKind.ID_NUMBER
             yield kind, start, end
     for match in () if view.ascii else _NUMBER_ZH.finditer(lower):
-        label = text[max(0, match.start() - 8) : match.start("id")].rstrip(
-            " \t\n:：.#是为="
-        )
+        begins = max(0, match.start() - 8)
+        label = text[begins : match.start("id")].rstrip(" \t\n:：.#是为=")
         if label.endswith(_IDENTITY_LABELS):
             yield IdentifierKind.ID_NUMBER, *match.span("id")
         elif label.endswith(_RECORD_LABELS):
@@ -366,7 +372,7 @@ def numeric_identifiers(view: View, language: str | None) -> Candidates:
     text = view.text
     for match in _RUN.finditer(text):
         start, end = match.span()
-        percentage = text[end : end + 1] in ("%", "/") and end - start < 12
+        percentage = view.char(end) in ("%", "/") and end - start < 12
         # Letters on both sides, as within a digest
         in_word = start and _LETTER.match(text, start - 1) and _LETTER.match(text, end)
         if percentage or in_word:

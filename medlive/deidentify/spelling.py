@@ -40,7 +40,10 @@ def misspelt_as(name: str, place: str) -> list[int]:
 
 
 def containing(
-    names: Iterable[str], places: Iterable[str], *, longest_exact: int
+    names: Iterable[str],
+    places: Iterable[str],
+    *,
+    longest_exact: int,
 ) -> Places:
     """Find the names that contain a place.
 
@@ -69,14 +72,19 @@ def near(names: Iterable[str], places: Iterable[str]) -> Places:
         for name in listed:
             for start in misspelt_as(name, place):
                 parts = Surroundings(
-                    name[:start], name[start + len(place) :], exact=True
+                    name[:start],
+                    name[start + len(place) :],
+                    exact=True,
                 )
                 surroundings[place].append(parts)
     return dict(surroundings)
 
 
 def is_part_of_name(
-    text: str, start: int, end: int, names: Iterable[Surroundings]
+    text: str,
+    start: int,
+    end: int,
+    names: Iterable[Surroundings],
 ) -> bool:
     """Whether the place at these offsets is a part of one of the names, with at most one character wrong."""
     for name in names:

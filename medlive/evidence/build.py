@@ -172,7 +172,9 @@ def _read(corpus: Corpus, scratch: Path, report: Report) -> _Reading:
 
 
 def _is_current(
-    old: IndexFolder, readings: Sequence[_Reading], plan: IndexPlan
+    old: IndexFolder,
+    readings: Sequence[_Reading],
+    plan: IndexPlan,
 ) -> bool:
     """Whether a build would give the index that is there, and that one can be searched."""
     manifest = old.manifest
@@ -272,7 +274,9 @@ def _build(
 
 
 def _passages(
-    old: IndexFolder | None, kept: set[str], readings: Sequence[_Reading]
+    old: IndexFolder | None,
+    kept: set[str],
+    readings: Sequence[_Reading],
 ) -> Iterator[Passage]:
     if old is not None and kept:
         for passage in old.open_store():
@@ -283,7 +287,11 @@ def _passages(
 
 
 def _build_side(
-    out: Path, data: Path, folder: str, plan: DensePlan, report: Report
+    out: Path,
+    data: Path,
+    folder: str,
+    plan: DensePlan,
+    report: Report,
 ) -> tuple[DenseEntry, int, int] | None:
     """Embed what is new for one encoder, arrange all its vectors, and measure them.
 
@@ -346,7 +354,9 @@ def _build_side(
 
 
 def _with_reranker(
-    out: Path, manifest: IndexManifest, plan: IndexPlan
+    out: Path,
+    manifest: IndexManifest,
+    plan: IndexPlan,
 ) -> IndexManifest:
     """Measure the planned reranker, unless the manifest has it already."""
     reranker, known = plan.reranker, manifest.reranker

@@ -208,7 +208,9 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     @asynccontextmanager
     async def _answer(
-        self, url: str, headers: Mapping[str, str] = {}
+        self,
+        url: str,
+        headers: Mapping[str, str] = {},
     ) -> AsyncIterator[httpx2.Response]:
         """Yield the successful answer at the end of the redirects, its body unread."""
         came = ""
@@ -286,7 +288,10 @@ async def _public(host: str, port: int) -> list[str]:
     local = _is_loopback(host)
     try:
         return await asyncio.to_thread(
-            public_addresses, host, port, allow_loopback=local
+            public_addresses,
+            host,
+            port,
+            allow_loopback=local,
         )
     except AddressRefused as exc:
         hint = "a copy in the own network is named under [evidence.mirrors]"

@@ -80,7 +80,10 @@ class DenseIndex:
         return cls(index, part)
 
     def search(
-        self, queries: Matrix, k: int, allowed: NDArray[np.bool_] | None = None
+        self,
+        queries: Matrix,
+        k: int,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> SearchResult:
         """The k nearest passages to each query; all queries at once cost far less than one by one.
 
@@ -249,7 +252,8 @@ def recall(retrieved: Ordinals, expected: Ordinals) -> float:
 
 def sample_ordinals(count: int, size: int) -> Ordinals:
     """Ordinals drawn evenly, each once; the same at each call."""
-    return np.random.default_rng(_SEED + 1).permutation(count)[:size].astype(np.int64)
+    order = np.random.default_rng(_SEED + 1).permutation(count)
+    return order[:size].astype(np.int64)
 
 
 def as_query(title: str, text: str) -> str:
@@ -263,7 +267,11 @@ def as_query(title: str, text: str) -> str:
 
 
 def _measured(
-    index: Any, queries: Matrix, expected: Ordinals, k: int, target: float
+    index: Any,
+    queries: Matrix,
+    expected: Ordinals,
+    k: int,
+    target: float,
 ) -> tuple[int, DenseRecall]:
     """Choose the number of cells on every second query, and measure the recall on the others.
 

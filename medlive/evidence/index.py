@@ -310,7 +310,8 @@ def list_indexes(
     folder: Path,
 ) -> Iterator[tuple[Path, IndexManifest | None, str | None]]:
     """Yield the indexes in `folder` and its subfolders by path: each with its manifest, or why it cannot be read."""
-    for place in [folder, *sorted(f for f in folder.glob("*") if f.is_dir())]:
+    below = sorted(filter(Path.is_dir, folder.glob("*")))
+    for place in [folder, *below]:
         with suppress(IndexMissing):
             try:
                 yield place, read_manifest(place), None
@@ -319,7 +320,9 @@ def list_indexes(
 
 
 def open_named_encoder(
-    path: Path, entry: DenseEntry, settings: EncoderSettings
+    path: Path,
+    entry: DenseEntry,
+    settings: EncoderSettings,
 ) -> Encoder:
     """Open the encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
     try:
@@ -335,7 +338,9 @@ def open_named_encoder(
 
 
 def _identity(
-    manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None
+    manifest: IndexManifest,
+    name: RetrieverName,
+    reranker: Reranker | None,
 ) -> IndexIdentity:
     """Return what verdicts record as the evidence that they saw.
 

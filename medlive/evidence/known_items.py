@@ -83,7 +83,9 @@ def measure_weights(
 
 
 def measure_reranker(
-    reranker: Reranker, retriever: IndexRetriever, store: PassageStore
+    reranker: Reranker,
+    retriever: IndexRetriever,
+    store: PassageStore,
 ) -> RerankerEntry:
     """Measure whether a cross-encoder finds known items better than the order that it is given.
 

@@ -126,7 +126,9 @@ def chinese_names() -> tuple[list[str], list[str]]:
 
 
 def _terms_of_names(
-    whole: list[str], parts: list[str], words: Callable[[str], list[str]]
+    whole: list[str],
+    parts: list[str],
+    words: Callable[[str], list[str]],
 ) -> dict[str, list[str]]:
     """Each name's terms, itself last: 盐酸二甲双胍 is found by 二甲双胍 too, never by a splinter."""
     names = {*whole, *parts}
@@ -239,7 +241,10 @@ class LexicalIndex:
         self._analyzer: Analyzer = analyzer()
 
     def search(
-        self, text: str, k: int, not_after: date | None
+        self,
+        text: str,
+        k: int,
+        not_after: date | None,
     ) -> list[tuple[int, float]]:
         """The k best (ordinal, score), best first; equal scores are ordered by passage id.
 

@@ -220,7 +220,9 @@ def read_manifest(folder: Path) -> IndexManifest:
             f"{place} is not a valid index manifest: {first_fault(exc)}"
         ) from exc
     expected = index_digest(
-        manifest.parameters, manifest.corpus_digests, manifest.dense
+        manifest.parameters,
+        manifest.corpus_digests,
+        manifest.dense,
     )
     if manifest.index_digest != expected:
         raise IndexCorrupt(
@@ -230,7 +232,9 @@ def read_manifest(folder: Path) -> IndexManifest:
 
 
 def describe_retriever(
-    folder: Path, settings: EncoderSettings, retriever: str | None = None
+    folder: Path,
+    settings: EncoderSettings,
+    retriever: str | None = None,
 ) -> str:
     """Return in a line which retriever searches the index in `folder`, and why it is not hybrid where it is not.
 

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import date
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from medlive.evidence.corpora.parsing.text import language_of
@@ -117,7 +118,10 @@ class IndexRetriever:
         return await asyncio.to_thread(self.search_now, queries, k, not_after)
 
     def search_now(
-        self, queries: Sequence[Query], k: int, not_after: date | None
+        self,
+        queries: Sequence[Query],
+        k: int,
+        not_after: date | None,
     ) -> list[list[Hit]]:
         """As `search`, blocking, without its checks."""
         depth = max(k, DEPTH)
@@ -197,7 +201,8 @@ class IndexRetriever:
             best = orders[Side.RERANK, 0] = self._store.ordered(list(reread), wanted)
         places: dict[int, list[SideHit]] = {}
         sides = list(Side)
-        for side, phrase in sorted(orders, key=lambda o: (sides.index(o[0]), o[1])):
+        by_phrase = sorted(orders, key=itemgetter(1))
+        for side, phrase in sorted(by_phrase, key=lambda order: sides.index(order[0])):
             for rank, (ordinal, score) in enumerate(orders[side, phrase], start=1):
                 place = SideHit(side, rank, score, phrase)
                 places.setdefault(ordinal, []).append(place)

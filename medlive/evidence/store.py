@@ -98,7 +98,9 @@ class PassageStore:
                 yield self.get(int(place) - 1)
 
     def ordered(
-        self, scored: Sequence[tuple[int, float]], k: int
+        self,
+        scored: Sequence[tuple[int, float]],
+        k: int,
     ) -> list[tuple[int, float]]:
         """Return the k best of (ordinal, score), highest score first, equal scores by passage id."""
         ranked = sorted(scored, key=lambda pair: -pair[1])

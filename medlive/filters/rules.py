@@ -45,8 +45,9 @@ class Subject:
     @cached_property
     def whole_text(self) -> str:
         """Title and all messages."""
-        texts = "\n".join((self.thread.title, *(m.text for m in self.thread.messages)))
-        return texts[: self.settings.max_characters]
+        texts = [self.thread.title]
+        texts += [message.text for message in self.thread.messages]
+        return "\n".join(texts)[: self.settings.max_characters]
 
     @cached_property
     def lower(self) -> str:

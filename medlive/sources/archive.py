@@ -239,7 +239,10 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 
 def _records(
-    path: Path, file: BinaryIO, offset: int, size: int | None = None
+    path: Path,
+    file: BinaryIO,
+    offset: int,
+    size: int | None = None,
 ) -> Iterator[_Record]:
     """Iterate over the records from an offset on, to offset `size` or to the end. Raises ArchiveDamaged."""
     file.seek(offset)
@@ -275,7 +278,9 @@ def _parse_record(path: Path, place: Place, member: bytes, content: bytes) -> _R
     """Parse an unpacked member and check its digest. Raises ArchiveDamaged."""
     try:
         raw = ArcWarcRecordLoader().parse_record_stream(
-            io.BytesIO(content), known_format="warc", no_record_parse=True
+            io.BytesIO(content),
+            known_format="warc",
+            no_record_parse=True,
         )
         declared = int(raw.rec_headers.get_header("Content-Length"))
         block = raw.raw_stream.read()
@@ -353,7 +358,11 @@ def _warcinfo(software: str, operator: str | None, created_at: datetime) -> byte
 
 
 def _member(
-    kind: str, identity: str, about: Mapping[str, str], head: bytes, body: bytes
+    kind: str,
+    identity: str,
+    about: Mapping[str, str],
+    head: bytes,
+    body: bytes,
 ) -> bytes:
     """Build a gzip member without time or name, so that equal records are equal bytes."""
     plain = io.BytesIO()

@@ -137,7 +137,10 @@ _REASONS: Mapping[str, ProblemReason] = {
 
 
 def read_threads(
-    path: Path, *, assume_posted_at: datetime | date | None = None, handle_key: bytes
+    path: Path,
+    *,
+    assume_posted_at: datetime | date | None = None,
+    handle_key: bytes,
 ) -> Iterator[ImportedThread | ImportProblem]:
     """The threads of an import file in its order, line by line; a bad line is a problem and stops nothing.
 
@@ -166,7 +169,10 @@ def read_threads(
 
 
 def _read_line(
-    number: int, line: bytes, assumed: datetime | None, key: bytes
+    number: int,
+    line: bytes,
+    assumed: datetime | None,
+    key: bytes,
 ) -> ImportedThread | ImportProblem:
     try:
         parsed = _parse(line)

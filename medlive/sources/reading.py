@@ -81,7 +81,9 @@ def parse(source: Page | str) -> LexborHTMLParser:
         markup, url = clean(source).encode("utf-8"), "a fragment of markup"
     if len(markup) > PAGE_BYTES:
         raise LayoutError(
-            url, f"at most {PAGE_BYTES} bytes of markup", found=str(len(markup))
+            url,
+            f"at most {PAGE_BYTES} bytes of markup",
+            found=str(len(markup)),
         )
     if _is_too_deep(markup):
         raise LayoutError(url, f"markup nested less than {PAGE_DEPTH} deep")
@@ -193,7 +195,9 @@ def line(node: LexborNode | None) -> str:
 
 
 def required(
-    page: Page, scope: LexborHTMLParser | LexborNode, selectors: Sequence[str]
+    page: Page,
+    scope: LexborHTMLParser | LexborNode,
+    selectors: Sequence[str],
 ) -> LexborNode:
     """Return the first element that a selector finds. Raises LayoutError naming all selectors."""
     for selector in selectors:
@@ -233,7 +237,9 @@ def linked_threads(
 
 
 def following_list_page(
-    page: Page, tree: LexborHTMLParser, parameter: str
+    page: Page,
+    tree: LexborHTMLParser,
+    parameter: str,
 ) -> PageRequest | None:
     """The list page after this one: a link to the same path whose page number is one higher.
 
@@ -311,10 +317,11 @@ def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
         if offset is None:
             return local
         return datetime.fromisoformat(local.replace(tzinfo=None).isoformat() + offset)
-    name, day, year = (
-        match.groups() if match.re is _MONTH_FIRST else (match[2], match[1], match[3])
-    )
-    return datetime(int(year), _MONTHS.index(name[:3].lower()), int(day), tzinfo=UTC)
+    name, day, year = match.groups()
+    if match.re is _DAY_FIRST:
+        name, day = day, name
+    month = _MONTHS.index(name[:3].lower())
+    return datetime(int(year), month, int(day), tzinfo=UTC)
 
 
 def stated_moment(value: Any, zone: tzinfo) -> datetime | None:
@@ -383,8 +390,9 @@ def discussions(tree: LexborHTMLParser) -> list[Discussion]:
 
 def _discussions(value: Any, depth: int) -> Iterator[Discussion]:
     if isinstance(value, dict):
-        names = [str(name).rsplit("/", 1)[-1] for name in _listed(value.get("@type"))]
-        kinds = [name for name in names if name in _DISCUSSIONS]
+        names = map(str, _listed(value.get("@type")))
+        kinds = [name.rpartition("/")[2] for name in names]
+        kinds = [kind for kind in kinds if kind in _DISCUSSIONS]
         if kinds:
             replies: dict[Posting, None] = {}
             for key in _REPLIES:

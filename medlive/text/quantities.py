@@ -341,7 +341,10 @@ def _han_value(numeral: str) -> float | None:
 
 
 def _with_unit(
-    plain: str, number: re.Match[str], value: float, end: int | None = None
+    plain: str,
+    number: re.Match[str],
+    value: float,
+    end: int | None = None,
 ) -> Quantity:
     """A number with the unit that follows it, or that follows the range it begins."""
     end = number.end() if end is None else end

@@ -78,7 +78,8 @@ def shingles(text: str) -> Shingles:
     folded = fold(text)[:_LONGEST]
     raw = folded.encode("utf-8", "replace")
     words = _WORD.findall(raw)
-    if len(raw) > len(folded) and sum(map(len, _HAN.findall(folded))) > 2 * len(words):
+    han = sum(map(len, _HAN.findall(folded))) if len(raw) > len(folded) else 0
+    if han > 2 * len(words):
         letters = _NOT_TEXT.sub("", folded).encode("utf-32-le", "replace")
         units, size = np.frombuffer(letters, dtype="<u4").astype(np.uint64), 4
     else:
@@ -120,11 +121,12 @@ def _bands(grams: Sequence[Shingles]) -> list[tuple[int, ...]]:
         _SEED,
     )
     minima = np.array(matrix.to_rows(), dtype=np.uint64).reshape(
-        len(full), BANDS, _ROWS
+        len(full),
+        BANDS,
+        _ROWS,
     )
-    keys = (
-        np.broadcast_to(np.arange(BANDS, dtype=np.uint64), (len(full), BANDS)) * _MIX[1]
-    )
+    numbers = np.arange(BANDS, dtype=np.uint64) * _MIX[1]
+    keys = np.broadcast_to(numbers, (len(full), BANDS))
     for row in range(_ROWS):
         keys = (keys ^ (minima[:, :, row] * _MIX[row])) * _MIX[0]
         keys ^= keys >> np.uint64(29)

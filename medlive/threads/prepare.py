@@ -83,5 +83,8 @@ def deidentified_part(before: str, part: str, after: str, language: str) -> str:
 
 def _gap(left: str, right: str) -> str:
     """What `normalise` makes of the spaces between two parts of a text, which it strips at their ends."""
-    spaces = left[len(left.rstrip()) :] + right[: len(right) - len(right.lstrip())]
-    return ("\n" if "\n" in spaces else " ") if spaces else ""
+    spaces = left[len(left.rstrip()) :]
+    spaces += right[: len(right) - len(right.lstrip())]
+    if "\n" in spaces:
+        return "\n"
+    return " " if spaces else ""

@@ -88,7 +88,11 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
 
 
 def _chapter(
-    root: Element, part: Element, book: Element | None, name: str, shelf: str | None
+    root: Element,
+    part: Element,
+    book: Element | None,
+    name: str,
+    shelf: str | None,
 ) -> Document:
     """The chapter without its sections."""
     article = child_of(child_of(part, "front"), "article-meta")
@@ -120,7 +124,10 @@ def _chapter(
 
 
 def _address(
-    meta: Element | None, book: Element | None, shelf: str | None, stem: str
+    meta: Element | None,
+    book: Element | None,
+    shelf: str | None,
+    stem: str,
 ) -> tuple[str, str]:
     """The chapter's identifier and its page: by its own accession number, else by its place in its book."""
     kinds = _identifiers(meta, "book-part-id", "article-id", "object-id")
@@ -242,7 +249,11 @@ class _Reading:
         self._lines = []
 
     def section(
-        self, element: Element, path: tuple[str, ...], depth: int, untitled: str = ""
+        self,
+        element: Element,
+        path: tuple[str, ...],
+        depth: int,
+        untitled: str = "",
     ) -> None:
         own = child_of(element, "title")
         if own is None:

@@ -65,7 +65,8 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
             lines.append(line)
             continue
         close()
-        level, words = len(heading[1]), heading[2].strip().rstrip("#").strip()
+        level = len(heading[1])
+        words = heading[2].strip().rstrip("#").strip()
         if emphasised := _EMPHASIS.match(words):
             words = emphasised[2].strip()
         path = [above for above in path if above[0] < level]

@@ -68,7 +68,9 @@ def files_of(path: Path) -> list[Path]:
 
 
 def documents_of(
-    path: Path, log: ReadLog, document: Callable[[bytes], Document]
+    path: Path,
+    log: ReadLog,
+    document: Callable[[bytes], Document],
 ) -> Iterator[Document]:
     """The documents of a file of JSON Lines, of a gzip of one, or of a folder of them.
 
@@ -79,7 +81,9 @@ def documents_of(
 
 
 def converted(
-    rows: Iterable[tuple[str, T]], log: ReadLog, document: Callable[[T], Document]
+    rows: Iterable[tuple[str, T]],
+    log: ReadLog,
+    document: Callable[[T], Document],
 ) -> Iterator[Document]:
     """The documents made of the rows of a source; invalid ones go to the log, those without text to its count.
 

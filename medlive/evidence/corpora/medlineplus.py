@@ -37,9 +37,10 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
             if topic.get("language") != "English":
                 continue
             identity, title = topic.get("id"), topic.get("title")
-            first, *rest = _HEADING.split(topic.findtext("full-summary") or "")
+            # What stands before the first heading has none.
+            parts = ["", *_HEADING.split(topic.findtext("full-summary") or "")]
             sections = []
-            for label, words in [("", first), *zip(rest[::2], rest[1::2], strict=True)]:
+            for label, words in zip(parts[::2], parts[1::2], strict=True):
                 text = lines_of(words)
                 if text.strip():
                     sections.append(Section(lines_of(label), text))

@@ -87,7 +87,9 @@ class Corpus:
         for document in self.reader.documents(self.path, log):
             has_passage = False
             for passage in passages_of(
-                document, corpus=self.name, licence=self.licence
+                document,
+                corpus=self.name,
+                licence=self.licence,
             ):
                 if passage is None:
                     log.boilerplate += 1

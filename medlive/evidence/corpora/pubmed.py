@@ -195,7 +195,9 @@ def pmid_of(data: bytes) -> str | None:
 
 
 def documents_of_record(
-    frame: Frame, log: ReadLog, place: str = "line 1"
+    frame: Frame,
+    log: ReadLog,
+    place: str = "line 1",
 ) -> Iterator[Document]:
     """Yield the abstracts of one record, unless it was retracted, is questioned, or has no date.
 

@@ -46,7 +46,9 @@ _NAME = re.compile(r"[A-Za-z0-9\u4e00-\u9fff][\w.-]{0,63}")
 
 
 def open_corpus(
-    path: Path | str, kind: str | None = None, name: str | None = None
+    path: Path | str,
+    kind: str | None = None,
+    name: str | None = None,
 ) -> Corpus:
     """The corpus at a path; its kind is recognised when not given, its name defaults to the path's own.
 

@@ -84,7 +84,10 @@ class EndpointEncoder:
         dimension = vectors.shape[1]
         made = {"endpoint": model.names, "probe": probe, "dimension": dimension}
         self.identity = EncoderIdentity(
-            name=name, digest=digest_json(made), dimension=dimension, probe=probe
+            name=name,
+            digest=digest_json(made),
+            dimension=dimension,
+            probe=probe,
         )
         if (
             known is not None
@@ -109,7 +112,10 @@ class EndpointEncoder:
         return self._ask(self._model.names[-1], texts, self._model.passage_prompt)
 
     def _ask(
-        self, name: str, texts: Sequence[str], prompt: str | None
+        self,
+        name: str,
+        texts: Sequence[str],
+        prompt: str | None,
     ) -> NDArray[np.float32]:
         rows: list[list[float]] = []
         for start in range(0, len(texts), self._batch):
@@ -144,7 +150,9 @@ class EndpointEncoder:
             )
         try:
             reply = self._client.embeddings.create(
-                model=name, input=texts, encoding_format="float"
+                model=name,
+                input=texts,
+                encoding_format="float",
             )
             ordered = sorted(reply.data, key=lambda row: row.index)
             rows = {row.index: row.embedding for row in ordered}

@@ -204,7 +204,10 @@ def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path
     def client() -> httpx2.Client:
         hooks = {"request": [refuse_offline]}
         return httpx2.Client(
-            event_hooks=hooks, follow_redirects=True, timeout=_SILENCE_S, verify=tls
+            event_hooks=hooks,
+            follow_redirects=True,
+            timeout=_SILENCE_S,
+            verify=tls,
         )
 
     set_client_factory(client)

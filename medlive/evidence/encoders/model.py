@@ -70,6 +70,8 @@ class Reranker(Protocol):
     digest: str
 
     def score(
-        self, query: str, pairs: Sequence[tuple[str, str]]
+        self,
+        query: str,
+        pairs: Sequence[tuple[str, str]],
     ) -> NDArray[np.float32]:
         """(n,) of (title, text): the model's logit, higher is nearer; comparable within one query only."""

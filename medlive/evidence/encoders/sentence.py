@@ -86,7 +86,10 @@ class SentenceEncoder:
         model = self._model
         encode = partial(self._query.encode_query, prompt=model.query_prompt)
         return self._encode(
-            encode, self._query, list(map(cleaned, texts)), model.query_tokens
+            encode,
+            self._query,
+            list(map(cleaned, texts)),
+            model.query_tokens,
         )
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
@@ -128,7 +131,11 @@ class SentenceReranker:
     """A cross-encoder: reads query and passage in one sequence, and gives one number."""
 
     def __init__(
-        self, name: str, model: EncoderModel, settings: EncoderSettings, folder: Path
+        self,
+        name: str,
+        model: EncoderModel,
+        settings: EncoderSettings,
+        folder: Path,
     ) -> None:
         """Load it; raises EvidenceUnavailable when the folder holds no cross-encoder with one output."""
         with _loading(folder):
@@ -151,7 +158,9 @@ class SentenceReranker:
         )
 
     def score(
-        self, query: str, pairs: Sequence[tuple[str, str]]
+        self,
+        query: str,
+        pairs: Sequence[tuple[str, str]],
     ) -> NDArray[np.float32]:
         """(n,) of (title, text), whose two halves are read as one text, title first: the model's logit."""
         if not pairs:
@@ -160,7 +169,9 @@ class SentenceReranker:
         for title, text in pairs:
             inputs.append((cleaned(query), cleaned(f"{title} {text}".strip())))
         scores: NDArray[np.float32] = self._model.predict(
-            inputs, batch_size=self._batch, show_progress_bar=False
+            inputs,
+            batch_size=self._batch,
+            show_progress_bar=False,
         )
         return scores
 
@@ -177,7 +188,9 @@ def _load(folder: Path, model: EncoderModel, settings: EncoderSettings) -> Any:
         loaded: Any
         if model.pooling:
             transformer = Transformer(
-                str(folder), model_kwargs=_LOCAL, config_kwargs=_LOCAL
+                str(folder),
+                model_kwargs=_LOCAL,
+                config_kwargs=_LOCAL,
             )
             size = transformer.get_embedding_dimension()
             pooling = Pooling(size, pooling_mode=model.pooling)

@@ -94,7 +94,10 @@ class _Choice:
     """Sentences that are chosen, each with all that it needs, as far as there is room."""
 
     def __init__(
-        self, sentences: Sequence[Sentence], units: int, left_out: AbstractSet[int]
+        self,
+        sentences: Sequence[Sentence],
+        units: int,
+        left_out: AbstractSet[int],
     ) -> None:
         self._sentences = sentences
         # A mark at either end, where a sentence is cut.

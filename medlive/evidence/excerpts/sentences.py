@@ -95,7 +95,12 @@ def split_sentences(text: str) -> list[Sentence]:
 
 
 def _sentence(
-    text: str, start: int, end: int, *, before: bool = False, after: bool = False
+    text: str,
+    start: int,
+    end: int,
+    *,
+    before: bool = False,
+    after: bool = False,
 ) -> Sentence:
     own = text[start:end]
     place = start + len(own) - len(own.lstrip())
@@ -104,7 +109,8 @@ def _sentence(
 
 def _is_end(text: str, start: int, match: re.Match[str]) -> bool:
     """Whether a stop or a line's end closes the sentence that began at `start`."""
-    before, following = text[start : match.start()], text[match.end() : match.end() + 1]
+    before = text[start : match.start()]
+    following = text[match.end() : match.end() + 1]
     own = _sentence(text, start, match.end())
     if not own.words or _MARKER.fullmatch(text, own.start, match.end()):
         return False
@@ -131,9 +137,8 @@ def _is_abbreviation(before: str, following: str) -> bool:
         return following.islower() or following.isdigit() or following == "("
     if following.isdigit():
         return word in _SHORT["before a number"] or (word.isdigit() and len(word) < 3)
-    return (
-        following.islower() and following.isascii() and ("." in word or len(word) < 4)
-    )
+    is_short = "." in word or len(word) < 4
+    return is_short and following.islower() and following.isascii()
 
 
 def _parts(text: str, start: int, end: int) -> Iterator[Sentence]:

@@ -73,7 +73,10 @@ class Outcome:
 
 
 async def make_plan(
-    source: Source, folder: Path, selection: Selection, client: Client
+    source: Source,
+    folder: Path,
+    selection: Selection,
+    client: Client,
 ) -> Plan:
     """Read the publisher's list and compare it with what is in the folder.
 
@@ -84,9 +87,13 @@ async def make_plan(
     ledger = _ledger_of(source, folder, selection)
     list_files, _ = LAYOUTS[source.publisher]
     listed = await list_files(client, source)
-    here = {(known.name, known.mark, known.url) for known in ledger.files.values()}
-    wanted = [f for f in listed if (f.name, f.mark, f.url) not in here]
-    names = {file.name for file in listed}
+    names = set()
+    wanted = []
+    for file in listed:
+        names.add(file.name)
+        known = ledger.files.get(file.name)
+        if known is None or (known.mark, known.url) != (file.mark, file.url):
+            wanted.append(file)
     return Plan(
         source=source,
         folder=folder,
@@ -98,7 +105,9 @@ async def make_plan(
 
 
 async def run_plan(
-    plan: Plan, client: Client, tick: Callable[[int, int], None]
+    plan: Plan,
+    client: Client,
+    tick: Callable[[int, int], None],
 ) -> Outcome:
     """Fetch what the plan names. A file that fails is passed over, named in the outcome, and fetched next time.
 
@@ -190,7 +199,11 @@ async def _fetch(
     resumed = True
     while resumed:
         resumed = await client.download(
-            file.url, plan.folder, name, plan.source.largest, count
+            file.url,
+            plan.folder,
+            name,
+            plan.source.largest,
+            count,
         )
         problem = _problem(file, plan.folder, name, md5)
         if problem is None:

@@ -74,4 +74,5 @@ def read_size(text: str) -> int | None:
     matched = _SIZE.fullmatch(text.strip())
     if matched is None:
         return None
-    return int(float(matched[1].replace(",", "")) * _UNITS[matched[2].upper()])
+    number = float(matched[1].replace(",", ""))
+    return int(number * _UNITS[matched[2].upper()])

@@ -39,7 +39,11 @@ _TAIL = b"</PubmedArticleSet>\n"
 
 
 def select(
-    source: FileIO, target: FileIO, selection: Selection, *, update: bool
+    source: FileIO,
+    target: FileIO,
+    selection: Selection,
+    *,
+    update: bool,
 ) -> None:
     """Write the chosen records of a PubMed file; the same input gives the same bytes.
 

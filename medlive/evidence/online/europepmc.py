@@ -60,7 +60,11 @@ class EuropePMC(Literature):
     address: str = ADDRESS
 
     async def search(
-        self, words: str, *, most: int, not_after: date | None
+        self,
+        words: str,
+        *,
+        most: int,
+        not_after: date | None,
     ) -> list[Passage]:
         """See `Literature`."""
         unreviewed = " OR ".join(f"SRC:{source}" for source in _UNREVIEWED)

@@ -59,7 +59,11 @@ class PubMed(Literature):
         return form | {"retmode": "xml"}
 
     async def search(
-        self, words: str, *, most: int, not_after: date | None
+        self,
+        words: str,
+        *,
+        most: int,
+        not_after: date | None,
     ) -> list[Passage]:
         """See `Literature`."""
         term = f"({words}) NOT retracted publication[pt]"

@@ -103,7 +103,9 @@ class OnlineRetriever:
         await self._close()
 
     async def _ask(
-        self, query: Query, not_after: date | None
+        self,
+        query: Query,
+        not_after: date | None,
     ) -> dict[tuple[Side, int], list[Passage]]:
         """Return what each service finds for each phrase; when one fails, the others are not asked any further."""
         searches: dict[tuple[Side, int], Coroutine[None, None, list[Passage]]] = {}
@@ -125,7 +127,9 @@ class OnlineRetriever:
 
 
 def fuse(
-    local: Sequence[Hit], orders: Mapping[tuple[Side, int], Sequence[Passage]], k: int
+    local: Sequence[Hit],
+    orders: Mapping[tuple[Side, int], Sequence[Passage]],
+    k: int,
 ) -> list[Hit]:
     """Return the k best of all orders; the local index's own order counts as one.
 

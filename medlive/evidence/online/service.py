@@ -100,7 +100,11 @@ class Literature(ABC):
 
     @abstractmethod
     async def search(
-        self, words: str, *, most: int, not_after: date | None
+        self,
+        words: str,
+        *,
+        most: int,
+        not_after: date | None,
     ) -> list[Passage]:
         """Return the passages of the most relevant articles, best first.
 
@@ -110,7 +114,10 @@ class Literature(ABC):
         """
 
     async def ask(
-        self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
+        self,
+        address: str,
+        form: Mapping[str, str],
+        read: Callable[[bytes], bytes],
     ) -> bytes:
         """Return what was read from the answer to a request, now or earlier.
 
@@ -133,7 +140,10 @@ class Literature(ABC):
         return stored[key]
 
     async def fetch(
-        self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
+        self,
+        address: str,
+        form: Mapping[str, str],
+        read: Callable[[bytes], bytes],
     ) -> bytes:
         """Return what `read` makes of the service's answer, asked for again where that may help.
 
@@ -167,7 +177,10 @@ class Literature(ABC):
         raise self._away(f"{cause}, {ATTEMPTS} times")
 
     async def _attempt(
-        self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
+        self,
+        address: str,
+        form: Mapping[str, str],
+        read: Callable[[bytes], bytes],
     ) -> bytes:
         """Ask once; a wait that the service asks for holds back every worker. Raises OSError or Unreadable."""
         answer = await self.client.post(address, form)
@@ -199,7 +212,10 @@ class Literature(ABC):
 
 
 def passages_by(
-    documents: Iterable[Document], corpus: str, licence: str, day: date | None
+    documents: Iterable[Document],
+    corpus: str,
+    licence: str,
+    day: date | None,
 ) -> list[Passage]:
     """Cut the documents that were published by a day; an undated one may be younger.
 

@@ -342,16 +342,14 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             ) from error
         finally:
             request.left_s -= loop.time() - started
-        ms, headers = round((loop.time() - started) * 1000), dict(response.headers)
-        status = response.status_code
         return Fetched(
-            url,
-            body,
-            status,
-            request.form,
-            headers=headers,
+            url=url,
+            body=body,
+            status=response.status_code,
+            form=request.form,
+            headers=dict(response.headers),
             fetched_at=now(),
-            elapsed_ms=ms,
+            elapsed_ms=round((loop.time() - started) * 1000),
         )
 
     async def _body(

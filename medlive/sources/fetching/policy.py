@@ -204,5 +204,11 @@ def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Ro
     if detail:
         return Robots(host, RobotsState.UNREADABLE, fetched_at, status, body, detail)
     return Robots(
-        host, RobotsState.RULES, fetched_at, status, body, rules=rules, interval_s=pause
+        host,
+        RobotsState.RULES,
+        fetched_at,
+        status,
+        body,
+        rules=rules,
+        interval_s=pause,
     )

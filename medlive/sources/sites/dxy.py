@@ -60,7 +60,9 @@ class Dxy(source.Site):
         )
 
     def parse_thread(
-        self, pages: Sequence[Page], anonymise: source.Anonymiser
+        self,
+        pages: Sequence[Page],
+        anonymise: source.Anonymiser,
     ) -> Thread:
         """The consultation in order. Raises LayoutError, and NotAThread when no doctor has answered."""
         page = source.only_page(pages)
@@ -99,7 +101,13 @@ class Dxy(source.Site):
             posts.append(turn if turn.asks else answer)
         tags = (disease, department)
         return self.build_thread(
-            path[1], page.url, title, tags, posted_at, posts, anonymise
+            path[1],
+            page.url,
+            title,
+            tags,
+            posted_at,
+            posts,
+            anonymise,
         )
 
 
@@ -129,7 +137,9 @@ def _field(state: dict[str, Any] | None, *path: str) -> str:
 
 
 def _turns(
-    page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None
+    page: Page,
+    tree: LexborHTMLParser,
+    state: dict[str, Any] | None,
 ) -> list[source.Posted]:
     """The turns in the page state, else those that the page shows. Raises LayoutError and NotAThread."""
     dialogs = _value(state, "questionDialog")
@@ -160,7 +170,10 @@ def _turns(
 
 
 def _turn(
-    content: reading.Readable, moment: datetime | None, *, by_patient: bool
+    content: reading.Readable,
+    moment: datetime | None,
+    *,
+    by_patient: bool,
 ) -> source.Posted:
     """A turn; who answers is read later."""
     return source.Posted("asker", *content, moment, by_patient, verified_by=None)
@@ -202,7 +215,9 @@ def _themes(node: LexborNode | None) -> set[str]:
 
 
 def _doctor(
-    page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None
+    page: Page,
+    tree: LexborHTMLParser,
+    state: dict[str, Any] | None,
 ) -> tuple[str, str, str, str]:
     """Name, title, department and hospital of who answers, as the page shows them. Raises LayoutError for nobody."""
     detail = tree.css_first(".doctor-info .doctor-detail")

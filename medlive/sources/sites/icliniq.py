@@ -45,7 +45,11 @@ class Icliniq(source.Site):
         tree = reading.parse(page)
         for selector in _ROWS:
             if entries := reading.linked_threads(
-                page, tree, selector, _QUESTION_PATH, reading.line
+                page,
+                tree,
+                selector,
+                _QUESTION_PATH,
+                reading.line,
             ):
                 return source.Listing(
                     entries, reading.following_list_page(page, tree, "page")
@@ -53,7 +57,9 @@ class Icliniq(source.Site):
         raise LayoutError(page.url, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
 
     def parse_thread(
-        self, pages: Sequence[Page], anonymise: source.Anonymiser
+        self,
+        pages: Sequence[Page],
+        anonymise: source.Anonymiser,
     ) -> Thread:
         """The query, the answers and the follow-ups in page order. Raises LayoutError."""
         page = source.only_page(pages)
@@ -72,12 +78,20 @@ class Icliniq(source.Site):
             posted_at = stated.opening.posted_at
         tags = [path[1].partition("/")[0].replace("-", " ")]
         return self.build_thread(
-            path[1], page.url, title, tags, posted_at, posts, anonymise
+            path[1],
+            page.url,
+            title,
+            tags,
+            posted_at,
+            posts,
+            anonymise,
         )
 
 
 def _discussion(
-    page: Page, tree: LexborHTMLParser, stated: reading.Discussion | None
+    page: Page,
+    tree: LexborHTMLParser,
+    stated: reading.Discussion | None,
 ) -> tuple[str, list[source.Posted]]:
     """The title and the blocks of a page, or those that its structured data states. Raises LayoutError."""
     container = tree.css_first("div.articleConDiv")
@@ -86,7 +100,9 @@ def _discussion(
         answers = sum(not post.asks for post in posts)
         if stated is not None and len(stated.replies) > answers:
             raise LayoutError(
-                page.url, f"{len(stated.replies)} div.answerDiv", found=f"{answers}"
+                page.url,
+                f"{len(stated.replies)} div.answerDiv",
+                found=f"{answers}",
             )
         title = reading.required(page, tree, ["h1.article-details-heading", "h1"])
         return reading.line(title), posts
@@ -142,7 +158,10 @@ def _answered(doctor: str, content: reading.Readable, specialty: str) -> source.
 
 
 def _answer(
-    page: Page, block: LexborNode, doctor: str, specialty: str
+    page: Page,
+    block: LexborNode,
+    doctor: str,
+    specialty: str,
 ) -> source.Posted:
     answer = reading.readable(block.css_first(".ansExtCon"))
     if not answer.text:

@@ -88,7 +88,9 @@ class Medlive(source.Site):
         return source.Listing(entries, following)
 
     def parse_thread(
-        self, pages: Sequence[Page], anonymise: source.Anonymiser
+        self,
+        pages: Sequence[Page],
+        anonymise: source.Anonymiser,
     ) -> Thread:
         """The case, its outcome and the comments. The case as presented is the asking side.
 
@@ -129,7 +131,13 @@ class Medlive(source.Site):
         if thread_id is None:
             raise LayoutError(page.url, "a case's number in the address")
         return self.build_thread(
-            thread_id, page.url, title, tags, posted_at, posts, anonymise
+            thread_id,
+            page.url,
+            title,
+            tags,
+            posted_at,
+            posts,
+            anonymise,
         )
 
     def _comments(self, page: Page, tree: LexborHTMLParser) -> list[_Entry]:
@@ -141,7 +149,9 @@ class Medlive(source.Site):
             stated = area.attributes.get("data-count") or ""
             if stated.isascii() and stated.isdigit() and int(stated) != len(items):
                 raise LayoutError(
-                    page.url, f"{stated} .inc_c > dl", found=str(len(items))
+                    page.url,
+                    f"{stated} .inc_c > dl",
+                    found=str(len(items)),
                 )
             for item in items:
                 read |= {node.mem_id for node in (item, *item.css(_COMMENT_PARTS))}
@@ -208,7 +218,11 @@ def _posts(entries: Sequence[_Entry]) -> list[source.Posted]:
     for entry in entries:
         proof = entry.mark or marks.get(entry.address)
         post = source.Posted(
-            entry.handle, *entry.content, entry.posted_at, entry.asks, proof
+            entry.handle,
+            *entry.content,
+            entry.posted_at,
+            entry.asks,
+            proof,
         )
         posts.append(post)
     return posts
@@ -230,7 +244,9 @@ def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
         if sibling.mem_id in known or sibling.css_first(_HEAD) is not None:
             if stray is not None:
                 raise LayoutError(
-                    page.url, ".case_result after .content_body", found=f"<{stray.tag}>"
+                    page.url,
+                    ".case_result after .content_body",
+                    found=f"<{stray.tag}>",
                 )
         elif stray is None and len(reading.readable(sibling).text) > _MAX_STRAY_TEXT:
             stray = sibling
@@ -268,7 +284,10 @@ def _row(page: Page, row: Any) -> source.ListEntry | None:
         return None
     posted_at = reading.stated_moment(row.get("inputtime"), reading.CHINA)
     return source.ListEntry(
-        url, thread_id, reading.line(reading.parse(title).body), posted_at
+        url,
+        thread_id,
+        reading.line(reading.parse(title).body),
+        posted_at,
     )
 
 

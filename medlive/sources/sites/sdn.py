@@ -128,7 +128,9 @@ class Sdn(source.Site):
         return read_page(page).following
 
     def parse_thread(
-        self, pages: Sequence[Page], anonymise: source.Anonymiser
+        self,
+        pages: Sequence[Page],
+        anonymise: source.Anonymiser,
     ) -> Thread:
         """The whole thread. The opener asks: only other people's posts can be verified advice."""
         if pages and (following := read_page(pages[-1]).following) is not None:
@@ -142,7 +144,9 @@ class Sdn(source.Site):
         return self._parse_pages([page], anonymise)
 
     def _parse_pages(
-        self, pages: Sequence[Page], anonymise: source.Anonymiser
+        self,
+        pages: Sequence[Page],
+        anonymise: source.Anonymiser,
     ) -> Thread:
         read_pages = [read_page(page) for page in pages]
         _check_pages(pages, read_pages)
@@ -284,7 +288,9 @@ def _post(page: Page, article: LexborNode) -> Post:
     )
     if not author:
         raise LayoutError(
-            page.url, ".message-name", found=f"post {post_id} without an author"
+            page.url,
+            ".message-name",
+            found=f"post {post_id} without an author",
         )
     text, media = _written(page, article)
     status = reading.line(article.css_first("[data-field=current_status] li")) or None

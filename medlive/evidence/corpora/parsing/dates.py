@@ -54,7 +54,9 @@ def element_period(element: Element | None) -> Period | None:
 
 
 def period(
-    year: str | None, month: str | None = None, day: str | None = None
+    year: str | None,
+    month: str | None = None,
+    day: str | None = None,
 ) -> Period | None:
     """Return the days that a date in parts may mean; None without a year.
 

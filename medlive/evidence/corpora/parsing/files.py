@@ -181,7 +181,11 @@ def members(
 
 
 def _file(
-    root: Path, file: Path, suffixes: tuple[str, ...], log: ReadLog, largest: int
+    root: Path,
+    file: Path,
+    suffixes: tuple[str, ...],
+    log: ReadLog,
+    largest: int,
 ) -> Iterator[Member]:
     """The file, or its members if it is a zip archive."""
     name = name_below(root, file)

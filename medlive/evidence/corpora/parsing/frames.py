@@ -90,7 +90,9 @@ def _check_head(data: bytes) -> None:
 
 
 def _records(
-    data: bytes, final: bool, ended: bool
+    data: bytes,
+    final: bool,
+    ended: bool,
 ) -> Iterator[tuple[str, int, int, str]]:
     """(kind, start, end, damage) of each record or damage; the last has neither, and is where to read on."""
     at = 0

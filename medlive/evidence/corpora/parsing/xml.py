@@ -41,7 +41,10 @@ def parse(data: bytes) -> Element:
     parser.buffer_text = True
 
     def doctype(
-        _name: str, _system: str | None, _public: str | None, declares: bool
+        _name: str,
+        _system: str | None,
+        _public: str | None,
+        declares: bool,
     ) -> None:
         if declares:
             raise UnsafeXml(
@@ -162,9 +165,7 @@ def _is_read(element: Element) -> bool:
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:
     # Bounded, since a document may hold a hundred thousand powers after nothing but space.
-    before = next(
-        (text.rstrip() for text in reversed(parts[-_LOOKED_BACK:]) if text.strip()), ""
-    )
-    raised = "".join(power.itertext()).strip()
-    if before[-1:].isdigit() and (raised[:1].isdigit() or raised[:1] in "-−–+"):
+    before = "".join(parts[-_LOOKED_BACK:]).rstrip()
+    raised = "".join(power.itertext()).strip()[:1]
+    if before[-1:].isdigit() and (raised.isdigit() or raised in "-−–+"):
         parts.append("^")
