@@ -5,7 +5,7 @@ passages, by each side alone. A side that finds
 few of them does not know the language, whatever its name promises, and fusing it would spoil what words had found.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -58,16 +58,13 @@ def measure_weights(
         if len(asked) < LEAST_ITEMS:
             weights.append(SideWeight(language=language, weight=1.0, items=len(asked)))
             continue
-        by_words = []
-        for question in asked:
-            hits = lexical.search(question, _DEPTH, None)
-            passages = [store.get(ordinal) for ordinal, _ in hits]
-            by_words.append(_reciprocal_rank(question, passages))
-        by_vectors = []
-        rows = dense.search(encoder.encode_queries(asked), _DEPTH)[1]
+        by_words, by_vectors = [], []
+        _, rows = dense.search(encoder.encode_queries(asked), _DEPTH)
         for question, row in zip(asked, rows, strict=True):
-            passages = [store.get(int(n)) for n in ordinals[row[row >= 0]]]
-            by_vectors.append(_reciprocal_rank(question, passages))
+            hits = [ordinal for ordinal, _ in lexical.search(question, _DEPTH, None)]
+            near = ordinals[row[row >= 0]].tolist()
+            by_words.append(_reciprocal_rank(question, map(store.get, hits)))
+            by_vectors.append(_reciprocal_rank(question, map(store.get, near)))
         words, vectors = float(np.mean(by_words)), float(np.mean(by_vectors))
         share = min(1.0, vectors / words) if words else 1.0
         weights.append(
@@ -128,7 +125,7 @@ def _question(passage: Passage) -> str:
     return as_query("", passage.text)
 
 
-def _reciprocal_rank(question: str, passages: Sequence[Passage]) -> float:
+def _reciprocal_rank(question: str, passages: Iterable[Passage]) -> float:
     """One over the rank of the first passage that answers the question; 0 without one."""
     for rank, passage in enumerate(passages, start=1):
         if _question(passage) == question:

@@ -275,9 +275,8 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
 
 def _post(page: Page, article: LexborNode) -> Post:
     attributes = article.attributes
-    post_id = (attributes.get("data-content") or attributes.get("id") or "").rpartition(
-        "post-"
-    )[2]
+    stated = attributes.get("data-content") or attributes.get("id") or ""
+    post_id = stated.rpartition("post-")[2]
     if not (post_id.isascii() and post_id.isdigit()):
         raise LayoutError(
             page.url, 'article.message--post with data-content or id "…post-<number>"'
@@ -294,19 +293,19 @@ def _post(page: Page, article: LexborNode) -> Post:
         )
     text, media = _written(page, article)
     status = reading.line(article.css_first("[data-field=current_status] li")) or None
-    attribution = article.css_first(".message-attribution")
-    if attribution is None:
-        return Post(post_id, author, status, None, None, text, media)
-    number = _NUMBER.search(attribution.text(separator="\x1f"))
-    position = int(re.sub(r"\D", "", number[1])) if number else None
+    number = posted_at = None
+    if (attribution := article.css_first(".message-attribution")) is not None:
+        if shown := _NUMBER.search(attribution.text(separator="\x1f")):
+            number = int(re.sub(r"\D", "", shown[1]))
+        posted_at = _moment(attribution.css_first("time"))
     return Post(
-        post_id,
-        author,
-        status,
-        position,
-        _moment(attribution.css_first("time")),
-        text,
-        media,
+        post_id=post_id,
+        author=author,
+        status=status,
+        number=number,
+        posted_at=posted_at,
+        text=text,
+        media=media,
     )
 
 
