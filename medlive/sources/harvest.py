@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Literal, ParamSpec, TypeVar
 
 from medlive.clock import now
@@ -60,17 +59,10 @@ _Origin = Literal["listed", "left over", "missing"]
 """Why a thread is read; a missing one is on no list any more."""
 
 
-class HarvestEnd(StrEnum):
-    """How a harvest ended."""
-
-    COMPLETE = "complete"
-    """Every list was read to its end, and every thread was requested."""
-    LIMITED = "limited"
-    """The limit was reached."""
-    LISTS_MISSING = "lists_missing"
-    """A list could not be read to its end."""
-    GIVEN_UP = "given_up"
-    """The source blocks, or its pages cannot be read any more."""
+HarvestEnd = Literal["complete", "limited", "lists_missing", "given_up"]
+"""How a harvest ended. `complete`: every list was read to its end, and every thread was requested; `limited`: the
+limit was reached; `lists_missing`: a list could not be read to its end; `given_up`: the source blocks, or its pages
+cannot be read any more."""
 
 
 def list_key(request: PageRequest) -> str:
@@ -118,9 +110,11 @@ async def harvest(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    if run.ended or run.limited:
-        return HarvestEnd.GIVEN_UP if run.ended else HarvestEnd.LIMITED
-    return HarvestEnd.LISTS_MISSING if run.lists_missing else HarvestEnd.COMPLETE
+    if run.ended:
+        return "given_up"
+    if run.limited:
+        return "limited"
+    return "lists_missing" if run.lists_missing else "complete"
 
 
 @dataclass(slots=True)
@@ -148,16 +142,12 @@ class _Run:
 
     async def find(self, base_url: str, workers: int) -> None:
         """Queue every thread to read: left over from earlier runs, listed, and missing from the lists."""
-        await self._enqueue(
-            await self._on_allowed_hosts(await self.ledger.left_over()), "left over"
-        )
+        await self._enqueue(await self.ledger.left_over(), "left over")
         for first in self.site.listing_requests(base_url):
             if not self._stopped():
                 await self._follow(first)
         if not self._stopped() and not self.lists_missing and self.since is None:
-            await self._enqueue(
-                await self._on_allowed_hosts(await self.ledger.not_listed()), "missing"
-            )
+            await self._enqueue(await self.ledger.not_listed(), "missing")
         for _ in range(workers):
             await self.queue.put(None)
 
@@ -174,6 +164,8 @@ class _Run:
     async def _enqueue(
         self, entries: Sequence[ListEntry], origin: _Origin = "listed"
     ) -> None:
+        if origin != "listed":
+            entries = await self._on_allowed_hosts(entries)
         if not entries:
             return
         known = await self.ledger.look_up([entry.thread_id for entry in entries])
