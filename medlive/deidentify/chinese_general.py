@@ -152,7 +152,12 @@ def _is_denied(before: str, clause: str, after: str) -> bool:
     return _IF_VISITED.search(before) is not None and not _OWN.search(before)
 
 
-def _is_of_others(before: str, clause: str, after: str, speaks_of_self: bool) -> bool:
+def _is_of_others(
+    before: str,
+    clause: str,
+    after: str,
+    speaks_of_self: bool,
+) -> bool:
     """接触过武汉的人, 跟武汉回来的人, 去过武汉或者跟武汉来的人, 武汉来的人都要隔离."""
     if _MET.search(clause):
         return _PEOPLE.match(after) is not None

@@ -84,7 +84,12 @@ def redact(text: str, language: str | None) -> str:
     return redact_part(text, language, 0, len(text))
 
 
-def redact_part(text: str, language: str | None, start: int, end: int) -> str:
+def redact_part(
+    text: str,
+    language: str | None,
+    start: int,
+    end: int,
+) -> str:
     """Redact `text[start:end]` as it reads in the whole text: an identifier over an end is replaced as a whole."""
     for _ in range(_ROUNDS):
         identifiers = []

@@ -243,7 +243,12 @@ def _introductions(view: View) -> Candidates:
                 yield _NAME, at, end
 
 
-def _is_introduced(view: View, phrase: str, at: int, end: int) -> bool:
+def _is_introduced(
+    view: View,
+    phrase: str,
+    at: int,
+    end: int,
+) -> bool:
     """Whether the capitalised words after a phrase are a name."""
     words = view.lower[at:end].replace(".", " ").split()
     introducing, naming = phrase in _INTRODUCING, phrase in _NAMING

@@ -402,7 +402,13 @@ def _files(data: Path) -> tuple[FileEntry, ...]:
     for file in sorted(data.rglob("*")):
         if file.is_file() and not file.name.endswith(".lock"):
             name, size = file.relative_to(data).as_posix(), file.stat().st_size
-            entries.append(FileEntry(path=name, size=size, digest=digest_file(file)))
+            entries.append(
+                FileEntry(
+                    path=name,
+                    size=size,
+                    digest=digest_file(file),
+                )
+            )
     return tuple(entries)
 
 

@@ -184,7 +184,12 @@ def build_dense(
     out.mkdir(parents=True, exist_ok=True)
     with whole_file(out / INDEX) as handle:
         faiss.write_index(index, faiss.PyCallbackIOWriter(handle.write, _COPIED))
-    recalled = DenseRecall(k=k, value=1.0, queries=0, target=target)
+    recalled = DenseRecall(
+        k=k,
+        value=1.0,
+        queries=0,
+        target=target,
+    )
     if parameters is not None and queries is not None:
         k = min(k, count)
         nearest = exact(source, queries, k)

@@ -56,7 +56,13 @@ def measure_weights(
     for language in languages:
         asked = questions.get(language, [])[:ITEMS]
         if len(asked) < LEAST_ITEMS:
-            weights.append(SideWeight(language=language, weight=1.0, items=len(asked)))
+            weights.append(
+                SideWeight(
+                    language=language,
+                    weight=1.0,
+                    items=len(asked),
+                )
+            )
             continue
         by_words, by_vectors = [], []
         _, rows = dense.search(encoder.encode_queries(asked), _DEPTH)

@@ -238,7 +238,12 @@ class StoredVectors:
 class _Shard:
     """A finished shard, memory-mapped."""
 
-    def __init__(self, folder: Path, name: str, encoder: EncoderIdentity) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        encoder: EncoderIdentity,
+    ) -> None:
         self.place = folder / f"{name}.vec"
         description = folder / f"{name}.json"
         try:
@@ -252,7 +257,12 @@ class _Shard:
         if size != expected or not count:
             what = f"has {size} bytes, expected {expected}"
             raise _damaged(self.place, "is missing" if size is None else what)
-        self.keys: Keys = np.memmap(self.place, dtype=KEY, mode="r", shape=(count,))
+        self.keys: Keys = np.memmap(
+            self.place,
+            dtype=KEY,
+            mode="r",
+            shape=(count,),
+        )
         self.vectors: NDArray[np.float16] = np.memmap(
             self.place,
             dtype=_VECTOR,

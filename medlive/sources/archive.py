@@ -274,7 +274,12 @@ def _records(
         )
 
 
-def _parse_record(path: Path, place: Place, member: bytes, content: bytes) -> _Record:
+def _parse_record(
+    path: Path,
+    place: Place,
+    member: bytes,
+    content: bytes,
+) -> _Record:
     """Parse an unpacked member and check its digest. Raises ArchiveDamaged."""
     try:
         raw = ArcWarcRecordLoader().parse_record_stream(

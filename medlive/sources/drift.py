@@ -150,7 +150,12 @@ def reads_nothing(ends: Mapping[str, int]) -> bool:
     return unknown > 0 and not ends.get("read")
 
 
-def _collapsed(kind: str, value: float, n: int, middle: float | None) -> bool:
+def _collapsed(
+    kind: str,
+    value: float,
+    n: int,
+    middle: float | None,
+) -> bool:
     if kind == "end":
         # Without a history too: a source whose threads mostly fail is not read, however new it is.
         usual = middle if middle is not None else 0.2

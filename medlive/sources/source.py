@@ -71,7 +71,13 @@ class LayoutError(SourceError):
 
     kind = ProblemKind.LAYOUT
 
-    def __init__(self, url: str, looked_for: str, *, found: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        looked_for: str,
+        *,
+        found: str | None = None,
+    ) -> None:
         """`looked_for` names the expected markup, `found` what the page has instead."""
         seen = f", found {found}" if found else ""
         super().__init__(

@@ -66,7 +66,12 @@ def deidentified(thread: Thread, language: str) -> Thread:
     return _with_texts(thread, lambda text: redact(text, language))
 
 
-def deidentified_part(before: str, part: str, after: str, language: str) -> str:
+def deidentified_part(
+    before: str,
+    part: str,
+    after: str,
+    language: str,
+) -> str:
     """Normalise a part of a message and remove identifiers, those too that go on beyond it.
 
     Args:

@@ -272,7 +272,12 @@ class _Reading:
         self.close()
         self._path = path
 
-    def block(self, element: Element, path: tuple[str, ...], depth: int) -> None:
+    def block(
+        self,
+        element: Element,
+        path: tuple[str, ...],
+        depth: int,
+    ) -> None:
         """What stands in a section, a box or the body; a paragraph of bold words alone is a title of its own."""
         under = path
         for child in element:

@@ -33,10 +33,18 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
             continue
         stem = PurePosixPath(name).stem.replace("_", " ").replace("-", " ")
         if name.lower().endswith(".txt"):
-            yield Document(id=name, title=stem, sections=(Section("", text),))
+            yield Document(
+                id=name,
+                title=stem,
+                sections=(Section("", text),),
+            )
         else:
             title, sections = titled_sections(text)
-            yield Document(id=name, title=title or stem, sections=sections)
+            yield Document(
+                id=name,
+                title=title or stem,
+                sections=sections,
+            )
 
 
 def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:

@@ -168,7 +168,13 @@ class _Valid:
             if article and (kind in _RETRACTING or kind == "ExpressionOfConcernFor"):
                 notices.append((kind, int(article)))
 
-    def holds(self, frame: Frame, number: int, place: str, log: ReadLog) -> bool:
+    def holds(
+        self,
+        frame: Frame,
+        number: int,
+        place: str,
+        log: ReadLog,
+    ) -> bool:
         """Whether the record of that number is the valid one of its article; says in the log why it is not."""
         article = int(pmid_of(frame.data) or 0)
         if not frame.kind:

@@ -84,4 +84,9 @@ def open_corpus(
         raise UsageError(
             f"{name!r} is not a valid corpus name", hint="1-64 letters, digits, - _ ."
         )
-    return Corpus(name=name, path=place, reader=reader, licence=reader.licence)
+    return Corpus(
+        name=name,
+        path=place,
+        reader=reader,
+        licence=reader.licence,
+    )

@@ -140,7 +140,12 @@ class _Choice:
     def _cost(self, numbers: Iterable[int]) -> int:
         return sum(self._sentences[n].units + BETWEEN for n in numbers)
 
-    def _added(self, number: int, depth: int, room: int) -> bool:
+    def _added(
+        self,
+        number: int,
+        depth: int,
+        room: int,
+    ) -> bool:
         """Whether the sentence and what it needs fit into the room, and so were added."""
         # The sentence and those that it needs, and what those need, so many steps far.
         closure, latest = {number}, [number]

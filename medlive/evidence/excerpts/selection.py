@@ -172,9 +172,21 @@ class _Case:
         if identity in pieces:
             shown = weight(render(pieces[identity]))
             limit = shown + (self._room - 1) * UNITS
-            self._set(identity, units=limit, limit=limit, least=shown + 1)
+            self._set(
+                identity,
+                units=limit,
+                limit=limit,
+                least=shown + 1,
+            )
 
-    def _set(self, identity: str, *, units: int, limit: int, least: int = 1) -> None:
+    def _set(
+        self,
+        identity: str,
+        *,
+        units: int,
+        limit: int,
+        least: int = 1,
+    ) -> None:
         """Show so much of a piece, unless it repeats another section."""
         passage = self._hits[identity].passage
         known: set[str] = set()
@@ -184,7 +196,13 @@ class _Case:
                     known |= _long_sentences(stretches)
         own = self._sections[passage.section_id]
         wanted = self.phrases[identity]
-        piece = excerpt(passage.text, wanted, units=units, limit=limit, known=known)
+        piece = excerpt(
+            passage.text,
+            wanted,
+            units=units,
+            limit=limit,
+            known=known,
+        )
         if weight(render(piece)) < least:
             return
         changed = own | {identity: piece}

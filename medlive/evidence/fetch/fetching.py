@@ -267,7 +267,12 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
     )
 
 
-def _problem(file: RemoteFile, root: Path, name: str, md5: str | None) -> str | None:
+def _problem(
+    file: RemoteFile,
+    root: Path,
+    name: str,
+    md5: str | None,
+) -> str | None:
     """What is wrong with a complete file, by its checksum or else by those within it; None for nothing."""
     try:
         with open_below(root, name) as handle:

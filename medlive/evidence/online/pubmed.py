@@ -67,7 +67,11 @@ class PubMed(Literature):
     ) -> list[Passage]:
         """See `Literature`."""
         term = f"({words}) NOT retracted publication[pt]"
-        form = self._form(term=term, retmax=str(most), sort="relevance")
+        form = self._form(
+            term=term,
+            retmax=str(most),
+            sort="relevance",
+        )
         if (day := in_the_past(not_after)) is not None:
             form |= {
                 "datetype": "pdat",

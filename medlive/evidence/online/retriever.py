@@ -64,7 +64,12 @@ class OnlineRetriever:
         self._may_leave = may_leave
         self._close = close
         # Services have no digest, so their passages are stored with each verdict.
-        own = IndexIdentity(retriever="", index_digest="", corpora={}, passages=0)
+        own = IndexIdentity(
+            retriever="",
+            index_digest="",
+            corpora={},
+            passages=0,
+        )
         if local is not None:
             own = local.identity
         names = [service.name for service in services]

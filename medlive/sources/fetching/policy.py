@@ -175,7 +175,12 @@ class Robots:
         return self.rules is None or bool(self.rules.can_fetch(url, PRODUCT))
 
 
-def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Robots:
+def read_robots(
+    host: str,
+    status: int,
+    body: bytes,
+    fetched_at: datetime,
+) -> Robots:
     """The rules in an answer to `GET /robots.txt`, for the product medlive.
 
     A page of markup in its place, and a pause that is endless, are taken as a refusal and say so in `detail`.

@@ -121,7 +121,13 @@ class Medlive(source.Site):
             )
         entries = [opening]
         for text in outcome:
-            entries.append(opening._replace(content=text, posted_at=None, asks=False))
+            entries.append(
+                opening._replace(
+                    content=text,
+                    posted_at=None,
+                    asks=False,
+                )
+            )
         for entry in comments:
             # In the discussion the author goes on asking; what they settle on stands in the outcome.
             entries.append(entry._replace(asks=entry.has_author_of(opening)))
@@ -269,7 +275,12 @@ def _first_list(page: Page) -> source.PageRequest:
     )
     path = _LIST_PATH.sub("/new/articlelist", parts.path)
     return source.PageRequest(
-        parts._replace(path=path, query="", fragment="").geturl(), form
+        parts._replace(
+            path=path,
+            query="",
+            fragment="",
+        ).geturl(),
+        form,
     )
 
 
