@@ -111,6 +111,7 @@ def fetch(
         return _describe_plans(tasks, chosen.contact)
     outcomes = [wait_for(_fetch(task, chosen.contact)) for task in tasks]
     fetched = []
+    failures: list[str] = []
     for outcome in outcomes:
         ledger = outcome.ledger
         names_kept = ("fetched", "unchanged", "absent", "removed", "failures")
@@ -122,7 +123,7 @@ def fetch(
             "digest": ledger.digest,
         }
         fetched.append(row)
-    failures = [failure for outcome in outcomes for failure in outcome.failures]
+        failures += outcome.failures
     failure = None
     if failures:
         more = ""

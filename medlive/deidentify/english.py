@@ -129,7 +129,8 @@ def _is_capital_word(
     known: bool,
     shouted: bool,
 ) -> bool:
-    word = _POSSESSIVE.sub("", view.lower[match.start() : match.end()].rstrip("."))
+    word = view.lower[match.start() : match.end()].rstrip(".")
+    word = _POSSESSIVE.sub("", word)
     if word in _NEVER_IN_NAME or (
         len(word) == 1 and first and not _WORD.match(view.text, match.end() + 1)
     ):
@@ -138,7 +139,7 @@ def _is_capital_word(
         return True
     if known and len(word) > 1 and word not in _GIVEN_WORDS:
         return False
-    return shouted or not (len(match[0]) > 1 and match[0][-1].isupper())
+    return shouted or len(match[0]) == 1 or not match[0][-1].isupper()
 
 
 def _is_small_word(word: str, first: bool, small: bool) -> bool:
@@ -330,7 +331,8 @@ def _signatures(view: View) -> Candidates:
         closing = "\n" in words or words.startswith(
             (*_SMALL_SIGNERS, "thank", "best", "xx")
         )
-        end = _name_end(view, at, known=not (closing and view.char(at).isupper()))
+        is_certain = closing and view.char(at).isupper()
+        end = _name_end(view, at, known=not is_certain)
         if end > at and _END.match(text, end):
             yield _NAME, at, end
     for match in _HERE.finditer(lower) if " here" in lower else ():
@@ -358,7 +360,8 @@ def _greetings(view: View) -> Candidates:
         end = _name_end(view, at, known=not capital)
         if end == at or not _AFTER_GREETING.match(lower, end):
             continue
-        opens_sentence = lower[max(0, start - 2) : start].strip() in ("", ".", "!", "?")
+        before = lower[max(0, start - 2) : start].strip()
+        opens_sentence = before in ("", ".", "!", "?")
         is_thanked = match[0].startswith("thank")
         sure = opens_sentence and not is_thanked and text[at + 1].islower()
         listed = lower[at:end].split()[0].strip(".") in _LISTED

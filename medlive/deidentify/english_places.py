@@ -107,14 +107,16 @@ def _streets(view: View) -> Candidates:
         if after_street or _SURE_UNIT.match(match[0]):
             yield _ADDRESS, *match.span()
     for match in _POSTCODE_END.finditer(text):
-        if code := _POSTCODE.search(text, max(0, match.start() - 18), match.end()):
+        begins = max(0, match.start() - 18)
+        if code := _POSTCODE.search(text, begins, match.end()):
             yield _ADDRESS, *code.span()
     yield from matches(_ADDRESS, _POSTCODE_LABEL, lower)
 
 
 def _is_street(view: View, match: re.Match[str]) -> bool:
     name, suffix = match["name"].split(), match["suffix"]
-    capital = view.text[match.start("name")].isupper() or name[0][0].isdigit()
+    first = view.char(match.start("name"))
+    capital = first.isupper() or first.isdigit()
     refused = _NOT_STREET - {"old"} if capital else _NOT_STREET
     if not refused.isdisjoint(name):
         return False
@@ -131,7 +133,8 @@ def english_places(view: View) -> Candidates:
     text = view.text
     yield from facilities(view)
     for match in _STATE_AFTER.finditer(text):
-        town = _TOWN_BEFORE.search(text, max(0, match.start() - 40), match.start())
+        begins = max(0, match.start() - 40)
+        town = _TOWN_BEFORE.search(text, begins, match.start())
         if town and town[0].split()[0].lower() not in _NOT_NAMES:
             if match[0][-1].isdigit():
                 yield _ADDRESS, town.start(), match.end()

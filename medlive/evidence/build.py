@@ -188,7 +188,9 @@ def _is_current(
         if any(map(side.encoder.reads, manifest.languages)):
             planned.append((side.encoder.identity.digest, side.where, side.languages))
     # An outdated location of an encoder would leave the index without one.
-    built = [(e.encoder.digest, e.encoder.where, e.languages) for e in manifest.dense]
+    built = []
+    for entry in manifest.dense:
+        built.append((entry.encoder.digest, entry.encoder.where, entry.languages))
     if planned != built:
         return False
     try:

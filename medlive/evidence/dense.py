@@ -102,7 +102,8 @@ class DenseIndex:
         wide = min(max(k, self.part.recall.k), self.part.count)
         nprobe = parameters["nprobe"] if parameters else None
         scores, ordinals = _search(self._index, queries, wide, nprobe, allowed)
-        missing = ((0, 0), (0, max(k - scores.shape[1], 0)))
+        short = max(k - scores.shape[1], 0)
+        missing = ((0, 0), (0, short))
         scores = np.pad(scores, missing)[:, :k]
         ordinals = np.pad(ordinals, missing, constant_values=-1)[:, :k]
         scores[ordinals < 0] = -np.inf
@@ -231,7 +232,8 @@ def _trained(source: StoredVectors, parameters: dict[str, int]) -> Any:
 def _blocks(source: StoredVectors) -> Iterator[tuple[int, Matrix]]:
     """The vectors by blocks, each with its first ordinal."""
     for first in range(0, len(source), _BLOCK):
-        yield first, source.rows(np.arange(first, min(first + _BLOCK, len(source))))
+        end = min(first + _BLOCK, len(source))
+        yield first, source.rows(np.arange(first, end))
 
 
 def exact(source: StoredVectors, queries: Matrix, k: int) -> Ordinals:

@@ -96,7 +96,8 @@ def read_terms(path: Path) -> Iterator[Term]:
         raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
     for code, title in _rows(text):
         term = clean_term(title)
-        if (4 if term.isascii() else 2) <= len(term) <= 80 and "%" not in term:
+        least = 4 if term.isascii() else 2
+        if least <= len(term) <= 80 and "%" not in term:
             has_term = True
             yield Term(system, code, term)
     if not has_term:

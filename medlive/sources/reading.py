@@ -20,7 +20,8 @@ _ELEMENTS = {
     for use, lines in read_lists("medlive.sources", "elements.txt").items()
 }
 _VOID, _SILENT, _BLOCK = (_ELEMENTS[use] for use in ("void", "silent", "block"))
-_GAPS = {**dict.fromkeys(_BLOCK | {"br"}, "\n"), "td": " ", "th": " "}
+_GAPS = dict.fromkeys(_BLOCK | {"br"}, "\n")
+_GAPS |= {"td": " ", "th": " "}
 """The white space that stands in for an element's beginning."""
 _INVISIBLE = frozenset(["script", "style", "noscript", "template"])
 _SELF_CLOSING = {name.encode() for name in _VOID | _ELEMENTS["self-closing"]}

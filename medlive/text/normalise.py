@@ -215,7 +215,7 @@ def _characters(pattern: re.Pattern[str], text: str) -> int:
 def _latin_language(words: list[str]) -> Language:
     english = sum(map(_ENGLISH.__contains__, words))
     foreign = sum(map(_FOREIGN.__contains__, words))
-    marked = sum(bool(_MARKED.search(w)) for w in words if not w.isascii())
+    marked = len(list(filter(_MARKED.search, words)))
     if foreign + marked > max(1, english):
         return "other"
     return "en" if english * 12 >= min(len(words), 12) else "unknown"

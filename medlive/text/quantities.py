@@ -132,7 +132,7 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
 def numbers(text: str) -> tuple[Quantity, ...]:
     """Return a statement's numbers in order, without list markers, names with digits and articles ("a", 一个)."""
     plain = _LIST_MARKER.sub(_blank, plain_digits(text))
-    plain = _NAME.sub(lambda m: m[0] if _is_quantity(m[0]) else _blank(m), plain)
+    plain = _NAME.sub(_without_name, plain)
     in_order = sorted(_statement_numbers(plain), key=lambda number: number[0])
     return tuple(dict.fromkeys(quantity for _, quantity in in_order))
 
@@ -171,11 +171,14 @@ def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
-def _is_quantity(word: str) -> bool:
-    """Whether a word with digits is a number written together with its neighbour ("bp120", 10mg)."""
+def _without_name(match: re.Match[str]) -> str:
+    """A word with digits, blank unless it is a number written together with its neighbour ("bp120", 10mg)."""
+    word = match[0]
     head = word.removesuffix(word.lstrip(ascii_lowercase))
     tail = word.removeprefix(word.rstrip(ascii_lowercase))
-    return head in _JOINED and (not tail or _UNIT.match(tail) is not None)
+    if head in _JOINED and (not tail or _UNIT.match(tail)):
+        return word
+    return _blank(match)
 
 
 def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
@@ -290,7 +293,9 @@ def _digit_value(plain: str, match: re.Match[str]) -> tuple[float, int]:
 def _times_many(plain: str, value: float, end: int) -> tuple[float, int]:
     """Multiply a number by the thousand or 万 that may follow it."""
     many = _MANY.match(plain, end)
-    return (value * _MANY_VALUES[many[1]], many.end()) if many else (value, end)
+    if many is None:
+        return value, end
+    return value * _MANY_VALUES[many[1]], many.end()
 
 
 def _number(digits: str) -> float:
@@ -309,7 +314,7 @@ def _any_value(numeral: str) -> float:
 
 
 def _word_quantity(plain: str, match: re.Match[str]) -> Quantity:
-    words = (match["tens"], match["ones"]) if match["tens"] else (match["word"],)
+    words = filter(None, match.group("tens", "ones", "word"))
     value = float(sum(_WORD_VALUES[word] for word in words))
     value, end = _times_many(plain, value, match.end())
     return _with_unit(plain, match, value, end)
@@ -357,7 +362,8 @@ def _with_unit(
     ):
         match = _UNIT.match(plain, other.end())  # "6 to 12 months" are six months too
     unit = _UNIT_NAMES[(match.lastindex or 1) - 1] if match else None
-    return Quantity(round(value, 6), unit, plain[number.start() : end].strip())
+    text = plain[number.start() : end].strip()
+    return Quantity(round(value, 6), unit, text)
 
 
 class _Sources:

@@ -60,8 +60,8 @@ class Message:
 
 def is_thread_id(text: str) -> bool:
     """Whether a text can be a thread's id: printable, and in an address no way to another page."""
-    parts = re.split(r"[/\\]", unquote(text))
-    return text.isprintable() and {"", ".", ".."}.isdisjoint(map(str.strip, parts))
+    parts = map(str.strip, re.split(r"[/\\]", unquote(text)))
+    return text.isprintable() and {"", ".", ".."}.isdisjoint(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,10 +81,12 @@ def shingles(text: str) -> Shingles:
     han = sum(map(len, _HAN.findall(folded))) if len(raw) > len(folded) else 0
     if han > 2 * len(words):
         letters = _NOT_TEXT.sub("", folded).encode("utf-32-le", "replace")
-        units, size = np.frombuffer(letters, dtype="<u4").astype(np.uint64), 4
+        units = np.frombuffer(letters, dtype="<u4").astype(np.uint64)
+        size = 4
     else:
         words = words or _NOT_TEXT.sub(" ", folded).encode("utf-8", "replace").split()
-        units, size = np.array(list(map(zlib.crc32, words)), dtype=np.uint64), 3
+        units = np.array(list(map(zlib.crc32, words)), dtype=np.uint64)
+        size = 3
     size = min(size, units.size)
     count = units.size - size + 1 if size else 0
     mixed = np.zeros(count, dtype=np.uint64)

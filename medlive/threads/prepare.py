@@ -83,7 +83,8 @@ def deidentified_part(
     head = normalise(before) + _gap(before, part) if before else ""
     body = normalise(part)
     tail = _gap(part, after) + normalise(after) if after else ""
-    return redact_part(head + body + tail, language, len(head), len(head) + len(body))
+    end = len(head) + len(body)
+    return redact_part(head + body + tail, language, len(head), end)
 
 
 def _gap(left: str, right: str) -> str:

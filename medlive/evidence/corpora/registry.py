@@ -78,8 +78,8 @@ def open_corpus(
     if name is None and reader.licence != "unstated":
         name = reader.kind  # It is one published data set
     elif name is None:
-        first_part = slug(place.resolve().name.split(".")[0]).replace("/", "-")
-        name = first_part.lstrip("-._") or reader.kind
+        stem, _, _ = place.resolve().name.partition(".")
+        name = slug(stem).replace("/", "-").lstrip("-._") or reader.kind
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a valid corpus name", hint="1-64 letters, digits, - _ ."

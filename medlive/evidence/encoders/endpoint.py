@@ -80,7 +80,8 @@ class EndpointEncoder:
         as_passages = self._ask(model.names[-1], PROBE[5:], model.passage_prompt)
         vectors = np.concatenate([as_queries, as_passages])
         near = (vectors @ vectors.T).astype(float)
-        probe = tuple(near[np.triu_indices(len(PROBE), 1)].round(4).tolist())
+        pairs = np.triu_indices(len(PROBE), 1)
+        probe = tuple(near[pairs].round(4).tolist())
         dimension = vectors.shape[1]
         made = {"endpoint": model.names, "probe": probe, "dimension": dimension}
         self.identity = EncoderIdentity(

@@ -238,7 +238,7 @@ def _loading(folder: Path) -> Iterator[None]:
         yield
     # Damaged files raise errors of four libraries without a common base.
     except Exception as exc:
-        cause = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
+        cause = str(exc).strip().partition("\n")[0] or type(exc).__name__
         raise EvidenceUnavailable(
             f"the model in {folder} cannot be loaded: {cause}",
             hint="fetch the model again: a file is damaged, or not of this model",

@@ -75,7 +75,7 @@ def excerpt(
         if known and fold(own.words) in known:
             left_out.add(number)
     chosen = _Choice(sentences, units, left_out)
-    for number in sorted(range(len(sentences)), key=lambda n: (-worth[n], n)):
+    for number in sorted(range(len(sentences)), key=lambda n: -worth[n]):
         if worth[number] > 0 or not chosen.numbers:
             chosen.add(number, limit)
     chosen.join()
@@ -171,7 +171,8 @@ def _worth(sentences: Sequence[Sentence], wanted: Iterable[str]) -> list[float]:
     counts = Counter(term for own in shared for term in own)
     alone = []
     for own in shared:
-        alone.append(sum(1 / math.sqrt(counts[term]) for term in sorted(own)))
+        rarities = [1 / math.sqrt(counts[term]) for term in sorted(own)]
+        alone.append(sum(rarities))
     padded = [0.0, *alone, 0.0]
     worth = []
     for number, value in enumerate(alone):

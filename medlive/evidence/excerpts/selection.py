@@ -101,7 +101,8 @@ def select(
         The same for the same arguments; claims that find the same passage share it.
     """
     case = _Case(wanted, hits, most, tokens)
-    width = max(LEAST_WIDTH, min(WIDTH, tokens // (EACH * max(1, len(hits)))))
+    share = tokens // (EACH * max(1, len(hits)))
+    width = max(LEAST_WIDTH, min(WIDTH, share))
     for identity in case.phrases:
         case.show(identity, width * UNITS)
     for identity in case.phrases:
@@ -269,9 +270,10 @@ class _Case:
             passages.append(passage)
         claims = []
         for own in self._own:
-            claims.append(
-                tuple(replace(h, shown=shown.get(h.passage.id, "")) for h in own)
-            )
+            hits = []
+            for hit in own:
+                hits.append(replace(hit, shown=shown.get(hit.passage.id, "")))
+            claims.append(tuple(hits))
         return Selection(tuple(passages), tuple(claims))
 
 

@@ -84,7 +84,10 @@ class PubMed(Literature):
             return []
         form = self._form(id=",".join(sorted(articles, key=int)))
         fetched = await self.ask(f"{self.address}/efetch.fcgi", form, read_articles)
-        records = {pmid_of(f.data): f for f in frames(io.BytesIO(fetched)) if f.kind}
+        records = {}
+        for frame in frames(io.BytesIO(fetched)):
+            if frame.kind:
+                records[pmid_of(frame.data)] = frame
         documents: list[Document] = []
         for article in articles:
             if article in records:

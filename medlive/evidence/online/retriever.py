@@ -163,7 +163,9 @@ def fuse(
             hit = by_id.get(passage.id) or Hit(passage, 0.0, 0)
             score, sides = hit.score + by_side.score, (*hit.sides, by_side)
             by_id[passage.id] = replace(hit, score=score, sides=sides)
-    hits = [replace(h, score=round(h.score, SCORE_DIGITS)) for h in by_id.values()]
+    hits = []
+    for hit in by_id.values():
+        hits.append(replace(hit, score=round(hit.score, SCORE_DIGITS)))
     hits.sort(key=lambda hit: (-hit.score, hit.passage.id))
     return [replace(hit, rank=rank) for rank, hit in enumerate(hits[:k], start=1)]
 

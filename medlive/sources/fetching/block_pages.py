@@ -63,7 +63,8 @@ def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | No
     for name, values, what in _HEADERS:
         if headers.get(name, "").strip().lower() in values:
             return what
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind, _, _ = headers.get("content-type", "").partition(";")
+    kind = kind.strip().lower()
     if len(body) > _MOST_BYTES or kind not in (
         "",
         "text/html",
@@ -81,7 +82,7 @@ def _refusal(status: int, body: bytes) -> str | None:
         return None
     tree = LexborHTMLParser(body.decode("utf-8", "replace"))
     node = tree.css_first("title")
-    title = " ".join(node.text().split())[:100] if node is not None else ""
+    title = "" if node is None else " ".join(node.text().split())[:100]
     tree.strip_tags(["script", "style", "noscript", "title"])
     # The text that a visitor reads
     text = tree.root.text(separator=" ") if tree.root is not None else ""

@@ -42,7 +42,9 @@ def element_period(element: Element | None) -> Period | None:
     """Return the days that a date element means: its year, month, season and day, its ISO value, or its text."""
     if element is None:
         return None
-    parts = {local(child.tag).lower(): (child.text or "").strip() for child in element}
+    parts: dict[str, str] = {}
+    for child in element:
+        parts[local(child.tag).lower()] = (child.text or "").strip()
     month = parts.get("month") or parts.get("season")
     by_parts = period(parts.get("year"), month, parts.get("day"))
     if by_parts is not None:

@@ -99,7 +99,9 @@ def _check_encoding(_version: str, encoding: str | None, _standalone: int) -> No
 
 def local(tag: object) -> str:
     """An element's name without its namespace; empty for a comment or a processing instruction."""
-    return tag.rpartition("}")[2].rpartition(":")[2] if isinstance(tag, str) else ""
+    if not isinstance(tag, str):
+        return ""
+    return tag.rpartition("}")[2].rpartition(":")[2]
 
 
 def child_of(element: Element | None, *names: str) -> Element | None:
