@@ -195,22 +195,17 @@ async def _fetch(
     def count(size: int) -> None:
         tick(before + size, max(plan.download_bytes, before + size))
 
-    # A file that was made in several attempts is fetched again where it is wrong.
-    resumed = True
-    while resumed:
-        resumed = await client.download(
-            file.url,
-            plan.folder,
-            name,
-            plan.source.largest,
-            count,
-        )
-        problem = _problem(file, plan.folder, name, md5)
-        if problem is None:
+    largest = plan.source.largest
+    while True:
+        resumed = await client.download(file.url, plan.folder, name, largest, count)
+        try:
+            _verify(file, plan.folder, name, md5)
             break
-        part.unlink()
-    if problem is not None:
-        raise FetchFailed(problem, hint="it is fetched again by the next run")
+        except FetchFailed:
+            part.unlink()
+            # A file that was made in several attempts is fetched again.
+            if not resumed:
+                raise
     kept = part
     if plan.selection.types:
         chosen = f"{name}.chosen"
@@ -267,23 +262,19 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
     )
 
 
-def _problem(
-    file: RemoteFile,
-    root: Path,
-    name: str,
-    md5: str | None,
-) -> str | None:
-    """What is wrong with a complete file, by its checksum or else by those within it; None for nothing."""
+def _verify(file: RemoteFile, root: Path, name: str, md5: str | None) -> None:
+    """Check a complete file by its checksum, or else by those within it. Raises FetchFailed."""
+    hint = "it is fetched again by the next run"
     try:
         with open_below(root, name) as handle:
             if md5 is not None:
                 own = hashlib.file_digest(handle, "md5").hexdigest()
-                if own == md5:
-                    return None
-                return (
-                    f"{file.url} has md5:{own}; the publisher's checksum is md5:{md5}"
-                )
-            if name.endswith(".zip"):
+                if own != md5:
+                    raise FetchFailed(
+                        f"{file.url} has md5:{own}; the publisher's checksum is md5:{md5}",
+                        hint=hint,
+                    )
+            elif name.endswith(".zip"):
                 with (
                     BufferedReader(handle) as buffered,
                     zipfile.ZipFile(buffered) as archive,
@@ -291,13 +282,12 @@ def _problem(
                     check_zip(archive, _LARGEST_UNPACKED)
                     if (bad := archive.testzip()) is not None:
                         raise ValueError(f"{bad[:200]!r} does not have its checksum")
-                return None
-            with gzip.open(handle) as unpacked:
-                while unpacked.read(_BLOCK):
-                    if unpacked.tell() > _LARGEST_UNPACKED:
-                        raise ValueError(
-                            f"it unpacks to more than {_LARGEST_UNPACKED} bytes"
-                        )
+            else:
+                with gzip.open(handle) as unpacked:
+                    while unpacked.read(_BLOCK):
+                        if unpacked.tell() > _LARGEST_UNPACKED:
+                            limit = f"more than {_LARGEST_UNPACKED} bytes"
+                            raise ValueError(f"it unpacks to {limit}")
     except DAMAGE as exc:
-        return f"{file.url} is damaged: {exc or type(exc).__name__}"
-    return None
+        cause = exc or type(exc).__name__
+        raise FetchFailed(f"{file.url} is damaged: {cause}", hint=hint) from exc
