@@ -14,7 +14,6 @@ from medlive.clock import now
 from medlive.errors import MedliveError, describe
 from medlive.guard.bounds import LIST_PAGES, THREAD_PAGES
 from medlive.integrity.digest import digest_json
-from medlive.sources import source
 from medlive.sources.fetching.policy import (
     FetchError,
     FetchPolicy,
@@ -33,14 +32,19 @@ from medlive.sources.ledger import (
     SkipReason,
 )
 from medlive.sources.source import (
+    REFUSALS,
+    Anonymiser,
     Fetched,
+    IncompleteThread,
     ListEntry,
     Listing,
+    NotAThread,
     Page,
     PageRequest,
     ProblemKind,
     Site,
     SourceError,
+    host_of,
 )
 from medlive.threads.model import is_thread_id
 
@@ -78,7 +82,7 @@ async def harvest(
     fetch: Fetch,
     ledger: Ledger,
     *,
-    anonymise: source.Anonymiser,
+    anonymise: Anonymiser,
     since: datetime | None = None,
     limit: int | None = None,
     concurrency: int = 1,
@@ -125,7 +129,7 @@ class _Run:
     fetch: Fetch
     ledger: Ledger
     policy: FetchPolicy
-    anonymise: source.Anonymiser
+    anonymise: Anonymiser
     since: datetime | None
     limit: int | None
     queue: asyncio.Queue[tuple[ListEntry, KnownThread | None, _Origin] | None]
@@ -182,7 +186,7 @@ class _Run:
         """Keep the entries on hosts of the source, which may have moved since; the others are skipped."""
         kept, skipped = [], []
         for entry in entries:
-            if source.host_of(entry.url) in self.policy.allowed_hosts:
+            if host_of(entry.url) in self.policy.allowed_hosts:
                 kept.append(entry)
                 continue
             skip = HarvestSkipped(entry.url, entry.thread_id, SkipReason.OTHER_HOST)
@@ -217,7 +221,12 @@ class _Run:
                 listing, seen, state.cutoff, number
             )
             listed = self._plan_page(
-                key, listing, known, seen, state.cutoff, finished=finished
+                key,
+                listing,
+                known,
+                seen,
+                state.cutoff,
+                finished=finished,
             )
             seen |= {entry.thread_id for entry in listing.entries}
             await self.ledger.keep(*events, listed)
@@ -328,7 +337,7 @@ class _Run:
             if missing:
                 self.gone.add(request.url)
             kind = ProblemKind.GONE if missing and thread_id is not None else error.kind
-            ends = kind in source.REFUSALS
+            ends = kind in REFUSALS
             await self._report(
                 HarvestProblem(
                     request.url, kind, error.message, thread_id, ends_source=ends
@@ -396,7 +405,7 @@ class _Run:
             page.url != url for page in pages
         ):  # a pager may lead in a circle
             if len(pages) == THREAD_PAGES:
-                raise source.IncompleteThread(
+                raise IncompleteThread(
                     f"{entry.url} has more than {THREAD_PAGES} pages"
                 )
             # Stored before the next one is requested: a kill loses only the page in flight.
@@ -431,14 +440,14 @@ class _Run:
             ):
                 kind = ProblemKind.GONE
         else:
-            self.layout_streak += not isinstance(error, source.NotAThread)
+            self.layout_streak += not isinstance(error, NotAThread)
         ends = self.layout_streak >= LAYOUT_STREAK
         return HarvestProblem(
             entry.url, kind, error.message, entry.thread_id, ends_source=ends
         )
 
     async def _report(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
-        if self.ended and problem.kind in source.REFUSALS:
+        if self.ended and problem.kind in REFUSALS:
             return  # reported before
         self.ended = self.ended or problem.ends_source
         await self.ledger.keep(*pages, problem)

@@ -10,8 +10,21 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources import reading, source
-from medlive.sources.source import LayoutError, Page, link
+from medlive.sources import reading
+from medlive.sources.source import (
+    Anonymiser,
+    LayoutError,
+    ListEntry,
+    Listing,
+    NotAThread,
+    Page,
+    PageRequest,
+    Posted,
+    Site,
+    SourceSettings,
+    link,
+    only_page,
+)
 from medlive.threads.model import Thread
 
 _PAGE_SIZE = 20
@@ -44,14 +57,14 @@ class _Entry(NamedTuple):
         return self.handle == other.handle
 
 
-class Medlive(source.Site):
+class Medlive(Site):
     """The adapter of www.medlive.cn and its older case and news hosts."""
 
     name = "medlive"
     language = "zh"
     allowed_hosts = frozenset({"www.medlive.cn", "case.medlive.cn", "news.medlive.cn"})
 
-    defaults = source.SourceSettings(
+    defaults = SourceSettings(
         base_url="https://www.medlive.cn",
         boards=("case",),
         min_interval_s=10.0,
@@ -59,15 +72,15 @@ class Medlive(source.Site):
         verified_labels=("认证医师", "认证医生", "医师认证", "医生认证", "已认证医师"),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
+    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """The front page of each branch, which carries the token that its list request repeats."""
         query = [urlencode({"branch": board}) for board in self.settings.boards]
-        return [source.PageRequest(f"{base_url}/new/?{branch}") for branch in query]
+        return [PageRequest(f"{base_url}/new/?{branch}") for branch in query]
 
-    def parse_listing(self, page: Page) -> source.Listing:
+    def parse_listing(self, page: Page) -> Listing:
         """The rows of a list answer; a front page has none and leads to the first. Raises LayoutError."""
         if page.form is None:
-            return source.Listing((), _first_list(page))
+            return Listing((), _first_list(page))
         try:
             answer = json.loads(page.text, strict=False)
         except (ValueError, RecursionError) as error:
@@ -84,19 +97,19 @@ class Medlive(source.Site):
         if len(rows) >= _PAGE_SIZE:
             form = dict(page.form)
             form["page"] = str(int(form.get("page", "1")) + 1)
-            following = source.PageRequest(page.url, tuple(form.items()))
-        return source.Listing(entries, following)
+            following = PageRequest(page.url, tuple(form.items()))
+        return Listing(entries, following)
 
     def parse_thread(
         self,
         pages: Sequence[Page],
-        anonymise: source.Anonymiser,
+        anonymise: Anonymiser,
     ) -> Thread:
         """The case, its outcome and the comments. The case as presented is the asking side.
 
         Raises LayoutError, and NotAThread for an article without an outcome and without comments.
         """
-        page = source.only_page(pages)
+        page = only_page(pages)
         tree = reading.parse(page)
         title = reading.line(
             reading.required(
@@ -116,7 +129,7 @@ class Medlive(source.Site):
         if not all(read.text for read in outcome):
             raise LayoutError(page.url, "text in .case_result")
         if not outcome and not comments:
-            raise source.NotAThread(
+            raise NotAThread(
                 f"{page.url}: an article without an outcome and without comments"
             )
         entries = [opening]
@@ -214,7 +227,7 @@ class Medlive(source.Site):
         return _Entry(handle, address, mark, content, posted_at)
 
 
-def _posts(entries: Sequence[_Entry]) -> list[source.Posted]:
+def _posts(entries: Sequence[_Entry]) -> list[Posted]:
     """The messages, each verified by the site's mark of its person anywhere below the case."""
     marks: dict[str, str | None] = {}
     for entry in entries[1:]:
@@ -223,7 +236,7 @@ def _posts(entries: Sequence[_Entry]) -> list[source.Posted]:
     posts = []
     for entry in entries:
         proof = entry.mark or marks.get(entry.address)
-        post = source.Posted(
+        post = Posted(
             entry.handle,
             *entry.content,
             entry.posted_at,
@@ -258,7 +271,7 @@ def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
             stray = sibling
 
 
-def _first_list(page: Page) -> source.PageRequest:
+def _first_list(page: Page) -> PageRequest:
     """The first list request of a front page, with the token that the page gives every visitor."""
     parts = urlsplit(page.url)
     if not _LIST_PATH.search(parts.path):
@@ -274,7 +287,7 @@ def _first_list(page: Page) -> source.PageRequest:
         ),
     )
     path = _LIST_PATH.sub("/new/articlelist", parts.path)
-    return source.PageRequest(
+    return PageRequest(
         parts._replace(
             path=path,
             query="",
@@ -284,7 +297,7 @@ def _first_list(page: Page) -> source.PageRequest:
     )
 
 
-def _row(page: Page, row: Any) -> source.ListEntry | None:
+def _row(page: Page, row: Any) -> ListEntry | None:
     """A row of a list answer; None for one without an address of its own, such as an advertisement."""
     if not isinstance(row, dict):
         return None
@@ -294,7 +307,7 @@ def _row(page: Page, row: Any) -> source.ListEntry | None:
     if url is None or thread_id is None or not isinstance(title, str):
         return None
     posted_at = reading.stated_moment(row.get("inputtime"), reading.CHINA)
-    return source.ListEntry(
+    return ListEntry(
         url,
         thread_id,
         reading.line(reading.parse(title).body),

@@ -8,8 +8,20 @@ from weakref import WeakKeyDictionary
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources import reading, source
-from medlive.sources.source import LayoutError, Page, link
+from medlive.sources import reading
+from medlive.sources.source import (
+    Anonymiser,
+    IncompleteThread,
+    LayoutError,
+    ListEntry,
+    Listing,
+    Page,
+    PageRequest,
+    Posted,
+    Site,
+    SourceSettings,
+    link,
+)
 from medlive.threads.model import Thread
 
 _THREAD_PATH = re.compile(r"threads/(?:[^/?#]*\.)?(\d{1,20})(?:[/?#]|$)")
@@ -59,14 +71,14 @@ class ThreadPage(NamedTuple):
     posts: tuple[Post, ...]
 
 
-class Sdn(source.Site):
+class Sdn(Site):
     """The adapter of forums.studentdoctor.net, layout XenForo 2.0 to 2.3."""
 
     name = "sdn"
     language = "en"
     allowed_hosts = frozenset({"forums.studentdoctor.net"})
 
-    defaults = source.SourceSettings(
+    defaults = SourceSettings(
         base_url="https://forums.studentdoctor.net",
         boards=(
             "internal-medicine-and-im-subspecialties.41",
@@ -77,15 +89,15 @@ class Sdn(source.Site):
         verified_labels=("attending", "resident", "fellow"),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
+    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """Each board in the order of its threads' last posts, so that late replies are seen."""
         order = "?order=last_post_date&direction=desc"
         return [
-            source.PageRequest(f"{base_url}/forums/{board}/{order}")
+            PageRequest(f"{base_url}/forums/{board}/{order}")
             for board in self.settings.boards
         ]
 
-    def parse_listing(self, page: Page) -> source.Listing:
+    def parse_listing(self, page: Page) -> Listing:
         """The rows of a board; labels beside titles are no titles. Raises LayoutError."""
         tree = reading.parse(page)
         entries = []
@@ -98,7 +110,7 @@ class Sdn(source.Site):
                 raise LayoutError(
                     page.url, ".structItem-title a to /threads/<slug>.<id>/"
                 )
-            entry = source.ListEntry(
+            entry = ListEntry(
                 url=url,
                 thread_id=path[1],
                 title=reading.line(anchors[0]),
@@ -120,8 +132,8 @@ class Sdn(source.Site):
                 ".structItem--thread",
                 found="a board that is not empty without any",
             )
-        next_page = source.PageRequest(following) if following else None
-        return source.Listing(tuple(entries), next_page)
+        next_page = PageRequest(following) if following else None
+        return Listing(tuple(entries), next_page)
 
     def next_page(self, page: Page) -> str | None:
         """The thread's following page. Raises LayoutError for a page whose posts cannot be read."""
@@ -130,23 +142,23 @@ class Sdn(source.Site):
     def parse_thread(
         self,
         pages: Sequence[Page],
-        anonymise: source.Anonymiser,
+        anonymise: Anonymiser,
     ) -> Thread:
         """The whole thread. The opener asks: only other people's posts can be verified advice."""
         if pages and (following := read_page(pages[-1]).following) is not None:
-            raise source.IncompleteThread(
+            raise IncompleteThread(
                 f"{pages[-1].url} is followed by {following}, which is missing"
             )
         return self._parse_pages(pages, anonymise)
 
-    def parse_first_page(self, page: Page, anonymise: source.Anonymiser) -> Thread:
+    def parse_first_page(self, page: Page, anonymise: Anonymiser) -> Thread:
         """The first page's posts, although others follow."""
         return self._parse_pages([page], anonymise)
 
     def _parse_pages(
         self,
         pages: Sequence[Page],
-        anonymise: source.Anonymiser,
+        anonymise: Anonymiser,
     ) -> Thread:
         read_pages = [read_page(page) for page in pages]
         _check_pages(pages, read_pages)
@@ -157,7 +169,7 @@ class Sdn(source.Site):
         posts = list(by_id.values())
         for position, post in enumerate(posts, start=1):
             if post.number not in (None, position):
-                raise source.IncompleteThread(
+                raise IncompleteThread(
                     f"{pages[0].url}: post #{post.number} found where #{position} was expected"
                 )
         opener = posts[0]
@@ -171,7 +183,7 @@ class Sdn(source.Site):
             if first_word is not None and first_word[0] in physicians:
                 proof = post.status
             asks = post.author == opener.author
-            posted.append(source.Posted(*fields, asks, proof))
+            posted.append(Posted(*fields, asks, proof))
         return self.build_thread(
             first.thread_id,
             first.url,
@@ -186,17 +198,17 @@ class Sdn(source.Site):
 def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> None:
     """Raise IncompleteThread unless these are pages of one thread, in order from its first."""
     if not pages:
-        raise source.IncompleteThread("expected at least one page of the thread")
+        raise IncompleteThread("expected at least one page of the thread")
     thread_id = read_pages[0].thread_id
     for position, (page, read) in enumerate(
         zip(pages, read_pages, strict=True), start=1
     ):
         if read.number != position:
-            raise source.IncompleteThread(
+            raise IncompleteThread(
                 f"{page.url} is page {read.number} of its thread, expected page {position}"
             )
         if read.thread_id != thread_id:
-            raise source.IncompleteThread(
+            raise IncompleteThread(
                 f"{page.url} is a page of thread {read.thread_id}, not {thread_id}"
             )
 
