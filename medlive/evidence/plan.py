@@ -111,8 +111,8 @@ def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
         language, separator, name = text.partition("=")
         if not separator:
             language, name = "all", text
-        if Path(name).expanduser().is_dir():
-            name = str(Path(name).expanduser().resolve())
+        if (folder := Path(name).expanduser()).is_dir():
+            name = str(folder.resolve())
         readable = tuple(filter(settings.find(name).reads, LANGUAGES))
         if language == "all":
             routes[name] = readable

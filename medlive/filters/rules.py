@@ -135,10 +135,10 @@ def not_clinical(subject: Subject) -> Outcome:
     sections, phrases = _sections(subject.settings.non_clinical_sections)
     path = re.sub(r"^[a-z]+://[^/]*|[?#].*", "", subject.thread.url.lower())
     # The last part of a path is the thread's own title.
-    parts = [p for p in path.split("/") if p]
-    is_page = bool(parts) and re.fullmatch(r"page-\d+", parts[-1]) is not None
-    boards = parts[:-2] if is_page else parts[:-1]
-    for name in (*subject.thread.tags, *boards):
+    parts = list(filter(None, path.split("/")))
+    if parts and re.fullmatch(r"page-\d+", parts[-1]):
+        parts.pop()
+    for name in (*subject.thread.tags, *parts[:-1]):
         slug = _slug(name)
         plain = re.sub(r"\s*\[.*?\]\s*", " ", slug).strip()
         if {slug, plain} & sections or any(map(f" {plain} ".__contains__, phrases)):

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
-from http import HTTPStatus
+from http.client import responses
 from math import inf
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
@@ -332,8 +332,7 @@ def _page_member(page: Fetched) -> bytes:
         about[_URL_HEADER] = json.dumps(page.url)
     if page.form is not None:
         about[_FORM_HEADER] = json.dumps(page.form)
-    known = page.status in HTTPStatus._value2member_map_
-    phrase = HTTPStatus(page.status).phrase if known else "Unknown"
+    phrase = responses.get(page.status, "Unknown")
     lines = [f"HTTP/1.1 {page.status} {phrase}"]
     for name, value in page.headers.items():
         if name not in _NOT_STORED:

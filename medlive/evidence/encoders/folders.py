@@ -37,8 +37,8 @@ def find_folder(name: str, settings: EncoderSettings) -> Path:
     places = [settings.home / "models" / short]
     if settings.models is not None:
         places.insert(0, settings.models / short)
-    if Path(name).expanduser().is_dir():
-        places = [Path(name).expanduser().resolve()]
+    if (own := Path(name).expanduser()).is_dir():
+        places = [own.resolve()]
     for folder in places:
         if folder.is_dir():
             check_folder(folder)

@@ -63,8 +63,7 @@ class _Host:
 
     def raise_if_stopped(self, url: str) -> None:
         """Raise FetchError if no more requests may go to this host."""
-        if self.stopped is not None:
-            stopped = self.stopped
+        if (stopped := self.stopped) is not None:
             raise FetchError(
                 url, stopped.cause, kind=stopped.kind, status=stopped.status
             )

@@ -128,10 +128,8 @@ def _discussion(
 def _posts(page: Page, container: LexborNode) -> list[Posted]:
     """Each block in page order. Raises LayoutError."""
     # A page with one doctor may name them once for all answers; with several, each answer names its own.
-    names, specialties = (
-        {reading.line(n) for n in container.css(c)} - {""}
-        for c in (".doctor-name", ".doctor-spec")
-    )
+    names = set(map(reading.line, container.css(".doctor-name"))) - {""}
+    specialties = set(map(reading.line, container.css(".doctor-spec"))) - {""}
     doctor = min(names) if len(names) == 1 else ""
     specialty = min(specialties) if doctor and len(specialties) == 1 else ""
     posts = []
