@@ -306,7 +306,11 @@ class _Run:
                 waiting[entry.thread_id] = entry
         following = None if finished else listing.next_page
         # Where `since` ends the list before what earlier runs saw, this run must not stand for what lies between.
-        newest = None if _is_before(cutoff, self.since) else _newest(listing)
+        newest = None
+        if not _is_before(cutoff, self.since):
+            moment = now()
+            dates = filter(None, map(_activity, listing.entries))
+            newest = max((date for date in dates if date <= moment), default=None)
         return Listed(
             list_key=key,
             waiting=tuple(waiting.values()),
@@ -466,13 +470,6 @@ def _is_known(
         if thread.met_by is None or read_by is None or thread.met_by > read_by:
             return False
     return bool(listing.entries)
-
-
-def _newest(listing: Listing) -> datetime | None:
-    """The latest activity that is not in the future."""
-    moment = now()
-    dates = filter(None, map(_activity, listing.entries))
-    return max((date for date in dates if date <= moment), default=None)
 
 
 def _activity(entry: ListEntry) -> datetime | None:

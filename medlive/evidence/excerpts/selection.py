@@ -162,7 +162,14 @@ class _Case:
         """Show a piece, about `units` of it, if there is room."""
         passage = self._hits[identity].passage
         section = passage.section_id
-        title = self._titles.setdefault(section, _title(passage))
+        if section not in self._titles:
+            title = textwrap.shorten(passage.title, TITLE, placeholder=" …")
+            heading = textwrap.shorten(passage.section, SECTION, placeholder=" …")
+            # The section's heading where it says more than the document's title
+            if heading.casefold() not in title.casefold():
+                title = f"{title}: {heading}" if title else heading
+            self._titles[section] = title
+        title = self._titles[section]
         pieces = self._sections.setdefault(section, {})
         limit = (self._room - (0 if pieces else _cost(title, "")) - 1) * UNITS
         self._set(identity, units=min(units, limit), limit=limit)
@@ -279,15 +286,6 @@ class _Case:
 
 def _cost(title: str, text: str) -> int:
     return FRAME + estimate_tokens(title) + estimate_tokens(text)
-
-
-def _title(passage: Passage) -> str:
-    """The document's title, and the section's heading where it says more."""
-    title = textwrap.shorten(passage.title, TITLE, placeholder=" …")
-    section = textwrap.shorten(passage.section, SECTION, placeholder=" …")
-    if not section or section.casefold() in title.casefold():
-        return title
-    return f"{title}: {section}" if title else section
 
 
 @lru_cache(maxsize=512)
