@@ -45,7 +45,6 @@ from medlive.evidence.manifest import (
     MANIFEST,
     CorpusEntry,
     DenseEntry,
-    EncoderEntry,
     FileEntry,
     IndexManifest,
     index_digest,
@@ -345,7 +344,7 @@ def _build_side(
         plan.languages,
     )
     entry = DenseEntry(
-        encoder=EncoderEntry(**encoder.identity.model_dump(), where=plan.where),
+        encoder=encoder.identity.model_copy(update={"where": plan.where}),
         languages=plan.languages,
         reason=plan.reason,
         folder=folder,

@@ -92,12 +92,6 @@ class FileEntry(_Frozen):
     digest: str
 
 
-class EncoderEntry(EncoderIdentity):
-    """The encoder of an index's vectors: the same one must read its queries."""
-
-    where: str  # How it is opened again: a name or a folder
-
-
 class SideWeight(_Frozen):
     """What an encoder counts in one language beside the words, measured on the index's own known items.
 
@@ -115,7 +109,7 @@ class SideWeight(_Frozen):
 class DenseEntry(_Frozen):
     """One encoder's side of an index: which phrases it reads, and its vectors."""
 
-    encoder: EncoderEntry
+    encoder: EncoderIdentity  # The same one must read the queries
     languages: tuple[str, ...]  # Whose phrases it reads
     reason: str  # Why this encoder, in a sentence
     folder: str  # Of its files, within the data folder

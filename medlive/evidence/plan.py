@@ -23,7 +23,7 @@ class DensePlan:
     """One encoder's side to build."""
 
     encoder: Encoder
-    where: str  # How the encoder is opened again: see `EncoderEntry.where`
+    where: str  # How the encoder is opened again: see `EncoderIdentity.where`
     reason: str  # Why this encoder, in a sentence
     languages: tuple[str, ...] = LANGUAGES  # Whose phrases it reads
 

@@ -39,6 +39,8 @@ class EncoderIdentity(BaseModel):
     dimension: int
     probe: tuple[float, ...] = ()
     """Of an endpoint: how near ten fixed texts are to each other; see `encoders.endpoint`."""
+    where: str = ""
+    """How it is opened again, as an index keeps it: a name or a folder."""
 
 
 class Encoder(Protocol):
