@@ -188,11 +188,8 @@ class Registry:
     def without_run(self, models: Iterable[str]) -> list[str]:
         """The candidates' names that none of these models is found under."""
         with_run = {id(self.find(model)) for model in models}
-        return [
-            name
-            for name, candidate in self.candidates.items()
-            if id(candidate) not in with_run
-        ]
+        own = self.candidates.items()
+        return [name for name, model in own if id(model) not in with_run]
 
     def cutoff(self, model: str) -> Cutoff | None:
         """The known cutoff of a model; None is unknown."""
