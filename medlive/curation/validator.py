@@ -19,7 +19,6 @@ from medlive.curation.model import (
     Citation,
     ClaimVerdict,
     Element,
-    ElyCategory,
     Requirement,
     SecondCheck,
 )
@@ -29,7 +28,6 @@ from medlive.curation.tasks import (
     CitationItem,
     ClaimItem,
     ClaimsReply,
-    ComplaintReply,
     SufficiencyReply,
     VetoItem,
     VetoReply,
@@ -97,16 +95,6 @@ class Brief:
             "query": self.query.statement,
             "narrative": element_inputs(self.narrative),
         }
-
-
-async def judge_query(query: Element, agent: Agent) -> ComplaintReply:
-    """What Q is. Raises AgentFailure."""
-    return await agent.ask(ComplaintReply, {"query": query.statement})
-
-
-def clinical(reply: ComplaintReply) -> int:
-    """S_cc: 1 iff Q is meaningful and clinical."""
-    return int(reply.meaningful and reply.category is not ElyCategory.NONCLINICAL)
 
 
 async def judge_sufficiency(

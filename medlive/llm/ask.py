@@ -270,16 +270,11 @@ class Asker(Caller):
                         await self._raise_if_open(answer)
                 else:
                     reply = answer
-                    asked.value = await self._read(reply, read)
+                    asked.value, fault = await self._read(reply, read)
             except BudgetSpent as exc:
                 if not asked.attempts:
                     raise
                 fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
-            except Unusable as exc:
-                fault = exc
-            if self._circuit and reply and not reply.replayed:
-                is_usable = fault is None or fault.partial
-                await self._circuit.judged(None if is_usable else str(fault))
             asked.attempts.append(Attempt(request, reply, fault))
             if reply is None or not fault or fault.outcome is not CallOutcome.INVALID:
                 break
@@ -299,26 +294,34 @@ class Asker(Caller):
         if opening := await self._circuit.opening():
             raise opening.error() from cause
 
-    async def _read(self, reply: Reply, read: Callable[[Reply], T]) -> T:
+    async def _read(
+        self, reply: Reply, read: Callable[[Reply], T]
+    ) -> tuple[T | None, Unusable | None]:
+        """What `read` makes of a reply, or its fault, which is counted."""
+        value: T | None = None
+        fault: Unusable | None = None
         self._trusted = self._trusted or reply.model == self._pinned
         try:
             value = read_checked(reply, self._pinned, self.role, read)
+            self.readable = True
         except Unusable as exc:
+            fault = exc
             if exc.by_another_model:
                 await self._count_stranger(reply)
-                raise
-            self._unreadable += 1
-            self.readable = self.readable or exc.partial
-            is_hopeless = not self.readable and self._unreadable >= UNREADABLE
-            if self._is_watched and is_hopeless:
-                words = " ".join(reply.text.split())[:300]
-                raise ConfigError(
-                    f"none of {self._unreadable} replies of the {self.role} could be read, the last: {exc}",
-                    hint=f"it said: {words!r}; name another model, or see how its endpoint is asked for JSON",
-                ) from exc
-            raise
-        self.readable = True
-        return value
+            else:
+                self._unreadable += 1
+                self.readable = self.readable or exc.partial
+        is_hopeless = not self.readable and self._unreadable >= UNREADABLE
+        if fault and is_hopeless and self._is_watched:
+            words = " ".join(reply.text.split())[:300]
+            raise ConfigError(
+                f"none of {self._unreadable} replies of the {self.role} could be read, the last: {fault}",
+                hint=f"it said: {words!r}; name another model, or see how its endpoint is asked for JSON",
+            ) from fault
+        if self._circuit and not reply.replayed:
+            is_usable = fault is None or fault.partial
+            await self._circuit.judged(None if is_usable else str(fault))
+        return value, fault
 
     async def _count_stranger(self, reply: Reply) -> None:
         """Raise ConfigError, or CircuitOpen, whose probes find out when it is mended, where only others answer."""

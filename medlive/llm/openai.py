@@ -17,7 +17,6 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, Omit
-from pydantic import SecretStr
 
 from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable
 from medlive.guard.bounds import ENDPOINT_BODY_BYTES, ENDPOINT_WAIT_S
@@ -77,7 +76,7 @@ class OpenAIEngine:
         self,
         model: str,
         base_url: str,
-        api_key: SecretStr | str = "",
+        api_key: str = "",
         parameters: Mapping[str, Any] | None = None,
         *,
         query: Mapping[str, str] | None = None,
@@ -94,7 +93,7 @@ class OpenAIEngine:
         circuit: Circuit | None = None,
         pinned: bool = True,
     ) -> None:
-        """Raises ConfigError for a URL, a parameter or a limit that cannot be.
+        """Raises ConfigError for a URL, a parameter or a key that cannot be.
 
         Args:
             base_url: The address before `/chat/completions`; it may end in a query.
@@ -112,10 +111,6 @@ class OpenAIEngine:
             pinned: Whether replies must name `model`.
         """
         self._parameters = _checked_parameters(model, parameters or {})
-        if timeout_s <= 0 or max_retries < 0 or concurrency < 1 or backoff_s < 0:
-            raise ConfigError(f"The limits of model {model!r} must be positive")
-        if isinstance(api_key, SecretStr):
-            api_key = api_key.get_secret_value()
         self._secret = api_key.strip()
         if not (self._secret.isascii() and self._secret.isprintable()):
             raise ConfigError(

@@ -44,7 +44,9 @@ def load_recording(path: Path) -> Recording:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         head = json.loads(lines[0])
-        recording = Recording(*(str(head[name]) for name in _HEAD))
+        recording = Recording(
+            str(head["model"]), str(head["made_on"]), str(head["how"])
+        )
     except (OSError, ValueError, LookupError, TypeError) as exc:
         raise BadInput(f"{path} is not a recording of replies: {exc}") from exc
     for number, line in enumerate(lines[1:], 2):

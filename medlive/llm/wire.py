@@ -213,16 +213,7 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
     if not isinstance(message, dict):
         error = f": {body['error']}" if body.get("error") else ""
         raise NotACompletion(f"the answer holds no choice with a message{error}", usage)
-    reason = _part(choice, "finish_reason")
-    finish = _FINISH.get(str(reason or "stop").casefold())
-    text = _text_of(message)
-    if refusal := _texts(message, "refusal"):
-        finish, text = Finish.REFUSAL, refusal
-    if finish is None or (text is None and finish is Finish.STOP):
-        fault = "may not be whole" if finish is None else "holds no text"
-        raise NotACompletion(
-            f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
-        )
+    finish, text = _read_end(message, _part(choice, "finish_reason"), usage)
     thinking, text = split_thinking(text or "", cut=finish is Finish.LENGTH)
     # DeepSeek and vLLM; OpenRouter
     for name in ("reasoning", "reasoning_content"):
@@ -234,6 +225,21 @@ def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Re
         _texts(body, "model") or UNNAMED,
         thinking=thinking,
     )
+
+
+def _read_end(
+    message: Mapping[str, Any], reason: object, usage: Usage | None
+) -> tuple[Finish, str | None]:
+    """How a message ended, and its text. Raises NotACompletion."""
+    if refusal := _texts(message, "refusal"):
+        return Finish.REFUSAL, refusal
+    finish, text = _FINISH.get(str(reason or "stop").casefold()), _text_of(message)
+    if finish is None or (text is None and finish is Finish.STOP):
+        fault = "may not be whole" if finish is None else "holds no text"
+        raise NotACompletion(
+            f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
+        )
+    return finish, text
 
 
 def _text_of(message: Mapping[str, Any]) -> str | None:
@@ -388,20 +394,8 @@ def read_error(error: "APIStatusError", *, shaped: bool) -> Refusal | Trouble:
         error: The error.
         shaped: Whether the request held a response_format: an error that speaks of it is a refusal, not an outage.
     """
-    details: Any = error.body  # What stands under "error", or the whole
-    if isinstance(details, list) and details:
-        details = _part(details[0], "error")  # Google
-    plain = details if isinstance(details, str) else error.response.text
-    inner = _part(details, "innererror")  # Azure
-    codes = (_texts(details, "code"), _texts(details, "type"), _texts(inner, "code"))
-    status = error.status_code
-    refusal = Refusal(
-        status=status,
-        # FastAPI has a detail
-        message=_texts(details, "message", "detail") or plain[:1000],
-        codes=frozenset(code.casefold() for code in codes if code),
-        parameter=_texts(details, "param") or "",
-    )
+    refusal = _refusal_of(error)
+    status = refusal.status
     if refusal.is_by_filter:
         return refusal
     words = f"{refusal.parameter} {refusal.message}".casefold()
@@ -417,3 +411,19 @@ def read_error(error: "APIStatusError", *, shaped: bool) -> Refusal | Trouble:
         ended = "overloaded"
     retry_after = parse_retry_after(error.response.headers.get("Retry-After", ""))
     return Trouble(f"status {status}: {refusal.message}", ended, retry_after)
+
+
+def _refusal_of(error: "APIStatusError") -> Refusal:
+    details: Any = error.body  # What stands under "error", or the whole
+    if isinstance(details, list) and details:
+        details = _part(details[0], "error")  # Google
+    plain = details if isinstance(details, str) else error.response.text
+    inner = _part(details, "innererror")  # Azure
+    codes = (_texts(details, "code"), _texts(details, "type"), _texts(inner, "code"))
+    return Refusal(
+        status=error.status_code,
+        # FastAPI has a detail
+        message=_texts(details, "message", "detail") or plain[:1000],
+        codes=frozenset(code.casefold() for code in codes if code),
+        parameter=_texts(details, "param") or "",
+    )

@@ -146,21 +146,10 @@ async def _ask_sample(chat: _Chat, search: Search | None) -> Reply:
     return Reply(text, Finish.STOP, Usage(), chat.model)
 
 
-@asynccontextmanager
-async def serve(
-    engine_factory: Callable[[], Engine],
-    host: str = "127.0.0.1",
-    port: int = 0,
-    *,
-    latency_ms: float = 0,
-    search: Search | None = None,
-) -> AsyncIterator[str]:
-    """Serve an engine while the context lasts; yields the base URL, `http://host:port/v1`.
-
-    `port` 0 takes a free one; `latency_ms` is the least time an answer takes; `search` gives `sample-evidence`
-    its passages. Raises ServiceUnavailable when the address is taken.
-    """
-    engine = engine_factory()
+def build_app(
+    engine: Engine, *, latency_ms: float = 0, search: Search | None = None
+) -> Starlette:
+    """The application with `/v1/chat/completions`, `/v1/models` and `/health`; it does not close the engine."""
     own_model = engine.identity.model
     if endpoint_engine(own_model) != "rules":
         own_model = f"{RULES_MODEL}-{own_model}"
@@ -203,7 +192,7 @@ async def serve(
             }
         )
 
-    app = Starlette(
+    return Starlette(
         routes=[
             Route("/v1/chat/completions", complete, methods=["POST"]),
             Route("/v1/models", models),
@@ -211,6 +200,24 @@ async def serve(
         ],
         exception_handlers={HTTPException: _explain, MedliveError: _explain},
     )
+
+
+@asynccontextmanager
+async def serve(
+    engine_factory: Callable[[], Engine],
+    host: str = "127.0.0.1",
+    port: int = 0,
+    *,
+    latency_ms: float = 0,
+    search: Search | None = None,
+) -> AsyncIterator[str]:
+    """Serve an engine while the context lasts; yields the base URL, `http://host:port/v1`.
+
+    `port` 0 takes a free one; `latency_ms` is the least time an answer takes; `search` gives `sample-evidence`
+    its passages. Raises ServiceUnavailable when the address is taken.
+    """
+    engine = engine_factory()
+    app = build_app(engine, latency_ms=latency_ms, search=search)
     try:
         async with serve_app(app, host, port) as address:
             yield f"{address}/v1"
