@@ -4,13 +4,12 @@ import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
@@ -59,14 +58,12 @@ Reason = Annotated[
 ]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-    )
+def _if_given() -> Any:
+    """A field that is not written where it is None."""
+    return Field(default=None, exclude_if=lambda value: value is None)
 
 
-class Erratum(_Frozen):
+class Erratum(BaseModel, extra="forbid", frozen=True):
     """A withdrawn case or criterion that frozen snapshots hold."""
 
     id: Annotated[int, Field(ge=1)]
@@ -82,15 +79,9 @@ class Erratum(_Frozen):
     """The frozen snapshots that hold it, oldest first."""
     # The first frozen snapshot after these; None while there is none
     fixed_in: Version | None
-    origin: Literal["evidence", "consensus"] | None = Field(
-        default=None,
-        exclude_if=lambda value: value is None,
-    )
+    origin: Literal["evidence", "consensus"] | None = _if_given()
     """Of a criterion that does not come from the case's advice; None, and absent in the file, for any other."""
-    reinstated_at: AwareDatetime | None = Field(
-        default=None,
-        exclude_if=lambda value: value is None,
-    )
+    reinstated_at: AwareDatetime | None = _if_given()
     """When the withdrawal was undone; None, and absent in the file, while it stands."""
 
     @field_serializer("issued_at", "reinstated_at", when_used="json")
@@ -113,7 +104,7 @@ class Erratum(_Frozen):
         return self
 
 
-class Errata(_Frozen):
+class Errata(BaseModel, extra="forbid", frozen=True):
     """`errata.json`."""
 
     format: Literal["medlive-errata"] = "medlive-errata"
@@ -172,10 +163,9 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
     except ValidationError as exc:
         fault = first_fault(exc)[:300]
         raise BadInput(f"{name} is not a valid errata file: {fault}") from exc
-    if missing := ", ".join(
-        sorted(Errata.model_fields.keys() - errata.model_fields_set)
-    ):
-        raise BadInput(f"{name} is not a valid errata file: {missing} missing")
+    if missing := sorted(Errata.model_fields.keys() - errata.model_fields_set):
+        fault = f"{', '.join(missing)} missing"
+        raise BadInput(f"{name} is not a valid errata file: {fault}")
     return errata
 
 
@@ -300,9 +290,8 @@ def put_errata(
 
 def trusted_comment(errata: Errata) -> str:
     """Return the signature's trusted comment: the last moment of an entry and the number of entries."""
-    moment = 0
+    moments = [0]
     for entry in errata.entries:
-        for at in (entry.issued_at, entry.reinstated_at):
-            if at is not None:
-                moment = max(moment, int(at.timestamp()))
-    return f"timestamp:{moment}\tfile:{ERRATA}\tentries:{len(errata.entries)}"
+        latest = entry.reinstated_at or entry.issued_at
+        moments += [int(entry.issued_at.timestamp()), int(latest.timestamp())]
+    return f"timestamp:{max(moments)}\tfile:{ERRATA}\tentries:{len(errata.entries)}"

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -24,20 +23,10 @@ SUFFIXES: Final[dict[str, ExportFormat]] = {".json": "livemedbench", ".jsonl": "
 """The format that a file's name asks for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """A slice that was written."""
-
-    path: Path
-    format: ExportFormat
-    cases: int
-    criteria: int
-    digest: str  # Of the file
-    source: str  # The digest of the whole snapshot that it is a part of
-
-
-def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
+def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> str:
     """Write the part's cases into the file `out`, which appears whole or not at all; each holds the canary.
+
+    Returns the file's digest.
 
     Raises:
         UsageError: If the part has no cases, the file exists, or lies inside the snapshot.
@@ -65,14 +54,7 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
             partial.rename(out)
         finally:
             partial.unlink(missing_ok=True)
-    return Exported(
-        path=out,
-        format=form,
-        cases=len(cases),
-        criteria=sum(len(case.criteria) for case in cases),
-        digest=digest,
-        source=snapshot.digest,
-    )
+    return digest
 
 
 def _livemedbench(snapshot: Snapshot) -> Iterator[bytes]:

@@ -24,7 +24,7 @@ from medlive.publishing.publish import prepare_release, publish
 from medlive.publishing.target import FolderTarget
 from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, load_errata
-from medlive.snapshot.freeze import ListedEntries
+from medlive.snapshot.freeze import Entries
 from medlive.snapshot.load import load_snapshot
 from tests.support.fetching import NAME, QUICK, VERSION, Web, erratum, found, get, offer
 from tests.support.instance import Instance
@@ -69,7 +69,7 @@ def test_the_command_names_what_was_not_verified(
     )
     assert "integrity, not origin" in signed.err
     cases = [small_case("a0", "2026.W43")]
-    entries = ListedEntries(added(cases, "2026.W43"))
+    entries = Entries(added(cases, "2026.W43"))
     frozen = freeze(tmp_path / "frozen", "2026.W43", cases, entries)
     publish(prepare_release(frozen.path), FolderTarget(tmp_path / "public"), Place())
     unsigned = instance.here(

@@ -37,7 +37,7 @@ from medlive.snapshot.errata import (
     trusted_comment,
     write_errata_file,
 )
-from medlive.snapshot.freeze import ListedEntries
+from medlive.snapshot.freeze import Entries
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import verify_snapshot
 from tests.support.snapshots import Line, build_line, freeze
@@ -264,7 +264,7 @@ def test_an_unsigned_release_does_not_follow_a_signed_one(
     before = tree(target.root)
     cases = list(load_snapshot(line.last, verify=False))
     unsigned = freeze(
-        tmp_path / "next", "2026.W46", cases, ListedEntries(), line.releases[-1]
+        tmp_path / "next", "2026.W46", cases, Entries(), line.releases[-1]
     )
     with pytest.raises(CheckFailed):
         send(target, prepare_release(unsigned.path))
@@ -273,7 +273,7 @@ def test_an_unsigned_release_does_not_follow_a_signed_one(
         tmp_path / "signed",
         "2026.W46",
         cases,
-        ListedEntries(),
+        Entries(),
         line.releases[-1],
         line.key,
     )
