@@ -143,10 +143,6 @@ class IndexOutdated(EvidenceUnavailable):
     default_hint = IndexMissing.default_hint
 
 
-class AccountMissing(ServiceUnavailable):
-    """There is no account yet, and the private rooms wait for one."""
-
-
 class DiskFull(ServiceUnavailable):
     """The disk is full."""
 

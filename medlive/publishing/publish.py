@@ -22,7 +22,6 @@ from medlive.snapshot.describe.feed import (
     FEED,
     INDEX,
     LATEST,
-    Place,
     Release,
     feed_xml,
     index_html,
@@ -170,13 +169,14 @@ def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
 def publish(
     prepared: PreparedRelease,
     target: Target,
-    place: Place,
+    base_url: str | None,
     *,
     dry_run: bool = False,
 ) -> Published:
     """Copy a snapshot to a target and update latest.json, feed, page and errata; same files are not sent again.
 
-    `place` is how the target is named on its pages; `dry_run` only checks and lists what would be sent.
+    `base_url` is the target's address on its pages, None for relative links; `dry_run` only checks, and lists what
+    would be sent.
 
     Raises:
         CheckFailed: If the target has other bytes of this version, a version that cannot be read or is of another
@@ -200,7 +200,7 @@ def publish(
             done.sent.append(item.name)
             done.bytes_sent += item.size
         if not dry_run:
-            _update_pages(prepared, target, place, done)
+            _update_pages(prepared, target, base_url, done)
     return done
 
 
@@ -292,7 +292,7 @@ def read_release(target: Target, version: str, sums: bytes) -> Release:
 
 
 def _update_pages(
-    prepared: PreparedRelease, target: Target, place: Place, done: Published
+    prepared: PreparedRelease, target: Target, base_url: str | None, done: Published
 ) -> None:
     """Write the mutable files until they list every version on the target.
 
@@ -320,12 +320,12 @@ def _update_pages(
         name = None if key is None else PUBLIC_KEY
         files[INDEX] = index_html(
             releases,
-            place,
+            base_url,
             errata=errata,
             key=name,
         )
-        files[FEED] = feed_xml(releases, place, errata)
-        files[LATEST] = latest_json(releases, place)
+        files[FEED] = feed_xml(releases, base_url, errata)
+        files[LATEST] = latest_json(releases, base_url)
         put(files)
         before = [release.version for release in releases]
         releases = _releases(target, done)

@@ -29,7 +29,6 @@ from medlive.publishing.publish import (
     publish,
 )
 from medlive.publishing.target import FolderTarget, Item
-from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import (
     Errata,
     Erratum,
@@ -68,11 +67,11 @@ def target(tmp_path: Path) -> FolderTarget:
 def send(
     target: FolderTarget,
     snapshot: PreparedRelease,
-    place: Place | None = None,
+    base_url: str | None = None,
     *,
     dry_run: bool = False,
 ) -> Published:
-    return publish(snapshot, target, place or Place(), dry_run=dry_run)
+    return publish(snapshot, target, base_url, dry_run=dry_run)
 
 
 def tree(root: Path) -> dict[str, tuple[str, int]]:
@@ -285,9 +284,9 @@ def test_an_unsigned_release_does_not_follow_a_signed_one(
 def test_the_feed_is_atom(
     made: dict[str, PreparedRelease], target: FolderTarget
 ) -> None:
-    place = Place(BASE + "/")
+    base_url = BASE + "/"
     for snapshot in made.values():
-        send(target, snapshot, place)
+        send(target, snapshot, base_url)
     feed = ElementTree.fromstring((target.root / "feed.xml").read_bytes())
     assert feed.tag == f"{ATOM}feed"
     check_common(feed)
