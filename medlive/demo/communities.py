@@ -161,7 +161,18 @@ async def icliniq_list(community: Community, request: Request) -> Response:
     threads = community.threads if topic is None else community.on_board(topic)
     page = page_number(request.query_params.get("page"))
     rows, last = page_of(threads, page, pages.ROWS_PER_PAGE)
-    return respond(request, pages.icliniq_list(rows, request.url.path, page, last))
+    title = "Questions and answers"
+    return respond(
+        request,
+        pages.render(
+            "icliniq_list.html",
+            title=title,
+            threads=rows,
+            path=request.url.path,
+            page=page,
+            last=last,
+        ),
+    )
 
 
 async def icliniq_thread(community: Community, request: Request) -> Response:
@@ -196,7 +207,10 @@ async def dxy_list(community: Community, request: Request) -> Response:
     section = request.path_params["section"]
     page = page_number(request.query_params.get("page_index"))
     rows, last = page_of(community.on_board(section), page, pages.ROWS_PER_PAGE)
-    return respond(request, pages.dxy_list(section, rows, page, last))
+    text = pages.render(
+        "dxy_list.html", title=section, threads=rows, page=page, last=last
+    )
+    return respond(request, text)
 
 
 async def dxy_thread(community: Community, request: Request) -> Response:
@@ -207,7 +221,9 @@ async def dxy_thread(community: Community, request: Request) -> Response:
 
 async def medlive_front(community: Community, request: Request) -> Response:
     """The page with the token for the list."""
-    return respond(request, pages.medlive_front(TOKEN))
+    return respond(
+        request, pages.render("medlive_front.html", title="病例", token=TOKEN)
+    )
 
 
 async def medlive_list(community: Community, request: Request) -> Response:
@@ -225,13 +241,7 @@ async def medlive_thread(community: Community, request: Request) -> Response:
     """A case with its comments."""
     thread = community.thread_at(request.url.path)
     text = pages.medlive_thread(thread)
-    modified = thread.last_post
-    return respond(
-        request,
-        text,
-        charset=thread.charset,
-        modified=modified,
-    )
+    return respond(request, text, charset=thread.charset, modified=thread.last_post)
 
 
 ROUTES: Final[
