@@ -34,18 +34,18 @@ class Lines:
     """The number of a last line that has no end and is no whole object: a write under way, or cut off."""
 
 
-def read_log(path: Path, *, given: bool = False) -> Lines:
+def read_log(path: Path, *, is_named: bool = False) -> Lines:
     """Read all rows of a log and its damaged lines; a missing file is an empty log.
 
     Args:
         path: The log.
-        given: Whether a user named it, so that it may be a link or a pipe; else it lies in a run's folder.
+        is_named: Whether a user named it, so that it may be a link or a pipe; else it lies in a run's folder.
 
     Raises:
         BadInput: If it cannot be read, or a line is longer than `LOG_LINE_BYTES`.
     """
     lines = Lines()
-    lines.rows += [row for _, row in rows_of(path, lines, given=given)]
+    lines.rows += [row for _, row in rows_of(path, lines, is_named=is_named)]
     return lines
 
 
@@ -53,12 +53,12 @@ def rows_of(
     path: Path,
     lines: Lines,
     *,
-    given: bool = False,
+    is_named: bool = False,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a log with their line numbers; damage is recorded in `lines`. Raises as `read_log`."""
     try:
         with io.BufferedReader(
-            open_given(path) if given else open_plain(path), _BUFFER
+            open_given(path) if is_named else open_plain(path), _BUFFER
         ) as handle:
             for number, data in enumerate(
                 iter(lambda: handle.readline(LOG_LINE_BYTES), b""), start=1

@@ -173,14 +173,14 @@ def load_errata(
     path: str | Path,
     *,
     public_key: "PublicKey | None" = None,
-    given: bool = False,
+    is_named: bool = False,
 ) -> Errata:
     """Load an errata file.
 
     Args:
         path: The file.
         public_key: The key that must have signed it, in `errata.json.minisig` beside it; None skips this check.
-        given: Whether a user named the file, so that it may be a link; else it lies in a folder.
+        is_named: Whether a user named the file, so that it may be a link; else it lies in a folder.
 
     Raises:
         BadInput: If the file is missing or not valid.
@@ -188,7 +188,7 @@ def load_errata(
     """
     path = Path(path)
     beside = path.with_name(f"{path.name}.minisig")
-    read = read_given if given else read_small
+    read = read_given if is_named else read_small
     signature = None
     try:
         if public_key is not None and beside.is_file():

@@ -44,12 +44,11 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> str:
         raise UsageError(
             f"no case of {snapshot.version} fits the filters: nothing was written"
         )
-    pieces = _livemedbench(snapshot) if form == "livemedbench" else _jsonl(snapshot)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     with writing(out):
         try:
             with partial.open("wb") as handle:
-                handle.writelines(pieces)
+                handle.writelines(_pieces(snapshot, form))
             digest = digest_file(partial)
             partial.rename(out)
         finally:
@@ -57,19 +56,17 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> str:
     return digest
 
 
-def _livemedbench(snapshot: Snapshot) -> Iterator[bytes]:
-    for number, case in enumerate(snapshot.cases):
-        row = stamped(case.row(), snapshot.manifest.canary)
-        yield livemedbench_piece(number, row, [c.row() for c in case.criteria])
-    yield livemedbench_end()
-
-
-def _jsonl(snapshot: Snapshot) -> Iterator[bytes]:
+def _pieces(snapshot: Snapshot, form: ExportFormat) -> Iterator[bytes]:
     repeated = ("case_id", "revision", "canary")
     names = [name for name in CRITERION_FIELDS if name not in repeated]
-    for case in snapshot.cases:
+    for number, case in enumerate(snapshot.cases):
+        row = stamped(case.row(), snapshot.manifest.canary)
+        if form == "livemedbench":
+            yield livemedbench_piece(number, row, [c.row() for c in case.criteria])
+            continue
         criteria: list[dict[str, Any]] = []
         for criterion in case.criteria:
             criteria.append({name: getattr(criterion, name) for name in names})
-        row = stamped(case.row(), snapshot.manifest.canary)
         yield line({**row, "criteria": criteria})
+    if form == "livemedbench":
+        yield livemedbench_end()

@@ -68,10 +68,6 @@ class Snapshot:
         return tuple(self)
 
     def __len__(self) -> int:
-        return self._count
-
-    @cached_property
-    def _count(self) -> int:
         if self.verified and not self.keep:
             return self.manifest.counts.cases
         return sum(1 for _ in self)
