@@ -233,24 +233,17 @@ def _read_end(
     """How a message ended, and its text. Raises NotACompletion."""
     if refusal := _texts(message, "refusal"):
         return Finish.REFUSAL, refusal
-    finish, text = _FINISH.get(str(reason or "stop").casefold()), _text_of(message)
+    finish = _FINISH.get(str(reason or "stop").casefold())
+    text = _texts(message, "content")
+    if isinstance(parts := message.get("content"), list):  # as some endpoints send it
+        texts = [part for item in parts if (part := _texts(item, "text")) is not None]
+        text = "".join(texts) if texts else None
     if finish is None or (text is None and finish is Finish.STOP):
         fault = "may not be whole" if finish is None else "holds no text"
         raise NotACompletion(
             f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
         )
     return finish, text
-
-
-def _text_of(message: Mapping[str, Any]) -> str | None:
-    """A message's text, which some endpoints send in parts; None if there is none."""
-    content = message.get("content")
-    if not isinstance(content, list):
-        return _texts(message, "content")
-    texts = [_texts(part, "text") for part in content]
-    if all(text is None for text in texts):
-        return None
-    return "".join(filter(None, texts))
 
 
 def _count(value: object, name: str) -> int | None:

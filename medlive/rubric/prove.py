@@ -262,8 +262,9 @@ _ADVICE: Final = {
 def _words(finding: ProofFinding) -> str:
     """A finding as the writer reads it."""
     words = f"{finding.fault.value}: {finding.detail}"
-    if finding.needed is None:
-        advice = _ADVICE.get(finding.fault)
-        return f"{words}; {advice}" if advice else words
-    ruling = f"needed by {finding.basis}" if finding.needed else "not needed"
-    return f"{words}; a reviewer: {ruling}: {finding.reason}"
+    if finding.needed is not None:
+        ruling = f"needed by {finding.basis}" if finding.needed else "not needed"
+        words += f"; a reviewer: {ruling}: {finding.reason}"
+    elif advice := _ADVICE.get(finding.fault):
+        words += f"; {advice}"
+    return words
