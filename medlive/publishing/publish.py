@@ -151,7 +151,9 @@ def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
         )
     # Two steps may be skipped: the signature of an unsigned release, and the parent where it is not here, since
     # the digests of ancestors are compared with those on the target.
-    skippable = {len(report.steps), *([1] if report.trust is Trust.NOT_SIGNED else [])}
+    skippable = [len(report.steps)]
+    if report.trust is Trust.NOT_SIGNED:
+        skippable.append(1)
     skipped = []
     for step in report.skipped:
         if step.number not in skippable:
@@ -234,6 +236,7 @@ def _check_line(
 ) -> None:
     """Raise CheckFailed if the snapshot and a published version disagree about an ancestor."""
     own = prepared.ancestry
+    signed = []
     for release in releases:
         theirs = release.manifest.ancestry | {release.version: release.digest}
         shared = sorted(own.keys() & theirs.keys())
@@ -243,8 +246,6 @@ def _check_line(
                 f"different snapshots that are both called {', '.join(conflicting)}; nothing was written",
                 hint="publish the other line of releases elsewhere",
             )
-    signed = []
-    for release in releases:
         if release.manifest.signing is not None and release.version in own:
             signed.append(release.version)
     if signed and not prepared.signed:
@@ -316,14 +317,12 @@ def _update_pages(
             errata = parse_errata(data, f"{ERRATA} in {target.where}")
         newest = max(releases, key=lambda release: release.version)
         key = _key_of(newest.manifest)
-        files = {} if key is None else {PUBLIC_KEY: key.text().encode("ascii")}
-        name = None if key is None else PUBLIC_KEY
-        files[INDEX] = index_html(
-            releases,
-            base_url,
-            errata=errata,
-            key=name,
-        )
+        files = {}
+        name = None
+        if key is not None:
+            name = PUBLIC_KEY
+            files[name] = key.text().encode("ascii")
+        files[INDEX] = index_html(releases, base_url, errata=errata, key=name)
         files[FEED] = feed_xml(releases, base_url, errata)
         files[LATEST] = latest_json(releases, base_url)
         put(files)
@@ -345,11 +344,7 @@ def check_errata_kept(
     `where` is the target for messages; `read` returns the bytes of a published file, or None.
     """
     published = read(ERRATA)
-    if (
-        published is None
-        or ERRATA not in prepared.errata
-        or published == prepared.errata[ERRATA]
-    ):
+    if published is None or prepared.errata.get(ERRATA) in (None, published):
         return
     theirs = parse_errata(published, f"{ERRATA} in {where}")
     ours = prepared.known_errata or parse_errata(prepared.errata[ERRATA])

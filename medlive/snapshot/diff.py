@@ -13,7 +13,7 @@ from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
 from medlive.snapshot.ledgers import CHANGES, read_ledger
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, OPTIONAL
-from medlive.snapshot.rows import CaseRows, Row, pair_cases, read_cases
+from medlive.snapshot.rows import Row, pair_cases, read_cases
 
 
 class ChangeKind(StrEnum):
@@ -170,30 +170,24 @@ def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
     new_cases = read_cases(new, _manifest(new).shape)
     for before, now in pair_cases(old_cases, new_cases):
         if before is not None and now is not None:
-            if (revised := _revision(before, now)) is not None:
+            old_row = {**OPTIONAL["cases"], **before.row}
+            new_row = {**OPTIONAL["cases"], **now.row}
+            revised = CaseDiff(
+                kind=ChangeKind.REVISED,
+                case_id=now.case_id,
+                from_revision=old_row["revision"],
+                to_revision=new_row["revision"],
+                fields=tuple(_field_edits(old_row, new_row, _CASE_CONTENT)),
+                criteria=tuple(_criteria(before.criteria, now.criteria)),
+            )
+            is_edited = revised.fields or revised.criteria
+            if is_edited or revised.from_revision != revised.to_revision:
                 yield revised
         elif now is not None:
             yield CaseDiff(ChangeKind.ADDED, now.case_id, None, now.row["revision"])
         elif before is not None:
             was = before.row["revision"]
             yield CaseDiff(ChangeKind.WITHDRAWN, before.case_id, was, None)
-
-
-def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
-    before = {**OPTIONAL["cases"], **old.row}
-    now = {**OPTIONAL["cases"], **new.row}
-    fields = tuple(_field_edits(before, now, _CASE_CONTENT))
-    criteria = tuple(_criteria(old.criteria, new.criteria))
-    if not fields and not criteria and before["revision"] == now["revision"]:
-        return None
-    return CaseDiff(
-        kind=ChangeKind.REVISED,
-        case_id=new.case_id,
-        from_revision=before["revision"],
-        to_revision=now["revision"],
-        fields=fields,
-        criteria=criteria,
-    )
 
 
 def _field_edits(
