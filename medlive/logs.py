@@ -112,9 +112,9 @@ def configure(
 class _Keeper(logging.Handler):
     """Keeps the last lines that are logged inside its block, by whatever task or thread it starts."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.lines: deque[str] = deque(maxlen=most)
+        self.lines: deque[str] = deque(maxlen=20)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line with its time, level and message, without secrets."""
@@ -129,9 +129,9 @@ class _Keeper(logging.Handler):
 
 
 @contextmanager
-def kept_lines(most: int = 20) -> Iterator[deque[str]]:
-    """The last lines that are logged while the block runs, a line at most 500 characters long."""
-    keeper = _Keeper(most)
+def kept_lines() -> Iterator[deque[str]]:
+    """The last 20 lines that are logged while the block runs, a line at most 500 characters long."""
+    keeper = _Keeper()
     token = _keeper.set(keeper)
     logging.getLogger().addHandler(keeper)
     try:
