@@ -1,5 +1,6 @@
 """The version of this program, and the commit that it was built from."""
 
+import os
 import re
 import subprocess
 from contextlib import suppress
@@ -8,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from medlive import __version__
-from medlive.guard.child_environment import child_environment
 
 COMMIT: Final = "COMMIT"
 """The file beside the package in which a build (an image, a wheel) names its commit."""
@@ -37,7 +37,7 @@ def version_at(package: Path) -> str:
                 [*command, "rev-parse", "HEAD"],
                 capture_output=True,
                 encoding="ascii",
-                env=child_environment(),
+                env={"PATH": os.environ.get("PATH", "")},
                 timeout=10,
                 check=False,
             )

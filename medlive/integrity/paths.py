@@ -12,7 +12,6 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -38,24 +37,6 @@ _NOT_FOLLOWED: Final = frozenset(
 
 class UnsafePath(BadInput):
     """A name leads out of its folder, or to something other than a plain file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Something below a folder."""
-
-    name: str  # Relative to the folder, with `/`
-    status: os.stat_result  # Of the entry itself, links not followed
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is a regular file."""
-        return stat.S_ISREG(self.status.st_mode)
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder."""
-        return stat.S_ISDIR(self.status.st_mode)
 
 
 def split_name(name: str) -> tuple[str, ...]:
@@ -148,18 +129,20 @@ def open_plain(path: Path) -> io.FileIO:
         raise OSError(errno.EINVAL, "not a regular file", str(path)) from exc
 
 
-def walk(root: Path, below: str = "") -> Iterator[Entry]:
+def walk(root: Path, below: str = "") -> Iterator[tuple[str, int]]:
     """Yield everything below `root` in the order of names, folders before what they hold; no link is followed.
 
-    `below` is where in it the walk begins: "" or a name with a last `/`. Raises OSError if a folder cannot be read.
+    Each is its name relative to `root`, with `/`, and its mode (`stat.S_ISREG`, …), of the entry itself. `below` is
+    where the walk begins: "" or a folder's name with a last `/`. Raises OSError if a folder cannot be read.
     """
     with os.scandir(root / below) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
-        item = Entry(below + entry.name, entry.stat(follow_symlinks=False))
-        yield item
-        if item.is_folder:
-            yield from walk(root, f"{item.name}/")
+        name = below + entry.name
+        mode = entry.stat(follow_symlinks=False).st_mode
+        yield name, mode
+        if stat.S_ISDIR(mode):
+            yield from walk(root, f"{name}/")
 
 
 @contextmanager

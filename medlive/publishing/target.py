@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import shutil
+import stat
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -145,10 +146,11 @@ class FolderTarget:
         with self._errors("read"):
             name = folder.rstrip("/")
             path = self._plain(name)
-            entries = walk(path) if path.is_dir() else ()
-            return frozenset(
-                f"{name}/{entry.name}" for entry in entries if not entry.is_folder
-            )
+            names = set()
+            for below, mode in walk(path) if path.is_dir() else ():
+                if not stat.S_ISDIR(mode):
+                    names.add(f"{name}/{below}")
+            return frozenset(names)
 
     def folders(self) -> frozenset[str]:
         """Return the folders right below the root."""
