@@ -197,10 +197,14 @@ async def _harvest(settings: Settings) -> list[HarvestResult]:
         serve_communities(load_sample_threads()) as communities,
         open_database(settings) as database,
     ):
-        for site, base_url in communities.base_urls.items():
+        for site, community in communities.items():
             # The front list of iCliniq has every topic.
-            boards = () if site == "icliniq" else communities.boards[site]
-            place = {"base_url": base_url, "boards": boards, "min_interval_s": 0.0}
+            boards = () if site == "icliniq" else community.boards
+            place = {
+                "base_url": community.base_url,
+                "boards": boards,
+                "min_interval_s": 0.0,
+            }
             harvested.append(
                 await harvest_source(database, settings, site, place, again=True)
             )
