@@ -7,9 +7,10 @@ import logging
 import os
 import stat
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.resources import files
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from medlive.errors import ConfigError
 from medlive.guard.bounds import CONFIG_BYTES
 from medlive.integrity.folder import TooLong
 from medlive.integrity.given import open_given, read_to_end
+from medlive.integrity.paths import UnsafePath, open_plain
 
 VARIABLE: Final = "MEDLIVE_CONFIG"
 FILES: Final = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
@@ -125,34 +127,57 @@ def origin_of(path: Path) -> str:
     return f"shipped {path.name}" if _in_package(path.parent) else str(path)
 
 
-def read_tables(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def read_tables(
+    folder: Path, open_file: Callable[[Path], FileIO] = open_given
+) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield each file of FILES and what it holds; one that the folder lacks is the shipped one.
 
-    Raises ConfigError if a file cannot be read or is not TOML.
+    Args:
+        folder: The folder.
+        open_file: What opens a file of it.
+
+    Raises:
+        ConfigError: If a file cannot be read or is not TOML.
     """
     for name in FILES:
         path = folder / name
         if not path.exists():
             path = _shipped() / name
         try:
-            with open_given(path) as handle:
+            with open_file(path) as handle:
                 text = read_to_end(handle, name, CONFIG_BYTES).decode()
             table = tomllib.loads(text)
-        except (ValueError, RecursionError, OSError, TooLong) as exc:
+        except (ValueError, RecursionError, OSError, TooLong, UnsafePath) as exc:
             raise ConfigError(f"{origin_of(path)} cannot be read: {exc}") from exc
         yield path, table
 
 
-def report_unnamed(environment: Mapping[str, str]) -> None:
-    """Log once that `./config` is not read, where it is not what is shipped and the environment names no folder."""
+def report_unnamed(
+    environment: Mapping[str, str], folder: Path, known: Iterable[str]
+) -> None:
+    """Log once that `./config` is not read and what it would change, where it would change anything.
+
+    Args:
+        environment: Environment variables; where they name a folder there is nothing to say.
+        folder: The folder that is read.
+        known: The top-level names of settings.
+    """
     here = UNNAMED.absolute()
     if environment.get(VARIABLE) or here in _reported or not _has_files(UNNAMED):
         return
     _reported.add(here)
-    if UNNAMED.resolve() not in (_shipped(), user_config_folder()):
+    try:
+        read = _top_level(read_tables(folder))
+        unread = _top_level(read_tables(UNNAMED, open_plain))
+        changed = [name for name in known if read.get(name) != unread.get(name)]
+        what = f"it would change {', '.join(changed)}"
+    except (ConfigError, RecursionError):
+        changed, what = ["all"], "it cannot be read"
+    if changed:
         logger.warning(
-            "%s is not read, as nobody named it. If you trust it: medlive --config ./config",
+            "%s is not read, as nobody named it; %s. If you trust it: medlive --config ./config",
             here,
+            what,
         )
 
 
@@ -168,3 +193,12 @@ def _in_package(folder: Path) -> bool:
 
 def _has_files(folder: Path) -> bool:
     return any((folder / name).is_file() for name in FILES)
+
+
+def _top_level(tables: Iterator[tuple[Path, dict[str, Any]]]) -> dict[str, list[Any]]:
+    """Top-level name → what the files hold under it."""
+    values: dict[str, list[Any]] = {}
+    for _, table in tables:
+        for name, value in table.items():
+            values.setdefault(name, []).append(value)
+    return values

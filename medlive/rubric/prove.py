@@ -4,7 +4,7 @@ Source: docs/method.md §1, Rubric, Proof. `proof` decides; here the engines are
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from medlive.curation.agent import Agent
@@ -95,13 +95,7 @@ class Proving:
             },
         )
         if examination.passed:
-            rubric = replace(
-                rubric,
-                ceiling=figures.ceiling,
-                floor=figures.floor,
-                separation=figures.separation,
-                ordinary=figures.ordinary,
-            )
+            rubric = replace(rubric, **asdict(figures))
         return rubric, proof
 
     async def _revise(

@@ -13,7 +13,7 @@ from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
 from medlive.snapshot.ledgers import CHANGES, read_ledger
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, OPTIONAL
-from medlive.snapshot.rows import Row, pair_cases, read_cases
+from medlive.snapshot.rows import Row, pair_cases, read_cases, readable
 
 
 class ChangeKind(StrEnum):
@@ -234,12 +234,8 @@ def _content(row: Row) -> Row:
 
 
 def _manifest(root: Path) -> Manifest:
-    try:
+    with readable(root):
         return Manifest.model_validate_json(read_small(root / "manifest.json"))
-    except (OSError, TooLong, ValueError) as exc:
-        raise BadInput(
-            f"{root} cannot be read as a snapshot: {str(exc)[:300]}"
-        ) from exc
 
 
 def _reasons(
