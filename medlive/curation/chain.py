@@ -338,10 +338,8 @@ class _Chain:
         claims = await validator.judge_alignment(
             self._case,
             stated,
-            await library.search(stated),
+            library,
             agent,
-            passages=library.passages,
-            tokens=library.tokens,
             confirm_veto=self.settings.confirm_veto,
         )
         s_align = validator.mean_alignment(claims)

@@ -209,13 +209,7 @@ class Completing:
         brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
         claims = await state_claims(brief, self.judge)
         return await judge_alignment(
-            brief,
-            claims,
-            await self.library.search(claims),
-            self.judge,
-            passages=self.library.passages,
-            tokens=self.library.tokens,
-            confirm_veto=False,
+            brief, claims, self.library, self.judge, confirm_veto=False
         )
 
     async def _shared(

@@ -204,8 +204,7 @@ class Drafting:
 
     def lint(self, rubric: Rubric) -> tuple[Finding, ...]:
         """The certain faults of a rubric of this case, a part of the query that nothing answers included."""
-        findings = self._lint(rubric)
-        return (*findings, *find_unanswered(rubric.criteria, rubric.asked))
+        return self._lint(rubric, rubric.asked)
 
     async def _draft(
         self,
@@ -307,13 +306,16 @@ class Drafting:
             remaining=self._lint(reviewed),
         )
 
-    def _lint(self, rubric: Rubric) -> tuple[Finding, ...]:
+    def _lint(
+        self, rubric: Rubric, asked: Sequence[AskedPart] = ()
+    ) -> tuple[Finding, ...]:
         return lint_case(
             self.writer.language,
             rubric.criteria,
             self.text,
             self.advice,
             rubric.no_negative,
+            asked=asked,
             is_written=True,
         )
 
