@@ -12,7 +12,7 @@ from medlive.errors import BadInput
 from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
 from medlive.snapshot.ledgers import CHANGES, read_ledger
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import CASE_FIELDS, OPTIONAL
+from medlive.snapshot.model import CASE_FIELDS, CRITERION_CONTENT, OPTIONAL
 from medlive.snapshot.rows import Row, pair_cases, read_cases, readable
 
 
@@ -110,17 +110,6 @@ class SnapshotDiff:
 _CASE_CONTENT: Final = tuple(
     name for name in CASE_FIELDS if name not in ("case_id", "revision", "canary")
 )
-_CRITERION_CONTENT: Final = (
-    "criterion_id",
-    "position",
-    "criterion",
-    "axis",
-    "points",
-    "origin",
-    "source",
-    "tier",
-    "asked",
-)
 
 
 def diff_snapshots(
@@ -215,7 +204,7 @@ def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEd
             if old is not None and place not in pairs:
                 pairs[place] = old
                 removed.remove(old)
-    compared = list(_CRITERION_CONTENT)
+    compared = list(CRITERION_CONTENT)
     if removed or len(pairs) < len(right):
         # Added and removed criteria shift the positions of the others.
         compared.remove("position")
@@ -230,7 +219,7 @@ def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEd
 
 def _content(row: Row) -> Row:
     complete = {**OPTIONAL["criteria"], **row}
-    return {name: complete[name] for name in _CRITERION_CONTENT}
+    return {name: complete[name] for name in CRITERION_CONTENT}
 
 
 def _manifest(root: Path) -> Manifest:

@@ -10,7 +10,7 @@ from medlive.integrity.digest import digest_file
 from medlive.integrity.log import writing
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import (
-    CRITERION_FIELDS,
+    CRITERION_CONTENT,
     line,
     livemedbench_end,
     livemedbench_piece,
@@ -57,8 +57,6 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> str:
 
 
 def _pieces(snapshot: Snapshot, form: ExportFormat) -> Iterator[bytes]:
-    repeated = ("case_id", "revision", "canary")
-    names = [name for name in CRITERION_FIELDS if name not in repeated]
     for number, case in enumerate(snapshot.cases):
         row = stamped(case.row(), snapshot.manifest.canary)
         if form == "livemedbench":
@@ -66,7 +64,9 @@ def _pieces(snapshot: Snapshot, form: ExportFormat) -> Iterator[bytes]:
             continue
         criteria: list[dict[str, Any]] = []
         for criterion in case.criteria:
-            criteria.append({name: getattr(criterion, name) for name in names})
+            criteria.append(
+                {name: getattr(criterion, name) for name in CRITERION_CONTENT}
+            )
         yield line({**row, "criteria": criteria})
     if form == "livemedbench":
         yield livemedbench_end()

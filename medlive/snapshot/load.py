@@ -5,11 +5,10 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
+from medlive.errors import BadInput, CheckFailed, UsageError, require
 from medlive.integrity.folder import SUMS, read_small, sha256
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest, unknown_note
@@ -169,7 +168,7 @@ class Snapshot:
         """
         if table not in TABLES:
             raise UsageError(f"expected the table cases or criteria, got {table!r}")
-        _require("pyarrow", "a data frame")
+        require("pyarrow", "a data frame")
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -197,12 +196,12 @@ class Snapshot:
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
         """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas."""
-        _require("pandas", "a pandas frame")
+        require("pandas", "a pandas frame")
         return self.to_arrow(table).to_pandas(date_as_object=False)
 
     def to_polars(self, table: Table = "cases") -> "pl.DataFrame":
         """Return the same as a polars frame, `posted_at` as Date. Raises MissingExtra without polars."""
-        _require("polars", "a polars frame")
+        require("polars", "a polars frame")
         import polars as pl
 
         return pl.DataFrame(self.to_arrow(table))
@@ -288,14 +287,6 @@ def open_snapshot(
         manifest = Manifest.model_validate_json(read_small(root / "manifest.json"))
         digest = f"sha256:{sha256(root / SUMS)}"
         return Snapshot(root, manifest, digest, verify, _opened=opened)
-
-
-def _require(library: str, what: str) -> None:
-    if find_spec(library) is None:
-        raise MissingExtra(
-            f"{what} needs {library}, which is not installed",
-            hint=f"pip install {library}",
-        )
 
 
 def _state(root: Path) -> tuple[tuple[int, ...], ...]:
