@@ -140,8 +140,8 @@ async def redact_texts(
         sign = f"[{items[0].kind.replace('_', ' ')}]"
         for identity, text in clean.items():
             clean[identity] = whole.sub(sign, text)
-    places, left = (
-        tuple(f"{item.text_id}: {item.kind}" for item in listed)
-        for listed in (reply.found, remaining)
-    )
-    return clean, places, left
+    return clean, _places(reply.found), _places(remaining)
+
+
+def _places(items: Sequence[IdentifierItem]) -> tuple[str, ...]:
+    return tuple(f"{item.text_id}: {item.kind}" for item in items)
