@@ -136,7 +136,8 @@ def search(
         reranker=open_reranker(rerank, settings=settings) if rerank else None,
         retriever=retriever or read_settings().evidence.retriever,
     )
-    (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day))
+    query = Query(*phrases)
+    (hits,) = wait_for(opened.search([query], k=k, not_after=day))
     manifest = read_manifest(folder)
     value = fields_of(opened.identity, ("retriever", "dense", "index_digest")) | {
         "reason": manifest.reason,

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, get_args
 
 from typer import Argument
 
 from medlive.cli.evidence_index import IndexOption, Vectors, build_corpora, index_folder
-from medlive.cli.options import DryRunOption, one_of, read_settings
+from medlive.cli.options import DryRunOption, read_settings
 from medlive.cli.output import (
     Result,
     counted,
@@ -28,7 +28,6 @@ from medlive.evidence.fetch.fetching import (
     make_plan,
     run_plan,
 )
-from medlive.evidence.fetch.ledger import Ledger
 from medlive.evidence.fetch.model import (
     ArticleType,
     Selection,
@@ -68,23 +67,16 @@ class Chosen:
 
     def selection(self) -> Selection:
         """The articles of PubMed that are kept."""
-        stated = filter(None, map(str.strip, (self.types or "").lower().split(",")))
-        types = {one_of("--types", ArticleType, text) for text in stated}
-        return Selection(types=tuple(sorted(types)))
+        stated = map(str.strip, (self.types or "").lower().split(","))
+        types = sorted(set(filter(None, stated)))
+        for unknown in set(types).difference(get_args(ArticleType)):
+            choices = " or ".join(get_args(ArticleType))
+            raise UsageError(f"--types {unknown}: choose {choices}")
+        return Selection.model_validate({"types": types})
 
 
-class _Task(NamedTuple):
-    """A corpus to fetch."""
-
-    source: Source
-    folder: Path
-    selection: Selection
-    contact: str | None
-
-    def client(self) -> Client:
-        source = self.source
-        named = source.mirrored
-        return Client(self.contact, source.hosts, source.pause_s, named=named)
+Task = tuple[Source, Path, Selection]
+"""A corpus to fetch, its folder, and what is chosen of it."""
 
 
 def fetch(
@@ -116,9 +108,10 @@ def fetch(
         return Result(rows, [table_of(rows, _SOURCE)])
     tasks = _tasks(names or [], chosen)
     if dry_run:
-        return _describe_plans(tasks)
-    outcomes = [wait_for(_fetch(task)) for task in tasks]
+        return _describe_plans(tasks, chosen.contact)
+    outcomes = [wait_for(_fetch(task, chosen.contact)) for task in tasks]
     fetched = []
+    failures: list[str] = []
     for outcome in outcomes:
         ledger = outcome.ledger
         names_kept = ("fetched", "unchanged", "absent", "removed", "failures")
@@ -130,7 +123,7 @@ def fetch(
             "digest": ledger.digest,
         }
         fetched.append(row)
-    failures = [failure for outcome in outcomes for failure in outcome.failures]
+        failures += outcome.failures
     failure = None
     if failures:
         more = ""
@@ -142,7 +135,7 @@ def fetch(
         )
     built = Result(None)
     folder = index_folder(index)
-    if not no_build and (corpora := _new_corpora(tasks, outcomes, folder)):
+    if not no_build and (corpora := _new_corpora(outcomes, folder)):
         built = build_corpora(corpora, folder, vectors, fresh=False)
     return Result(
         {"fetched": fetched, "index": built.value},
@@ -152,7 +145,7 @@ def fetch(
     )
 
 
-def _tasks(names: list[str], chosen: Chosen) -> list[_Task]:
+def _tasks(names: list[str], chosen: Chosen) -> list[Task]:
     if chosen.recommended:
         names = names + [source.name for source in SOURCES if source.recommended]
     if not names:
@@ -164,22 +157,30 @@ def _tasks(names: list[str], chosen: Chosen) -> list[_Task]:
         raise UsageError("--types chooses among PubMed's articles", hint="add pubmed")
     settings = read_settings()
     folder = chosen.to or corpora_path(settings)
-    contact = chosen.contact or settings.harvest.get("contact")
     tasks = []
     for name in dict.fromkeys(names):
         source = find_source(name, settings.evidence.mirrors.get(name))
         own = source.recommended if chosen.recommended else None
         if name == "pubmed" and selection.types:
             own = selection
-        named = str(contact) if contact else None
-        tasks.append(_Task(source, folder / name, own or Selection(), named))
+        tasks.append((source, folder / name, own or Selection()))
     return tasks
 
 
-async def _fetch(task: _Task) -> Outcome:
-    name = task.source.name
-    async with task.client() as client:
-        plan = await make_plan(task.source, task.folder, task.selection, client)
+def _client(source: Source, stated: str | None) -> Client:
+    contact = stated or read_settings().harvest.get("contact") or None
+    return Client(contact, source.hosts, source.pause_s, named=source.mirrored)
+
+
+async def _plan(task: Task, contact: str | None) -> Plan:
+    async with _client(task[0], contact) as client:
+        return await make_plan(*task, client)
+
+
+async def _fetch(task: Task, contact: str | None) -> Outcome:
+    name = task[0].name
+    async with _client(task[0], contact) as client:
+        plan = await make_plan(*task, client)
         size = _size(plan.download_bytes)
         say(f"{name}: {len(plan.wanted)} of {counted(plan.listed, 'file')}, {size}")
         with progress(f"{name}, bytes") as tick:
@@ -191,49 +192,38 @@ async def _fetch(task: _Task) -> Outcome:
     return outcome
 
 
-def _new_corpora(
-    tasks: list[_Task], outcomes: list[Outcome], out: Path
-) -> list[Corpus]:
+def _new_corpora(outcomes: list[Outcome], out: Path) -> list[Corpus]:
     """What is complete and not in the index yet."""
     known: dict[str, str] = {}
     if (out / MANIFEST).exists():
         known = read_manifest(out).fetched_digests
     corpora = []
-    for task, outcome in zip(tasks, outcomes, strict=True):
-        name = task.source.name
+    for outcome in outcomes:
+        source, ledger = outcome.plan.source, outcome.ledger
+        name = source.name
         if outcome.failures:
             say(f"{name}: not added to the index, since files of it are missing")
-        elif known.get(name) == outcome.ledger.digest:
+        elif known.get(name) == ledger.digest:
             say(f"{name}: the index has it as it is")
         else:
-            corpora.append(_corpus(task, outcome.ledger))
+            fetched = Fetched(
+                address=ledger.address,
+                fetched_at=ledger.fetched_at,
+                files=len(ledger.files),
+                digest=ledger.digest,
+                selection=ledger.selection.model_dump_json(),
+            )
+            path = corpus_path(source, outcome.plan.folder, ledger)
+            corpus = open_corpus(path, source.reader, name)
+            corpora.append(replace(corpus, licence=source.licence, fetched=fetched))
     return corpora
 
 
-def _corpus(task: _Task, ledger: Ledger) -> Corpus:
-    source = task.source
-    fetched = Fetched(
-        address=ledger.address,
-        fetched_at=ledger.fetched_at,
-        files=len(ledger.files),
-        digest=ledger.digest,
-        selection=ledger.selection.model_dump_json(),
-    )
-    path = corpus_path(source, task.folder, ledger)
-    corpus = open_corpus(path, source.reader, source.name)
-    return replace(corpus, licence=source.licence, fetched=fetched)
-
-
-async def _plan(task: _Task) -> Plan:
-    async with task.client() as client:
-        return await make_plan(task.source, task.folder, task.selection, client)
-
-
-def _describe_plans(tasks: list[_Task]) -> Result:
+def _describe_plans(tasks: list[Task], contact: str | None) -> Result:
     rows = []
     download = 0
     for task in tasks:
-        plan = wait_for(_plan(task))
+        plan = wait_for(_plan(task, contact))
         download += plan.download_bytes
         row = fields_of(plan.source, ("name", "address", "licence", "checksums")) | {
             "selection": plan.selection.model_dump(mode="json"),

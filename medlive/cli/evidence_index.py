@@ -48,7 +48,11 @@ class Vectors:
 
 
 def build_corpora(
-    corpora: Sequence[Corpus], out: Path, vectors: Vectors, *, fresh: bool
+    corpora: Sequence[Corpus],
+    out: Path,
+    vectors: Vectors,
+    *,
+    fresh: bool,
 ) -> Result:
     """Build or extend the index at `out`, saying on stderr how it goes, and return the account of it.
 
@@ -94,7 +98,10 @@ def build_corpora(
 
 
 def _account(
-    path: Path, manifest: IndexManifest, last: Progress, pruned: Sequence[Path]
+    path: Path,
+    manifest: IndexManifest,
+    last: Progress,
+    pruned: Sequence[Path],
 ) -> Result:
     unchanged = last.stage == "unchanged"
     value = {

@@ -242,7 +242,7 @@ def import_(
             refused.append(name)
         lines = []
         for problem in problems:
-            what = f"{problem.reason.value}: {problem.detail}"
+            what = f"{problem.reason}: {problem.detail}"
             lines.append(f"{name}:{problem.line}: {what}")
         notes += first_of(lines, SHOWN_PROBLEMS)
     failure = None

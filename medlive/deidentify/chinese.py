@@ -237,8 +237,10 @@ def _is_sure_name(match: re.Match[str]) -> bool:
 
 def _is_related(match: re.Match[str]) -> bool:
     name, called = match["name"], "叫" in match[0]
-    full = _is_full_name(name) and (name[0] in _SURNAMES or called or len(name) == 3)
-    return full or (called and _is_pet_name(name))
+    if called and _is_pet_name(name):
+        return True
+    is_sure = called or name[0] in _SURNAMES or len(name) == 3
+    return is_sure and _is_full_name(name)
 
 
 def _is_nickname(match: re.Match[str]) -> bool:
@@ -329,22 +331,9 @@ _GENERIC_PLACE = re.compile(
 
 def chinese_places(view: View) -> Candidates:
     """Find named hospitals, places finer than a province, and exact addresses."""
-    lower = view.lower
-    yield from _with_finer_parts(view)
-    yield from _numbered_addresses(view)
-    for match in _LIVES.finditer(lower):
-        place = match["place"]
-        if place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place):
-            yield IdentifierKind.ADDRESS, *match.span("place")
-    if "公司" in lower:
-        yield from matches(IdentifierKind.PLACE, _COMPANY, lower)
-    yield from matches(IdentifierKind.ADDRESS, _POSTCODE, lower)
-
-
-def _with_finer_parts(view: View) -> Candidates:
-    """Find places with the streets and villages that follow them, which make an address of them."""
-    text = view.text
-    for start, end in _named_places(view.lower):
+    text, lower = view.text, view.lower
+    # The streets and villages that follow a place make an address of it.
+    for start, end in _named_places(lower):
         kind = IdentifierKind.PLACE
         is_hospital = text[end - 1] in "院心"
         while not is_hospital and (part := _CHAIN.match(text, end)):
@@ -354,6 +343,14 @@ def _with_finer_parts(view: View) -> Candidates:
         if kind is IdentifierKind.ADDRESS:
             start = _with_province(text, start)
         yield kind, start, end
+    yield from _numbered_addresses(view)
+    for match in _LIVES.finditer(lower):
+        place = match["place"]
+        if place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place):
+            yield IdentifierKind.ADDRESS, *match.span("place")
+    if "公司" in lower:
+        yield from matches(IdentifierKind.PLACE, _COMPANY, lower)
+    yield from matches(IdentifierKind.ADDRESS, _POSTCODE, lower)
 
 
 def _numbered_addresses(view: View) -> Candidates:
@@ -402,7 +399,14 @@ def _named_places(lower: str) -> Iterator[Span]:
         else:
             nobodys.append(match.span())
     nobodys.sort()
-    for start, end in _counties(lower):
+    # Counties, districts and numbered roads
+    for match in _COUNTY.finditer(lower):
+        area, county = match["area"], match["county"]
+        if area and _NOT_AREA.search(area[:-1]):
+            continue
+        if county and _NOT_COUNTY.search(county):
+            continue
+        start, end = match.span(match.lastgroup or "county")
         before = bisect_left(nobodys, (end, 0)) - 1
         if before < 0 or nobodys[before][1] <= start:
             yield start, end
@@ -418,15 +422,6 @@ def _hospitals(lower: str) -> Iterator[Span]:
             yield hospital
     for pattern in (_BRIEF_HOSPITAL, _HOSPITAL):
         yield from (match.span() for match in pattern.finditer(lower))
-
-
-def _counties(lower: str) -> Iterator[Span]:
-    """Find counties, districts and numbered roads."""
-    for match in _COUNTY.finditer(lower):
-        area, county = match["area"], match["county"]
-        is_area = area and _NOT_AREA.search(area[:-1])
-        if not is_area and not (county and _NOT_COUNTY.search(county)):
-            yield match.span(match.lastgroup or "county")
 
 
 def _named_hospital(lower: str, at: int, regions: list[int]) -> Span | None:

@@ -5,11 +5,9 @@ needs a cue of its own, and a word that could make the place the patient's undoe
 """
 
 import re
-from functools import cache
 
 from medlive.deidentify.identifiers import alternatives, one_of, word_list
 from medlive.deidentify.spelling import (
-    Places,
     Surroundings,
     containing,
     is_part_of_name,
@@ -17,6 +15,14 @@ from medlive.deidentify.spelling import (
 )
 
 _CITIES = word_list("chinese", "cities")
+_NAMES = containing(
+    word_list("chinese", "names with a place"),
+    _CITIES,
+    longest_exact=2,
+)
+"""The surroundings of cities in names."""
+_MISSPELT_NAMES = near(word_list("chinese", "drugs near a place"), _CITIES)
+"""The same in names that one wrong character would give a city."""
 _LIVED_BEFORE = re.compile(r"[在到去从住回来于自我是家]$")
 _LIVED_AFTER = re.compile(r"市|[区县人的这那]|当地|本地|地区|老家|医|[一二三四五六]院")
 
@@ -93,25 +99,16 @@ _THEIR_HOME = re.compile(
 
 def is_in_medical_name(text: str, start: int, end: int) -> bool:
     """Whether the city at these offsets is a part of a drug's, a disease's or an organism's name."""
-    names, near_names = _medical_names()
     city = text[start:end]
-    if is_part_of_name(text, start, end, names.get(city, ())):
+    if is_part_of_name(text, start, end, _NAMES.get(city, ())):
         return True
     lived_in = _LIVED_BEFORE.search(text, max(0, start - 1), start) is not None
     followed = _LIVED_AFTER.match(text, end) is not None
     fitting: list[Surroundings] = []
-    for name in near_names.get(city, ()):
+    for name in _MISSPELT_NAMES.get(city, ()):
         if (name.before or not lived_in) and (name.after or not followed):
             fitting.append(name)
     return is_part_of_name(text, start, end, fitting)
-
-
-@cache
-def _medical_names() -> tuple[Places, Places]:
-    """The surroundings of cities in names, and in names that one wrong character would give a city."""
-    names = word_list("chinese", "names with a place")
-    drugs = word_list("chinese", "drugs near a place")
-    return containing(names, _CITIES, longest_exact=2), near(drugs, _CITIES)
 
 
 def is_general(text: str, start: int, end: int) -> bool:
@@ -131,7 +128,15 @@ def is_general(text: str, start: int, end: int) -> bool:
         return True
     if speaks_of_self:
         return False
-    return _is_asked(clause, after) or _is_of_the_epidemic(before, after)
+    # 您去过武汉吗, 有武汉接触史吗
+    if _YOU_VISITED.search(clause):
+        is_asked = _ASKS.match(after) is not None
+    else:
+        is_asked = bool(_YOU_HAVE.search(clause) and _ASKS_HISTORY.match(after))
+    if is_asked or _THEIR_HOME.search(before):
+        return is_asked
+    # 武汉疫情, and the definition of a case: 武汉市及周边地区，或其他有病例报告社区
+    return bool(_EPIDEMIC.match(after) or _CASES_REPORTED.match(after))
 
 
 def _is_denied(before: str, clause: str, after: str) -> bool:
@@ -147,14 +152,12 @@ def _is_denied(before: str, clause: str, after: str) -> bool:
     return _IF_VISITED.search(before) is not None and not _OWN.search(before)
 
 
-def _is_asked(clause: str, after: str) -> bool:
-    """您去过武汉吗, 有武汉接触史吗."""
-    if _YOU_VISITED.search(clause):
-        return _ASKS.match(after) is not None
-    return bool(_YOU_HAVE.search(clause) and _ASKS_HISTORY.match(after))
-
-
-def _is_of_others(before: str, clause: str, after: str, speaks_of_self: bool) -> bool:
+def _is_of_others(
+    before: str,
+    clause: str,
+    after: str,
+    speaks_of_self: bool,
+) -> bool:
     """接触过武汉的人, 跟武汉回来的人, 去过武汉或者跟武汉来的人, 武汉来的人都要隔离."""
     if _MET.search(clause):
         return _PEOPLE.match(after) is not None
@@ -165,10 +168,3 @@ def _is_of_others(before: str, clause: str, after: str, speaks_of_self: bool) ->
     sentence = _SENTENCE_END.split(after)[0]
     is_rule = _ALL_OF_THEM.match(sentence) is not None and not speaks_of_self
     return is_rule or _AMONG.search(clause) is not None
-
-
-def _is_of_the_epidemic(before: str, after: str) -> bool:
-    """武汉疫情, and the definition of a case: 武汉市及周边地区，或其他有病例报告社区."""
-    if _THEIR_HOME.search(before):
-        return False
-    return bool(_EPIDEMIC.match(after) or _CASES_REPORTED.match(after))

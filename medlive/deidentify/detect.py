@@ -51,7 +51,24 @@ def find_identifiers(text: str, language: str | None) -> list[Identifier]:
         language: "en", "zh" or None: which telephone plans numbers without a country code are tried in.
     """
     view = View(text)
-    merged = _without_overlaps(_merge_places(_candidates(view, language)))
+    candidates = [
+        *numeric_identifiers(view, language),
+        *net_addresses(view),
+        *_others_data(view),
+    ]
+    # The rules of a language are built when a text first needs them.
+    if view.ascii or _LATIN.search(view.text):
+        from medlive.deidentify.english import english_names
+        from medlive.deidentify.english_places import english_places
+
+        candidates += english_names(view)
+        candidates += english_places(view)
+    if not view.ascii and _HAN.search(view.text):
+        from medlive.deidentify.chinese import chinese_names, chinese_places
+
+        candidates += chinese_names(view)
+        candidates += chinese_places(view)
+    merged = _without_overlaps(_merge_places(candidates))
     identifiers = []
     for kind, view_start, view_end in _join_addresses(merged, view.text):
         start, end = view.span(view_start, view_end)
@@ -67,7 +84,12 @@ def redact(text: str, language: str | None) -> str:
     return redact_part(text, language, 0, len(text))
 
 
-def redact_part(text: str, language: str | None, start: int, end: int) -> str:
+def redact_part(
+    text: str,
+    language: str | None,
+    start: int,
+    end: int,
+) -> str:
     """Redact `text[start:end]` as it reads in the whole text: an identifier over an end is replaced as a whole."""
     for _ in range(_ROUNDS):
         identifiers = []
@@ -103,23 +125,6 @@ def keyed_handle(handle: str, key: bytes) -> str:
     return f"u_{hmac.new(key, data, hashlib.sha256).hexdigest()[:16]}"
 
 
-def _candidates(view: View, language: str | None) -> Candidates:
-    """Yield what any rule finds, in no order. The rules of a language are built when a text first needs them."""
-    yield from numeric_identifiers(view, language)
-    yield from net_addresses(view)
-    yield from _others_data(view)
-    if view.ascii or _LATIN.search(view.text):
-        from medlive.deidentify import english
-
-        yield from english.english_names(view)
-        yield from english.english_places(view)
-    if not view.ascii and _HAN.search(view.text):
-        from medlive.deidentify import chinese
-
-        yield from chinese.chinese_names(view)
-        yield from chinese.chinese_places(view)
-
-
 def _others_data(view: View) -> Candidates:
     """Find form fields about people other than the patient: the heading's lines as long as they contain fields."""
     for match in _OTHERS.finditer(view.lower):
@@ -132,7 +137,7 @@ def _others_data(view: View) -> Candidates:
             yield IdentifierKind.OTHERS, start, end
 
 
-def _merge_places(candidates: Candidates) -> list[Candidate]:
+def _merge_places(candidates: list[Candidate]) -> list[Candidate]:
     """Merge places that overlap, into an address if one of them is."""
     places: list[Candidate] = []
     others: list[Candidate] = []
@@ -151,7 +156,8 @@ def _merge_places(candidates: Candidates) -> list[Candidate]:
 def _without_overlaps(candidates: list[Candidate]) -> list[Candidate]:
     """Return the candidates in order of their starts; of two that overlap the longer, else the first."""
     kept: list[Candidate] = []
-    for kind, start, end in sorted(candidates, key=lambda c: (c[1] - c[2], c[1])):
+    by_start = sorted(candidates, key=itemgetter(1))
+    for kind, start, end in sorted(by_start, key=lambda c: c[1] - c[2]):
         # Those that are kept do not overlap: only the last one before `end` can reach into this one.
         place = bisect_left(kept, end, key=itemgetter(1))
         is_free = place == 0 or kept[place - 1][2] <= start
@@ -167,14 +173,12 @@ def _join_addresses(candidates: list[Candidate], text: str) -> list[Candidate]:
     """
     joined: list[Candidate] = []
     for kind, start, end in candidates:
-        if joined:
-            kind_before, first, last = joined[-1]
-            kinds = {kind_before, kind}
-            are_parts = _ADDRESS in kinds <= {_ADDRESS, _PLACE}
-            if are_parts and _BETWEEN.fullmatch(text, last, start):
-                joined[-1] = (_ADDRESS, first, end)
-                continue
-        joined.append((kind, start, end))
+        kind_before, first, last = joined[-1] if joined else (kind, start, end)
+        are_parts = _ADDRESS in {kind_before, kind} <= {_ADDRESS, _PLACE}
+        if joined and are_parts and _BETWEEN.fullmatch(text, last, start):
+            joined[-1] = (_ADDRESS, first, end)
+        else:
+            joined.append((kind, start, end))
     with_postcodes: list[Candidate] = []
     for kind, start, end in joined:
         postcode = _CODE.match(text, end) if kind is _ADDRESS else None

@@ -1,4 +1,4 @@
-"""Rules for English names, places and addresses: by what introduces them, or a given name with a surname.
+"""Rules for English names: by what introduces them, or a given name with a surname.
 
 A capital letter alone does not make a name, so that eponyms, drugs and genes stay.
 """
@@ -6,29 +6,21 @@ A capital letter alone does not make a name, so that eponyms, drugs and genes st
 import re
 from functools import partial
 
-from medlive.deidentify.english_general import is_general, is_in_medical_name
-from medlive.deidentify.facilities import facilities
 from medlive.deidentify.identifiers import (
     Candidates,
     IdentifierKind,
     View,
-    alternatives,
-    matches,
     one_of,
     word_list,
 )
 
 _NAME = IdentifierKind.NAME
-_PLACE = IdentifierKind.PLACE
-_ADDRESS = IdentifierKind.ADDRESS
 _any = partial(one_of, "english")
 _GIVEN = word_list("english", "given names")
 _GIVEN_WORDS = word_list("english", "given words")
 _SURNAMES = word_list("english", "surnames")
 _NOT_NAMES = word_list("english", "not names")
 _NOT_AFTER_TITLE = word_list("english", "not after title")
-_CITIES = word_list("english", "cities")
-_STATE_NAMES = _any("states")
 _KNOWN = _GIVEN | _SURNAMES
 _LISTED = _KNOWN | _GIVEN_WORDS
 _SMALL_NAMES = _KNOWN - word_list("english", "surname words")
@@ -47,6 +39,7 @@ _TITLE = re.compile(
     r"(?:(?<![a-z])|(?<=[a-z])(?=D))(?:dr|drs|doctor|prof|professor|mr|mrs|ms|miss|nurse|np|sister|pastor|rev|sir"
     r"|madam|md|pa)(?![a-z'])(?:\.?[ \t]{0,2}|\. ?)(?:\((?:mrs?|ms|miss)\.?\) ?)?"
 )
+_CAPITAL = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?=.[A-Z])")
 _GLUED_TITLE = re.compile(r"(?<=[a-z])(?:Dr|DR)\b\.?[ ]{0,2}")
 _SURE_TITLES = word_list("english", "sure titles")
 _MY_NAME = re.compile(
@@ -90,54 +83,6 @@ _HERE = re.compile(
     r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+(?: [a-z]+)?) here\b"
 )
 
-_STATES = (
-    "A[LKZR]|C[AOT]|DE|FL|GA|HI|I[DLNA]|K[SY]|LA|M[EDAINSOT]|"
-    "N[EVHJMYCD]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[TA]|W[AVIY]"
-)
-_STATE_AFTER = re.compile(
-    rf",\s?(?:(?:{_STATES})(?![A-Za-z])|(?:{_STATE_NAMES})(?![a-z]))(?:\s\d{{5}}(?:-\d{{4}})?(?!\d))?"
-)
-_TOWN_BEFORE = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?: [A-Z][a-z]+){0,2}$")
-_CITY = re.compile(rf"(?<![A-Za-z]){alternatives(_CITIES)}(?![^\W\d_])")
-_CAPITAL = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?=.[A-Z])")
-_NOT_CITY_AFTER = re.compile(rf"[- ]{_any('not after a city')}")
-
-_SMALL_CITIES = frozenset(map(str.lower, _CITIES)) - word_list(
-    "english", "ambiguous cities"
-)
-_SMALL_CITY = re.compile(
-    rf"(?<![a-z])(?:in|from|near|at|to)\s(?P<city>{alternatives(_SMALL_CITIES)})(?![a-z])"
-)
-
-_SURE_SUFFIX = word_list("english", "sure street suffixes")
-_SUFFIX = _any("street suffixes")
-_STREET = re.compile(
-    r"(?<![\d.,/a-z-])(?P<no>\d{1,5}[a-d]?(?:[/-]\d{1,4})?),? (?P<name>(?:(?:n|s|e|w|ne|nw|se|sw|north"
-    r"|south|east|west)\.? )?(?:(?:[a-z]+(?:'s)?|\d{1,3}(?:st|nd|rd|th)|st\.)[ ]){1,3}?)"
-    rf"(?P<suffix>{_SUFFIX})(?![a-z])\.?(?: (?:n|s|e|w|ne|nw|se|sw|north|south|east|west)(?![a-z]))?(?: "
-    r"?#? ?\d{1,3}(?= ?,))?"
-)
-_DIGIT = re.compile("[0-9]")
-_NOT_STREET = word_list("english", "not streets")
-_UNIT = re.compile(
-    r"(?<![a-z])(?:apt|apartment|unit|suite|ste|flat|room|rm|floor|house|plot|door|h\.?|building|bldg|lot"
-    r"|block|p\.?\s?o\.? ?box|box)\.? ?(?:no\.? ?|number |#)? "
-    r"?(?P<id>[a-z]?-?\d{1,5}[a-z]?(?:[/-]\d{1,4})?|[a-h]\d{0,3})(?![a-z0-9.%])"
-)
-_POSTCODE_END = re.compile(r" [0-9](?:[0-9]{4}|[A-Z]{2}|[A-Z][0-9])")
-_SURE_UNIT = re.compile(
-    r"(?:apt|apartment|p\.?\s?o\.? ?box|flat (?:no)?|suite|house no|h\.? ?no|plot no|door no|plot)"
-)
-_POSTCODE = re.compile(
-    rf"(?:(?<![A-Za-z])(?:{_STATES}|{_STATE_NAMES}),?\s\d{{5}}(?:-\d{{4}})?(?![\d-]))"
-    r"|(?<![A-Za-z0-9])(?:[A-PR-UWYZ][A-HK-Y]?\d[A-HJKMNPRV-Y\d]? \d[ABD-HJLNP-UW-Z]{2}"
-    r"|[ABCEGHJ-NPRSTVXY]\d[ABCEGHJ-NPRSTV-Z] \d[ABCEGHJ-NPRSTV-Z]\d)(?![A-Za-z0-9])"
-)
-_POSTCODE_LABEL = re.compile(
-    r"(?<![a-z])(?:zip ?code|zip|postal ?code|post ?code|pin ?code|pincode|pin)(?: is| no\.?)?[\s:-]{1,3}(?P<code>"
-    r"\d{5}(?:-\d{4})?|\d{3} ?\d{3}|[a-z]{1,2}\d[a-z\d]? ?\d[a-z]{2})(?![a-z0-9])"
-)
-
 
 def _name_end(
     view: View,
@@ -160,7 +105,7 @@ def _name_end(
             must_be_known = known and not whole
             good = _is_capital_word(view, match, first, must_be_known, shouted)
         else:
-            if (small or known) and not text[begin : begin + 1].isupper():
+            if (small or known) and not view.char(begin).isupper():
                 match = _SMALL_WORD.match(lower, begin)
             good = match is not None and _is_small_word(match[0], first, small)
         if match is None or not good:
@@ -178,9 +123,14 @@ def _name_end(
 
 
 def _is_capital_word(
-    view: View, match: re.Match[str], first: bool, known: bool, shouted: bool
+    view: View,
+    match: re.Match[str],
+    first: bool,
+    known: bool,
+    shouted: bool,
 ) -> bool:
-    word = _POSSESSIVE.sub("", view.lower[match.start() : match.end()].rstrip("."))
+    word = view.lower[match.start() : match.end()].rstrip(".")
+    word = _POSSESSIVE.sub("", word)
     if word in _NEVER_IN_NAME or (
         len(word) == 1 and first and not _WORD.match(view.text, match.end() + 1)
     ):
@@ -189,7 +139,7 @@ def _is_capital_word(
         return True
     if known and len(word) > 1 and word not in _GIVEN_WORDS:
         return False
-    return shouted or not (len(match[0]) > 1 and match[0][-1].isupper())
+    return shouted or len(match[0]) == 1 or not match[0][-1].isupper()
 
 
 def _is_small_word(word: str, first: bool, small: bool) -> bool:
@@ -203,8 +153,8 @@ def _after_titles(view: View) -> Candidates:
     lower, text = view.lower, view.text
     for match in _TITLE.finditer(lower):
         start, at = match.span()
-        title = match[0].strip(" .\t(").split(".")[0].split()[0]
-        if not text[at : at + 1].isalpha() or not _may_be_title(view, match, title):
+        title, *_ = re.findall("[a-z]+", match[0])
+        if not view.char(at).isalpha() or not _may_be_title(view, match, title):
             continue
         small = title == "dr" or (title in ("mr", "mrs", "prof") and "." in match[0])
         end = _name_end(view, at, small=small)
@@ -227,7 +177,9 @@ def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
     if title == "doctor" and "." in match.group():
         return False
     on_street = title == "dr" and _STREET_END.search(
-        view.lower, max(0, start - 24), start
+        view.lower,
+        max(0, start - 24),
+        start,
     )
     return not (view.text[at].islower() and (on_street or title in _CAPITAL_AFTER))
 
@@ -269,7 +221,10 @@ _LAST_SURNAME = re.compile(
 
 
 def _with_small_surname(
-    lower: str, at: int, end: int, pattern: re.Pattern[str] = _SMALL_SURNAME
+    lower: str,
+    at: int,
+    end: int,
+    pattern: re.Pattern[str] = _SMALL_SURNAME,
 ) -> int:
     """Return where a name ends with the surname that follows it and is not listed: "keisha brownlee im 19"."""
     match = pattern.match(lower, end)
@@ -279,22 +234,26 @@ def _with_small_surname(
 
 
 def _introductions(view: View) -> Candidates:
-    text = view.text
     for match in _I_AM.finditer(view.lower):
         at, phrase = match.end(), match[0].strip()
-        if text[at : at + 1].islower() and phrase in _INTRODUCING | _NAMING:
+        if view.char(at).islower() and phrase in _INTRODUCING | _NAMING:
             yield _NAME, at, _name_end(view, at, known=True)
-        elif text[at : at + 1].isupper():
+        elif view.char(at).isupper():
             end = _name_end(view, at)
             if end > at and _is_introduced(view, phrase, at, end):
                 yield _NAME, at, end
 
 
-def _is_introduced(view: View, phrase: str, at: int, end: int) -> bool:
+def _is_introduced(
+    view: View,
+    phrase: str,
+    at: int,
+    end: int,
+) -> bool:
     """Whether the capitalised words after a phrase are a name."""
     words = view.lower[at:end].replace(".", " ").split()
     introducing, naming = phrase in _INTRODUCING, phrase in _NAMING
-    if view.text[at + 1 : at + 2].islower():
+    if view.char(at + 1).islower():
         if introducing and (
             words[0] in _GIVEN_WORDS or _AFTER_I_AM.match(view.lower, end)
         ):
@@ -306,15 +265,17 @@ def _is_introduced(view: View, phrase: str, at: int, end: int) -> bool:
 
 
 def _relatives(view: View) -> Candidates:
-    lower, text = view.lower, view.text
+    lower = view.lower
     for match in _WHOSE.finditer(lower):
         start, at = match.span()
-        if not (text[at : at + 1].isupper() and text[at + 1 : at + 2].islower()):
+        if not (view.char(at).isupper() and view.char(at + 1).islower()):
             yield _NAME, at, _name_end(view, at, known=True)
         elif (end := _name_end(view, at)) > at:
             words = lower[at:end].split()
             related = match[0].strip() in _KIN_TITLES or _BEFORE_RELATIVE.search(
-                lower, max(0, start - 20), start
+                lower,
+                max(0, start - 20),
+                start,
             )
             follows = len(words) > 1 or _AFTER_RELATIVE.match(lower, end)
             if words[0] in _LISTED or (related and follows):
@@ -365,12 +326,13 @@ def _signatures(view: View) -> Candidates:
     for match in _SIGN_OFF.finditer(lower):
         at, words = match.end(), match[0]
         title = _TITLED.match(lower, at)
-        if title and not text[title.end() : title.end() + 1].islower():
+        if title and not view.char(title.end()).islower():
             at = title.end()
         closing = "\n" in words or words.startswith(
             (*_SMALL_SIGNERS, "thank", "best", "xx")
         )
-        end = _name_end(view, at, known=not (closing and text[at : at + 1].isupper()))
+        is_certain = closing and view.char(at).isupper()
+        end = _name_end(view, at, known=not is_certain)
         if end > at and _END.match(text, end):
             yield _NAME, at, end
     for match in _HERE.finditer(lower) if " here" in lower else ():
@@ -394,11 +356,12 @@ def _greetings(view: View) -> Candidates:
     lower, text = view.lower, view.text
     for match in _GREETING.finditer(lower):
         start, at = match.span()
-        capital = text[at : at + 1].isupper()
+        capital = view.char(at).isupper()
         end = _name_end(view, at, known=not capital)
         if end == at or not _AFTER_GREETING.match(lower, end):
             continue
-        opens_sentence = lower[max(0, start - 2) : start].strip() in ("", ".", "!", "?")
+        before = lower[max(0, start - 2) : start].strip()
+        opens_sentence = before in ("", ".", "!", "?")
         is_thanked = match[0].startswith("thank")
         sure = opens_sentence and not is_thanked and text[at + 1].islower()
         listed = lower[at:end].split()[0].strip(".") in _LISTED
@@ -421,92 +384,11 @@ def english_names(view: View) -> Candidates:
     yield from _signatures(view)
     yield from _dashed(view)
     yield from _greetings(view)
-
-
-def _towns(view: View) -> Candidates:
-    """Find towns before a state."""
-    text = view.text
-    for match in _STATE_AFTER.finditer(text):
-        town = _TOWN_BEFORE.search(text, max(0, match.start() - 40), match.start())
-        if town and town[0].split()[0].lower() not in _NOT_NAMES:
-            if match[0][-1].isdigit():
-                yield _ADDRESS, town.start(), match.end()
-            else:
-                yield _PLACE, *town.span()
-
-
-def _cities(view: View) -> Candidates:
-    """Find listed cities, but for those that name nobody."""
-    lower = view.lower
-    spans = [match.span() for match in _CITY.finditer(view.text)]
-    spans += [match.span("city") for match in _SMALL_CITY.finditer(lower)]
-    general: list[tuple[int, int]] = []
-    own: set[str] = set()
-    for start, end in spans:
-        if _NOT_CITY_AFTER.match(lower, end) or is_in_medical_name(lower, start, end):
-            continue
-        if is_general(lower, start, end):
-            general.append((start, end))
-        else:
-            own.add(lower[start:end])
-            yield _PLACE, start, end
-    # Where the patient has been to a city, every other mention of it in the text gives it away.
-    for start, end in general:
-        if lower[start:end] in own:
-            yield _PLACE, start, end
-
-
-_AFTER_STREET = re.compile(
-    r"\s?[,#]|\s(?:apt|unit|suite|ste|in\s|near|and\b|zip)|\s?$|[.\n]"
-)
-
-
-def _streets(view: View) -> Candidates:
-    text, lower = view.text, view.lower
-    on_street = False
-    for match in _STREET.finditer(lower):
-        if _is_street(view, match):
-            on_street = True
-            yield _ADDRESS, *match.span()
-    for match in _UNIT.finditer(lower):
-        after_street = on_street and not match[0].startswith(
-            ("lot", "block", "box", "door", "h")
-        )
-        if after_street or _SURE_UNIT.match(match[0]):
-            yield _ADDRESS, *match.span()
-    for match in _POSTCODE_END.finditer(text):
-        if code := _POSTCODE.search(text, max(0, match.start() - 18), match.end()):
-            yield _ADDRESS, *code.span()
-    yield from matches(_ADDRESS, _POSTCODE_LABEL, lower)
-
-
-def _is_street(view: View, match: re.Match[str]) -> bool:
-    name, suffix = match["name"].split(), match["suffix"]
-    capital = view.text[match.start("name")].isupper() or name[0][0].isdigit()
-    refused = _NOT_STREET - {"old"} if capital else _NOT_STREET
-    if not refused.isdisjoint(name):
-        return False
-    if suffix in _SURE_SUFFIX:
-        return True
-    follows = _AFTER_STREET.match(view.lower, match.end()) is not None
-    if capital:
-        return follows or view.text[match.start("suffix")].isupper()
-    return follows and suffix == "st" and len(match["no"]) > 1
-
-
-def english_places(view: View) -> Candidates:
-    """Find named hospitals, towns, streets with a number, flats and postcodes, and full names by their capitals."""
-    yield from facilities(view)
+    # A listed given name before a listed surname
     for match in _CAPITAL.finditer(view.text):
-        if match[0].lower() in _GIVEN:  # a listed given name before a listed surname
+        if match[0].lower() in _GIVEN:
             at, end = match.start(), _name_end(view, match.start())
             words = view.lower[at:end].split()
             after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
             if len(words) > 1 and words[-1] in _SURNAMES and after not in _AFTER_NAME:
                 yield _NAME, at, end
-    yield from _towns(view)
-    yield from _cities(view)
-    if _DIGIT.search(view.text) or (
-        not view.ascii and any(map(str.isdigit, view.text))
-    ):
-        yield from _streets(view)

@@ -5,12 +5,16 @@ needs a cue of its own, and a word that could make the place the patient's undoe
 """
 
 import re
-from functools import cache
 
 from medlive.deidentify.identifiers import alternatives, one_of, word_list
-from medlive.deidentify.spelling import Places, containing, is_part_of_name
+from medlive.deidentify.spelling import containing, is_part_of_name
 
 _CITIES = frozenset(map(str.lower, word_list("english", "cities")))
+_NAMES = containing(
+    word_list("english", "names with a place"),
+    _CITIES,
+    longest_exact=5,
+)
 _SENTENCE_END = re.compile(r"[.!?;\n](?=\s|$)")
 _REACH = 90
 """How many characters before and after a place are read."""
@@ -77,21 +81,13 @@ _NOT_THERE = re.compile(
 
 def is_in_medical_name(lower: str, start: int, end: int) -> bool:
     """Whether the city at these offsets is a part of the name of a disease, an organism or a score."""
-    names = _medical_names().get(lower[start:end], ())
-    return is_part_of_name(lower, start, end, names)
-
-
-@cache
-def _medical_names() -> Places:
-    names = word_list("english", "names with a place")
-    return containing(names, _CITIES, longest_exact=5)
+    return is_part_of_name(lower, start, end, _NAMES.get(lower[start:end], ()))
 
 
 def is_general(lower: str, start: int, end: int) -> bool:
     """Whether the city at these offsets stands in a question, a denial or a general statement, or is others'."""
-    before = _SENTENCE_END.split(lower[max(0, start - _REACH) : start])[-1].replace(
-        "\u2019", "'"
-    )
+    before = lower[max(0, start - _REACH) : start].replace("\u2019", "'")
+    before = _SENTENCE_END.split(before)[-1]
     after = _SENTENCE_END.split(lower[end : end + _REACH])[0]
     if _LIVES_THERE.search(lower, end, end + _REACH):
         return False

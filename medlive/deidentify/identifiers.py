@@ -51,9 +51,10 @@ _INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     r"\u2060-\u206f\u20e3\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-_WIDE = "".join(
-    map(chr, [*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B)])
-)
+_WIDE_DIGITS = range(0xFF10, 0xFF1A)
+_WIDE_CAPITALS = range(0xFF21, 0xFF3B)
+_WIDE_LETTERS = range(0xFF41, 0xFF5B)
+_WIDE = "".join(map(chr, [*_WIDE_DIGITS, *_WIDE_CAPITALS, *_WIDE_LETTERS]))
 _DIGIT_ROWS = (0x660, 0x6F0, 0x966, 0x9E6, 0xE50)
 """The zeros of other scripts."""
 _FOLDED = str.maketrans(
@@ -91,16 +92,20 @@ class View:
         self.text = text
         self.ascii = text.isascii()
         lower = text.lower()
-        # "İ" has two characters in lower case: only the first is kept, so that offsets stay the same.
-        self.lower = (
-            lower if len(lower) == len(text) else "".join(c.lower()[:1] for c in text)
-        )
+        if len(lower) != len(text):
+            # "İ" has two characters in lower case: only the first is kept, so that offsets stay the same.
+            lower = "".join(char.lower()[:1] for char in text)
+        self.lower = lower
+
+    def char(self, at: int) -> str:
+        """Return the character at an offset; empty behind the end."""
+        return self.text[at : at + 1]
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the span of the original that begins and ends with these characters."""
-        return start + bisect_right(self._removed, start), end + bisect_right(
-            self._removed, end - 1
-        )
+        removed_before = bisect_right(self._removed, start)
+        removed_until = bisect_right(self._removed, end - 1)
+        return start + removed_before, end + removed_until
 
 
 def matches(kind: IdentifierKind, pattern: re.Pattern[str], text: str) -> Candidates:
@@ -109,9 +114,11 @@ def matches(kind: IdentifierKind, pattern: re.Pattern[str], text: str) -> Candid
         yield kind, *match.span(match.lastgroup or 0)
 
 
+@cache
 def word_list(language: Literal["english", "chinese"], name: str) -> frozenset[str]:
     """The words of one list. Raises KeyError for a list that does not exist."""
-    return _lists(language)[name]
+    lines = read_lists("medlive.deidentify", f"{language}.txt")[name]
+    return frozenset(word.replace("_", " ") for word in " ".join(lines).split())
 
 
 def characters(name: str) -> frozenset[str]:
@@ -132,12 +139,3 @@ def alternatives(listed: frozenset[str]) -> str:
 def one_of(language: Literal["english", "chinese"], name: str) -> str:
     """A regular expression for any word of a list."""
     return alternatives(word_list(language, name))
-
-
-@cache
-def _lists(language: str) -> dict[str, frozenset[str]]:
-    lists = {}
-    for name, lines in read_lists("medlive.deidentify", f"{language}.txt").items():
-        words = " ".join(lines).split()
-        lists[name] = frozenset(word.replace("_", " ") for word in words)
-    return lists

@@ -5,7 +5,6 @@ from contextlib import suppress
 from functools import lru_cache, partial
 
 from medlive.deidentify.identifiers import (
-    Candidate,
     Candidates,
     IdentifierKind,
     View,
@@ -119,6 +118,8 @@ _RECORD_LABEL = re.compile(
     rf"(?:(?P<id>{_any('identity words')}(?:['s]{{0,2}}))|(?P<record>{_any('record words')}))"
     r"(?:\s(?:card|licen[cs]e|record|security|file|chart|id|registration|account))?\s?$"
 )
+_NUMBER_WORD = re.compile(r"\s?(?:#|(?<![a-z])(?:number|num|nos?\.?|id|card))$")
+_WEAK_LABELS = word_list("english", "weak labels")
 _MBI = re.compile(
     r"(?<![a-z0-9])[1-9][ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]"
     r"\d-?[ac-hj-km-np-rt-y]{2}\d{2}(?![a-z0-9])"
@@ -173,8 +174,10 @@ def _is_chinese_identity(digits: str) -> bool:
     total = 0
     for weight, digit in zip(_WEIGHTS, digits[:17], strict=True):
         total += weight * int(digit)
-    birthday = digits[6:8] in ("19", "20") and _is_day(digits[10:12], digits[12:14])
-    return "10X98765432"[total % 11] == digits[17] or (birthday and has_province)
+    if "10X98765432"[total % 11] == digits[17]:
+        return True
+    is_day = _is_day(digits[10:12], digits[12:14])
+    return has_province and digits[6:8] in ("19", "20") and is_day
 
 
 def _is_day(month: str, day: str) -> bool:
@@ -195,25 +198,21 @@ def number_kind(written: str, language: str | None) -> IdentifierKind | None:
     for pattern in (_CN_PHONE, _NANP, _SPACED_MOBILE):
         if pattern.fullmatch(written):
             return IdentifierKind.PHONE
-    if _checked_number(written, digits):
-        return IdentifierKind.ID_NUMBER
-    if len(digits) >= 15 and written.isdigit() and not written.startswith("00"):
-        return IdentifierKind.RECORD_NUMBER
-    return IdentifierKind.PHONE if _is_phone(written, digits, language) else None
-
-
-def _checked_number(written: str, digits: str) -> bool:
-    """Whether it is a payment card, an Aadhaar or an NHS number with its check digit right."""
     from stdnum import luhn
     from stdnum.gb import nhs
     from stdnum.in_ import aadhaar
 
-    if 15 <= len(digits) <= 19 and luhn.is_valid(digits):
-        return True
+    # A payment card, an Aadhaar or an NHS number with its check digit right
+    is_checked = 15 <= len(digits) <= 19 and luhn.is_valid(digits)
     if re.fullmatch(r"\d{4}([ -])\d{4}\1\d{4}", written):
-        return bool(aadhaar.is_valid(digits))
-    is_spaced = re.fullmatch(r"\d{3}([ -])\d{3}\1\d{4}", written)
-    return bool(is_spaced and nhs.is_valid(digits))
+        is_checked = aadhaar.is_valid(digits)
+    elif re.fullmatch(r"\d{3}([ -])\d{3}\1\d{4}", written):
+        is_checked = nhs.is_valid(digits)
+    if is_checked:
+        return IdentifierKind.ID_NUMBER
+    if len(digits) >= 15 and written.isdigit() and not written.startswith("00"):
+        return IdentifierKind.RECORD_NUMBER
+    return IdentifierKind.PHONE if _is_phone(written, digits, language) else None
 
 
 def _is_phone(written: str, digits: str, language: str | None) -> bool:
@@ -237,24 +236,11 @@ def _is_phone(written: str, digits: str, language: str | None) -> bool:
     return False
 
 
-def _numbers(view: View, language: str | None) -> Candidates:
-    text = view.text
-    yield from matches(IdentifierKind.ID_NUMBER, _MBI, view.lower)
-    for match in _RUN.finditer(text):
-        start, end = match.span()
-        percentage = text[end : end + 1] in ("%", "/") and end - start < 12
-        # Letters on both sides, as within a digest
-        in_word = start and _LETTER.match(text, start - 1) and _LETTER.match(text, end)
-        if percentage or in_word:
-            continue
-        written = match[0]
-        if written.startswith("(") and ")" not in written:
-            start, written = start + 1, written[1:]
-        yield from _run_kinds(view, written, start, language)
-
-
 def _run_kinds(
-    view: View, written: str, start: int, language: str | None
+    view: View,
+    written: str,
+    start: int,
+    language: str | None,
 ) -> Candidates:
     """Find the identifiers in digits with separators between them."""
     kind = number_kind(written, language)
@@ -296,7 +282,9 @@ def _spelled_numbers(view: View) -> Candidates:
                 re.sub(r"[\s-]", "", written.translate(_HAN_VALUES)), "zh"
             )
             label = _PHONE_LABEL.search(
-                view.lower, max(0, match.start() - 24), match.start()
+                view.lower,
+                max(0, match.start() - 24),
+                match.start(),
             )
             if kind or label:
                 yield kind or IdentifierKind.PHONE, *match.span()
@@ -306,45 +294,31 @@ def _spelled_numbers(view: View) -> Candidates:
 
 
 def _records(view: View) -> Candidates:
+    """Find numbers after labels such as "MRN", "policy number" or "driver's license"."""
     lower, text = view.lower, view.text
-    yield from filter(
-        None, (_record(match, lower) for match in _RECORD_EN.finditer(lower))
-    )
+    for match in _RECORD_EN.finditer(lower):
+        start, end = match.span("id")
+        if spaced := _SPACED_ID.match(lower, start):
+            end = max(end, spaced.end())
+        label = match["label"]
+        least = 6 if label in _WEAK_LABELS else 4
+        if sum(map(str.isdigit, lower[start:end])) < 3 or end - start < least:
+            continue
+        before = lower[max(0, match.start() - 40) : match.start()]
+        window = _NUMBER_WORD.sub("", before + label.rstrip(" #."))
+        if words := _RECORD_LABEL.search(window):
+            kind = IdentifierKind.RECORD_NUMBER
+            if words["id"] and not words["id"].startswith("insurance"):
+                kind = IdentifierKind.ID_NUMBER
+            yield kind, start, end
     for match in () if view.ascii else _NUMBER_ZH.finditer(lower):
-        label = text[max(0, match.start() - 8) : match.start("id")].rstrip(
-            " \t\n:：.#是为="
-        )
+        begins = max(0, match.start() - 8)
+        label = text[begins : match.start("id")].rstrip(" \t\n:：.#是为=")
         if label.endswith(_IDENTITY_LABELS):
             yield IdentifierKind.ID_NUMBER, *match.span("id")
         elif label.endswith(_RECORD_LABELS):
             yield IdentifierKind.RECORD_NUMBER, *match.span("id")
     yield from matches(IdentifierKind.RECORD_NUMBER, _TRIP, lower)
-
-
-_WEAK_LABELS = word_list("english", "weak labels")
-
-
-def _record(match: re.Match[str], lower: str) -> Candidate | None:
-    """Classify the number after a label such as "MRN", "policy number" or "driver's license"."""
-    start, end = match.span("id")
-    if spaced := _SPACED_ID.match(lower, start):
-        end = max(end, spaced.end())
-    label = match["label"]
-    least = 6 if label in _WEAK_LABELS else 4
-    if sum(map(str.isdigit, lower[start:end])) < 3 or end - start < least:
-        return None
-    window = lower[max(0, match.start() - 40) : match.start()] + label.rstrip(" #.")
-    words = _RECORD_LABEL.search(
-        re.sub(r"\s?(?:#|(?<![a-z])(?:number|num|nos?\.?|id|card))$", "", window)
-    )
-    if words is None:
-        return None
-    by_state = words["id"] and not words["id"].startswith("insurance")
-    return (
-        IdentifierKind.ID_NUMBER if by_state else IdentifierKind.RECORD_NUMBER,
-        start,
-        end,
-    )
 
 
 _NOT_ACCOUNTS = word_list("english", "not messenger accounts")
@@ -394,5 +368,17 @@ def numeric_identifiers(view: View, language: str | None) -> Candidates:
     if _BIRTH_SIGN.search(view.lower):
         yield from matches(IdentifierKind.DATE_OF_BIRTH, _BIRTH_ZH, view.lower)
     yield from _records(view)
-    yield from _numbers(view, language)
+    yield from matches(IdentifierKind.ID_NUMBER, _MBI, view.lower)
+    text = view.text
+    for match in _RUN.finditer(text):
+        start, end = match.span()
+        percentage = view.char(end) in ("%", "/") and end - start < 12
+        # Letters on both sides, as within a digest
+        in_word = start and _LETTER.match(text, start - 1) and _LETTER.match(text, end)
+        if percentage or in_word:
+            continue
+        written = match[0]
+        if written.startswith("(") and ")" not in written:
+            start, written = start + 1, written[1:]
+        yield from _run_kinds(view, written, start, language)
     yield from _spelled_numbers(view)

@@ -40,7 +40,10 @@ def misspelt_as(name: str, place: str) -> list[int]:
 
 
 def containing(
-    names: Iterable[str], places: Iterable[str], *, longest_exact: int
+    names: Iterable[str],
+    places: Iterable[str],
+    *,
+    longest_exact: int,
 ) -> Places:
     """Find the names that contain a place.
 
@@ -69,42 +72,36 @@ def near(names: Iterable[str], places: Iterable[str]) -> Places:
         for name in listed:
             for start in misspelt_as(name, place):
                 parts = Surroundings(
-                    name[:start], name[start + len(place) :], exact=True
+                    name[:start],
+                    name[start + len(place) :],
+                    exact=True,
                 )
                 surroundings[place].append(parts)
     return dict(surroundings)
 
 
 def is_part_of_name(
-    text: str, start: int, end: int, names: Iterable[Surroundings]
+    text: str,
+    start: int,
+    end: int,
+    names: Iterable[Surroundings],
 ) -> bool:
     """Whether the place at these offsets is a part of one of the names, with at most one character wrong."""
     for name in names:
-        if text.endswith(name.before, 0, start) and text.startswith(name.after, end):
+        begins = text.endswith(name.before, 0, start)
+        ends = text.startswith(name.after, end)
+        if begins and ends:
             return True
-        if not name.exact and _is_misspelt(text, start, end, name):
-            return True
+        if name.exact or not (begins or ends):
+            continue
+        # One character may be wrong, missing or too many on the other side.
+        expected = name.before if ends else name.after
+        for length in range(max(0, len(expected) - 1), len(expected) + 2):
+            before = text[max(0, start - length) : start]
+            after = text[end : end + length]
+            if is_one_edit(expected, before if ends else after):
+                return True
     return False
-
-
-def _is_misspelt(text: str, start: int, end: int, name: Surroundings) -> bool:
-    """Whether one character is wrong, missing or too many either before or after the place."""
-    if text.startswith(name.after, end):
-        expected = name.before
-        lengths = _lengths(expected)
-        return any(
-            is_one_edit(expected, text[max(0, start - n) : start]) for n in lengths
-        )
-    if text.endswith(name.before, 0, start):
-        expected = name.after
-        return any(
-            is_one_edit(expected, text[end : end + n]) for n in _lengths(expected)
-        )
-    return False
-
-
-def _lengths(expected: str) -> range:
-    return range(max(0, len(expected) - 1), len(expected) + 2)
 
 
 def is_one_edit(first: str, second: str) -> bool:

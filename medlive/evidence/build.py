@@ -45,7 +45,6 @@ from medlive.evidence.manifest import (
     MANIFEST,
     CorpusEntry,
     DenseEntry,
-    EncoderEntry,
     FileEntry,
     IndexManifest,
     index_digest,
@@ -107,8 +106,6 @@ def build_index(
         IndexCorrupt: if the index is damaged and contains other corpora; IndexOutdated likewise.
     """
     names = {corpus.name for corpus in corpora}
-    if not names:
-        raise UsageError("expected at least one corpus")
     if len(names) < len(corpora):
         raise UsageError(
             f"two corpora have the same name, of {', '.join(sorted(names))}",
@@ -174,22 +171,25 @@ def _read(corpus: Corpus, scratch: Path, report: Report) -> _Reading:
 
 
 def _is_current(
-    old: IndexFolder, readings: Sequence[_Reading], plan: IndexPlan
+    old: IndexFolder,
+    readings: Sequence[_Reading],
+    plan: IndexPlan,
 ) -> bool:
     """Whether a build would give the index that is there, and that one can be searched."""
     manifest = old.manifest
     for corpus, survey, _ in readings:
-        fetched = corpus.fetched and corpus.fetched.digest
-        if manifest.corpus_digests.get(corpus.name) != survey.digest:
-            return False
-        if manifest.fetched_digests.get(corpus.name) != fetched:
+        digests = survey.digest, corpus.fetched and corpus.fetched.digest
+        known = manifest.corpus_digests, manifest.fetched_digests
+        if digests != tuple(own.get(corpus.name) for own in known):
             return False
     planned = []
     for side in plan.sides:
         if any(map(side.encoder.reads, manifest.languages)):
             planned.append((side.encoder.identity.digest, side.where, side.languages))
     # An outdated location of an encoder would leave the index without one.
-    built = [(e.encoder.digest, e.encoder.where, e.languages) for e in manifest.dense]
+    built = []
+    for entry in manifest.dense:
+        built.append((entry.encoder.digest, entry.encoder.where, entry.languages))
     if planned != built:
         return False
     try:
@@ -275,7 +275,9 @@ def _build(
 
 
 def _passages(
-    old: IndexFolder | None, kept: set[str], readings: Sequence[_Reading]
+    old: IndexFolder | None,
+    kept: set[str],
+    readings: Sequence[_Reading],
 ) -> Iterator[Passage]:
     if old is not None and kept:
         for passage in old.open_store():
@@ -286,7 +288,11 @@ def _passages(
 
 
 def _build_side(
-    out: Path, data: Path, folder: str, plan: DensePlan, report: Report
+    out: Path,
+    data: Path,
+    folder: str,
+    plan: DensePlan,
+    report: Report,
 ) -> tuple[DenseEntry, int, int] | None:
     """Embed what is new for one encoder, arrange all its vectors, and measure them.
 
@@ -338,7 +344,7 @@ def _build_side(
         plan.languages,
     )
     entry = DenseEntry(
-        encoder=EncoderEntry(**encoder.identity.model_dump(), where=plan.where),
+        encoder=encoder.identity.model_copy(update={"where": plan.where}),
         languages=plan.languages,
         reason=plan.reason,
         folder=folder,
@@ -349,11 +355,13 @@ def _build_side(
 
 
 def _with_reranker(
-    out: Path, manifest: IndexManifest, plan: IndexPlan
+    out: Path,
+    manifest: IndexManifest,
+    plan: IndexPlan,
 ) -> IndexManifest:
     """Measure the planned reranker, unless the manifest has it already."""
     reranker, known = plan.reranker, manifest.reranker
-    if reranker is None or (known and known.digest == reranker.identity.digest):
+    if reranker is None or (known and known.digest == reranker.digest):
         return manifest
     from medlive.evidence.known_items import measure_reranker
 
@@ -395,7 +403,13 @@ def _files(data: Path) -> tuple[FileEntry, ...]:
     for file in sorted(data.rglob("*")):
         if file.is_file() and not file.name.endswith(".lock"):
             name, size = file.relative_to(data).as_posix(), file.stat().st_size
-            entries.append(FileEntry(path=name, size=size, digest=digest_file(file)))
+            entries.append(
+                FileEntry(
+                    path=name,
+                    size=size,
+                    digest=digest_file(file),
+                )
+            )
     return tuple(entries)
 
 
@@ -407,13 +421,13 @@ def _write_manifest(out: Path, manifest: IndexManifest) -> None:
 
 def _remove_leftovers(out: Path) -> None:
     """Remove what killed builds and the previous index left behind; vectors stay."""
-    try:
-        removed, current = (_BUILDING, DATA), read_manifest(out).data
-    except EvidenceUnavailable:
-        # Another version may read what this one does not: it stays until another index is in force.
-        removed, current = (_BUILDING, _BUILDING), ""
+    prefixes, current = [_BUILDING], ""
+    # Another version may read an index that this one does not: it stays until another is in force.
+    with suppress(EvidenceUnavailable):
+        current = read_manifest(out).data
+        prefixes.append(DATA)
     for place in out.iterdir():
-        if place.name.startswith(removed) and place.name != current:
+        if place.name.startswith(tuple(prefixes)) and place.name != current:
             shutil.rmtree(place, ignore_errors=True)
 
 

@@ -208,7 +208,9 @@ class Client(AbstractAsyncContextManager["Client"]):
 
     @asynccontextmanager
     async def _answer(
-        self, url: str, headers: Mapping[str, str] = {}
+        self,
+        url: str,
+        headers: Mapping[str, str] = {},
     ) -> AsyncIterator[httpx2.Response]:
         """Yield the successful answer at the end of the redirects, its body unread."""
         came = ""
@@ -259,11 +261,11 @@ class Client(AbstractAsyncContextManager["Client"]):
         while True:
             try:
                 return await work()
-            except (_Temporary, httpx2.TransportError, TimeoutError) as exc:
-                is_ours = isinstance(exc, _Temporary)
-                kind = "" if is_ours else f"{type(exc).__name__}: "
-                cause = f"{kind}{exc}".removesuffix(": ")
-                wait_s = exc.wait_s if isinstance(exc, _Temporary) else None
+            except _Temporary as exc:
+                cause, wait_s = str(exc), exc.wait_s
+            except (httpx2.TransportError, TimeoutError) as exc:
+                cause = f"{type(exc).__name__}: {exc}".removesuffix(": ")
+                wait_s = None
             failures = 0 if size() > furthest else failures + 1
             furthest = max(furthest, size())
             if wait_s is None:
@@ -286,7 +288,10 @@ async def _public(host: str, port: int) -> list[str]:
     local = _is_loopback(host)
     try:
         return await asyncio.to_thread(
-            public_addresses, host, port, allow_loopback=local
+            public_addresses,
+            host,
+            port,
+            allow_loopback=local,
         )
     except AddressRefused as exc:
         hint = "a copy in the own network is named under [evidence.mirrors]"

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.errors import EvidenceUnavailable, IndexCorrupt, MissingExtra
+from medlive.errors import IndexCorrupt, MissingExtra
 from medlive.evidence.files import whole_file
 from medlive.evidence.manifest import DensePart, DenseRecall
 from medlive.evidence.vectors import Matrix, Ordinals, StoredVectors
@@ -80,7 +80,10 @@ class DenseIndex:
         return cls(index, part)
 
     def search(
-        self, queries: Matrix, k: int, allowed: NDArray[np.bool_] | None = None
+        self,
+        queries: Matrix,
+        k: int,
+        allowed: NDArray[np.bool_] | None = None,
     ) -> SearchResult:
         """The k nearest passages to each query; all queries at once cost far less than one by one.
 
@@ -93,20 +96,14 @@ class DenseIndex:
             Scores and ordinals, each of shape (n, k), best first; ordinal -1 (and score -inf) where fewer than k
             were found.
 
-        Raises:
-            EvidenceUnavailable: for queries of another dimension.
         """
-        if queries.ndim != 2 or queries.shape[1] != self.part.dimension:
-            raise EvidenceUnavailable(
-                f"queries have shape {queries.shape}, expected dimension {self.part.dimension}",
-                hint="use the encoder that made the index",
-            )
         parameters = self.part.parameters
         # Candidates are a multiple of k: a k below the measured one must not shrink them.
         wide = min(max(k, self.part.recall.k), self.part.count)
         nprobe = parameters["nprobe"] if parameters else None
         scores, ordinals = _search(self._index, queries, wide, nprobe, allowed)
-        missing = ((0, 0), (0, max(k - scores.shape[1], 0)))
+        short = max(k - scores.shape[1], 0)
+        missing = ((0, 0), (0, short))
         scores = np.pad(scores, missing)[:, :k]
         ordinals = np.pad(ordinals, missing, constant_values=-1)[:, :k]
         scores[ordinals < 0] = -np.inf
@@ -188,7 +185,12 @@ def build_dense(
     out.mkdir(parents=True, exist_ok=True)
     with whole_file(out / INDEX) as handle:
         faiss.write_index(index, faiss.PyCallbackIOWriter(handle.write, _COPIED))
-    recalled = DenseRecall(k=k, value=1.0, queries=0, target=target)
+    recalled = DenseRecall(
+        k=k,
+        value=1.0,
+        queries=0,
+        target=target,
+    )
     if parameters is not None and queries is not None:
         k = min(k, count)
         nearest = exact(source, queries, k)
@@ -230,7 +232,8 @@ def _trained(source: StoredVectors, parameters: dict[str, int]) -> Any:
 def _blocks(source: StoredVectors) -> Iterator[tuple[int, Matrix]]:
     """The vectors by blocks, each with its first ordinal."""
     for first in range(0, len(source), _BLOCK):
-        yield first, source.rows(np.arange(first, min(first + _BLOCK, len(source))))
+        end = min(first + _BLOCK, len(source))
+        yield first, source.rows(np.arange(first, end))
 
 
 def exact(source: StoredVectors, queries: Matrix, k: int) -> Ordinals:
@@ -245,10 +248,10 @@ def exact(source: StoredVectors, queries: Matrix, k: int) -> Ordinals:
     return ordinals
 
 
-def recall(found: Ordinals, expected: Ordinals) -> float:
+def recall(retrieved: Ordinals, expected: Ordinals) -> float:
     """The mean share of the expected ordinals of a row that are found in it; -1 stands for none."""
     shares = []
-    for got, want in zip(found, expected, strict=True):
+    for got, want in zip(retrieved, expected, strict=True):
         wanted = want[want >= 0]
         shares.append(np.isin(wanted, got).sum() / max(len(wanted), 1))
     return float(np.mean(shares))
@@ -256,7 +259,8 @@ def recall(found: Ordinals, expected: Ordinals) -> float:
 
 def sample_ordinals(count: int, size: int) -> Ordinals:
     """Ordinals drawn evenly, each once; the same at each call."""
-    return np.random.default_rng(_SEED + 1).permutation(count)[:size].astype(np.int64)
+    order = np.random.default_rng(_SEED + 1).permutation(count)
+    return order[:size].astype(np.int64)
 
 
 def as_query(title: str, text: str) -> str:
@@ -270,7 +274,11 @@ def as_query(title: str, text: str) -> str:
 
 
 def _measured(
-    index: Any, queries: Matrix, expected: Ordinals, k: int, target: float
+    index: Any,
+    queries: Matrix,
+    expected: Ordinals,
+    k: int,
+    target: float,
 ) -> tuple[int, DenseRecall]:
     """Choose the number of cells on every second query, and measure the recall on the others.
 
@@ -281,8 +289,8 @@ def _measured(
     cells = faiss.extract_index_ivf(index).nlist
 
     def recall_at(nprobe: int, half: slice) -> float:
-        found = _search(index, queries[half], k, nprobe)[1]
-        return recall(found, expected[half])
+        _, ordinals = _search(index, queries[half], k, nprobe)
+        return recall(ordinals, expected[half])
 
     nprobe = 1
     while nprobe < cells and recall_at(nprobe, chosen_on) < target + _MARGIN:

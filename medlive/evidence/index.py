@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +113,7 @@ class IndexFolder:
         """Open the passages. Raises IndexCorrupt."""
         try:
             return PassageStore(self.data)
-        except (OSError, ValueError, TypeError, IndexCorrupt) as exc:
+        except (OSError, ValueError) as exc:
             raise IndexCorrupt(
                 f"the passages of {self.path} cannot be read: {exc}"
             ) from exc
@@ -250,10 +250,10 @@ def _measured_reranker(
     if entry is None or not entry.helps or settings.reranker != entry.where:
         return None
     reranker = open_reranker(entry.where, settings=settings)
-    if reranker.identity.digest != entry.digest:
+    if reranker.digest != entry.digest:
         raise IndexOutdated(
             f"{index.path / MANIFEST}: reranker {entry.where} was measured as {entry.digest}, and the one at hand is"
-            f" {reranker.identity.digest}",
+            f" {reranker.digest}",
             hint="measure it: medlive evidence build CORPUS..., or leave out [evidence] reranker",
         )
     return reranker
@@ -310,7 +310,8 @@ def list_indexes(
     folder: Path,
 ) -> Iterator[tuple[Path, IndexManifest | None, str | None]]:
     """Yield the indexes in `folder` and its subfolders by path: each with its manifest, or why it cannot be read."""
-    for place in [folder, *sorted(f for f in folder.glob("*") if f.is_dir())]:
+    below = sorted(filter(Path.is_dir, folder.glob("*")))
+    for place in [folder, *below]:
         with suppress(IndexMissing):
             try:
                 yield place, read_manifest(place), None
@@ -319,7 +320,9 @@ def list_indexes(
 
 
 def open_named_encoder(
-    path: Path, entry: DenseEntry, settings: EncoderSettings
+    path: Path,
+    entry: DenseEntry,
+    settings: EncoderSettings,
 ) -> Encoder:
     """Open the encoder that an index names. Raises EvidenceUnavailable, MissingExtra or IndexCorrupt."""
     try:
@@ -335,7 +338,9 @@ def open_named_encoder(
 
 
 def _identity(
-    manifest: IndexManifest, name: RetrieverName, reranker: Reranker | None
+    manifest: IndexManifest,
+    name: RetrieverName,
+    reranker: Reranker | None,
 ) -> IndexIdentity:
     """Return what verdicts record as the evidence that they saw.
 
@@ -355,10 +360,11 @@ def _identity(
             record["sides"].append(side | entry.part.model_dump(include=how))
     if name == "hybrid":
         record["fusion"] = {"rrf_k": RRF_K, "depth": DEPTH, "joint": JOINT}
+    reread = None
     if reranker is not None:
-        record["reranker"] = asdict(reranker.identity)
-    if name != manifest.retriever or reranker is not None:
-        reread = reranker.identity.digest if reranker is not None else None
+        reread = reranker.digest
+        record["reranker"] = {"name": reranker.name, "digest": reread}
+    if name != manifest.retriever or reread:
         searched = {"index": digest, "retriever": name, "reranker": reread}
         digest = digest_json(searched)
     return IndexIdentity(

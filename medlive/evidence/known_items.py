@@ -5,7 +5,7 @@ passages, by each side alone. A side that finds
 few of them does not know the language, whatever its name promises, and fusing it would spoil what words had found.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -56,18 +56,21 @@ def measure_weights(
     for language in languages:
         asked = questions.get(language, [])[:ITEMS]
         if len(asked) < LEAST_ITEMS:
-            weights.append(SideWeight(language=language, weight=1.0, items=len(asked)))
+            weights.append(
+                SideWeight(
+                    language=language,
+                    weight=1.0,
+                    items=len(asked),
+                )
+            )
             continue
-        by_words = []
-        for question in asked:
-            hits = lexical.search(question, _DEPTH, None)
-            found = [store.get(ordinal) for ordinal, _ in hits]
-            by_words.append(_reciprocal_rank(question, found))
-        by_vectors = []
-        rows = dense.search(encoder.encode_queries(asked), _DEPTH)[1]
+        by_words, by_vectors = [], []
+        _, rows = dense.search(encoder.encode_queries(asked), _DEPTH)
         for question, row in zip(asked, rows, strict=True):
-            found = [store.get(int(n)) for n in ordinals[row[row >= 0]]]
-            by_vectors.append(_reciprocal_rank(question, found))
+            hits = [ordinal for ordinal, _ in lexical.search(question, _DEPTH, None)]
+            near = ordinals[row[row >= 0]].tolist()
+            by_words.append(_reciprocal_rank(question, map(store.get, hits)))
+            by_vectors.append(_reciprocal_rank(question, map(store.get, near)))
         words, vectors = float(np.mean(by_words)), float(np.mean(by_vectors))
         share = min(1.0, vectors / words) if words else 1.0
         weights.append(
@@ -83,7 +86,9 @@ def measure_weights(
 
 
 def measure_reranker(
-    reranker: Reranker, retriever: IndexRetriever, store: PassageStore
+    reranker: Reranker,
+    retriever: IndexRetriever,
+    store: PassageStore,
 ) -> RerankerEntry:
     """Measure whether a cross-encoder finds known items better than the order that it is given.
 
@@ -102,8 +107,8 @@ def measure_reranker(
             before.append(_reciprocal_rank(question, passages))
             after.append(_reciprocal_rank(question, [passages[n] for n in order]))
     return RerankerEntry(
-        where=reranker.identity.name,
-        digest=reranker.identity.digest,
+        where=reranker.name,
+        digest=reranker.digest,
         items=len(before),
         before=round(float(np.mean(before)), 3),
         after=round(float(np.mean(after)), 3),
@@ -116,7 +121,7 @@ def _questions(store: PassageStore, ordinals: Ordinals) -> dict[str, list[str]]:
     for at in sample_ordinals(len(ordinals), _LOOKED_AT):
         passage = store.get(int(ordinals[at]))
         questions.setdefault(passage.language, {})[_question(passage)] = None
-    return {language: list(found) for language, found in questions.items()}
+    return {language: list(asked) for language, asked in questions.items()}
 
 
 def _question(passage: Passage) -> str:
@@ -126,9 +131,9 @@ def _question(passage: Passage) -> str:
     return as_query("", passage.text)
 
 
-def _reciprocal_rank(question: str, found: Sequence[Passage]) -> float:
+def _reciprocal_rank(question: str, passages: Iterable[Passage]) -> float:
     """One over the rank of the first passage that answers the question; 0 without one."""
-    for rank, passage in enumerate(found, start=1):
+    for rank, passage in enumerate(passages, start=1):
         if _question(passage) == question:
             return 1 / rank
     return 0.0

@@ -102,22 +102,21 @@ class Analyzer:
     def terms(self, text: str) -> list[str]:
         """The terms in reading order, repeated as often as they occur; empty when the text holds no words."""
         text = unicodedata.normalize("NFKC", _SURROGATE.sub(" ", text))
-        found: list[str] = []
+        terms: list[str] = []
         for number, run in enumerate(_HAN_RUN.split(text)):
             is_chinese = number % 2 == 1
-            found += (self.chinese_terms if is_chinese else self._latin.analyze)(run)
-        return found
+            terms += (self.chinese_terms if is_chinese else self._latin.analyze)(run)
+        return terms
 
     def chinese_terms(self, run: str) -> list[str]:
         """The terms of a run of Chinese characters: its words, and the dictionary words inside long ones."""
-        found: list[str] = []
+        terms: list[str] = []
         for word in self._chinese.cut(run):
-            named = self._names.get(word)
-            if named is not None:
-                found += named
+            if word in self._names:
+                terms += self._names[word]
             elif word not in self._stop:
-                found += self._chinese.cut_for_search(word) if len(word) > 2 else [word]
-        return found
+                terms += self._chinese.cut_for_search(word) if len(word) > 2 else [word]
+        return terms
 
 
 def chinese_names() -> tuple[list[str], list[str]]:
@@ -127,7 +126,9 @@ def chinese_names() -> tuple[list[str], list[str]]:
 
 
 def _terms_of_names(
-    whole: list[str], parts: list[str], words: Callable[[str], list[str]]
+    whole: list[str],
+    parts: list[str],
+    words: Callable[[str], list[str]],
 ) -> dict[str, list[str]]:
     """Each name's terms, itself last: 盐酸二甲双胍 is found by 二甲双胍 too, never by a splinter."""
     names = {*whole, *parts}
@@ -240,7 +241,10 @@ class LexicalIndex:
         self._analyzer: Analyzer = analyzer()
 
     def search(
-        self, text: str, k: int, not_after: date | None
+        self,
+        text: str,
+        k: int,
+        not_after: date | None,
     ) -> list[tuple[int, float]]:
         """The k best (ordinal, score), best first; equal scores are ordered by passage id.
 
@@ -260,7 +264,7 @@ class LexicalIndex:
                     break
                 limit *= 4
             addresses = [address for _, address in hits]
-            found = self._searcher.fast_field_values("ordinal", addresses)
+            ordinals = self._searcher.fast_field_values("ordinal", addresses)
         except BaseException as exc:
             # The engine's panic is no Exception, so that nothing else would stop it before the process ends.
             if (
@@ -269,7 +273,7 @@ class LexicalIndex:
             ):
                 raise
             raise IndexCorrupt(f"{self._folder} cannot be read: {exc}") from exc
-        numbers = [int(ordinal or 0) for ordinal in found]
+        numbers = [int(ordinal or 0) for ordinal in ordinals]
         return self._store.ordered(list(zip(numbers, scores, strict=True)), k)
 
     def _query(self, text: str, not_after: date | None) -> Any | None:
@@ -285,8 +289,8 @@ class LexicalIndex:
         for _, term in sorted(known)[:MAX_QUERY_TERMS]:
             weight = NUMBER_BOOST if term.isdigit() else 1.0
             for field, boost in _BOOSTS.items():
-                one = tantivy.Query.term_query(self._schema, field, term, "freq")
-                boosted = tantivy.Query.boost_query(one, boost * weight)
+                plain = tantivy.Query.term_query(self._schema, field, term, "freq")
+                boosted = tantivy.Query.boost_query(plain, boost * weight)
                 clauses.append((tantivy.Occur.Should, boosted))
         query = tantivy.Query.boolean_query(clauses)
         # A range costs more than the search itself, so it is asked for only where a passage lies beyond it.

@@ -92,12 +92,6 @@ class FileEntry(_Frozen):
     digest: str
 
 
-class EncoderEntry(EncoderIdentity):
-    """The encoder of an index's vectors: the same one must read its queries."""
-
-    where: str  # How it is opened again: a name or a folder
-
-
 class SideWeight(_Frozen):
     """What an encoder counts in one language beside the words, measured on the index's own known items.
 
@@ -115,7 +109,7 @@ class SideWeight(_Frozen):
 class DenseEntry(_Frozen):
     """One encoder's side of an index: which phrases it reads, and its vectors."""
 
-    encoder: EncoderEntry
+    encoder: EncoderIdentity  # The same one must read the queries
     languages: tuple[str, ...]  # Whose phrases it reads
     reason: str  # Why this encoder, in a sentence
     folder: str  # Of its files, within the data folder
@@ -208,10 +202,10 @@ def read_manifest(folder: Path) -> IndexManifest:
     except (OSError, TooLong) as exc:
         raise IndexCorrupt(f"{place} cannot be read: {exc}") from exc
     stated = re.search(rb'"format_version"\s*:\s*(\d{1,9})', text)
-    found = int(stated[1]) if stated else FORMAT_VERSION
-    if found != FORMAT_VERSION:
+    version = int(stated[1]) if stated else FORMAT_VERSION
+    if version != FORMAT_VERSION:
         raise IndexOutdated(
-            f"{place} has format {found}, this medlive reads format {FORMAT_VERSION}",
+            f"{place} has format {version}, this medlive reads format {FORMAT_VERSION}",
         )
     try:
         manifest = IndexManifest.model_validate_json(text)
@@ -220,7 +214,9 @@ def read_manifest(folder: Path) -> IndexManifest:
             f"{place} is not a valid index manifest: {first_fault(exc)}"
         ) from exc
     expected = index_digest(
-        manifest.parameters, manifest.corpus_digests, manifest.dense
+        manifest.parameters,
+        manifest.corpus_digests,
+        manifest.dense,
     )
     if manifest.index_digest != expected:
         raise IndexCorrupt(
@@ -230,7 +226,9 @@ def read_manifest(folder: Path) -> IndexManifest:
 
 
 def describe_retriever(
-    folder: Path, settings: EncoderSettings, retriever: str | None = None
+    folder: Path,
+    settings: EncoderSettings,
+    retriever: str | None = None,
 ) -> str:
     """Return in a line which retriever searches the index in `folder`, and why it is not hybrid where it is not.
 

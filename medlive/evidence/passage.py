@@ -77,9 +77,8 @@ class Hit:
     passage: Passage
     score: float
     rank: int
-    sides: tuple[
-        SideHit, ...
-    ] = ()  # Its rank on each side that found it, in the order of `Side`
+    sides: tuple[SideHit, ...] = ()
+    """Its rank on each side that found it, in the order of `Side`."""
     shown: str = ""  # What a judge was given of it; empty for nothing
 
 

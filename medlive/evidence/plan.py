@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated, UsageError
+from medlive.errors import EvidenceUnavailable, UsageError
 from medlive.evidence.encoders.folders import DOWNLOAD, find_problem
 from medlive.evidence.encoders.model import Encoder, Reranker
 from medlive.evidence.encoders.opening import open_encoder, open_reranker
@@ -23,7 +23,7 @@ class DensePlan:
     """One encoder's side to build."""
 
     encoder: Encoder
-    where: str  # How the encoder is opened again: see `EncoderEntry.where`
+    where: str  # How the encoder is opened again: see `EncoderIdentity.where`
     reason: str  # Why this encoder, in a sentence
     languages: tuple[str, ...] = LANGUAGES  # Whose phrases it reads
 
@@ -61,32 +61,32 @@ def plan_index(
     if tuple(requested) == ("none",):
         return IndexPlan((), "no encoder was wanted")
     known = {}
-    with suppress(IndexMissing, IndexCorrupt, IndexOutdated):
+    with suppress(EvidenceUnavailable):
         known = {entry.encoder.where: entry for entry in read_manifest(out).dense}
     configured = [f"{lang}={name}" for lang, name in settings.by_language.items()]
     named = requested or configured
-    own = bool(known) and not (named or fresh)
+    own = {} if named or fresh else known
     if named:
         routes = _named(named, settings)
         why = "it was asked for" if requested else "[evidence.encoders] names it"
     elif own:
-        routes = {where: entry.languages for where, entry in known.items()}
+        routes = {where: entry.languages for where, entry in own.items()}
         why = "the index has vectors of it"
     else:
         routes = _at_hand(settings)
         why = "its models are at hand"
     sides = []
     for where, languages in routes.items():
-        if own:
-            encoder = open_named_encoder(out, known[where], settings)
+        if where in own:
+            encoder = open_named_encoder(out, own[where], settings)
         else:
             identity = known[where].encoder if where in known else None
             encoder = open_encoder(where, settings=settings, known=identity)
         sides.append(DensePlan(encoder, where, why, languages))
-    plan = IndexPlan(tuple(sides), _reason(sides, settings))
-    if not settings.reranker:
-        return plan
-    return plan._replace(reranker=open_reranker(settings.reranker, settings=settings))
+    reranker = None
+    if settings.reranker:
+        reranker = open_reranker(settings.reranker, settings=settings)
+    return IndexPlan(tuple(sides), _reason(sides, settings), reranker)
 
 
 def _reason(sides: Sequence[DensePlan], settings: EncoderSettings) -> str:
@@ -111,8 +111,8 @@ def _named(named: Sequence[str], settings: EncoderSettings) -> Routes:
         language, separator, name = text.partition("=")
         if not separator:
             language, name = "all", text
-        if Path(name).expanduser().is_dir():
-            name = str(Path(name).expanduser().resolve())
+        if (folder := Path(name).expanduser()).is_dir():
+            name = str(folder.resolve())
         readable = tuple(filter(settings.find(name).reads, LANGUAGES))
         if language == "all":
             routes[name] = readable

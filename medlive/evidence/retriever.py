@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import date
+from operator import itemgetter
 from typing import TYPE_CHECKING, Literal
 
 from medlive.evidence.corpora.parsing.text import language_of
@@ -117,7 +118,10 @@ class IndexRetriever:
         return await asyncio.to_thread(self.search_now, queries, k, not_after)
 
     def search_now(
-        self, queries: Sequence[Query], k: int, not_after: date | None
+        self,
+        queries: Sequence[Query],
+        k: int,
+        not_after: date | None,
     ) -> list[list[Hit]]:
         """As `search`, blocking, without its checks."""
         depth = max(k, DEPTH)
@@ -129,7 +133,13 @@ class IndexRetriever:
                 nearest |= self._nearest(side, own, depth, not_after)
         results = []
         for query in queries:
-            orders = self._by_words(query, depth, not_after)
+            orders: dict[tuple[Side, int], Found] = {}
+            if self._lexical is not None:
+                texts = {Side.LEXICAL: query.phrases, Side.JOINT: joint_phrases(query)}
+                for way, words in texts.items():
+                    for number, text in enumerate(words):
+                        found = self._lexical.search(text, depth, not_after)
+                        orders[way, number] = found
             weights = {}
             for number, phrase in enumerate(query.phrases):
                 reader = self._reader_of(phrase)
@@ -147,19 +157,6 @@ class IndexRetriever:
         """The dense side that counts most for the phrase; None where none reads it."""
         best = max(self.dense, key=lambda side: side.weight_of(phrase), default=None)
         return best if best and best.weight_of(phrase) > 0 else None
-
-    def _by_words(
-        self, query: Query, depth: int, not_after: date | None
-    ) -> dict[tuple[Side, int], Found]:
-        """Each phrase's order by words, and the joint orders."""
-        orders: dict[tuple[Side, int], Found] = {}
-        if self._lexical is None:
-            return orders
-        texts = {Side.LEXICAL: query.phrases, Side.JOINT: joint_phrases(query)}
-        for side, phrases in texts.items():
-            for number, words in enumerate(phrases):
-                orders[side, number] = self._lexical.search(words, depth, not_after)
-        return orders
 
     def _nearest(
         self,
@@ -204,7 +201,8 @@ class IndexRetriever:
             best = orders[Side.RERANK, 0] = self._store.ordered(list(reread), wanted)
         places: dict[int, list[SideHit]] = {}
         sides = list(Side)
-        for side, phrase in sorted(orders, key=lambda o: (sides.index(o[0]), o[1])):
+        by_phrase = sorted(orders, key=itemgetter(1))
+        for side, phrase in sorted(by_phrase, key=lambda order: sides.index(order[0])):
             for rank, (ordinal, score) in enumerate(orders[side, phrase], start=1):
                 place = SideHit(side, rank, score, phrase)
                 places.setdefault(ordinal, []).append(place)

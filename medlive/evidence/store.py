@@ -12,7 +12,6 @@ from dataclasses import asdict
 from datetime import date
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +28,6 @@ DAYS = "days.bin"
 """Little-endian signed 32-bit numbers: each passage's day (1 is 1 January of year 1), 0 when it has none."""
 
 _UNDATED = 0
-_MASKS_KEPT = 8
 
 
 def to_line(passage: Passage) -> bytes:
@@ -65,37 +63,21 @@ class PassageStore:
     """Reads a store through memory maps; safe to share between threads."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises IndexCorrupt if its files do not match, OSError if one is missing."""
+        """Raises OSError or ValueError for files that cannot be mapped; their sizes were compared with the manifest."""
         self._place = folder / LINES
-        self._offsets: NDArray[np.uint64] = _column(folder / OFFSETS, "<u8")
-        if len(self._offsets) < 2:
-            raise IndexCorrupt(f"{folder / OFFSETS} is not a valid list of offsets")
-        size = self._place.stat().st_size
-        if int(self._offsets[-1]) != size:
-            raise IndexCorrupt(
-                f"{self._place} has {size} bytes, expected {self._offsets[-1]}"
-            )
-        self._days: NDArray[np.int32] = _column(folder / DAYS, "<i4")
-        if len(self._days) != len(self):
-            raise IndexCorrupt(
-                f"{folder / DAYS} has {len(self._days)} entries, expected {len(self)}"
-            )
+        self._offsets = np.memmap(folder / OFFSETS, dtype="<u8", mode="r")
+        self._days = np.memmap(folder / DAYS, dtype="<i4", mode="r")
         self._newest = int(self._days.max())
         with open_plain(self._place) as handle:
             self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
-        self._masks: dict[date, NDArray[np.bool_]] = {}
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
     def get(self, ordinal: int) -> Passage:
         """Return the passage of an ordinal. Raises IndexCorrupt if it does not exist or is damaged."""
-        if not 0 <= ordinal < len(self):
-            raise IndexCorrupt(
-                f"{self._place} has {len(self)} passages, asked for number {ordinal}"
-            )
-        start, end = map(int, self._offsets[ordinal : ordinal + 2])
         try:
+            start, end = map(int, self._offsets[ordinal : ordinal + 2])
             return from_line(self._map[start:end])
         except (ValueError, KeyError, TypeError, AttributeError) as exc:
             raise IndexCorrupt(
@@ -116,10 +98,12 @@ class PassageStore:
                 yield self.get(int(place) - 1)
 
     def ordered(
-        self, found: Sequence[tuple[int, float]], k: int
+        self,
+        scored: Sequence[tuple[int, float]],
+        k: int,
     ) -> list[tuple[int, float]]:
         """Return the k best of (ordinal, score), highest score first, equal scores by passage id."""
-        ranked = sorted(found, key=lambda pair: -pair[1])
+        ranked = sorted(scored, key=lambda pair: -pair[1])
         result: list[tuple[int, float]] = []
         for _, group in groupby(ranked, key=lambda pair: pair[1]):
             if len(result) >= k:
@@ -138,19 +122,5 @@ class PassageStore:
         """Return for each ordinal whether it was published by a day; None if every passage was."""
         if not_after is None or not self.younger_than(not_after):
             return None
-        mask = self._masks.get(not_after)
-        if mask is None:
-            mask = self._days <= not_after.toordinal()
-            mask.setflags(write=False)
-            if len(self._masks) == _MASKS_KEPT:
-                self._masks.clear()
-            self._masks[not_after] = mask
+        mask: NDArray[np.bool_] = self._days <= not_after.toordinal()
         return mask
-
-
-def _column(place: Path, dtype: str) -> NDArray[Any]:
-    width = np.dtype(dtype).itemsize
-    size = place.stat().st_size
-    if not size or size % width:
-        raise IndexCorrupt(f"{place} has {size} bytes, expected a multiple of {width}")
-    return np.memmap(place, dtype=dtype, mode="r")

@@ -88,11 +88,9 @@ class VectorStore:
     def verify(self) -> None:
         """Compare every shard with its digest. Raises IndexCorrupt for the first that differs."""
         for shard in self._shards:
-            found = digest_file(shard.place)
-            if found != shard.entry.digest:
-                raise _damaged(
-                    shard.place, f"has {found}, expected {shard.entry.digest}"
-                )
+            digest, expected = digest_file(shard.place), shard.entry.digest
+            if digest != expected:
+                raise _damaged(shard.place, f"has {digest}, expected {expected}")
 
     def vectors(self, keys: Keys) -> "StoredVectors":
         """Return the vectors of these passages. Raises EvidenceUnavailable if one is not embedded."""
@@ -240,7 +238,12 @@ class StoredVectors:
 class _Shard:
     """A finished shard, memory-mapped."""
 
-    def __init__(self, folder: Path, name: str, encoder: EncoderIdentity) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        encoder: EncoderIdentity,
+    ) -> None:
         self.place = folder / f"{name}.vec"
         description = folder / f"{name}.json"
         try:
@@ -254,7 +257,12 @@ class _Shard:
         if size != expected or not count:
             what = f"has {size} bytes, expected {expected}"
             raise _damaged(self.place, "is missing" if size is None else what)
-        self.keys: Keys = np.memmap(self.place, dtype=KEY, mode="r", shape=(count,))
+        self.keys: Keys = np.memmap(
+            self.place,
+            dtype=KEY,
+            mode="r",
+            shape=(count,),
+        )
         self.vectors: NDArray[np.float16] = np.memmap(
             self.place,
             dtype=_VECTOR,

@@ -36,7 +36,11 @@ class FilterChain:
         """What a stored verdict names: rules, settings and code book."""
 
     def judge(
-        self, thread: Thread, *, duplicate_of: Match | None, now: datetime
+        self,
+        thread: Thread,
+        *,
+        duplicate_of: Match | None,
+        now: datetime,
     ) -> tuple[FilterVerdict, ...]:
         """Return each rule's verdict, in the chain's order.
 

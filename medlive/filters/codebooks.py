@@ -28,6 +28,8 @@ _ANY_CODE = re.compile(
 _ICD_CODE = re.compile(r"[A-TV-Z]\d[0-9A-Z](?:\.[0-9A-Z-]{1,4})?")
 _LEADING_MARKS = re.compile(r"^(?:[-–•]\s*)+|^[A-Z]\d\d(?:-[A-Z]\d\d)?[：:]\s*")
 _TRAILING_CODE = re.compile(r"[A-Z]\d{2}(?:\.[\d-])?[†*]?$")
+_COUNTED = re.compile(r"\.\d+$")
+"""What tells apart the columns of one name."""
 _VAGUE = re.compile(
     r"[,，]?\s*(?:unspecified|not elsewhere classified|nos|nec|未特指的?|不可归类在他处者?)$",
     re.IGNORECASE,
@@ -82,13 +84,20 @@ def read_terms(path: Path) -> Iterator[Term]:
         )
     name = re.sub("[_ -]", "", path.name.lower())
     system = path.stem
-    for mark in reversed(_SYSTEMS):
-        if mark in name:
-            system = _SYSTEMS[mark]
+    for mark in filter(name.__contains__, reversed(_SYSTEMS)):
+        system = _SYSTEMS[mark]
     has_term = False
-    for code, title in _rows(_decoded(raw, path)):
+    has_mark = raw[:2] in (b"\xff\xfe", b"\xfe\xff")
+    for encoding in ("utf-16" if has_mark else "utf-8-sig", "gb18030"):
+        with suppress(UnicodeDecodeError):
+            text = raw.decode(encoding).replace("\x00", "")
+            break
+    else:
+        raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
+    for code, title in _rows(text):
         term = clean_term(title)
-        if (4 if term.isascii() else 2) <= len(term) <= 80 and "%" not in term:
+        least = 4 if term.isascii() else 2
+        if least <= len(term) <= 80 and "%" not in term:
             has_term = True
             yield Term(system, code, term)
     if not has_term:
@@ -98,17 +107,6 @@ def read_terms(path: Path) -> Iterator[Term]:
         )
 
 
-def _decoded(raw: bytes, path: Path) -> str:
-    for encoding in (
-        "utf-8-sig",
-        "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8",
-        "gb18030",
-    ):
-        with suppress(UnicodeDecodeError):
-            return raw.decode(encoding).replace("\x00", "")
-    raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
-
-
 def _rows(text: str) -> Iterator[tuple[str, str]]:
     """Code and title of each row, the title once for each column of titles."""
     lines = text.splitlines()
@@ -116,7 +114,7 @@ def _rows(text: str) -> Iterator[tuple[str, str]]:
     csv.field_size_limit(10_000_000)
     rows = csv.reader(lines, delimiter=max("\t;,|", key=sample.count))
     header = list(map(str.strip, next(rows, [])))
-    names = [re.sub(r"\.\d+$", "", c.lower()).replace(" ", "") for c in header]
+    names = [_COUNTED.sub("", cell.lower()).replace(" ", "") for cell in header]
     titles = [column for column, name in enumerate(names) if name in _TERM_COLUMNS]
     codes = [column for column, name in enumerate(names) if name in _CODE_COLUMNS]
     if not titles:
@@ -139,8 +137,10 @@ def _without_header(cells: Sequence[str]) -> tuple[str, str] | None:
     if len(cells) <= 6:
         return None
     codes = list(filter(_ICD_CODE.fullmatch, cells))
-    words = [c for c in cells if " " in c or (len(c) > 6 and c.isalpha())]
-    return (codes[-1], words[0]) if codes and words else None
+    for cell in cells:
+        if codes and (" " in cell or (len(cell) > 6 and cell.isalpha())):
+            return codes[-1], cell
+    return None
 
 
 _WIDE = re.compile(r"[０-９Ａ-Ｚａ-ｚ－]")
@@ -163,7 +163,7 @@ def _flat(text: str) -> str:
     """Lower case and half width, every character staying in its place."""
     lower = text.lower()
     if len(lower) != len(text):
-        lower = "".join(low if len(low := c.lower()) == 1 else c for c in text)
+        lower = "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
     return lower.translate(_WIDE_TABLE) if _WIDE.search(lower) else lower
 
 
@@ -187,7 +187,10 @@ class Codebook:
     """Terms with their codes; immutable once built, and picklable by its sources alone."""
 
     def __init__(
-        self, terms: Iterable[Term], *, stop: frozenset[str] = frozenset()
+        self,
+        terms: Iterable[Term],
+        *,
+        stop: frozenset[str] = frozenset(),
     ) -> None:
         """The first code of a term stands where two lists have it; a term of the stop list is left out."""
         try:

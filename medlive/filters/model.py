@@ -28,10 +28,15 @@ class FilterSettings(BaseModel):
         description="Threads posted before this day are rejected.",
     )
     future_tolerance_hours: int = Field(
-        default=24, ge=0, le=72, description="How far ahead a site's clock may be."
+        default=24,
+        ge=0,
+        le=72,
+        description="How far ahead a site's clock may be.",
     )
     max_characters: int = Field(
-        default=200_000, ge=1_000, description="Longest thread: title and all messages."
+        default=200_000,
+        ge=1_000,
+        description="Longest thread: title and all messages.",
     )
     non_alphanumeric_share: float = Field(
         default=0.5,
@@ -53,7 +58,10 @@ class FilterSettings(BaseModel):
         description="Kinds of direct identifiers in the patient's text that make a risk.",
     )
     duplicate_similarity: float = Field(
-        default=0.8, gt=0, le=1, description="Jaccard similarity of near duplicates."
+        default=0.8,
+        gt=0,
+        le=1,
+        description="Jaccard similarity of near duplicates.",
     )
 
 

@@ -5,7 +5,7 @@ whose order decides which failure is the thread's reason. The docstring says wha
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
@@ -45,8 +45,9 @@ class Subject:
     @cached_property
     def whole_text(self) -> str:
         """Title and all messages."""
-        texts = "\n".join((self.thread.title, *(m.text for m in self.thread.messages)))
-        return texts[: self.settings.max_characters]
+        texts = [self.thread.title]
+        texts += [message.text for message in self.thread.messages]
+        return "\n".join(texts)[: self.settings.max_characters]
 
     @cached_property
     def lower(self) -> str:
@@ -63,7 +64,7 @@ class Subject:
         return "en" if declared == "en" else "zh" if declared == "zh" else "unknown"
 
 
-Outcome = tuple[FilterReason | None, dict[str, EvidenceValue]]
+Outcome = tuple[FilterReason | None, Mapping[str, EvidenceValue]]
 """Why the thread does not pass, or None, and what that rests on."""
 Rule = Callable[[Subject], Outcome]
 
@@ -92,11 +93,12 @@ def posted_before(subject: Subject) -> Outcome:
     if posted is None:
         return FilterReason.POSTED_UNKNOWN, {}
     moment = posted.astimezone(UTC)
+    evidence = {"posted_at": moment.isoformat()}
     if moment > subject.now + timedelta(hours=subject.settings.future_tolerance_hours):
-        return FilterReason.POSTED_IN_FUTURE, {"posted_at": moment.isoformat()}
+        return FilterReason.POSTED_IN_FUTURE, evidence
     if moment.date() < subject.settings.posted_before:
-        return FilterReason.POSTED_BEFORE, {"posted_at": moment.isoformat()}
-    return None, {"posted_at": moment.isoformat()}
+        return FilterReason.POSTED_BEFORE, evidence
+    return None, evidence
 
 
 def _slug(text: str) -> str:
@@ -133,10 +135,10 @@ def not_clinical(subject: Subject) -> Outcome:
     sections, phrases = _sections(subject.settings.non_clinical_sections)
     path = re.sub(r"^[a-z]+://[^/]*|[?#].*", "", subject.thread.url.lower())
     # The last part of a path is the thread's own title.
-    parts = [p for p in path.split("/") if p]
-    is_page = bool(parts) and re.fullmatch(r"page-\d+", parts[-1]) is not None
-    boards = parts[:-2] if is_page else parts[:-1]
-    for name in (*subject.thread.tags, *boards):
+    parts = list(filter(None, path.split("/")))
+    if parts and re.fullmatch(r"page-\d+", parts[-1]):
+        parts.pop()
+    for name in (*subject.thread.tags, *parts[:-1]):
         slug = _slug(name)
         plain = re.sub(r"\s*\[.*?\]\s*", " ", slug).strip()
         if {slug, plain} & sections or any(map(f" {plain} ".__contains__, phrases)):
@@ -236,9 +238,9 @@ def non_alphanumeric(subject: Subject) -> Outcome:
     """Less than the set share of the non-space characters is neither letter nor digit (Chinese characters are)."""
     visible = sum(map(len, subject.whole_text.split()))
     share = 1 - sum(map(str.isalnum, subject.whole_text)) / visible if visible else 1.0
-    if share >= subject.settings.non_alphanumeric_share:
-        return FilterReason.NON_ALPHANUMERIC, {"share": round(share, 4)}
-    return None, {"share": round(share, 4)}
+    is_noise = share >= subject.settings.non_alphanumeric_share
+    reason = FilterReason.NON_ALPHANUMERIC if is_noise else None
+    return reason, {"share": round(share, 4)}
 
 
 def language(subject: Subject) -> Outcome:
@@ -263,15 +265,13 @@ def no_codebook_term(subject: Subject) -> Outcome:
 def duplicate(subject: Subject) -> Outcome:
     """The patient's text does not duplicate an earlier one."""
     match = subject.duplicate_of
-    if match is not None:
-        kind = "exact" if match.exact else "near"
-        similarity = round(match.similarity, 4)
-        return FilterReason.DUPLICATE, {
-            "of": match.key,
-            "kind": kind,
-            "similarity": similarity,
-        }
-    return None, {}
+    if match is None:
+        return None, {}
+    return FilterReason.DUPLICATE, {
+        "of": match.key,
+        "kind": "exact" if match.exact else "near",
+        "similarity": round(match.similarity, 4),
+    }
 
 
 _COURTESY_EN = re.compile(
@@ -351,15 +351,6 @@ _LONG_NUMBER = re.compile(r"\d{5}|\d{3}[ )-]{1,2}\d{3}")
 _I_AM = re.compile(r"\bI(?: am|'m|’m) [A-Z][a-z]")
 
 
-def _may_identify(text: str, lower: str) -> bool:
-    """Whether a closer look for identifiers is worth its time."""
-    if any(map(lower.__contains__, _PERSONAL_HINTS)) or _LONG_NUMBER.search(text):
-        return True
-    return ("I am " in text or "I'm " in text or "I’m " in text) and bool(
-        _I_AM.search(text)
-    )
-
-
 _INTRODUCED = re.compile(
     r"(?:name(?: is|['’]s)?|i am|i['’]m|我叫|本人叫|名叫|名字是|姓名|联系人)[\s:：=是为-]*$",
     re.IGNORECASE,
@@ -373,7 +364,9 @@ def reidentification_risk(subject: Subject) -> Outcome:
     place finer than a province counts beside one of these. A physician's name does not count.
     """
     text = f"{subject.thread.title}\n{subject.patient_text}"
-    if not _may_identify(text, subject.lower):
+    # Whether a closer look for identifiers is worth its time
+    hinted = any(map(subject.lower.__contains__, _PERSONAL_HINTS))
+    if not (hinted or _LONG_NUMBER.search(text) or _I_AM.search(text)):
         return None, {"kinds": 0}
     plans = subject.language if subject.language in ("en", "zh") else None
     kinds: set[str] = set()
@@ -387,13 +380,12 @@ def reidentification_risk(subject: Subject) -> Outcome:
             kinds.add(identifier.kind.value)
     if kinds and places:
         kinds.add(IdentifierKind.PLACE.value)
-    evidence = ", ".join(sorted(kinds))
-    if len(kinds) >= subject.settings.identifier_kinds:
-        return FilterReason.REIDENTIFICATION_RISK, {
-            "kinds": len(kinds),
-            "found": evidence,
-        }
-    return None, {"kinds": len(kinds)}
+    if len(kinds) < subject.settings.identifier_kinds:
+        return None, {"kinds": len(kinds)}
+    return FilterReason.REIDENTIFICATION_RISK, {
+        "kinds": len(kinds),
+        "found": ", ".join(sorted(kinds)),
+    }
 
 
 RULES: tuple[Rule, ...] = (

@@ -359,6 +359,7 @@ DECIDING_MODULES: Final = (
     "deidentify/detect.py",
     "deidentify/english.py",
     "deidentify/english_general.py",
+    "deidentify/english_places.py",
     "deidentify/facilities.py",
     "deidentify/identifiers.py",
     "deidentify/numbers.py",

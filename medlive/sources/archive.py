@@ -15,10 +15,10 @@ import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
-from http import HTTPStatus
+from http.client import responses
 from math import inf
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, NamedTuple
 from urllib.parse import quote
 from uuid import NAMESPACE_URL, uuid5
 
@@ -31,6 +31,7 @@ from warcio.warcwriter import WARCWriter
 from medlive.clock import now
 from medlive.errors import MedliveError
 from medlive.guard.bounds import RECORD_BYTES
+from medlive.integrity.folder import sync
 from medlive.integrity.paths import open_plain
 from medlive.sources.ledger import Place
 from medlive.sources.source import Fetched
@@ -82,7 +83,8 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
         self._file: io.FileIO = path.open("xb", buffering=0)
         try:
             self._write(_warcinfo(software, operator, created_at or now()))
-            _sync(self._file, path.parent)
+            _sync(self._file)
+            sync(path.parent)
         except BaseException:
             self._file.close()
             path.unlink()
@@ -149,12 +151,15 @@ def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Fetched]
 
 def seal(path: Path, size: int) -> None:
     """Cut off what a kill left after the first `size` bytes. Raises ArchiveDamaged for a file that is shorter."""
-    with _opened(path, "r+b") as file:
-        end = file.seek(0, os.SEEK_END)
-        if end < size:
-            raise ArchiveDamaged(path, f"has {end} bytes, expected {size}")
-        file.truncate(size)
-        _sync(file)
+    try:
+        with path.open("r+b") as file:
+            end = file.seek(0, os.SEEK_END)
+            if end < size:
+                raise ArchiveDamaged(path, f"has {end} bytes, expected {size}")
+            file.truncate(size)
+            _sync(file)
+    except OSError as error:
+        raise ArchiveDamaged(path, f"cannot be read: {error}") from error
 
 
 def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Place]:
@@ -180,7 +185,8 @@ def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Pl
             if erased:
                 first = min(place.offset for place in erased)
                 raise ArchiveDamaged(path, f"no page to erase at offset {first}")
-            _sync(copy, target.parent)
+            _sync(copy)
+            sync(target.parent)
         except BaseException:
             target.unlink()
             raise
@@ -223,21 +229,20 @@ def _page(path: Path, record: _Record) -> Fetched:
 
 
 @contextmanager
-def _opened(path: Path, mode: Literal["rb", "r+b"] = "rb") -> Iterator[BinaryIO]:
+def _opened(path: Path) -> Iterator[BinaryIO]:
     """Open an archive file; errors of the system are raised as ArchiveDamaged."""
     try:
-        with (
-            io.BufferedReader(open_plain(path))
-            if mode == "rb"
-            else path.open(mode) as file
-        ):
+        with io.BufferedReader(open_plain(path)) as file:
             yield file
     except OSError as error:
         raise ArchiveDamaged(path, f"cannot be read: {error}") from error
 
 
 def _records(
-    path: Path, file: BinaryIO, offset: int, size: int | None = None
+    path: Path,
+    file: BinaryIO,
+    offset: int,
+    size: int | None = None,
 ) -> Iterator[_Record]:
     """Iterate over the records from an offset on, to offset `size` or to the end. Raises ArchiveDamaged."""
     file.seek(offset)
@@ -269,11 +274,18 @@ def _records(
         )
 
 
-def _parse_record(path: Path, place: Place, member: bytes, content: bytes) -> _Record:
+def _parse_record(
+    path: Path,
+    place: Place,
+    member: bytes,
+    content: bytes,
+) -> _Record:
     """Parse an unpacked member and check its digest. Raises ArchiveDamaged."""
     try:
         raw = ArcWarcRecordLoader().parse_record_stream(
-            io.BytesIO(content), known_format="warc", no_record_parse=True
+            io.BytesIO(content),
+            known_format="warc",
+            no_record_parse=True,
         )
         declared = int(raw.rec_headers.get_header("Content-Length"))
         block = raw.raw_stream.read()
@@ -320,8 +332,7 @@ def _page_member(page: Fetched) -> bytes:
         about[_URL_HEADER] = json.dumps(page.url)
     if page.form is not None:
         about[_FORM_HEADER] = json.dumps(page.form)
-    known = page.status in HTTPStatus._value2member_map_
-    phrase = HTTPStatus(page.status).phrase if known else "Unknown"
+    phrase = responses.get(page.status, "Unknown")
     lines = [f"HTTP/1.1 {page.status} {phrase}"]
     for name, value in page.headers.items():
         if name not in _NOT_STORED:
@@ -351,7 +362,11 @@ def _warcinfo(software: str, operator: str | None, created_at: datetime) -> byte
 
 
 def _member(
-    kind: str, identity: str, about: Mapping[str, str], head: bytes, body: bytes
+    kind: str,
+    identity: str,
+    about: Mapping[str, str],
+    head: bytes,
+    body: bytes,
 ) -> bytes:
     """Build a gzip member without time or name, so that equal records are equal bytes."""
     plain = io.BytesIO()
@@ -382,11 +397,7 @@ def _moment(moment: datetime) -> str:
     )
 
 
-def _sync(file: BinaryIO | io.FileIO, folder: Path | None = None) -> None:
-    """Flush a file to the disk, and a new file's name in its folder, where the system can."""
+def _sync(file: BinaryIO | io.FileIO) -> None:
+    """Flush a file to the disk."""
     file.flush()
     os.fsync(file.fileno())
-    if folder is not None and os.name != "nt":
-        handle = os.open(folder, os.O_RDONLY)
-        os.fsync(handle)
-        os.close(handle)

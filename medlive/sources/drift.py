@@ -131,8 +131,9 @@ def compare(
         kind = name.partition(":")[0]
         value, n = now.get(name, (0.0, threads))
         past = []
-        for past_value, past_n in [r[name] for r in before[:HISTORY] if name in r]:
-            if kind == "count" or past_n >= LEAST_THREADS:
+        for run in before[:HISTORY]:
+            past_value, past_n = run.get(name, (0.0, -1))
+            if past_n >= LEAST_THREADS or (kind == "count" and name in run):
                 past.append(past_value)
         middle = median(past) if len(past) >= LEAST_RUNS else None
         collapsed = _collapsed(kind, value, n, middle)
@@ -145,10 +146,16 @@ def compare(
 
 def reads_nothing(ends: Mapping[str, int]) -> bool:
     """Whether a run read no thread because none had a known layout."""
-    return not ends.get("read") and bool(ends.get("layout", 0) + ends.get("fault", 0))
+    unknown = ends.get("layout", 0) + ends.get("fault", 0)
+    return unknown > 0 and not ends.get("read")
 
 
-def _collapsed(kind: str, value: float, n: int, middle: float | None) -> bool:
+def _collapsed(
+    kind: str,
+    value: float,
+    n: int,
+    middle: float | None,
+) -> bool:
     if kind == "end":
         # Without a history too: a source whose threads mostly fail is not read, however new it is.
         usual = middle if middle is not None else 0.2

@@ -3,12 +3,11 @@
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -33,21 +32,20 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _MEDIA = frozenset(("image", "video", "audio", "file"))
 
 
-class ProblemReason(StrEnum):
-    """Why a line became no thread."""
-
-    NOT_JSON = "not_json"
-    NOT_TEXT = "not_text"
-    """The bytes are not UTF-8."""
-    TOO_LONG = "too_long"
-    NOT_AN_OBJECT = "not_an_object"
-    MISSING_FIELD = "missing_field"
-    WRONG_TYPE = "wrong_type"
-    BAD_ID = "bad_thread_id"
-    """In an address it would lead to another thread's page: `..`, empty parts, what cannot be printed."""
-    BAD_ROLE = "bad_role"
-    BAD_SOURCE = "bad_source"
-    BAD_DATE = "bad_date"
+ProblemReason = Literal[
+    "not_json",
+    "not_text",
+    "too_long",
+    "not_an_object",
+    "missing_field",
+    "wrong_type",
+    "bad_thread_id",
+    "bad_role",
+    "bad_source",
+    "bad_date",
+]
+"""Why a line became no thread. `not_text`: the bytes are not UTF-8; `bad_thread_id`: in an address it would lead to
+another thread's page (`..`, empty parts, what cannot be printed)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +54,8 @@ class ImportedThread:
 
     line: int
     thread: Thread
-    date_assumed: (
-        bool  # Whether its date is the one that was given for threads without one
-    )
+    date_assumed: bool
+    """Whether its date is the one that was given for threads without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,12 +128,19 @@ class _ThreadLine(BaseModel):
     messages: Annotated[list[_MessageLine], _listed] = []  # In order, the opening first
 
 
-_REASONS = {"role": "bad_role", "source": "bad_source", "posted_at": "bad_date"}
+_REASONS: Mapping[str, ProblemReason] = {
+    "role": "bad_role",
+    "source": "bad_source",
+    "posted_at": "bad_date",
+}
 """By the field whose value is not one of those allowed."""
 
 
 def read_threads(
-    path: Path, *, assume_posted_at: datetime | date | None = None, handle_key: bytes
+    path: Path,
+    *,
+    assume_posted_at: datetime | date | None = None,
+    handle_key: bytes,
 ) -> Iterator[ImportedThread | ImportProblem]:
     """The threads of an import file in its order, line by line; a bad line is a problem and stops nothing.
 
@@ -146,43 +150,32 @@ def read_threads(
     """
     if assume_posted_at is not None and not isinstance(assume_posted_at, datetime):
         assume_posted_at = datetime.combine(assume_posted_at, time())
+    number = 0
     try:
         with io.BufferedReader(open_given(path), _BLOCK) as handle:
-            for number, line in enumerate(_lines(handle), start=1):
+            while line := handle.readline(IMPORT_LINE_BYTES + 2):
+                number += 1
+                if len(line) <= IMPORT_LINE_BYTES:
+                    line = line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\x00")
+                rest = line
+                # Of a line over the limit the rest is passed over.
+                while len(line) > IMPORT_LINE_BYTES and not rest.endswith(b"\n"):
+                    if not (rest := handle.readline(_BLOCK)):
+                        break
                 if line:
                     yield _read_line(number, line, assume_posted_at, handle_key)
     except OSError as exc:
         raise BadInput(f"cannot read {path.name}: {exc.strerror}") from exc
 
 
-def _lines(handle: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file without white space around them; one over the limit is cut a little behind it."""
-    while line := handle.readline(IMPORT_LINE_BYTES + 2):
-        rest = line
-        while len(line) > IMPORT_LINE_BYTES and rest and not rest.endswith(b"\n"):
-            rest = handle.readline(_BLOCK)
-        yield (
-            line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\x00")
-            if rest is line
-            else line
-        )
-
-
 def _read_line(
-    number: int, line: bytes, assumed: datetime | None, key: bytes
+    number: int,
+    line: bytes,
+    assumed: datetime | None,
+    key: bytes,
 ) -> ImportedThread | ImportProblem:
     try:
-        if len(line) > IMPORT_LINE_BYTES:
-            raise _Malformed(
-                ProblemReason.TOO_LONG, f"longer than {IMPORT_LINE_BYTES} bytes"
-            )
-        try:
-            # CESU-8 encodes each half of a surrogate pair by itself.
-            text = line.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError as exc:
-            detail = f"not UTF-8 at byte {exc.start}"
-            raise _Malformed(ProblemReason.NOT_TEXT, detail) from exc
-        parsed = _parse(text)
+        parsed = _parse(line)
         thread = _thread(parsed, assumed, key)
     except _Malformed as problem:
         text = line[: _EXCERPT * 4].decode("utf-8", "replace")
@@ -192,29 +185,31 @@ def _read_line(
     return ImportedThread(number, thread, is_assumed)
 
 
-def _parse(text: str) -> _ThreadLine:
+def _parse(line: bytes) -> _ThreadLine:
     """Parse and check a line. Control characters are allowed inside strings: real dumps hold raw tabs and NUL."""
+    if len(line) > IMPORT_LINE_BYTES:
+        raise _Malformed("too_long", f"longer than {IMPORT_LINE_BYTES} bytes")
     try:
+        # CESU-8 encodes each half of a surrogate pair by itself.
+        text = line.decode("utf-8", "surrogatepass")
         value = _storable(json.loads(text, strict=False))
-    except (ValueError, RecursionError) as exc:
-        raise _Malformed(ProblemReason.NOT_JSON, str(exc)) from exc
-    if not isinstance(value, dict):
-        raise _Malformed(
-            ProblemReason.NOT_AN_OBJECT,
-            f"expected an object, found {type(value).__name__}",
-        )
-    try:
+        if not isinstance(value, dict):
+            kind = type(value).__name__
+            raise _Malformed("not_an_object", f"expected an object, found {kind}")
         return _ThreadLine.model_validate(value)
+    except UnicodeDecodeError as exc:
+        raise _Malformed("not_text", f"not UTF-8 at byte {exc.start}") from exc
     except ValidationError as exc:
         error = exc.errors()[0]
-        reason = ProblemReason.WRONG_TYPE
+        reason: ProblemReason = "wrong_type"
         if error["type"] == "missing" or error["input"] is None:
-            reason = ProblemReason.MISSING_FIELD
+            reason = "missing_field"
         elif error["type"] in ("value_error", "string_pattern_mismatch"):
-            reason = ProblemReason(_REASONS[str(error["loc"][-1])])
-        raise _Malformed(
-            reason, f"{'.'.join(map(str, error['loc']))}: {error['msg']}"
-        ) from exc
+            reason = _REASONS[str(error["loc"][-1])]
+        place = ".".join(map(str, error["loc"]))
+        raise _Malformed(reason, f"{place}: {error['msg']}") from exc
+    except (ValueError, RecursionError) as exc:
+        raise _Malformed("not_json", str(exc)) from exc
 
 
 def _storable(value: Any) -> Any:
@@ -232,15 +227,27 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes) -> Thread:
     thread_id = str(line.thread_id)
     if len(thread_id) > THREAD_ID_CHARS:
         detail = f"thread_id has {len(thread_id)} characters, more than the {THREAD_ID_CHARS} that are stored"
-        raise _Malformed(ProblemReason.TOO_LONG, detail)
+        raise _Malformed("too_long", detail)
     if thread_id and not is_thread_id(thread_id):
         detail = (
             f"thread_id {thread_id[:100]!r}: expected printable parts without . and .."
         )
-        raise _Malformed(ProblemReason.BAD_ID, detail)
+        raise _Malformed("bad_thread_id", detail)
     messages = []
-    for position, message in enumerate(line.messages):
-        messages.append(_message(position, message, key))
+    for position, shown in enumerate(line.messages):
+        media: dict[str, None] = {}
+        for kind in filter(None, map(str.lower, shown.media)):
+            media[kind if kind in _MEDIA else "file"] = None
+        message = Message(
+            id=f"m{position}",
+            author=keyed_handle(shown.author or shown.role.value, key),
+            role=shown.role,
+            verified=bool(shown.verified),
+            text=shown.text,
+            posted_at=_utc(shown.posted_at),
+            media=tuple(media),
+        )
+        messages.append(message)
     language = re.split("[-_]", line.language)[0]
     thread = Thread(
         source=line.source,
@@ -258,21 +265,6 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes) -> Thread:
     return replace(thread, thread_id=f"made-{content}")
 
 
-def _message(position: int, line: _MessageLine, key: bytes) -> Message:
-    media: dict[str, None] = {}
-    for kind in filter(None, map(str.lower, line.media)):
-        media[kind if kind in _MEDIA else "file"] = None
-    return Message(
-        id=f"m{position}",
-        author=keyed_handle(line.author or line.role.value, key),
-        role=line.role,
-        verified=bool(line.verified),
-        text=line.text,
-        posted_at=_utc(line.posted_at),
-        media=tuple(media),
-    )
-
-
 def _utc(moment: datetime | None) -> datetime | None:
     """The moment in UTC, which one without a zone is taken to be in."""
     if moment is None:
@@ -280,6 +272,4 @@ def _utc(moment: datetime | None) -> datetime | None:
     try:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError as exc:
-        raise _Malformed(
-            ProblemReason.BAD_DATE, f"posted_at is out of range: {moment}"
-        ) from exc
+        raise _Malformed("bad_date", f"posted_at is out of range: {moment}") from exc

@@ -8,14 +8,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import StrEnum
 from typing import Literal, ParamSpec, TypeVar
 
 from medlive.clock import now
 from medlive.errors import MedliveError, describe
 from medlive.guard.bounds import LIST_PAGES, THREAD_PAGES
 from medlive.integrity.digest import digest_json
-from medlive.sources import source
 from medlive.sources.fetching.policy import (
     FetchError,
     FetchPolicy,
@@ -34,14 +32,19 @@ from medlive.sources.ledger import (
     SkipReason,
 )
 from medlive.sources.source import (
+    REFUSALS,
+    Anonymiser,
     Fetched,
+    IncompleteThread,
     ListEntry,
     Listing,
+    NotAThread,
     Page,
     PageRequest,
     ProblemKind,
     Site,
     SourceError,
+    host_of,
 )
 from medlive.threads.model import is_thread_id
 
@@ -60,26 +63,17 @@ _Origin = Literal["listed", "left over", "missing"]
 """Why a thread is read; a missing one is on no list any more."""
 
 
-class HarvestEnd(StrEnum):
-    """How a harvest ended."""
-
-    COMPLETE = "complete"
-    """Every list was read to its end, and every thread was requested."""
-    LIMITED = "limited"
-    """The limit was reached."""
-    LISTS_MISSING = "lists_missing"
-    """A list could not be read to its end."""
-    GIVEN_UP = "given_up"
-    """The source blocks, or its pages cannot be read any more."""
+HarvestEnd = Literal["complete", "limited", "lists_missing", "given_up"]
+"""How a harvest ended. `complete`: every list was read to its end, and every thread was requested; `limited`: the
+limit was reached; `lists_missing`: a list could not be read to its end; `given_up`: the source blocks, or its pages
+cannot be read any more."""
 
 
 def list_key(request: PageRequest) -> str:
     """Return a list's name in the ledger: its first address, with a digest of the form if it is posted."""
-    return (
-        request.url
-        if request.form is None
-        else f"{request.url} {digest_json([list(f) for f in request.form])}"
-    )
+    if request.form is None:
+        return request.url
+    return f"{request.url} {digest_json(request.form)}"
 
 
 async def harvest(
@@ -88,7 +82,7 @@ async def harvest(
     fetch: Fetch,
     ledger: Ledger,
     *,
-    anonymise: source.Anonymiser,
+    anonymise: Anonymiser,
     since: datetime | None = None,
     limit: int | None = None,
     concurrency: int = 1,
@@ -103,14 +97,14 @@ async def harvest(
     """
     policy = FetchPolicy.of(site, base_url)
     run = _Run(
-        site,
-        fetch,
-        ledger,
-        policy,
-        anonymise,
-        since,
-        limit,
-        asyncio.Queue(2 * concurrency),
+        site=site,
+        fetch=fetch,
+        ledger=ledger,
+        policy=policy,
+        anonymise=anonymise,
+        since=since,
+        limit=limit,
+        queue=asyncio.Queue(2 * concurrency),
     )
     tasks = [asyncio.create_task(run.work()) for _ in range(concurrency)]
     tasks.append(asyncio.create_task(run.find(base_url, concurrency)))
@@ -120,19 +114,11 @@ async def harvest(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    if run.ended or run.limited:
-        return HarvestEnd.GIVEN_UP if run.ended else HarvestEnd.LIMITED
-    return HarvestEnd.LISTS_MISSING if run.lists_missing else HarvestEnd.COMPLETE
-
-
-@dataclass(slots=True)
-class _Reading:
-    """The pages of a thread that were read so far."""
-
-    pages: list[Page]
-    unsaved: list[FetchedPage] = field(default_factory=list)
-    etag: str | None = None
-    last_modified: str | None = None
+    if run.ended:
+        return "given_up"
+    if run.limited:
+        return "limited"
+    return "lists_missing" if run.lists_missing else "complete"
 
 
 @dataclass(slots=True)
@@ -143,7 +129,7 @@ class _Run:
     fetch: Fetch
     ledger: Ledger
     policy: FetchPolicy
-    anonymise: source.Anonymiser
+    anonymise: Anonymiser
     since: datetime | None
     limit: int | None
     queue: asyncio.Queue[tuple[ListEntry, KnownThread | None, _Origin] | None]
@@ -160,16 +146,12 @@ class _Run:
 
     async def find(self, base_url: str, workers: int) -> None:
         """Queue every thread to read: left over from earlier runs, listed, and missing from the lists."""
-        await self._enqueue(
-            await self._on_allowed_hosts(await self.ledger.left_over()), "left over"
-        )
+        await self._enqueue(await self.ledger.left_over(), "left over")
         for first in self.site.listing_requests(base_url):
             if not self._stopped():
                 await self._follow(first)
         if not self._stopped() and not self.lists_missing and self.since is None:
-            await self._enqueue(
-                await self._on_allowed_hosts(await self.ledger.not_listed()), "missing"
-            )
+            await self._enqueue(await self.ledger.not_listed(), "missing")
         for _ in range(workers):
             await self.queue.put(None)
 
@@ -186,15 +168,14 @@ class _Run:
     async def _enqueue(
         self, entries: Sequence[ListEntry], origin: _Origin = "listed"
     ) -> None:
-        known = (
-            await self.ledger.look_up([entry.thread_id for entry in entries])
-            if entries
-            else {}
-        )
+        if origin != "listed":
+            entries = await self._on_allowed_hosts(entries)
+        if not entries:
+            return
+        known = await self.ledger.look_up([entry.thread_id for entry in entries])
         for entry in entries:
-            self.limited = self.limited or (
-                self.limit is not None and self.requested >= self.limit
-            )
+            if self.limit is not None and self.requested >= self.limit:
+                self.limited = True
             if self._stopped():
                 return
             self.requested += 1
@@ -205,7 +186,7 @@ class _Run:
         """Keep the entries on hosts of the source, which may have moved since; the others are skipped."""
         kept, skipped = [], []
         for entry in entries:
-            if source.host_of(entry.url) in self.policy.allowed_hosts:
+            if host_of(entry.url) in self.policy.allowed_hosts:
                 kept.append(entry)
                 continue
             skip = HarvestSkipped(entry.url, entry.thread_id, SkipReason.OTHER_HOST)
@@ -240,7 +221,12 @@ class _Run:
                 listing, seen, state.cutoff, number
             )
             listed = self._plan_page(
-                key, listing, known, seen, state.cutoff, finished=finished
+                key,
+                listing,
+                known,
+                seen,
+                state.cutoff,
+                finished=finished,
             )
             seen |= {entry.thread_id for entry in listing.entries}
             await self.ledger.keep(*events, listed)
@@ -320,9 +306,18 @@ class _Run:
                 waiting[entry.thread_id] = entry
         following = None if finished else listing.next_page
         # Where `since` ends the list before what earlier runs saw, this run must not stand for what lies between.
-        newest = None if _is_before(cutoff, self.since) else _newest(listing)
+        newest = None
+        if not _is_before(cutoff, self.since):
+            moment = now()
+            dates = filter(None, map(_activity, listing.entries))
+            newest = max((date for date in dates if date <= moment), default=None)
         return Listed(
-            key, tuple(waiting.values()), tuple(skipped), following, newest, finished
+            list_key=key,
+            waiting=tuple(waiting.values()),
+            skipped=tuple(skipped),
+            next_page=following,
+            newest_at=newest,
+            finished=finished,
         )
 
     async def _get(
@@ -346,7 +341,7 @@ class _Run:
             if missing:
                 self.gone.add(request.url)
             kind = ProblemKind.GONE if missing and thread_id is not None else error.kind
-            ends = kind in source.REFUSALS
+            ends = kind in REFUSALS
             await self._report(
                 HarvestProblem(
                     request.url, kind, error.message, thread_id, ends_source=ends
@@ -363,17 +358,15 @@ class _Run:
             if origin == "left over"
             else ()
         )
-        reading = _Reading(list(kept))
+        pages, unsaved = list(kept), list[FetchedPage]()
         try:
-            if not await self._fetch_pages(entry, known, reading):
+            if not await self._fetch_pages(entry, known, pages, unsaved):
                 return
             thread = parse_with(
-                entry.url, self.site.parse_thread, reading.pages, self.anonymise
+                entry.url, self.site.parse_thread, pages, self.anonymise
             )
         except SourceError as error:
-            await self._report(
-                self._parse_failure(entry, error, origin), *reading.unsaved
-            )
+            await self._report(self._parse_failure(entry, error, origin), *unsaved)
             return
         self.layout_streak = 0
         self.reads = True
@@ -383,20 +376,29 @@ class _Run:
                 entry.url, entry.thread_id, SkipReason.OLDER_THAN_SINCE
             )
         else:
-            pages = len(reading.pages)
+            first = pages[0]
+            headers = first.headers if isinstance(first, Fetched) else {}
             outcome = HarvestedThread(
-                thread, entry, pages, reading.etag, reading.last_modified
+                thread=thread,
+                entry=entry,
+                page_count=len(pages),
+                etag=headers.get("etag"),
+                last_modified=headers.get("last-modified"),
             )
-        await self.ledger.keep(*reading.unsaved, outcome)
+        await self.ledger.keep(*unsaved, outcome)
 
     async def _fetch_pages(
-        self, entry: ListEntry, known: KnownThread | None, reading: _Reading
+        self,
+        entry: ListEntry,
+        known: KnownThread | None,
+        pages: list[Page],
+        unsaved: list[FetchedPage],
     ) -> bool:
         """Fetch the pages of a thread that are missing; False, with the reason stored, if that ends its reading.
 
-        Raises LayoutError, NotAThread and SourceError.
+        `pages` gets all of them, `unsaved` the last, which is stored with what becomes of it. Raises LayoutError,
+        NotAThread and SourceError.
         """
-        pages = reading.pages
         unchanged = known if known is not None and known.page_count == 1 else None
         url = (
             parse_with(entry.url, self.site.next_page, pages[-1])
@@ -407,11 +409,12 @@ class _Run:
             page.url != url for page in pages
         ):  # a pager may lead in a circle
             if len(pages) == THREAD_PAGES:
-                raise source.IncompleteThread(
+                raise IncompleteThread(
                     f"{entry.url} has more than {THREAD_PAGES} pages"
                 )
             # Stored before the next one is requested: a kill loses only the page in flight.
-            await self.ledger.keep(*reading.unsaved)
+            await self.ledger.keep(*unsaved)
+            unsaved.clear()
             page = await self._get(
                 PageRequest(url), entry.thread_id, None if pages else unchanged
             )
@@ -422,14 +425,10 @@ class _Run:
                     HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED)
                 )
                 return False
-            if not pages:
-                reading.etag, reading.last_modified = map(
-                    page.headers.get, ("etag", "last-modified")
-                )
             pages.append(page)
-            reading.unsaved = [
+            unsaved.append(
                 FetchedPage(PageKind.THREAD, page, entry.thread_id, len(pages))
-            ]
+            )
             url = parse_with(page.url, self.site.next_page, page)
         return True
 
@@ -445,14 +444,14 @@ class _Run:
             ):
                 kind = ProblemKind.GONE
         else:
-            self.layout_streak += not isinstance(error, source.NotAThread)
+            self.layout_streak += not isinstance(error, NotAThread)
         ends = self.layout_streak >= LAYOUT_STREAK
         return HarvestProblem(
             entry.url, kind, error.message, entry.thread_id, ends_source=ends
         )
 
     async def _report(self, problem: HarvestProblem, *pages: FetchedPage) -> None:
-        if self.ended and problem.kind in source.REFUSALS:
+        if self.ended and problem.kind in REFUSALS:
             return  # reported before
         self.ended = self.ended or problem.ends_source
         await self.ledger.keep(*pages, problem)
@@ -471,17 +470,6 @@ def _is_known(
         if thread.met_by is None or read_by is None or thread.met_by > read_by:
             return False
     return bool(listing.entries)
-
-
-def _newest(listing: Listing) -> datetime | None:
-    """The latest activity that is not in the future."""
-    moment = now()
-    newest = None
-    for entry in listing.entries:
-        date = _activity(entry)
-        if date is not None and date <= moment:
-            newest = max(newest or date, date)
-    return newest
 
 
 def _activity(entry: ListEntry) -> datetime | None:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from calendar import month_abbr
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
@@ -19,7 +20,8 @@ _ELEMENTS = {
     for use, lines in read_lists("medlive.sources", "elements.txt").items()
 }
 _VOID, _SILENT, _BLOCK = (_ELEMENTS[use] for use in ("void", "silent", "block"))
-_GAPS = {**dict.fromkeys(_BLOCK | {"br"}, "\n"), "td": " ", "th": " "}
+_GAPS = dict.fromkeys(_BLOCK | {"br"}, "\n")
+_GAPS |= {"td": " ", "th": " "}
 """The white space that stands in for an element's beginning."""
 _INVISIBLE = frozenset(["script", "style", "noscript", "template"])
 _SELF_CLOSING = {name.encode() for name in _VOID | _ELEMENTS["self-closing"]}
@@ -80,23 +82,19 @@ def parse(source: Page | str) -> LexborHTMLParser:
         markup, url = clean(source).encode("utf-8"), "a fragment of markup"
     if len(markup) > PAGE_BYTES:
         raise LayoutError(
-            url, f"at most {PAGE_BYTES} bytes of markup", found=str(len(markup))
+            url,
+            f"at most {PAGE_BYTES} bytes of markup",
+            found=str(len(markup)),
         )
     if _is_too_deep(markup):
         raise LayoutError(url, f"markup nested less than {PAGE_DEPTH} deep")
-    if len(markup) > _SMALL and any(
-        _is_crowded(tag[0]) for tag in _WHOLE_TAG.finditer(markup)
-    ):
-        raise LayoutError(url, f"at most {_MAX_ATTRIBUTES} attributes in a tag")
+    for tag in _WHOLE_TAG.finditer(markup) if len(markup) > _SMALL else ():
+        if len(tag[0]) > _LONG_TAG:
+            # The parser compares each attribute with all before it.
+            names, values = _VALUE.subn(b"", tag[0])
+            if values + len(_BETWEEN.findall(names)) > _MAX_ATTRIBUTES:
+                raise LayoutError(url, f"at most {_MAX_ATTRIBUTES} attributes in a tag")
     return LexborHTMLParser(markup)
-
-
-def _is_crowded(tag: bytes) -> bool:
-    """Whether a tag has so many attributes that the parser, comparing each with all before it, would be slow."""
-    if len(tag) <= _LONG_TAG:
-        return False
-    names, values = _VALUE.subn(b"", tag)
-    return values + len(_BETWEEN.findall(names)) > _MAX_ATTRIBUTES
 
 
 def _is_too_deep(markup: bytes) -> bool:
@@ -159,11 +157,12 @@ def _gap(name: str, *, is_silent: bool) -> str:
 
 def _inside(node: LexborNode, keeps_lines: bool) -> list[tuple[LexborNode | str, bool]]:
     """What is left to read of an element, the first last."""
-    ends: list[tuple[LexborNode | str, bool]] = []
+    left: list[tuple[LexborNode | str, bool]] = []
     if node.tag in _BLOCK:
-        ends.append(("\n", False))
-    children = list(node.iter(include_text=True))
-    return [*ends, *((child, keeps_lines) for child in reversed(children))]
+        left.append(("\n", False))
+    for child in reversed(list(node.iter(include_text=True))):
+        left.append((child, keeps_lines))
+    return left
 
 
 def _is_decoration(node: LexborNode, own_classes: set[str]) -> bool:
@@ -197,7 +196,9 @@ def line(node: LexborNode | None) -> str:
 
 
 def required(
-    page: Page, scope: LexborHTMLParser | LexborNode, selectors: Sequence[str]
+    page: Page,
+    scope: LexborHTMLParser | LexborNode,
+    selectors: Sequence[str],
 ) -> LexborNode:
     """Return the first element that a selector finds. Raises LayoutError naming all selectors."""
     for selector in selectors:
@@ -237,33 +238,27 @@ def linked_threads(
 
 
 def following_list_page(
-    page: Page, tree: LexborHTMLParser, parameter: str
+    page: Page,
+    tree: LexborHTMLParser,
+    parameter: str,
 ) -> PageRequest | None:
     """The list page after this one: a link to the same path whose page number is one higher.
 
     Asking for what the link says, rather than for its class, outlives a renamed pager.
     """
-    current = urlsplit(page.url)
-    place = (
-        current.netloc,
-        current.path.rstrip("/"),
-        _page_number(current.query, parameter) + 1,
-    )
+
+    def place_of(url: str) -> tuple[str, str, int]:
+        parts = urlsplit(url)
+        number = dict(parse_qsl(parts.query)).get(parameter, "1")
+        is_number = re.fullmatch("[0-9]{1,7}", number)
+        return parts.netloc, parts.path.rstrip("/"), int(number) if is_number else 1
+
+    host, path, number = place_of(page.url)
     for anchor in tree.css(f'a[href*="{parameter}="], link[rel="next"]'):
         url = link(page, anchor.attributes.get("href")) or ""
-        target = urlsplit(url)
-        if (
-            target.netloc,
-            target.path.rstrip("/"),
-            _page_number(target.query, parameter),
-        ) == place:
+        if place_of(url) == (host, path, number + 1):
             return PageRequest(url)
     return None
-
-
-def _page_number(query: str, parameter: str) -> int:
-    value = dict(parse_qsl(query)).get(parameter, "1")
-    return int(value) if re.fullmatch("[0-9]{1,7}", value) else 1
 
 
 INDIA = timezone(timedelta(hours=5, minutes=30), "Asia/Kolkata")
@@ -272,20 +267,8 @@ CHINA = timezone(timedelta(hours=8), "Asia/Shanghai")
 # Communities of this kind began in the late 1990s; a number outside these years is no date of a message.
 _FIRST_YEAR, _LAST_YEAR = 1995, 2100
 
-_MONTHS = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
+_MONTHS = [month.lower() for month in month_abbr]
+"""The first is empty, so that the others stand at their numbers."""
 _NUMERIC = re.compile(
     r"(?<!\d)(\d{4})\s?[-/.年]\s?(\d{1,2})\s?[-/.月]\s?(\d{1,2})(?!\d)日?"
     r"(?:[T\s]{1,3}(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d{1,9})?)?\s?(Z|[+-]\d{2}:?\d{2})?)?"
@@ -305,7 +288,9 @@ def shown_date(text: str, zone: tzinfo) -> datetime | None:
     A time without offset is taken in `zone`. A date without a time names a day: midnight UTC of that day,
     so that no conversion moves it to another.
     """
-    for match in _dates(text):
+    forms = (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)
+    matches = filter(None, [form.search(text) for form in forms])
+    for match in sorted(matches, key=re.Match.start):
         try:
             moment = _moment(match, zone)
         except (ValueError, OverflowError):
@@ -313,16 +298,6 @@ def shown_date(text: str, zone: tzinfo) -> datetime | None:
         if _FIRST_YEAR <= moment.year <= _LAST_YEAR:
             return moment.astimezone(UTC)
     return None
-
-
-def _dates(text: str) -> Iterator[re.Match[str]]:
-    """What may be a date, the first of each form, in order; nearly always the text begins with it."""
-    begins = _NUMERIC.match(text)
-    if begins:
-        yield begins
-    forms = (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)[bool(begins) :]
-    matches = [pattern.search(text) for pattern in forms]
-    yield from sorted(filter(None, matches), key=re.Match.start)
 
 
 def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
@@ -343,12 +318,11 @@ def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
         if offset is None:
             return local
         return datetime.fromisoformat(local.replace(tzinfo=None).isoformat() + offset)
-    name, day, year = (
-        match.groups() if match.re is _MONTH_FIRST else (match[2], match[1], match[3])
-    )
-    return datetime(
-        int(year), _MONTHS.index(name[:3].lower()) + 1, int(day), tzinfo=UTC
-    )
+    name, day, year = match.groups()
+    if match.re is _DAY_FIRST:
+        name, day = day, name
+    month = _MONTHS.index(name[:3].lower())
+    return datetime(int(year), month, int(day), tzinfo=UTC)
 
 
 def stated_moment(value: Any, zone: tzinfo) -> datetime | None:
@@ -417,8 +391,9 @@ def discussions(tree: LexborHTMLParser) -> list[Discussion]:
 
 def _discussions(value: Any, depth: int) -> Iterator[Discussion]:
     if isinstance(value, dict):
-        names = [str(name).rsplit("/", 1)[-1] for name in _listed(value.get("@type"))]
-        kinds = [name for name in names if name in _DISCUSSIONS]
+        names = map(str, _listed(value.get("@type")))
+        kinds = [name.rpartition("/")[2] for name in names]
+        kinds = [kind for kind in kinds if kind in _DISCUSSIONS]
         if kinds:
             replies: dict[Posting, None] = {}
             for key in _REPLIES:

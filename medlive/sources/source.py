@@ -71,7 +71,13 @@ class LayoutError(SourceError):
 
     kind = ProblemKind.LAYOUT
 
-    def __init__(self, url: str, looked_for: str, *, found: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        looked_for: str,
+        *,
+        found: str | None = None,
+    ) -> None:
         """`looked_for` names the expected markup, `found` what the page has instead."""
         seen = f", found {found}" if found else ""
         super().__init__(
@@ -135,8 +141,12 @@ class Page:
             return lenient
         header = _HEADER_CHARSET.search(self.content_type)
         meta = _META_CHARSET.search(body, 0, 4096)
-        names = (header[1] if header else "", meta[1].decode("ascii") if meta else "")
-        declared = [codec for codec in map(_codec, names) if codec]
+        names = []
+        if header:
+            names.append(header[1])
+        if meta:
+            names.append(meta[1].decode("ascii"))
+        declared = list(filter(None, map(_codec, names)))
         return _decode_other(body, declared, high_bytes)
 
 

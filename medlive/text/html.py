@@ -55,7 +55,9 @@ def percent(share: float | None) -> str:
 
 
 def interval(
-    low: float | None, high: float | None, write: Callable[[float], str] = percent
+    low: float | None,
+    high: float | None,
+    write: Callable[[float], str] = percent,
 ) -> str:
     """An interval for people, of a share in per cent."""
     return NONE if low is None or high is None else f"{write(low)} to {write(high)}"

@@ -169,9 +169,8 @@ def _is_within_number(hay: str, at: int) -> bool:
     """Whether a sign joins the digits around it into one number: a comma does before three digits alone."""
     if hay[at] == ",":
         return _THOUSANDS.match(hay, at) is not None and hay[at - 1].isdigit()
-    return (
-        hay[at] in ".^²³" and hay[at - 1].isdigit() and hay[at + 1 : at + 2].isdigit()
-    )
+    before, after = hay[at - 1], hay[at + 1 : at + 2]
+    return hay[at] in ".^²³" and before.isdigit() and after.isdigit()
 
 
 def dominant_language(text: str) -> Language:
@@ -195,7 +194,9 @@ def dominant_language(text: str) -> Language:
         return "unknown"
     words = [w.lower().replace("’", "'") for w in latin]
     # Abbreviations such as ALT and CT belong to a Chinese text as much as to an English one.
-    western = float(sum(not w.isupper() for w in latin) or (0 if han else len(latin)))
+    western = float(sum(not word.isupper() for word in latin))
+    if not western and not han:
+        western = float(len(latin))
     # A Chinese word is about 1.6 characters, a word of other scripts about 5 letters.
     chinese, foreign = han / 1.6, (other + kana * 2) / 5
     if kana > 0.15 * (han + kana):
@@ -214,7 +215,7 @@ def _characters(pattern: re.Pattern[str], text: str) -> int:
 def _latin_language(words: list[str]) -> Language:
     english = sum(map(_ENGLISH.__contains__, words))
     foreign = sum(map(_FOREIGN.__contains__, words))
-    marked = sum(bool(_MARKED.search(w)) for w in words if not w.isascii())
+    marked = len(list(filter(_MARKED.search, words)))
     if foreign + marked > max(1, english):
         return "other"
     return "en" if english * 12 >= min(len(words), 12) else "unknown"

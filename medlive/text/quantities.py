@@ -8,7 +8,7 @@ days), a statement in one. What a number refers to is not checked here.
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator, Set
+from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
 from string import ascii_lowercase
@@ -100,7 +100,7 @@ def numbers_missing(statement: str, *sources: str) -> list[str]:
     stated = numbers(statement)
     if not stated:
         return []
-    source_numbers = _read_sources(*sources)
+    source_numbers = _Sources(*sources)
     missing: dict[str, None] = {}
     for number in stated:
         if not source_numbers.states(number):
@@ -118,7 +118,7 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
     kinds = {measured(q)[0] for q in quoted} & {"mass", "volume"}
     if not kinds:
         return []
-    source_numbers = _read_sources(source)
+    source_numbers = _Sources(source)
     bare = {q.value for q in quoted if q.unit is None}
     exchanged = []
     for dose in numbers(statement):
@@ -132,7 +132,7 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
 def numbers(text: str) -> tuple[Quantity, ...]:
     """Return a statement's numbers in order, without list markers, names with digits and articles ("a", 一个)."""
     plain = _LIST_MARKER.sub(_blank, plain_digits(text))
-    plain = _NAME.sub(lambda m: m[0] if _is_quantity(m[0]) else _blank(m), plain)
+    plain = _NAME.sub(_without_name, plain)
     in_order = sorted(_statement_numbers(plain), key=lambda number: number[0])
     return tuple(dict.fromkeys(quantity for _, quantity in in_order))
 
@@ -155,11 +155,11 @@ def plain_digits(text: str) -> str:
     text = _SUPERSCRIPT.sub(
         lambda m: "^" + unicodedata.normalize("NFKC", m.group()), text
     )
-    return _WIDE.sub(lambda m: _plain(m.group()), text.translate(_HAN_FORMAL)).lower()
+    return _WIDE.sub(_plain, text.translate(_HAN_FORMAL)).lower()
 
 
-@lru_cache(maxsize=4096)
-def _plain(char: str) -> str:
+def _plain(match: re.Match[str]) -> str:
+    char = match[0]
     if (decimal := unicodedata.decimal(char, None)) is not None:
         return str(decimal)
     if unicodedata.category(char) == "No":
@@ -171,11 +171,14 @@ def _blank(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
-def _is_quantity(word: str) -> bool:
-    """Whether a word with digits is a number written together with its neighbour ("bp120", 10mg)."""
+def _without_name(match: re.Match[str]) -> str:
+    """A word with digits, blank unless it is a number written together with its neighbour ("bp120", 10mg)."""
+    word = match[0]
     head = word.removesuffix(word.lstrip(ascii_lowercase))
     tail = word.removeprefix(word.rstrip(ascii_lowercase))
-    return head in _JOINED and (not tail or _UNIT.match(tail) is not None)
+    if head in _JOINED and (not tail or _UNIT.match(tail)):
+        return word
+    return _blank(match)
 
 
 def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
@@ -290,7 +293,9 @@ def _digit_value(plain: str, match: re.Match[str]) -> tuple[float, int]:
 def _times_many(plain: str, value: float, end: int) -> tuple[float, int]:
     """Multiply a number by the thousand or 万 that may follow it."""
     many = _MANY.match(plain, end)
-    return (value * _MANY_VALUES[many[1]], many.end()) if many else (value, end)
+    if many is None:
+        return value, end
+    return value * _MANY_VALUES[many[1]], many.end()
 
 
 def _number(digits: str) -> float:
@@ -309,7 +314,7 @@ def _any_value(numeral: str) -> float:
 
 
 def _word_quantity(plain: str, match: re.Match[str]) -> Quantity:
-    words = (match["tens"], match["ones"]) if match["tens"] else (match["word"],)
+    words = filter(None, match.group("tens", "ones", "word"))
     value = float(sum(_WORD_VALUES[word] for word in words))
     value, end = _times_many(plain, value, match.end())
     return _with_unit(plain, match, value, end)
@@ -341,7 +346,10 @@ def _han_value(numeral: str) -> float | None:
 
 
 def _with_unit(
-    plain: str, number: re.Match[str], value: float, end: int | None = None
+    plain: str,
+    number: re.Match[str],
+    value: float,
+    end: int | None = None,
 ) -> Quantity:
     """A number with the unit that follows it, or that follows the range it begins."""
     end = number.end() if end is None else end
@@ -354,17 +362,21 @@ def _with_unit(
     ):
         match = _UNIT.match(plain, other.end())  # "6 to 12 months" are six months too
     unit = _UNIT_NAMES[(match.lastindex or 1) - 1] if match else None
-    return Quantity(round(value, 6), unit, plain[number.start() : end].strip())
+    text = plain[number.start() : end].strip()
+    return Quantity(round(value, 6), unit, text)
 
 
-class _Source:
-    """The numbers of a source, for lookup."""
+class _Sources:
+    """The numbers of texts, for lookup."""
 
-    def __init__(self, quantities: Set[Quantity]) -> None:
+    def __init__(self, *sources: str) -> None:
         self._units: dict[float, set[str | None]] = {}
-        for value, unit, _ in quantities:
-            self._units.setdefault(round(value, 6), set()).add(unit)
-        self._measures = {measured(quantity) for quantity in quantities}
+        self._measures: set[tuple[str | None, float]] = set()
+        for source in sources:
+            for quantity in _read_source(source):
+                value = round(quantity.value, 6)
+                self._units.setdefault(value, set()).add(quantity.unit)
+                self._measures.add(measured(quantity))
 
     def states(self, number: Quantity) -> bool:
         """Whether the source contains the number in some reading, not only with another unit of its kind."""
@@ -394,12 +406,7 @@ class _Source:
         return 1930 <= value <= 2049 and value % 100 in self._units
 
 
-@lru_cache(maxsize=256)
-def _read_sources(*sources: str) -> _Source:
-    # A thread is checked once for each of its elements.
-    return _Source(frozenset().union(*map(_read_source, sources)))
-
-
 @lru_cache(maxsize=512)
 def _read_source(source: str) -> frozenset[Quantity]:
+    # A thread is checked once for each of its elements.
     return frozenset(_source_numbers(plain_digits(source)))

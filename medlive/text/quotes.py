@@ -2,6 +2,7 @@
 
 import json
 import re
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final
 
@@ -44,8 +45,11 @@ def quoted(quote: str, answer: str) -> bool:
         return False
     if _stands(quote, answer):
         return True
-    if "\\" in quote and _stands(quote := _unescaped(quote), answer):
-        return True
+    if "\\" in quote:
+        with suppress(ValueError):
+            quote = json.loads(f'"{quote}"', strict=False)
+        if _stands(quote, answer):
+            return True
     bare = _unmarked(quote), _unmarked(answer)
     return bare != (quote, answer) and _stands(*bare)
 
@@ -83,17 +87,9 @@ def shows(quote: str, answer: str) -> bool:
     for word in _WORD.findall(fold(quote[:MOST_QUOTE])):
         if word not in _EMPTY_WORDS:
             telling += 0.5 if "\u3400" <= word <= "\u9fff" else 1
-    return (
-        telling > 1
-        or fold(quote).strip() == fold(answer).strip()
-        or _is_sentence(quote, answer)
-    )
-
-
-def _is_sentence(quote: str, answer: str) -> bool:
-    """Whether a quote of two words or more is a whole sentence of the answer, or several together."""
-    words = _WORD.findall(fold(quote))
-    if len(words) < 2:
+    if telling > 1 or fold(quote).strip() == fold(answer).strip():
+        return True
+    if len(_WORD.findall(fold(quote))) < 2:
         return False
     sentences = {_bare(part) for part in _SENTENCE_END.split(_unmarked(answer))}
     parts = [_bare(part) for part in _SENTENCE_END.split(_unmarked(quote))]
@@ -128,11 +124,3 @@ def _parted(answer: str) -> str:
 def _unmarked(text: str) -> str:
     """The text without Markdown's marks of emphasis, headings, lists and citations."""
     return _EMPHASIS.sub("", _LINE_MARK.sub("", text))
-
-
-def _unescaped(text: str) -> str:
-    try:
-        value = json.loads(f'"{text}"', strict=False)
-    except ValueError:
-        return text
-    return value if isinstance(value, str) else text

@@ -29,9 +29,8 @@ class Message:
     verified: bool  # True only where the community itself shows the author as a verified physician
     text: str
     posted_at: datetime | None = None
-    media: tuple[
-        str, ...
-    ] = ()  # What the message shows besides text: "image", "video", "audio", "file"
+    media: tuple[str, ...] = ()
+    """What the message shows besides text: "image", "video", "audio", "file"."""
     verified_by: str | None = None
     """The words by which the community shows a verified author, such as "Attending Physician"; never a name.
 
@@ -61,8 +60,8 @@ class Message:
 
 def is_thread_id(text: str) -> bool:
     """Whether a text can be a thread's id: printable, and in an address no way to another page."""
-    parts = re.split(r"[/\\]", unquote(text))
-    return text.isprintable() and {"", ".", ".."}.isdisjoint(map(str.strip, parts))
+    parts = map(str.strip, re.split(r"[/\\]", unquote(text)))
+    return text.isprintable() and {"", ".", ".."}.isdisjoint(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,18 @@ def shingles(text: str) -> Shingles:
 
     A text shorter than one shingle is one shingle; an empty one has none.
     """
-    units, size = _units(fold(text)[:_LONGEST])
+    folded = fold(text)[:_LONGEST]
+    raw = folded.encode("utf-8", "replace")
+    words = _WORD.findall(raw)
+    han = sum(map(len, _HAN.findall(folded))) if len(raw) > len(folded) else 0
+    if han > 2 * len(words):
+        letters = _NOT_TEXT.sub("", folded).encode("utf-32-le", "replace")
+        units = np.frombuffer(letters, dtype="<u4").astype(np.uint64)
+        size = 4
+    else:
+        words = words or _NOT_TEXT.sub(" ", folded).encode("utf-8", "replace").split()
+        units = np.array(list(map(zlib.crc32, words)), dtype=np.uint64)
+        size = 3
     size = min(size, units.size)
     count = units.size - size + 1 if size else 0
     mixed = np.zeros(count, dtype=np.uint64)
@@ -83,19 +94,6 @@ def shingles(text: str) -> Shingles:
         mixed = (mixed ^ (units[place : place + count] * _MIX[place])) * _MIX[0]
         mixed ^= mixed >> np.uint64(29)
     return np.unique(mixed)
-
-
-def _units(folded: str) -> tuple[Shingles, int]:
-    """The words or characters of a folded text as numbers, and how many make a shingle."""
-    raw = folded.encode("utf-8", "replace")
-    words = _WORD.findall(raw)
-    if len(raw) > len(folded) and sum(map(len, _HAN.findall(folded))) > 2 * len(words):
-        letters = _NOT_TEXT.sub("", folded)
-        return np.frombuffer(
-            letters.encode("utf-32-le", "replace"), dtype="<u4"
-        ).astype(np.uint64), 4
-    words = words or _NOT_TEXT.sub(" ", folded).encode("utf-8", "replace").split()
-    return np.array(list(map(zlib.crc32, words)), dtype=np.uint64), 3
 
 
 def sketches(texts: Sequence[str]) -> list[Sketch]:
@@ -125,11 +123,12 @@ def _bands(grams: Sequence[Shingles]) -> list[tuple[int, ...]]:
         _SEED,
     )
     minima = np.array(matrix.to_rows(), dtype=np.uint64).reshape(
-        len(full), BANDS, _ROWS
+        len(full),
+        BANDS,
+        _ROWS,
     )
-    keys = (
-        np.broadcast_to(np.arange(BANDS, dtype=np.uint64), (len(full), BANDS)) * _MIX[1]
-    )
+    numbers = np.arange(BANDS, dtype=np.uint64) * _MIX[1]
+    keys = np.broadcast_to(numbers, (len(full), BANDS))
     for row in range(_ROWS):
         keys = (keys ^ (minima[:, :, row] * _MIX[row])) * _MIX[0]
         keys ^= keys >> np.uint64(29)
@@ -174,13 +173,13 @@ class DuplicateIndex:
         self._sketches: dict[str, Sketch] = {}
         self._keys_of: dict[int, tuple[str, ...]] = {}
 
-    def add(self, key: str, sketch_held: Sketch) -> None:
+    def add(self, key: str, sketch: Sketch) -> None:
         """Add a text's sketch, or replace the one of that key."""
         if (before := self._sketches.get(key)) is not None:
             for band in before.bands:
                 self._keys_of[band] = tuple(k for k in self._keys_of[band] if k != key)
-        self._sketches[key] = sketch_held
-        for band in sketch_held.bands:
+        self._sketches[key] = sketch
+        for band in sketch.bands:
             self._keys_of[band] = (*self._keys_of.get(band, ()), key)
 
     def find(self, queried: Sketch, *, ignore: str | None = None) -> Match | None:
@@ -190,8 +189,17 @@ class DuplicateIndex:
             near.update(self._keys_of.get(band, ()))
         matches = []
         for key in near - {ignore}:
-            if (match := self._compare(queried, key)) is not None:
-                matches.append(match)
+            known = self._sketches[key]
+            if known.digest == queried.digest:
+                matches.append(Match(key, similarity=1.0, exact=True))
+                continue
+            # The sizes alone bound the similarity, and are cheap to compare.
+            smaller, larger = sorted((queried.shingles.size, known.shingles.size))
+            if smaller / larger < self._threshold:
+                continue
+            similarity = jaccard(queried.shingles, known.shingles)
+            if similarity >= self._threshold:
+                matches.append(Match(key, similarity, exact=False))
 
         def rank(match: Match) -> tuple[bool, float, int, str]:
             # Numbers by their value, so that 9 comes before 10
@@ -199,14 +207,3 @@ class DuplicateIndex:
             return not match.exact, -match.similarity, length, match.key
 
         return min(matches, key=rank, default=None)
-
-    def _compare(self, queried: Sketch, key: str) -> Match | None:
-        sketch_held = self._sketches[key]
-        if sketch_held.digest == queried.digest:
-            return Match(key, 1.0, True)
-        # The sizes alone bound the similarity, and are cheap to compare.
-        smaller, larger = sorted((queried.shingles.size, sketch_held.shingles.size))
-        if smaller / larger < self._threshold:
-            return None
-        similarity = jaccard(queried.shingles, sketch_held.shingles)
-        return Match(key, similarity, False) if similarity >= self._threshold else None

@@ -66,7 +66,12 @@ def deidentified(thread: Thread, language: str) -> Thread:
     return _with_texts(thread, lambda text: redact(text, language))
 
 
-def deidentified_part(before: str, part: str, after: str, language: str) -> str:
+def deidentified_part(
+    before: str,
+    part: str,
+    after: str,
+    language: str,
+) -> str:
     """Normalise a part of a message and remove identifiers, those too that go on beyond it.
 
     Args:
@@ -78,10 +83,14 @@ def deidentified_part(before: str, part: str, after: str, language: str) -> str:
     head = normalise(before) + _gap(before, part) if before else ""
     body = normalise(part)
     tail = _gap(part, after) + normalise(after) if after else ""
-    return redact_part(head + body + tail, language, len(head), len(head) + len(body))
+    end = len(head) + len(body)
+    return redact_part(head + body + tail, language, len(head), end)
 
 
 def _gap(left: str, right: str) -> str:
     """What `normalise` makes of the spaces between two parts of a text, which it strips at their ends."""
-    spaces = left[len(left.rstrip()) :] + right[: len(right) - len(right.lstrip())]
-    return ("\n" if "\n" in spaces else " ") if spaces else ""
+    spaces = left[len(left.rstrip()) :]
+    spaces += right[: len(right) - len(right.lstrip())]
+    if "\n" in spaces:
+        return "\n"
+    return " " if spaces else ""

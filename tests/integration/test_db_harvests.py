@@ -23,7 +23,7 @@ from medlive.db.tables.release import EvaluationRunRow
 from medlive.errors import MedliveError, UsageError
 from medlive.integrity.digest import digest_text
 from medlive.sources.drift import Compared
-from medlive.sources.files import ImportProblem, ProblemReason
+from medlive.sources.files import ImportProblem
 from medlive.sources.ledger import (
     FetchedPage,
     KnownThread,
@@ -448,8 +448,8 @@ async def test_imports_and_their_bad_lines_are_recorded(
 ) -> None:
     name = str(tmp_path / "file \udcff.jsonl")
     problems = [
-        ImportProblem(7, ProblemReason.NOT_JSON, "no JSON", "{"),
-        ImportProblem(2, ProblemReason.BAD_DATE, "no date", "x"),
+        ImportProblem(7, "not_json", "no JSON", "{"),
+        ImportProblem(2, "bad_date", "no date", "x"),
     ]
     async with database.begin() as session:
         run = await runs.start_import(session, name)

@@ -458,6 +458,17 @@ async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(
         assert here == ["freeze 2026.W01", "freeze 2026.W03"]
 
 
+async def test_a_stop_that_comes_before_the_first_job_is_heeded(
+    database: Database,
+) -> None:
+    stop = asyncio.Event()
+    stop.set()
+    async with open_app(database).open_async() as app, asyncio.timeout(LIMIT_S):
+        await run_until_stopped(
+            app, database, {}, [Queue.CURATE], concurrency=1, stop=stop
+        )
+
+
 async def test_who_defers_a_step_waits_for_another_who_does(database: Database) -> None:
     """No index refuses a second job once a worker has taken the first."""
 

@@ -411,7 +411,7 @@ def test_a_cross_encoder_of_random_weights_loses_and_stays_off(
     for name in ("medcpt", str(models / CROSS)):
         configured = replace(own, reranker=name)
         plan = plan_index(folder, (), configured)._replace(sides=())
-        assert plan.reranker.identity.name == name
+        assert plan.reranker.name == name
         manifest = build_index([open_corpus(corpus)], folder, plan=plan)
         assert manifest.reranker.items == 50
         assert manifest.reranker.after < manifest.reranker.before

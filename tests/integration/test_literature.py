@@ -22,7 +22,7 @@ from medlive.db.session import Database
 from medlive.errors import CircuitOpen, IndexMissing, LiteratureUnavailable
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.online import europepmc, pubmed, service
+from medlive.evidence.online import pubmed, service
 from medlive.evidence.online.phrases import MOST_WORDS, plain_words
 from medlive.evidence.online.retriever import OnlineRetriever
 from medlive.evidence.passage import Query, Side
@@ -70,7 +70,7 @@ REFUSED = (
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "BACKOFF_S", 0.0)
     monkeypatch.setattr(pubmed, "INTERVAL_S", 0.0)
-    monkeypatch.setattr(europepmc, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(service, "INTERVAL_S", 0.0)
 
 
 @pytest.fixture

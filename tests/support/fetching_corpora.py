@@ -14,7 +14,7 @@ from medlive.evidence.fetch.fetching import (
     run_plan,
 )
 from medlive.evidence.fetch.ledger import read_ledger
-from medlive.evidence.fetch.model import ArticleType, Selection, Source
+from medlive.evidence.fetch.model import Selection, Source
 from medlive.evidence.fetch.registry import find_source
 from tests.support.publishers import (
     Article,
@@ -24,7 +24,7 @@ from tests.support.publishers import (
 )
 
 ALL = Selection()
-REVIEWS = Selection(types=(ArticleType.REVIEW,))
+REVIEWS = Selection(types=("review",))
 FIRST = "pubmed26n0001.xml.gz"
 SECOND = "pubmed26n0002.xml.gz"
 THIRD = "pubmed26n0003.xml.gz"

@@ -63,8 +63,8 @@ _LOOSE_MARK = re.compile(r" ([.,;:])(?= |$)")
 
 def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """One document for each part with text of its own; a part within a part is not read twice."""
-    found = _NBK.search(path.name)
-    shelf = found[0] if found else None
+    number = _NBK.search(path.name)
+    shelf = number[0] if number else None
     for name, root in xml_roots(path, _SUFFIXES, _ROOTS, log):
         book = first_below(root, "book-meta")
         parts = [each for each in root.iter() if local(each.tag) in _PARTS] or [root]
@@ -88,7 +88,11 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
 
 
 def _chapter(
-    root: Element, part: Element, book: Element | None, name: str, shelf: str | None
+    root: Element,
+    part: Element,
+    book: Element | None,
+    name: str,
+    shelf: str | None,
 ) -> Document:
     """The chapter without its sections."""
     article = child_of(child_of(part, "front"), "article-meta")
@@ -120,7 +124,10 @@ def _chapter(
 
 
 def _address(
-    meta: Element | None, book: Element | None, shelf: str | None, stem: str
+    meta: Element | None,
+    book: Element | None,
+    shelf: str | None,
+    stem: str,
 ) -> tuple[str, str]:
     """The chapter's identifier and its page: by its own accession number, else by its place in its book."""
     kinds = _identifiers(meta, "book-part-id", "article-id", "object-id")
@@ -144,22 +151,23 @@ def _address(
 
 def _own_link(meta: Element | None) -> str | None:
     """The chapter's own number in the Bookshelf, in its link to itself."""
-    for element in [] if meta is None else meta.iter():
-        found = _NBK.search(element.get(_XLINK, ""))
-        if found and local(element.tag) == "self-uri":
-            return found[0]
+    for element in () if meta is None else meta.iter():
+        number = _NBK.search(element.get(_XLINK, ""))
+        if number and local(element.tag) == "self-uri":
+            return number[0]
     return None
 
 
 def _identifiers(meta: Element | None, *names: str) -> dict[str, str]:
     """Kind → the first identifier of it."""
-    found: dict[str, str] = {}
+    identifiers: dict[str, str] = {}
     for child in [] if meta is None else meta:
         text = (child.text or "").strip()
         if text and local(child.tag) in names:
             kind = next(filter(None, map(child.get, _ID_TYPES)), "")
-            found.setdefault(_ACCESSION if _NBK.fullmatch(text) else kind, text)
-    return found
+            kind = _ACCESSION if _NBK.fullmatch(text) else kind
+            identifiers.setdefault(kind, text)
+    return identifiers
 
 
 def _published(meta: Element | None, *, is_article: bool) -> date | None:
@@ -191,11 +199,11 @@ def _licence(meta: Element | None) -> str | None:
     licence = child_of(permissions, "license")
     if licence is not None:
         for each in licence.iter():
-            found = _CC.search(each.get(_XLINK) or each.text or "")
-            if found and found[3]:
-                return f"CC0-{found[3]}"
-            if found:
-                return f"CC-{found[1].upper()}-{found[2]}"
+            shared = _CC.search(each.get(_XLINK) or each.text or "")
+            if shared and shared[3]:
+                return f"CC0-{shared[3]}"
+            if shared:
+                return f"CC-{shared[1].upper()}-{shared[2]}"
         if words := flat(licence):
             return words[:200]
     return flat(child_of(permissions, "copyright-statement"))[:200] or None
@@ -241,12 +249,16 @@ class _Reading:
         self._lines = []
 
     def section(
-        self, element: Element, path: tuple[str, ...], depth: int, untitled: str = ""
+        self,
+        element: Element,
+        path: tuple[str, ...],
+        depth: int,
+        untitled: str = "",
     ) -> None:
-        found = child_of(element, "title")
-        if found is None:
-            found = child_of(child_of(element, "caption"), "title")
-        title = flat(found) or untitled
+        own = child_of(element, "title")
+        if own is None:
+            own = child_of(child_of(element, "caption"), "title")
+        title = flat(own) or untitled
         if (
             _LEFT_OUT.fullmatch(title)
             or element.get("sec-type") in ELEMENTS["kinds left out"]
@@ -260,7 +272,12 @@ class _Reading:
         self.close()
         self._path = path
 
-    def block(self, element: Element, path: tuple[str, ...], depth: int) -> None:
+    def block(
+        self,
+        element: Element,
+        path: tuple[str, ...],
+        depth: int,
+    ) -> None:
         """What stands in a section, a box or the body; a paragraph of bold words alone is a title of its own."""
         under = path
         for child in element:
@@ -305,7 +322,15 @@ class _Reading:
         elif name in ("list", "def-list"):
             self._list(element, depth)
         elif name in ("table-wrap", "table", "fig", "fig-group"):
-            self._table(element)
+            # The rows of a table; of a figure and a table the caption and what stands below.
+            for each in element.iter():
+                kind = local(each.tag)
+                if kind in ("caption", "table-wrap-foot"):
+                    self._line(flat(each))
+                elif kind == "tr":
+                    columns = [cell for cell in each if local(cell.tag) in ("td", "th")]
+                    if any(words := list(map(flat, columns))):
+                        self._line(" | ".join(words))
         elif name in ELEMENTS["blocks"]:
             self.block(element, self._path, depth + 1)
         elif name not in ELEMENTS["no text"]:
@@ -324,17 +349,6 @@ class _Reading:
                 elif name not in ELEMENTS["no text"] and (words := flat(child)):
                     self._line(mark + words)
                     mark = ""
-
-    def _table(self, element: Element) -> None:
-        """The rows of a table; of a figure and a table the caption and what stands below."""
-        for each in element.iter():
-            name = local(each.tag)
-            if name in ("caption", "table-wrap-foot"):
-                self._line(flat(each))
-            elif name == "tr":
-                cells = [flat(cell) for cell in each if local(cell.tag) in ("td", "th")]
-                if any(cells):
-                    self._line(" | ".join(cells))
 
     def _line(self, text: str) -> None:
         text = _LOOSE_MARK.sub(r"\1", _EMPTY_MARKS.sub("", text)).strip()

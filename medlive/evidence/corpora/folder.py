@@ -33,10 +33,18 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
             continue
         stem = PurePosixPath(name).stem.replace("_", " ").replace("-", " ")
         if name.lower().endswith(".txt"):
-            yield Document(id=name, title=stem, sections=(Section("", text),))
+            yield Document(
+                id=name,
+                title=stem,
+                sections=(Section("", text),),
+            )
         else:
             title, sections = titled_sections(text)
-            yield Document(id=name, title=title or stem, sections=sections)
+            yield Document(
+                id=name,
+                title=title or stem,
+                sections=sections,
+            )
 
 
 def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
@@ -65,7 +73,8 @@ def titled_sections(text: str) -> tuple[str, tuple[Section, ...]]:
             lines.append(line)
             continue
         close()
-        level, words = len(heading[1]), heading[2].strip().rstrip("#").strip()
+        level = len(heading[1])
+        words = heading[2].strip().rstrip("#").strip()
         if emphasised := _EMPHASIS.match(words):
             words = emphasised[2].strip()
         path = [above for above in path if above[0] < level]

@@ -33,7 +33,7 @@ whom, on what grounds. Short and full of the subject's words, they would come be
 def sniff(path: Path) -> bool:
     """Whether the first line of the first file, of which perhaps only the beginning is read, has the fields."""
     for file in filter(Path.is_file, files_of(path)):
-        head = head_of(file, given=not path.is_dir())
+        head = head_of(path, file)
         line = head.lstrip(b"\xef\xbb\xbf \t\r\n").partition(b"\n")[0]
         return line.startswith(b"{") and all(field in line for field in _FIELDS)
     return False

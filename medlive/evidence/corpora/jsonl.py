@@ -17,7 +17,11 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, Validation
 from medlive.errors import first_fault
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import files_below, open_unpacked
+from medlive.evidence.corpora.parsing.files import (
+    files_below,
+    name_below,
+    open_unpacked,
+)
 from medlive.evidence.corpora.parsing.text import published_by
 from medlive.guard.bounds import PASSAGE_LINE_BYTES
 
@@ -64,20 +68,22 @@ def files_of(path: Path) -> list[Path]:
 
 
 def documents_of(
-    path: Path, log: ReadLog, document: Callable[[bytes], Document]
+    path: Path,
+    log: ReadLog,
+    document: Callable[[bytes], Document],
 ) -> Iterator[Document]:
     """The documents of a file of JSON Lines, of a gzip of one, or of a folder of them.
 
     `document` parses a line and raises ValueError with what is wrong with it.
     """
     for file in files_of(path) or [path]:
-        name = file.relative_to(path).as_posix() if path.is_dir() else file.name
-        lines = _lines(file, name, log, given=not path.is_dir())
-        yield from converted(lines, log, document)
+        yield from converted(_lines(path, file, log), log, document)
 
 
 def converted(
-    rows: Iterable[tuple[str, T]], log: ReadLog, document: Callable[[T], Document]
+    rows: Iterable[tuple[str, T]],
+    log: ReadLog,
+    document: Callable[[T], Document],
 ) -> Iterator[Document]:
     """The documents made of the rows of a source; invalid ones go to the log, those without text to its count.
 
@@ -88,36 +94,32 @@ def converted(
     """
     for place, row in rows:
         try:
-            found = document(row)
+            made = document(row)
         except ValueError as exc:
             fault = first_fault(exc) if isinstance(exc, ValidationError) else str(exc)
             log.problem(place, fault)
             continue
-        if any(section.text.strip() for section in found.sections):
-            yield found
+        if any(section.text.strip() for section in made.sections):
+            yield made
         else:
             log.empty += 1
 
 
-def _lines(
-    file: Path, name: str, log: ReadLog, *, given: bool
-) -> Iterator[tuple[str, bytes]]:
+def _lines(root: Path, file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
     """(place, line) of every line that is not blank."""
+    name = name_below(root, file)
     number = 0
     try:
-        with open_unpacked(file, given=given) as stream:
+        with open_unpacked(root, file) as stream:
             while line := stream.readline(PASSAGE_LINE_BYTES):
                 number += 1
+                place = f"{name}:{number}"
                 if len(line) == PASSAGE_LINE_BYTES and not line.endswith(b"\n"):
-                    log.problem(
-                        f"{name}:{number}", f"longer than {PASSAGE_LINE_BYTES} bytes"
-                    )
-                    while (
-                        rest := stream.readline(PASSAGE_LINE_BYTES)
-                    ) and not rest.endswith(b"\n"):
-                        pass
+                    log.problem(place, f"longer than {PASSAGE_LINE_BYTES} bytes")
+                    while line and not line.endswith(b"\n"):
+                        line = stream.readline(PASSAGE_LINE_BYTES)
                 elif line := line.strip(b" \t\r\n\xef\xbb\xbf"):
-                    yield f"{name}:{number}", line
+                    yield place, line
     except (OSError, EOFError, zlib.error) as exc:
         place = f"{name}:{number + 1}" if number else name
         log.problem(place, f"the file cannot be read from here on: {exc}")

@@ -7,6 +7,7 @@ the file says when a topic was made and not when its words were last changed.
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -36,9 +37,10 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
             if topic.get("language") != "English":
                 continue
             identity, title = topic.get("id"), topic.get("title")
-            first, *rest = _HEADING.split(topic.findtext("full-summary") or "")
+            # What stands before the first heading has none.
+            parts = ["", *_HEADING.split(topic.findtext("full-summary") or "")]
             sections = []
-            for label, words in [("", first), *zip(rest[::2], rest[1::2], strict=True)]:
+            for label, words in zip(parts[::2], parts[1::2], strict=True):
                 text = lines_of(words)
                 if text.strip():
                     sections.append(Section(lines_of(label), text))
@@ -47,13 +49,10 @@ def documents(path: Path, log: ReadLog) -> Iterator[Document]:
             elif not sections:
                 log.empty += 1
             else:
-                others = [
-                    also.text for also in topic.findall("also-called") if also.text
-                ]
-                if others:
-                    label, text = sections[0].label, sections[0].text
-                    also = f"{text}\nAlso called: {', '.join(others)}"
-                    sections[0] = Section(label, also)
+                others = filter(None, [n.text for n in topic.findall("also-called")])
+                if names := ", ".join(others):
+                    text = f"{sections[0].text}\nAlso called: {names}"
+                    sections[0] = replace(sections[0], text=text)
                 yield Document(
                     id=identity,
                     title=title,

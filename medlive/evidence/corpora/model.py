@@ -85,14 +85,15 @@ class Corpus:
     def passages(self, log: ReadLog) -> Iterator[Passage]:
         """The corpus cut into passages; what is left out is counted in `log`."""
         for document in self.reader.documents(self.path, log):
-            found = 0
+            has_passage = False
             for passage in passages_of(
-                document, corpus=self.name, licence=self.licence
+                document,
+                corpus=self.name,
+                licence=self.licence,
             ):
                 if passage is None:
                     log.boilerplate += 1
-                    continue
-                found += 1
-                yield passage
-            if found:
-                log.documents += 1
+                else:
+                    has_passage = True
+                    yield passage
+            log.documents += has_passage

@@ -26,14 +26,15 @@ from medlive.evidence.corpora.parsing.dates import element_period
 from medlive.evidence.corpora.parsing.files import (
     begins_with,
     files_below,
+    name_below,
     open_unpacked,
 )
-from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
+from medlive.evidence.corpora.parsing.frames import Frame, frames
 from medlive.evidence.corpora.parsing.text import (
     is_retracted_title,
     language_of,
 )
-from medlive.evidence.corpora.parsing.xml import flat
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, flat
 from medlive.text.lists import read_lists
 from medlive.text.normalise import dominant_language
 
@@ -82,33 +83,31 @@ _OPENING = (
 def documents(path: Path, log: ReadLog) -> Iterator[Document]:
     """Every article whose record is the valid one, and is neither retracted nor questioned."""
     valid = _Valid()
-    readable: list[tuple[Path, str]] = []
-    files = [(path, path.name)]
-    if path.is_dir():
-        found = files_below(path, SUFFIXES)
-        found.sort(key=lambda f: (f.name, f.as_posix()))
-        files = [(f, f.relative_to(path).as_posix()) for f in found]
+    readable = []
+    files = files_below(path, SUFFIXES) if path.is_dir() else [path]
     if not files:
         raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
-    for file, name in files:
+    for file in sorted(files, key=lambda f: (f.name, f.as_posix())):
         try:
-            valid.take(_frames(file, given=not path.is_dir()))
-            readable.append((file, name))
-        except Unreadable as exc:
-            log.problem(name, str(exc))
+            valid.take(_frames(path, file))
+            readable.append(file)
+        except UnsafeXml as exc:
+            log.problem(name_below(path, file), str(exc))
         except OSError as exc:
-            log.problem(name, f"cannot be read: {exc.strerror or exc}")
+            problem = f"cannot be read: {exc.strerror or exc}"
+            log.problem(name_below(path, file), problem)
     number = 0
-    for file, name in readable:
-        for frame in _frames(file, given=not path.is_dir()):
+    for file in readable:
+        name = name_below(path, file)
+        for frame in _frames(path, file):
             number += 1
             place = f"{name}, line {frame.line}"
             if valid.holds(frame, number, place, log):
                 yield from documents_of_record(frame, log, place)
 
 
-def _frames(file: Path, *, given: bool) -> Iterator[Frame]:
-    with open_unpacked(file, given=given) as stream:
+def _frames(root: Path, file: Path) -> Iterator[Frame]:
+    with open_unpacked(root, file) as stream:
         yield from frames(cast("BufferedIOBase", stream))
 
 
@@ -135,8 +134,8 @@ class _Valid:
             articles.append(0)
             versions.append(1)
             if frame.kind == "DeleteCitation":
-                for found in PMID.finditer(frame.data):
-                    deleted.append((int(found[2]), int(found[1] or 0)))
+                for number in PMID.finditer(frame.data):
+                    deleted.append((int(number[2]), int(number[1] or 0)))
                 continue
             named = PMID.search(frame.data)
             if named is not None:
@@ -169,7 +168,13 @@ class _Valid:
             if article and (kind in _RETRACTING or kind == "ExpressionOfConcernFor"):
                 notices.append((kind, int(article)))
 
-    def holds(self, frame: Frame, number: int, place: str, log: ReadLog) -> bool:
+    def holds(
+        self,
+        frame: Frame,
+        number: int,
+        place: str,
+        log: ReadLog,
+    ) -> bool:
         """Whether the record of that number is the valid one of its article; says in the log why it is not."""
         article = int(pmid_of(frame.data) or 0)
         if not frame.kind:
@@ -196,7 +201,9 @@ def pmid_of(data: bytes) -> str | None:
 
 
 def documents_of_record(
-    frame: Frame, log: ReadLog, place: str = "line 1"
+    frame: Frame,
+    log: ReadLog,
+    place: str = "line 1",
 ) -> Iterator[Document]:
     """Yield the abstracts of one record, unless it was retracted, is questioned, or has no date.
 
@@ -261,9 +268,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
     if holder is None:
         return
     title, url = _title(holder), f"https://pubmed.ncbi.nlm.nih.gov/{article}/"
-    written = [
-        text.lower() for each in holder.findall("Language") if (text := flat(each))
-    ]
+    written = list(filter(None, map(flat, holder.findall("Language"))))
     seen = ""
     others = root.findall("MedlineCitation/OtherAbstract")
     for abstract in [*holder.findall("Abstract"), *others]:
@@ -272,7 +277,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
             continue
         text = " ".join(section.text for section in sections)
         notice = flat(abstract.find("CopyrightInformation")) or None
-        language = _language(text, abstract.get("Language", "").lower(), written)
+        language = _language(text, abstract.get("Language", ""), written)
         if seen and language in (seen, "en"):
             # A summary for laymen, or the publisher's own wording of the same.
             continue
@@ -291,8 +296,7 @@ def _texts(root: Element, article: str, published: date | None) -> Iterator[Docu
 
 def _sections(abstract: Element) -> Iterator[Section]:
     for part in abstract.findall("AbstractText"):
-        text = flat(part)
-        if text:
+        if text := flat(part):
             label = (part.get("Label") or "").strip()
             yield Section("" if label.upper() == "UNLABELLED" else label, text)
 
@@ -315,6 +319,7 @@ def _language(text: str, own: str, written: list[str]) -> str:
     script = language_of(text)
     if script != "en":
         return script
+    own, written = own.lower(), [code.lower() for code in written]
     codes = [own] if own else written
     named = [code for code in codes if code not in ("eng", "mul", "und")]
     if not named or "eng" in (own, *written) or dominant_language(text) == "en":

@@ -46,7 +46,9 @@ _NAME = re.compile(r"[A-Za-z0-9\u4e00-\u9fff][\w.-]{0,63}")
 
 
 def open_corpus(
-    path: Path | str, kind: str | None = None, name: str | None = None
+    path: Path | str,
+    kind: str | None = None,
+    name: str | None = None,
 ) -> Corpus:
     """The corpus at a path; its kind is recognised when not given, its name defaults to the path's own.
 
@@ -60,31 +62,31 @@ def open_corpus(
             f"there is no {place}",
             hint="give an archive, a file or a folder of evidence",
         )
-    reader = _find_reader(place, kind)
+    try:
+        for reader in known_readers():
+            if reader.kind == kind or (kind is None and reader.sniff(place)):
+                break
+        else:
+            kinds = "; ".join(f"{each.kind}: {each.about}" for each in known_readers())
+            if kind is not None:
+                raise UsageError(f"{kind!r} is not a kind of corpus", hint=kinds)
+            raise BadInput(
+                f"{place} is not a corpus that medlive recognises", hint=kinds
+            )
+    except OSError as exc:
+        raise BadInput(f"{place} cannot be read: {exc.strerror}") from exc
     if name is None and reader.licence != "unstated":
         name = reader.kind  # It is one published data set
     elif name is None:
-        first_part = slug(place.resolve().name.split(".")[0]).replace("/", "-")
-        name = first_part.lstrip("-._") or reader.kind
+        stem, _, _ = place.resolve().name.partition(".")
+        name = slug(stem).replace("/", "-").lstrip("-._") or reader.kind
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} is not a valid corpus name", hint="1-64 letters, digits, - _ ."
         )
-    return Corpus(name=name, path=place, reader=reader, licence=reader.licence)
-
-
-def _find_reader(path: Path, kind: str | None) -> Reader:
-    """The reader of that kind; None: the first that recognises the path."""
-    try:
-        for reader in known_readers():
-            if reader.kind == kind or (kind is None and reader.sniff(path)):
-                return reader
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
-    if kind is not None:
-        raise UsageError(f"{kind!r} is not a kind of corpus", hint=_kinds())
-    raise BadInput(f"{path} is not a corpus that medlive recognises", hint=_kinds())
-
-
-def _kinds() -> str:
-    return "; ".join(f"{reader.kind}: {reader.about}" for reader in known_readers())
+    return Corpus(
+        name=name,
+        path=place,
+        reader=reader,
+        licence=reader.licence,
+    )

@@ -80,21 +80,23 @@ class EndpointEncoder:
         as_passages = self._ask(model.names[-1], PROBE[5:], model.passage_prompt)
         vectors = np.concatenate([as_queries, as_passages])
         near = (vectors @ vectors.T).astype(float)
-        made = {
-            "probe": tuple(near[np.triu_indices(len(PROBE), 1)].round(4).tolist()),
-            "dimension": vectors.shape[1],
-        }
-        digest = digest_json({"endpoint": model.names, **made})
-        self.identity = EncoderIdentity(name=name, digest=digest, **made)
-        same_shape = known is not None and (
-            (known.dimension, len(known.probe))
-            == (self.identity.dimension, len(self.identity.probe))
+        pairs = np.triu_indices(len(PROBE), 1)
+        probe = tuple(near[pairs].round(4).tolist())
+        dimension = vectors.shape[1]
+        made = {"endpoint": model.names, "probe": probe, "dimension": dimension}
+        self.identity = EncoderIdentity(
+            name=name,
+            digest=digest_json(made),
+            dimension=dimension,
+            probe=probe,
         )
-        if known is not None and same_shape:
-            apart = np.abs(np.subtract(known.probe, self.identity.probe))
-            if (apart <= TOLERANCE).all():
-                kept = {"digest": known.digest, "probe": known.probe}
-                self.identity = self.identity.model_copy(update=kept)
+        if (
+            known is not None
+            and (known.dimension, len(known.probe)) == (dimension, len(probe))
+            and np.allclose(known.probe, probe, rtol=0, atol=TOLERANCE)
+        ):
+            kept = {"digest": known.digest, "probe": known.probe}
+            self.identity = self.identity.model_copy(update=kept)
 
     def reads(self, language: str) -> bool:
         """Whether it knows a language (ISO 639)."""
@@ -111,7 +113,10 @@ class EndpointEncoder:
         return self._ask(self._model.names[-1], texts, self._model.passage_prompt)
 
     def _ask(
-        self, name: str, texts: Sequence[str], prompt: str | None
+        self,
+        name: str,
+        texts: Sequence[str],
+        prompt: str | None,
     ) -> NDArray[np.float32]:
         rows: list[list[float]] = []
         for start in range(0, len(texts), self._batch):
@@ -146,7 +151,9 @@ class EndpointEncoder:
             )
         try:
             reply = self._client.embeddings.create(
-                model=name, input=texts, encoding_format="float"
+                model=name,
+                input=texts,
+                encoding_format="float",
             )
             ordered = sorted(reply.data, key=lambda row: row.index)
             rows = {row.index: row.embedding for row in ordered}

@@ -37,8 +37,8 @@ def find_folder(name: str, settings: EncoderSettings) -> Path:
     places = [settings.home / "models" / short]
     if settings.models is not None:
         places.insert(0, settings.models / short)
-    if Path(name).expanduser().is_dir():
-        places = [Path(name).expanduser().resolve()]
+    if (own := Path(name).expanduser()).is_dir():
+        places = [own.resolve()]
     for folder in places:
         if folder.is_dir():
             check_folder(folder)
@@ -204,7 +204,10 @@ def download_models(model: EncoderModel, settings: EncoderSettings) -> list[Path
     def client() -> httpx2.Client:
         hooks = {"request": [refuse_offline]}
         return httpx2.Client(
-            event_hooks=hooks, follow_redirects=True, timeout=_SILENCE_S, verify=tls
+            event_hooks=hooks,
+            follow_redirects=True,
+            timeout=_SILENCE_S,
+            verify=tls,
         )
 
     set_client_factory(client)

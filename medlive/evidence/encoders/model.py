@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from pydantic import BaseModel, ConfigDict
@@ -40,14 +39,8 @@ class EncoderIdentity(BaseModel):
     dimension: int
     probe: tuple[float, ...] = ()
     """Of an endpoint: how near ten fixed texts are to each other; see `encoders.endpoint`."""
-
-
-@dataclass(frozen=True, slots=True)
-class RerankerIdentity:
-    """Which cross-encoder gave a score."""
-
-    name: str  # As it is opened
-    digest: str
+    where: str = ""
+    """How it is opened again, as an index keeps it: a name or a folder."""
 
 
 class Encoder(Protocol):
@@ -75,11 +68,12 @@ class Encoder(Protocol):
 class Reranker(Protocol):
     """Reads a query and a passage together and says how well the passage answers."""
 
-    @property
-    def identity(self) -> RerankerIdentity:
-        """Which cross-encoder this is."""
+    name: str  # As it is opened
+    digest: str
 
     def score(
-        self, query: str, pairs: Sequence[tuple[str, str]]
+        self,
+        query: str,
+        pairs: Sequence[tuple[str, str]],
     ) -> NDArray[np.float32]:
         """(n,) of (title, text): the model's logit, higher is nearer; comparable within one query only."""

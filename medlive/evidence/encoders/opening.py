@@ -7,7 +7,10 @@ from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 
 
 def open_encoder(
-    name: str, *, settings: EncoderSettings, known: EncoderIdentity | None = None
+    name: str,
+    *,
+    settings: EncoderSettings,
+    known: EncoderIdentity | None = None,
 ) -> Encoder:
     """Open an encoder by a name of the table, a sentence-transformers folder, or a name on the hub.
 

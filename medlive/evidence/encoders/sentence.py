@@ -17,12 +17,7 @@ from medlive.evidence.encoders.folders import (
     says_pooling,
     weights_of,
 )
-from medlive.evidence.encoders.model import (
-    EncoderIdentity,
-    RerankerIdentity,
-    cleaned,
-    joined,
-)
+from medlive.evidence.encoders.model import EncoderIdentity, cleaned, joined
 from medlive.evidence.encoders.table import EncoderModel, EncoderSettings
 from medlive.integrity.digest import digest_json
 
@@ -91,7 +86,10 @@ class SentenceEncoder:
         model = self._model
         encode = partial(self._query.encode_query, prompt=model.query_prompt)
         return self._encode(
-            encode, self._query, list(map(cleaned, texts)), model.query_tokens
+            encode,
+            self._query,
+            list(map(cleaned, texts)),
+            model.query_tokens,
         )
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
@@ -133,7 +131,11 @@ class SentenceReranker:
     """A cross-encoder: reads query and passage in one sequence, and gives one number."""
 
     def __init__(
-        self, name: str, model: EncoderModel, settings: EncoderSettings, folder: Path
+        self,
+        name: str,
+        model: EncoderModel,
+        settings: EncoderSettings,
+        folder: Path,
     ) -> None:
         """Load it; raises EvidenceUnavailable when the folder holds no cross-encoder with one output."""
         with _loading(folder):
@@ -150,15 +152,15 @@ class SentenceReranker:
                 f"the model in {folder} has {self._model.num_labels} outputs, a cross-encoder has one"
             )
         self._batch = settings.batch
-        self.identity = RerankerIdentity(
-            name=name,
-            digest=digest_json(
-                {"cross": folder_digest(folder), "tokens": model.passage_tokens}
-            ),
+        self.name = name
+        self.digest = digest_json(
+            {"cross": folder_digest(folder), "tokens": model.passage_tokens}
         )
 
     def score(
-        self, query: str, pairs: Sequence[tuple[str, str]]
+        self,
+        query: str,
+        pairs: Sequence[tuple[str, str]],
     ) -> NDArray[np.float32]:
         """(n,) of (title, text), whose two halves are read as one text, title first: the model's logit."""
         if not pairs:
@@ -167,7 +169,9 @@ class SentenceReranker:
         for title, text in pairs:
             inputs.append((cleaned(query), cleaned(f"{title} {text}".strip())))
         scores: NDArray[np.float32] = self._model.predict(
-            inputs, batch_size=self._batch, show_progress_bar=False
+            inputs,
+            batch_size=self._batch,
+            show_progress_bar=False,
         )
         return scores
 
@@ -184,7 +188,9 @@ def _load(folder: Path, model: EncoderModel, settings: EncoderSettings) -> Any:
         loaded: Any
         if model.pooling:
             transformer = Transformer(
-                str(folder), model_kwargs=_LOCAL, config_kwargs=_LOCAL
+                str(folder),
+                model_kwargs=_LOCAL,
+                config_kwargs=_LOCAL,
             )
             size = transformer.get_embedding_dimension()
             pooling = Pooling(size, pooling_mode=model.pooling)
@@ -232,7 +238,7 @@ def _loading(folder: Path) -> Iterator[None]:
         yield
     # Damaged files raise errors of four libraries without a common base.
     except Exception as exc:
-        cause = (str(exc).strip().splitlines() or [type(exc).__name__])[0]
+        cause = str(exc).strip().partition("\n")[0] or type(exc).__name__
         raise EvidenceUnavailable(
             f"the model in {folder} cannot be loaded: {cause}",
             hint="fetch the model again: a file is damaged, or not of this model",

@@ -8,9 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
 from medlive.evidence.corpora.parsing.text import stop_words
 from medlive.evidence.excerpts.sentences import Sentence, split_sentences
@@ -34,23 +34,7 @@ NEIGHBOUR = 0.5
 """How much of its neighbours' worth counts for a sentence: what stands beside a match explains it."""
 
 
-class Stretch(NamedTuple):
-    """Words of a text without a gap."""
-
-    words: str
-    start: int  # Where they stand in the text
-    cut_before: bool  # Whether they begin inside a sentence, for its length
-    cut_after: bool
-    joins: bool = False
-    """Whether they read on from the stretch before: nothing between the two was left out."""
-
-    @property
-    def end(self) -> int:
-        """Where they end in the text."""
-        return self.start + len(self.words)
-
-
-def render(stretches: Sequence[Stretch]) -> str:
+def render(stretches: Sequence[Sentence]) -> str:
     """The stretches as they are shown, with a gap where words were left out."""
     parts: list[str] = []
     for number, stretch in enumerate(stretches):
@@ -71,7 +55,7 @@ def excerpt(
     units: int,
     limit: int,
     known: Collection[str] = frozenset(),
-) -> tuple[Stretch, ...]:
+) -> tuple[Sentence, ...]:
     """The sentences of `text` nearest to the phrases in `wanted`, with what they refer back to and their neighbours.
 
     Args:
@@ -82,7 +66,7 @@ def excerpt(
         known: Sentences that are shown elsewhere already, folded; they are left out.
 
     Returns:
-        The stretches in their order; none where no sentence fits into `limit`.
+        The sentences in their order, neighbours as one; none where no sentence fits into `limit`.
     """
     sentences = split_sentences(text)
     worth = _worth(sentences, wanted)
@@ -91,23 +75,18 @@ def excerpt(
         if known and fold(own.words) in known:
             left_out.add(number)
     chosen = _Choice(sentences, units, left_out)
-    order = sorted(range(len(sentences)), key=lambda number: (-worth[number], number))
-    for number in order:
+    for number in sorted(range(len(sentences)), key=lambda n: -worth[n]):
         if worth[number] > 0 or not chosen.numbers:
             chosen.add(number, limit)
     chosen.join()
-    stretches: list[Stretch] = []
-    previous = -2
+    stretches: list[Sentence] = []
     for number in sorted(chosen.numbers):
         own = sentences[number]
-        stretch = Stretch(own.words, own.start, own.cut_before, own.cut_after)
-        if number == previous + 1:
-            # Neighbours are one stretch.
+        if number - 1 in chosen.numbers:
             before = stretches.pop()
             words = text[before.start : own.end]
-            stretch = before._replace(words=words, cut_after=own.cut_after)
-        stretches.append(stretch)
-        previous = number
+            own = replace(before, words=words, cut_after=own.cut_after)
+        stretches.append(own)
     return tuple(stretches)
 
 
@@ -115,7 +94,10 @@ class _Choice:
     """Sentences that are chosen, each with all that it needs, as far as there is room."""
 
     def __init__(
-        self, sentences: Sequence[Sentence], units: int, left_out: AbstractSet[int]
+        self,
+        sentences: Sequence[Sentence],
+        units: int,
+        left_out: AbstractSet[int],
     ) -> None:
         self._sentences = sentences
         # A mark at either end, where a sentence is cut.
@@ -158,7 +140,12 @@ class _Choice:
     def _cost(self, numbers: Iterable[int]) -> int:
         return sum(self._sentences[n].units + BETWEEN for n in numbers)
 
-    def _added(self, number: int, depth: int, room: int) -> bool:
+    def _added(
+        self,
+        number: int,
+        depth: int,
+        room: int,
+    ) -> bool:
         """Whether the sentence and what it needs fit into the room, and so were added."""
         # The sentence and those that it needs, and what those need, so many steps far.
         closure, latest = {number}, [number]
@@ -184,7 +171,8 @@ def _worth(sentences: Sequence[Sentence], wanted: Iterable[str]) -> list[float]:
     counts = Counter(term for own in shared for term in own)
     alone = []
     for own in shared:
-        alone.append(sum(1 / math.sqrt(counts[term]) for term in sorted(own)))
+        rarities = [1 / math.sqrt(counts[term]) for term in sorted(own)]
+        alone.append(sum(rarities))
     padded = [0.0, *alone, 0.0]
     worth = []
     for number, value in enumerate(alone):

@@ -13,8 +13,8 @@ from functools import lru_cache
 from itertools import pairwise, zip_longest
 from typing import NamedTuple
 
-from medlive.evidence.excerpts.excerpt import Stretch, excerpt, render
-from medlive.evidence.excerpts.sentences import split_sentences
+from medlive.evidence.excerpts.excerpt import excerpt, render
+from medlive.evidence.excerpts.sentences import Sentence, split_sentences
 from medlive.evidence.passage import Hit, Passage
 from medlive.text.normalise import contains_quote, fold
 from medlive.text.tokens import UNITS, estimate_tokens, weight
@@ -101,7 +101,8 @@ def select(
         The same for the same arguments; claims that find the same passage share it.
     """
     case = _Case(wanted, hits, most, tokens)
-    width = max(LEAST_WIDTH, min(WIDTH, tokens // (EACH * max(1, len(hits)))))
+    share = tokens // (EACH * max(1, len(hits)))
+    width = max(LEAST_WIDTH, min(WIDTH, share))
     for identity in case.phrases:
         case.show(identity, width * UNITS)
     for identity in case.phrases:
@@ -109,7 +110,7 @@ def select(
     return case.selection()
 
 
-Pieces = dict[str, tuple[Stretch, ...]]
+Pieces = dict[str, tuple[Sentence, ...]]
 """Id of a passage → what is shown of it."""
 
 
@@ -161,7 +162,14 @@ class _Case:
         """Show a piece, about `units` of it, if there is room."""
         passage = self._hits[identity].passage
         section = passage.section_id
-        title = self._titles.setdefault(section, _title(passage))
+        if section not in self._titles:
+            title = textwrap.shorten(passage.title, TITLE, placeholder=" …")
+            heading = textwrap.shorten(passage.section, SECTION, placeholder=" …")
+            # The section's heading where it says more than the document's title
+            if heading.casefold() not in title.casefold():
+                title = f"{title}: {heading}" if title else heading
+            self._titles[section] = title
+        title = self._titles[section]
         pieces = self._sections.setdefault(section, {})
         limit = (self._room - (0 if pieces else _cost(title, "")) - 1) * UNITS
         self._set(identity, units=min(units, limit), limit=limit)
@@ -172,9 +180,21 @@ class _Case:
         if identity in pieces:
             shown = weight(render(pieces[identity]))
             limit = shown + (self._room - 1) * UNITS
-            self._set(identity, units=limit, limit=limit, least=shown + 1)
+            self._set(
+                identity,
+                units=limit,
+                limit=limit,
+                least=shown + 1,
+            )
 
-    def _set(self, identity: str, *, units: int, limit: int, least: int = 1) -> None:
+    def _set(
+        self,
+        identity: str,
+        *,
+        units: int,
+        limit: int,
+        least: int = 1,
+    ) -> None:
         """Show so much of a piece, unless it repeats another section."""
         passage = self._hits[identity].passage
         known: set[str] = set()
@@ -184,7 +204,13 @@ class _Case:
                     known |= _long_sentences(stretches)
         own = self._sections[passage.section_id]
         wanted = self.phrases[identity]
-        piece = excerpt(passage.text, wanted, units=units, limit=limit, known=known)
+        piece = excerpt(
+            passage.text,
+            wanted,
+            units=units,
+            limit=limit,
+            known=known,
+        )
         if weight(render(piece)) < least:
             return
         changed = own | {identity: piece}
@@ -208,9 +234,9 @@ class _Case:
         hits = [self._hits[identity] for identity in pieces]
         return sorted(hits, key=lambda hit: (hit.passage.piece, hit.passage.id))
 
-    def _stretches(self, pieces: Pieces) -> list[Stretch]:
-        """The stretches of a section, those joined between which nothing is left out."""
-        joined: list[Stretch] = []
+    def _stretches(self, pieces: Pieces) -> list[Sentence]:
+        """What is shown of a section, joined where nothing between is left out."""
+        joined: list[Sentence] = []
         previous: Passage | None = None
         for hit in self._in_order(pieces):
             passage = hit.passage
@@ -221,7 +247,7 @@ class _Case:
                 and first.start == 0
                 and joined[-1].end == len(previous.text)
             )
-            joined += [first._replace(joins=joins), *rest]
+            joined += [replace(first, joins=joins), *rest]
             previous = passage
         return joined
 
@@ -251,9 +277,10 @@ class _Case:
             passages.append(passage)
         claims = []
         for own in self._own:
-            claims.append(
-                tuple(replace(h, shown=shown.get(h.passage.id, "")) for h in own)
-            )
+            hits = []
+            for hit in own:
+                hits.append(replace(hit, shown=shown.get(hit.passage.id, "")))
+            claims.append(tuple(hits))
         return Selection(tuple(passages), tuple(claims))
 
 
@@ -261,17 +288,8 @@ def _cost(title: str, text: str) -> int:
     return FRAME + estimate_tokens(title) + estimate_tokens(text)
 
 
-def _title(passage: Passage) -> str:
-    """The document's title, and the section's heading where it says more."""
-    title = textwrap.shorten(passage.title, TITLE, placeholder=" …")
-    section = textwrap.shorten(passage.section, SECTION, placeholder=" …")
-    if not section or section.casefold() in title.casefold():
-        return title
-    return f"{title}: {section}" if title else section
-
-
 @lru_cache(maxsize=512)
-def _long_sentences(stretches: tuple[Stretch, ...]) -> frozenset[str]:
+def _long_sentences(stretches: tuple[Sentence, ...]) -> frozenset[str]:
     long = set()
     for stretch in stretches:
         for own in split_sentences(stretch.words):
@@ -280,9 +298,9 @@ def _long_sentences(stretches: tuple[Stretch, ...]) -> frozenset[str]:
     return frozenset(long)
 
 
-def alike(one: str, other: str) -> bool:
+def alike(text: str, other: str) -> bool:
     """Whether two texts are near-identical, or one holds nearly all of the other."""
-    first, second = shingles(one), shingles(other)
+    first, second = shingles(text), shingles(other)
     return len(first & second) >= ALIKE * min(len(first), len(second))
 
 

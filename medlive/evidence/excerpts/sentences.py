@@ -56,7 +56,7 @@ _REFERS_BACK = re.compile(
 
 @dataclass(frozen=True)
 class Sentence:
-    """A sentence of a text, without the white space around it."""
+    """A sentence of a text, without the white space around it; or several that follow each other, shown together."""
 
     words: str
     start: int  # Where it stands in the text
@@ -65,6 +65,8 @@ class Sentence:
     cut_before: bool = False
     """Whether it begins inside a sentence that is too long to be given whole."""
     cut_after: bool = False
+    joins: bool = False
+    """Where it is shown: whether it reads on from the one before, because nothing between the two was left out."""
 
     @property
     def end(self) -> int:
@@ -93,7 +95,12 @@ def split_sentences(text: str) -> list[Sentence]:
 
 
 def _sentence(
-    text: str, start: int, end: int, *, before: bool = False, after: bool = False
+    text: str,
+    start: int,
+    end: int,
+    *,
+    before: bool = False,
+    after: bool = False,
 ) -> Sentence:
     own = text[start:end]
     place = start + len(own) - len(own.lstrip())
@@ -102,7 +109,8 @@ def _sentence(
 
 def _is_end(text: str, start: int, match: re.Match[str]) -> bool:
     """Whether a stop or a line's end closes the sentence that began at `start`."""
-    before, following = text[start : match.start()], text[match.end() : match.end() + 1]
+    before = text[start : match.start()]
+    following = text[match.end() : match.end() + 1]
     own = _sentence(text, start, match.end())
     if not own.words or _MARKER.fullmatch(text, own.start, match.end()):
         return False
@@ -119,19 +127,18 @@ def _is_end(text: str, start: int, match: re.Match[str]) -> bool:
 
 def _is_abbreviation(before: str, following: str) -> bool:
     """Whether a full stop between these belongs to an abbreviation or a damaged decimal ("30. 4")."""
-    found = _LAST_WORD.search(before)
-    if found is None:
+    last = _LAST_WORD.search(before)
+    if last is None:
         return False
-    word = found[0].lower()
+    word = last[0].lower()
     if word in _SHORT["always"]:
         return True
     if word == "al":
         return following.islower() or following.isdigit() or following == "("
     if following.isdigit():
         return word in _SHORT["before a number"] or (word.isdigit() and len(word) < 3)
-    return (
-        following.islower() and following.isascii() and ("." in word or len(word) < 4)
-    )
+    is_short = "." in word or len(word) < 4
+    return is_short and following.islower() and following.isascii()
 
 
 def _parts(text: str, start: int, end: int) -> Iterator[Sentence]:
@@ -156,6 +163,7 @@ def _parts(text: str, start: int, end: int) -> Iterator[Sentence]:
 def _needs_of(text: str, sentences: list[Sentence], number: int) -> tuple[int, ...]:
     """The numbers of the sentences that one needs."""
     own = sentences[number]
+    refers_back = _REFERS_BACK.match(own.words) and not _EXPLETIVE.match(own.words)
     needs: list[int] = []
     # Where a sentence is cut, the mark says that its beginning is missing.
     if not own.cut_before and _is_item(text, sentences, number):
@@ -166,15 +174,11 @@ def _needs_of(text: str, sentences: list[Sentence], number: int) -> tuple[int, .
                 break
             if not _is_item(text, sentences, earlier):
                 break
-    elif not own.cut_before and number and _refers_back(own.words):
+    elif not own.cut_before and number and refers_back:
         needs.append(number - 1)
     if _OPENS.search(own.words) and number + 1 < len(sentences):
         needs.append(number + 1)
     return tuple(needs)
-
-
-def _refers_back(words: str) -> bool:
-    return bool(_REFERS_BACK.match(words)) and not _EXPLETIVE.match(words)
 
 
 def _is_item(text: str, sentences: list[Sentence], number: int) -> bool:

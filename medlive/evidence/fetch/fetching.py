@@ -62,6 +62,7 @@ class Plan:
 class Outcome:
     """What a fetch did."""
 
+    plan: Plan
     ledger: Ledger
     fetched: int = 0  # Files
     fetched_bytes: int = 0
@@ -72,7 +73,10 @@ class Outcome:
 
 
 async def make_plan(
-    source: Source, folder: Path, selection: Selection, client: Client
+    source: Source,
+    folder: Path,
+    selection: Selection,
+    client: Client,
 ) -> Plan:
     """Read the publisher's list and compare it with what is in the folder.
 
@@ -83,9 +87,13 @@ async def make_plan(
     ledger = _ledger_of(source, folder, selection)
     list_files, _ = LAYOUTS[source.publisher]
     listed = await list_files(client, source)
-    here = {(known.name, known.mark, known.url) for known in ledger.files.values()}
-    wanted = [f for f in listed if (f.name, f.mark, f.url) not in here]
-    names = {file.name for file in listed}
+    names = set()
+    wanted = []
+    for file in listed:
+        names.add(file.name)
+        known = ledger.files.get(file.name)
+        if known is None or (known.mark, known.url) != (file.mark, file.url):
+            wanted.append(file)
     return Plan(
         source=source,
         folder=folder,
@@ -97,7 +105,9 @@ async def make_plan(
 
 
 async def run_plan(
-    plan: Plan, client: Client, tick: Callable[[int, int], None]
+    plan: Plan,
+    client: Client,
+    tick: Callable[[int, int], None],
 ) -> Outcome:
     """Fetch what the plan names. A file that fails is passed over, named in the outcome, and fetched next time.
 
@@ -112,13 +122,13 @@ async def run_plan(
     """
     plan.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     with exclusive(plan.folder / _LOCK):
-        done = Outcome(_ledger_of(plan.source, plan.folder, plan.selection))
+        done = Outcome(plan, _ledger_of(plan.source, plan.folder, plan.selection))
         saved_at = 0.0
-        complete = not plan.wanted
+        complete = False
         try:
             for file in plan.wanted:
                 try:
-                    await _fetch(plan, file, client, done, tick)
+                    await _fetch(file, client, done, tick)
                 except FetchFailed as exc:
                     if isinstance(exc, NotPublished) and plan.source.may_be_absent:
                         done.absent += (file.name,)
@@ -126,7 +136,7 @@ async def run_plan(
                         hint = f" ({exc.hint})" if exc.hint else ""
                         done.failures += (f"{exc.message}{hint}",)
                 if time.monotonic() - saved_at > _SAVE_EVERY_S:
-                    _save(plan, done, complete=False)
+                    _save(done, complete=False)
                     saved_at = time.monotonic()
             complete = not done.failures
             if complete:
@@ -136,20 +146,20 @@ async def run_plan(
                     done.ledger.files.pop(name, None)
                 done.removed = plan.gone
         finally:
-            _save(plan, done, complete=complete)
+            _save(done, complete=complete)
         if complete:
             shutil.rmtree(plan.folder / PARTS, ignore_errors=True)
         return done
 
 
-def _save(plan: Plan, done: Outcome, *, complete: bool) -> None:
+def _save(done: Outcome, *, complete: bool) -> None:
     changes = {
         "files": dict(sorted(done.ledger.files.items())),
         "complete": complete,
         "checked_at": now(),
     }
     done.ledger = done.ledger.model_copy(update=changes)
-    write_ledger(plan.folder, done.ledger)
+    write_ledger(done.plan.folder, done.ledger)
 
 
 def corpus_path(source: Source, folder: Path, ledger: Ledger) -> Path:
@@ -160,13 +170,13 @@ def corpus_path(source: Source, folder: Path, ledger: Ledger) -> Path:
 
 
 async def _fetch(
-    plan: Plan,
     file: RemoteFile,
     client: Client,
     done: Outcome,
     tick: Callable[[int, int], None],
 ) -> None:
     """Fetch and check a file, and put it, or what the selection leaves of it, into `files/`."""
+    plan = done.plan
     _, read_checksum = LAYOUTS[plan.source.publisher]
     md5 = file.md5
     if file.checksum_url is not None and read_checksum is not None:
@@ -185,21 +195,31 @@ async def _fetch(
     def count(size: int) -> None:
         tick(before + size, max(plan.download_bytes, before + size))
 
-    # A file that was made in several attempts is fetched again where it is wrong.
-    resumed = True
-    while resumed:
-        resumed = await client.download(
-            file.url, plan.folder, name, plan.source.largest, count
-        )
-        problem = _problem(file, plan.folder, name, md5)
-        if problem is None:
+    largest = plan.source.largest
+    while True:
+        resumed = await client.download(file.url, plan.folder, name, largest, count)
+        try:
+            _verify(file, plan.folder, name, md5)
             break
-        part.unlink()
-    if problem is not None:
-        raise FetchFailed(problem, hint="it is fetched again by the next run")
+        except FetchFailed:
+            part.unlink()
+            # A file that was made in several attempts is fetched again.
+            if not resumed:
+                raise
     kept = part
     if plan.selection.types:
-        kept = _select(plan, file, name)
+        chosen = f"{name}.chosen"
+        kept = path_below(plan.folder, chosen)
+        is_update = file.name.startswith("updatefiles/")
+        with (
+            open_below(plan.folder, name) as source,
+            room_for(plan.folder),
+            create_below(plan.folder, chosen) as target,
+        ):
+            try:
+                select(source, target, plan.selection, update=is_update)
+            except FetchFailed as exc:
+                raise FetchFailed(f"{file.url}: {exc.message}") from exc
     files[file.name] = FetchedFile(
         name=file.name,
         url=file.url,
@@ -217,21 +237,6 @@ async def _fetch(
     place.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
     kept.replace(place)
     part.unlink(missing_ok=True)
-
-
-def _select(plan: Plan, file: RemoteFile, name: str) -> Path:
-    """Write the chosen articles of a half file beside it."""
-    update = file.name.startswith("updatefiles/")
-    with (
-        open_below(plan.folder, name) as source,
-        room_for(plan.folder),
-        create_below(plan.folder, f"{name}.chosen") as target,
-    ):
-        try:
-            select(source, target, plan.selection, update=update)
-        except FetchFailed as exc:
-            raise FetchFailed(f"{file.url}: {exc.message}") from exc
-    return path_below(plan.folder, f"{name}.chosen")
 
 
 def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
@@ -257,18 +262,19 @@ def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
     )
 
 
-def _problem(file: RemoteFile, root: Path, name: str, md5: str | None) -> str | None:
-    """What is wrong with a complete file, by its checksum or else by those within it; None for nothing."""
+def _verify(file: RemoteFile, root: Path, name: str, md5: str | None) -> None:
+    """Check a complete file by its checksum, or else by those within it. Raises FetchFailed."""
+    hint = "it is fetched again by the next run"
     try:
         with open_below(root, name) as handle:
             if md5 is not None:
-                found = hashlib.file_digest(handle, "md5").hexdigest()
-                if found == md5:
-                    return None
-                return (
-                    f"{file.url} has md5:{found}; the publisher's checksum is md5:{md5}"
-                )
-            if name.endswith(".zip"):
+                own = hashlib.file_digest(handle, "md5").hexdigest()
+                if own != md5:
+                    raise FetchFailed(
+                        f"{file.url} has md5:{own}; the publisher's checksum is md5:{md5}",
+                        hint=hint,
+                    )
+            elif name.endswith(".zip"):
                 with (
                     BufferedReader(handle) as buffered,
                     zipfile.ZipFile(buffered) as archive,
@@ -276,13 +282,12 @@ def _problem(file: RemoteFile, root: Path, name: str, md5: str | None) -> str | 
                     check_zip(archive, _LARGEST_UNPACKED)
                     if (bad := archive.testzip()) is not None:
                         raise ValueError(f"{bad[:200]!r} does not have its checksum")
-                return None
-            with gzip.open(handle) as unpacked:
-                while unpacked.read(_BLOCK):
-                    if unpacked.tell() > _LARGEST_UNPACKED:
-                        raise ValueError(
-                            f"it unpacks to more than {_LARGEST_UNPACKED} bytes"
-                        )
+            else:
+                with gzip.open(handle) as unpacked:
+                    while unpacked.read(_BLOCK):
+                        if unpacked.tell() > _LARGEST_UNPACKED:
+                            limit = f"more than {_LARGEST_UNPACKED} bytes"
+                            raise ValueError(f"it unpacks to {limit}")
     except DAMAGE as exc:
-        return f"{file.url} is damaged: {exc or type(exc).__name__}"
-    return None
+        cause = exc or type(exc).__name__
+        raise FetchFailed(f"{file.url} is damaged: {cause}", hint=hint) from exc

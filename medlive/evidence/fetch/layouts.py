@@ -86,7 +86,13 @@ async def list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
             if title and title.startswith("Last Updated"):
                 changed = value
         url = urljoin(source.files, name)
-        return [RemoteFile(name=name, url=url, mark=changed)]
+        return [
+            RemoteFile(
+                name=name,
+                url=url,
+                mark=changed,
+            )
+        ]
     raise FetchFailed(
         f"{source.address} does not list {source.wanted}",
         hint="the book may have left the open-access subset",
@@ -101,7 +107,13 @@ async def list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
             f"{source.address} links no file such as mplus_topics_compressed_2026-06-06.zip"
         )
     address, name, day = max(links, key=lambda link: str(link[2]))
-    return [RemoteFile(name=name, url=urljoin(source.address, address), mark=day)]
+    return [
+        RemoteFile(
+            name=name,
+            url=urljoin(source.address, address),
+            mark=day,
+        )
+    ]
 
 
 async def list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
@@ -158,8 +170,8 @@ async def list_pmc(client: Client, source: Source) -> list[RemoteFile]:
         }
         text = await client.page(f"{source.address}?{urlencode(query)}")
         try:
-            found = json.loads(text)["esearchresult"]
-            count, numbers = int(found["count"]), list(map(str, found["idlist"]))
+            result = json.loads(text)["esearchresult"]
+            count, numbers = int(result["count"]), list(map(str, result["idlist"]))
         except (ValueError, LookupError, TypeError, RecursionError) as exc:
             raise FetchFailed(
                 f"{source.address} answers with no list of articles: {exc!r}"

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,14 +12,10 @@ _SIZE = re.compile(r"(\d[\d,]*(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
-class ArticleType(StrEnum):
-    """What PubMed's articles are chosen by."""
-
-    GUIDELINE = "guideline"
-    SYSTEMATIC_REVIEW = "systematic-review"
-    META_ANALYSIS = "meta-analysis"
-    REVIEW = "review"
-    TRIAL = "trial"
+ArticleType = Literal[
+    "guideline", "systematic-review", "meta-analysis", "review", "trial"
+]
+"""What PubMed's articles are chosen by."""
 
 
 class Selection(BaseModel):
@@ -78,4 +74,5 @@ def read_size(text: str) -> int | None:
     matched = _SIZE.fullmatch(text.strip())
     if matched is None:
         return None
-    return int(float(matched[1].replace(",", "")) * _UNITS[matched[2].upper()])
+    number = float(matched[1].replace(",", ""))
+    return int(number * _UNITS[matched[2].upper()])

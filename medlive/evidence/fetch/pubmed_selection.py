@@ -6,25 +6,27 @@ is not chosen becomes a deletion of its number: an earlier version of it may hav
 
 import gzip
 import re
+from collections.abc import Mapping
 from io import BufferedIOBase, FileIO
 from typing import cast
 
 from medlive.evidence.client import FetchFailed
-from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
+from medlive.evidence.corpora.parsing.frames import Frame, frames
+from medlive.evidence.corpora.parsing.xml import UnsafeXml
 from medlive.evidence.corpora.pubmed import NOTICES, PMID
 from medlive.evidence.fetch.model import ArticleType, Selection
 
 _TYPE = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
-_NAMES = {
-    ArticleType.GUIDELINE: (
+_NAMES: Mapping[ArticleType, tuple[str, ...]] = {
+    "guideline": (
         "Guideline",
         "Practice Guideline",
         "Consensus Development Conference",
     ),
-    ArticleType.SYSTEMATIC_REVIEW: ("Systematic Review",),
-    ArticleType.META_ANALYSIS: ("Meta-Analysis", "Network Meta-Analysis"),
-    ArticleType.REVIEW: ("Review", "Scoping Review"),
-    ArticleType.TRIAL: (
+    "systematic-review": ("Systematic Review",),
+    "meta-analysis": ("Meta-Analysis", "Network Meta-Analysis"),
+    "review": ("Review", "Scoping Review"),
+    "trial": (
         "Clinical Trial",
         "Randomized Controlled Trial",
         "Controlled Clinical Trial",
@@ -37,7 +39,11 @@ _TAIL = b"</PubmedArticleSet>\n"
 
 
 def select(
-    source: FileIO, target: FileIO, selection: Selection, *, update: bool
+    source: FileIO,
+    target: FileIO,
+    selection: Selection,
+    *,
+    update: bool,
 ) -> None:
     """Write the chosen records of a PubMed file; the same input gives the same bytes.
 
@@ -68,7 +74,7 @@ def select(
                         dropped.pop(identity[2], None)
                 elif identity is not None and (update or int(identity[1] or 1) > 1):
                     dropped[identity[2]] = identity[0]
-        except Unreadable as exc:
+        except UnsafeXml as exc:
             raise FetchFailed(str(exc)) from exc
         for element in dropped.values():
             packed.write(b"<DeleteCitation>" + element + b"</DeleteCitation>\n")

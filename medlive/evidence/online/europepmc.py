@@ -22,8 +22,6 @@ from medlive.evidence.online.service import (
 from medlive.evidence.passage import Passage
 
 ADDRESS = "https://www.ebi.ac.uk/europepmc/webservices/rest"
-INTERVAL_S = 0.35
-"""The service publishes no limit; it is asked no more often than NCBI allows without a key."""
 LICENCE = "Europe PMC terms; the abstract is its publisher's"
 _NO_EVIDENCE = frozenset(
     {
@@ -61,13 +59,12 @@ class EuropePMC(Literature):
     name = "europepmc"
     address: str = ADDRESS
 
-    @property
-    def interval_s(self) -> float:
-        """See `Literature`."""
-        return INTERVAL_S
-
     async def search(
-        self, words: str, *, most: int, not_after: date | None
+        self,
+        words: str,
+        *,
+        most: int,
+        not_after: date | None,
     ) -> list[Passage]:
         """See `Literature`."""
         unreviewed = " OR ".join(f"SRC:{source}" for source in _UNREVIEWED)

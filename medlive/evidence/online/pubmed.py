@@ -11,11 +11,11 @@ from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document
-from medlive.evidence.corpora.parsing.frames import Unreadable as UnreadableFile
 from medlive.evidence.corpora.parsing.frames import frames
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of
 from medlive.evidence.online.service import (
+    INTERVAL_S,
     Literature,
     TryAgain,
     Unreadable,
@@ -26,9 +26,7 @@ from medlive.evidence.online.service import (
 from medlive.evidence.passage import Passage
 
 ADDRESS = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
-INTERVAL_S = 0.35
 INTERVAL_WITH_KEY_S = 0.105
-"""A little more than a third and a tenth of a second: requests travel for unequal times."""
 EARLIEST = "1800"
 """E-utilities want both ends of a range of dates."""
 _BUSY = (
@@ -61,11 +59,19 @@ class PubMed(Literature):
         return form | {"retmode": "xml"}
 
     async def search(
-        self, words: str, *, most: int, not_after: date | None
+        self,
+        words: str,
+        *,
+        most: int,
+        not_after: date | None,
     ) -> list[Passage]:
         """See `Literature`."""
         term = f"({words}) NOT retracted publication[pt]"
-        form = self._form(term=term, retmax=str(most), sort="relevance")
+        form = self._form(
+            term=term,
+            retmax=str(most),
+            sort="relevance",
+        )
         if (day := in_the_past(not_after)) is not None:
             form |= {
                 "datetype": "pdat",
@@ -78,7 +84,10 @@ class PubMed(Literature):
             return []
         form = self._form(id=",".join(sorted(articles, key=int)))
         fetched = await self.ask(f"{self.address}/efetch.fcgi", form, read_articles)
-        records = {pmid_of(f.data): f for f in frames(io.BytesIO(fetched)) if f.kind}
+        records = {}
+        for frame in frames(io.BytesIO(fetched)):
+            if frame.kind:
+                records[pmid_of(frame.data)] = frame
         documents: list[Document] = []
         for article in articles:
             if article in records:
@@ -108,7 +117,7 @@ def read_articles(body: bytes) -> bytes:
         _parse(body, "PubmedArticleSet")
     try:
         damage = [frame.damage for frame in frames(io.BytesIO(body)) if not frame.kind]
-    except UnreadableFile as exc:
+    except UnsafeXml as exc:
         raise Unreadable(str(exc)) from exc
     if damage and b"</PubmedArticleSet" not in body:
         raise TryAgain(f"the answer was cut: {damage[0]}")

@@ -63,7 +63,23 @@ class OnlineRetriever:
         self._local = local
         self._may_leave = may_leave
         self._close = close
-        self.identity = _identity(services, local)
+        # Services have no digest, so their passages are stored with each verdict.
+        own = IndexIdentity(
+            retriever="",
+            index_digest="",
+            corpora={},
+            passages=0,
+        )
+        if local is not None:
+            own = local.identity
+        names = [service.name for service in services]
+        searched = {"index": own.index_digest or None, "online": names}
+        self.identity = replace(
+            own,
+            retriever="+".join(filter(None, [own.retriever, *names])),
+            index_digest=digest_json(searched),
+            corpora={**dict.fromkeys(names, "online"), **own.corpora},
+        )
 
     async def search(
         self,
@@ -92,7 +108,9 @@ class OnlineRetriever:
         await self._close()
 
     async def _ask(
-        self, query: Query, not_after: date | None
+        self,
+        query: Query,
+        not_after: date | None,
     ) -> dict[tuple[Side, int], list[Passage]]:
         """Return what each service finds for each phrase; when one fails, the others are not asked any further."""
         searches: dict[tuple[Side, int], Coroutine[None, None, list[Passage]]] = {}
@@ -114,16 +132,25 @@ class OnlineRetriever:
 
 
 def fuse(
-    local: Sequence[Hit], orders: Mapping[tuple[Side, int], Sequence[Passage]], k: int
+    local: Sequence[Hit],
+    orders: Mapping[tuple[Side, int], Sequence[Passage]],
+    k: int,
 ) -> list[Hit]:
     """Return the k best of all orders; the local index's own order counts as one.
 
     Europe PMC's copy of an article that PubMed or the index gives counts for that one.
     """
-    found: dict[str, Hit] = {}
+    by_id: dict[str, Hit] = {}
     for hit in local:
-        found[hit.passage.id] = replace(hit, score=1 / (RRF_K + hit.rank))
-    articles = _articles([hit.passage for hit in local], orders)
+        by_id[hit.passage.id] = replace(hit, score=1 / (RRF_K + hit.rank))
+    # Each PMID's first passage, of the index or else of PubMed
+    articles: dict[str, Passage] = {}
+    passages = [hit.passage for hit in local]
+    for (side, _), order in orders.items():
+        passages += order if side is Side.PUBMED else ()
+    for passage in passages:
+        if pmid := _pmid(passage):
+            articles.setdefault(pmid, passage)
     for (side, phrase), order in orders.items():
         seen: set[str] = set()
         for rank, passage in enumerate(order, start=1):
@@ -133,47 +160,17 @@ def fuse(
                 continue
             seen.add(passage.id)
             by_side = SideHit(side, rank, 1 / (RRF_K + rank), phrase)
-            hit = found.get(passage.id) or Hit(passage, 0.0, 0)
+            hit = by_id.get(passage.id) or Hit(passage, 0.0, 0)
             score, sides = hit.score + by_side.score, (*hit.sides, by_side)
-            found[passage.id] = replace(hit, score=score, sides=sides)
-    hits = [
-        replace(hit, score=round(hit.score, SCORE_DIGITS)) for hit in found.values()
-    ]
+            by_id[passage.id] = replace(hit, score=score, sides=sides)
+    hits = []
+    for hit in by_id.values():
+        hits.append(replace(hit, score=round(hit.score, SCORE_DIGITS)))
     hits.sort(key=lambda hit: (-hit.score, hit.passage.id))
     return [replace(hit, rank=rank) for rank, hit in enumerate(hits[:k], start=1)]
-
-
-def _articles(
-    local: Sequence[Passage], orders: Mapping[tuple[Side, int], Sequence[Passage]]
-) -> dict[str, Passage]:
-    """Return each PMID's first passage, of the index or else of PubMed."""
-    passages = [*local]
-    for (side, _), order in orders.items():
-        if side is Side.PUBMED:
-            passages += order
-    first: dict[str, Passage] = {}
-    for passage in passages:
-        if pmid := _pmid(passage):
-            first.setdefault(pmid, passage)
-    return first
 
 
 def _pmid(passage: Passage) -> str:
     """Return the PMID in a passage's address; "" if it is not an article of PubMed."""
     match = _ARTICLE.fullmatch(passage.url)
     return match[1] if match else ""
-
-
-def _identity(services: Sequence[Literature], local: Retriever | None) -> IndexIdentity:
-    """Return what a verdict records: services have no digest, so their passages are stored with each verdict."""
-    names = [service.name for service in services]
-    own = IndexIdentity(retriever="", index_digest="", corpora={}, passages=0)
-    if local is not None:
-        own = local.identity
-    searched = {"index": own.index_digest or None, "online": names}
-    return replace(
-        own,
-        retriever="+".join(filter(None, [own.retriever, *names])),
-        index_digest=digest_json(searched),
-        corpora={**dict.fromkeys(names, "online"), **own.corpora},
-    )

@@ -12,7 +12,7 @@ from typing import ClassVar, Protocol
 
 from medlive.clock import now, parse_retry_after
 from medlive.errors import LiteratureUnavailable
-from medlive.evidence.client import Answer, Client
+from medlive.evidence.client import Client
 from medlive.evidence.corpora.parsing.chunk import Document, passages_of
 from medlive.evidence.passage import Passage
 from medlive.guard.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
@@ -21,6 +21,9 @@ from medlive.integrity.digest import digest_json
 
 ATTEMPTS = 4
 """Requests in all before a service counts as away."""
+INTERVAL_S = 0.35
+"""A little more than the third of a second that NCBI allows without a key; requests travel for unequal times.
+Europe PMC publishes no limit."""
 BACKOFF_S = 1.0
 """Seconds before the second attempt, doubled each time; a Retry-After is waited for besides."""
 
@@ -91,13 +94,17 @@ class Literature(ABC):
     name: ClassVar[str]
 
     @property
-    @abstractmethod
     def interval_s(self) -> float:
         """Seconds between two requests of all workers together."""
+        return INTERVAL_S
 
     @abstractmethod
     async def search(
-        self, words: str, *, most: int, not_after: date | None
+        self,
+        words: str,
+        *,
+        most: int,
+        not_after: date | None,
     ) -> list[Passage]:
         """Return the passages of the most relevant articles, best first.
 
@@ -106,13 +113,11 @@ class Literature(ABC):
         Raises LiteratureUnavailable where this request got no usable answer, CircuitOpen where none is made.
         """
 
-    def key(self, address: str, form: Mapping[str, str]) -> str:
-        """Return what an answer is stored under."""
-        shown = {name: text for name, text in form.items() if name not in _SECRETS}
-        return digest_json({"service": self.name, "address": address, "form": shown})
-
     async def ask(
-        self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
+        self,
+        address: str,
+        form: Mapping[str, str],
+        read: Callable[[bytes], bytes],
     ) -> bytes:
         """Return what was read from the answer to a request, now or earlier.
 
@@ -126,7 +131,8 @@ class Literature(ABC):
             LiteratureUnavailable: if no usable answer came.
             CircuitOpen: if the service is away, for whatever request.
         """
-        key = self.key(address, form)
+        shown = {name: text for name, text in form.items() if name not in _SECRETS}
+        key = digest_json({"service": self.name, "address": address, "form": shown})
         stored = await self.store.load([key])
         if key not in stored:
             stored = {key: await self.fetch(address, form, read)}
@@ -134,7 +140,10 @@ class Literature(ABC):
         return stored[key]
 
     async def fetch(
-        self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
+        self,
+        address: str,
+        form: Mapping[str, str],
+        read: Callable[[bytes], bytes],
     ) -> bytes:
         """Return what `read` makes of the service's answer, asked for again where that may help.
 
@@ -168,7 +177,10 @@ class Literature(ABC):
         raise self._away(f"{cause}, {ATTEMPTS} times")
 
     async def _attempt(
-        self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]
+        self,
+        address: str,
+        form: Mapping[str, str],
+        read: Callable[[bytes], bytes],
     ) -> bytes:
         """Ask once; a wait that the service asks for holds back every worker. Raises OSError or Unreadable."""
         answer = await self.client.post(address, form)
@@ -181,7 +193,15 @@ class Literature(ABC):
             raise self._away(cause)
         if wait_s:
             await self.store.hold_back(self.name, wait_s)
-        _check_status(answer)
+        if answer.status in RETRIED_STATUSES:
+            raise TryAgain(f"status {answer.status}")
+        if b"api key invalid" in answer.body[:1000].lower():
+            raise Refused("the API key is not valid")
+        if answer.status != 200:
+            kind = Unreadable if answer.status == 400 else Refused
+            raise kind(f"status {answer.status}")
+        if len(answer.body) > LITERATURE_BYTES:
+            raise Unreadable(f"more than {LITERATURE_BYTES} bytes")
         return read(answer.body)
 
     def _away(self, cause: str) -> LiteratureUnavailable:
@@ -192,7 +212,10 @@ class Literature(ABC):
 
 
 def passages_by(
-    documents: Iterable[Document], corpus: str, licence: str, day: date | None
+    documents: Iterable[Document],
+    corpus: str,
+    licence: str,
+    day: date | None,
 ) -> list[Passage]:
     """Cut the documents that were published by a day; an undated one may be younger.
 
@@ -202,26 +225,15 @@ def passages_by(
         licence: Of documents that name none.
         day: The last day; None for any.
     """
-    found: list[Passage] = []
+    passages: list[Passage] = []
     for document in documents:
         published = document.published
         if published is not None and (day is None or published <= day):
-            found += filter(None, passages_of(document, corpus=corpus, licence=licence))
-    return found
+            pieces = passages_of(document, corpus=corpus, licence=licence)
+            passages += filter(None, pieces)
+    return passages
 
 
 def in_the_past(day: date | None) -> date | None:
     """Return a last day of publication that a request needs; None for today, so that its answer can be kept."""
     return day if day is not None and day < now().date() else None
-
-
-def _check_status(answer: Answer) -> None:
-    if answer.status in RETRIED_STATUSES:
-        raise TryAgain(f"status {answer.status}")
-    if b"api key invalid" in answer.body[:1000].lower():
-        raise Refused("the API key is not valid")
-    if answer.status != 200:
-        kind = Unreadable if answer.status == 400 else Refused
-        raise kind(f"status {answer.status}")
-    if len(answer.body) > LITERATURE_BYTES:
-        raise Unreadable(f"more than {LITERATURE_BYTES} bytes")

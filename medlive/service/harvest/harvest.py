@@ -216,10 +216,10 @@ async def _finish(
     database: Database, run: harvests.StartedRun, done: HarvestResult, end: HarvestEnd
 ) -> None:
     """End the run: set its outcome, its figures and a quarantine."""
-    done.limited = end is HarvestEnd.LIMITED
+    done.limited = end == "limited"
     of_source = [p for p in done.problems if p.ends_source or p.thread_id is None]
     last = of_source[-1] if of_source else None
-    if end in (HarvestEnd.GIVEN_UP, HarvestEnd.LISTS_MISSING):
+    if end in ("given_up", "lists_missing"):
         done.failed = last.message if last is not None else "a list could not be read"
     async with database.begin() as session:
         drift, ends = await compare_run(session, done.source, run.run_id)
@@ -240,11 +240,11 @@ def _quarantine_reason(
     done: HarvestResult, end: HarvestEnd, last: HarvestProblem | None, *, is_empty: bool
 ) -> str | None:
     fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
-    if end is HarvestEnd.GIVEN_UP and last is not None and last.kind not in REFUSALS:
+    if end == "given_up" and last is not None and last.kind not in REFUSALS:
         return f"in {done.iso_week} its pages stopped fitting: {last.message}"
     if fallen and not done.failed:
         return f"in {done.iso_week} its threads changed: {fallen}"
-    if end is HarvestEnd.COMPLETE and is_empty:
+    if end == "complete" and is_empty:
         return f"in {done.iso_week} no thread fitted a layout"
     return None
 

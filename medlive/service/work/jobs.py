@@ -356,7 +356,9 @@ async def _work(
     )
     try:
         with queue_errors(jobs.database):
-            await jobs.worker.run()  # type: ignore[no-untyped-call]
+            # A stop or a loss that came before the worker was made did not reach it.
+            if not jobs.is_stopping and jobs.cause is None:
+                await jobs.worker.run()  # type: ignore[no-untyped-call]
     except DatabaseUnavailable as error:
         raise jobs.cause or error from error
     finally:

@@ -63,7 +63,8 @@ def block_page(status: int, headers: Mapping[str, str], body: bytes) -> str | No
     for name, values, what in _HEADERS:
         if headers.get(name, "").strip().lower() in values:
             return what
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind, _, _ = headers.get("content-type", "").partition(";")
+    kind = kind.strip().lower()
     if len(body) > _MOST_BYTES or kind not in (
         "",
         "text/html",
@@ -79,7 +80,13 @@ def _refusal(status: int, body: bytes) -> str | None:
     titled = _suspect_title(head, status)
     if not (titled or any(part in head for part in _SIGNS)):
         return None
-    title, text = _read(body)
+    tree = LexborHTMLParser(body.decode("utf-8", "replace"))
+    node = tree.css_first("title")
+    title = "" if node is None else " ".join(node.text().split())[:100]
+    tree.strip_tags(["script", "style", "noscript", "title"])
+    # The text that a visitor reads
+    text = tree.root.text(separator=" ") if tree.root is not None else ""
+    text = " ".join(text.split())
     if len(text) > _MOST_TEXT:
         return None
     for marks, what in _MARKS:
@@ -103,13 +110,3 @@ def _suspect_title(head: bytes, status: int) -> bool:
         if title in _TITLES or (title == "405" and status == 405):
             return True
     return False
-
-
-def _read(body: bytes) -> tuple[str, str]:
-    """A page's title and the text that a visitor reads."""
-    tree = LexborHTMLParser(body.decode("utf-8", "replace"))
-    title = tree.css_first("title")
-    named = " ".join(title.text().split())[:100] if title is not None else ""
-    tree.strip_tags(["script", "style", "noscript", "title"])
-    text = tree.root.text(separator=" ") if tree.root is not None else ""
-    return named, " ".join(text.split())

@@ -63,8 +63,7 @@ class _Host:
 
     def raise_if_stopped(self, url: str) -> None:
         """Raise FetchError if no more requests may go to this host."""
-        if self.stopped is not None:
-            stopped = self.stopped
+        if (stopped := self.stopped) is not None:
             raise FetchError(
                 url, stopped.cause, kind=stopped.kind, status=stopped.status
             )
@@ -325,13 +324,11 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         self.counts["requests"] += 1
         try:
             async with asyncio.timeout(limit):
-                method, data = (
-                    ("GET", None)
-                    if request.form is None
-                    else ("POST", dict(request.form))
-                )
                 async with self._client.stream(
-                    method, address, headers=request.headers, data=data
+                    "GET" if request.form is None else "POST",
+                    address,
+                    headers=request.headers,
+                    data=dict(request.form) if request.form else None,
                 ) as response:
                     body = await self._body(request, response, limit)
         except TimeoutError as error:
@@ -344,16 +341,14 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             ) from error
         finally:
             request.left_s -= loop.time() - started
-        ms, headers = round((loop.time() - started) * 1000), dict(response.headers)
-        status = response.status_code
         return Fetched(
-            url,
-            body,
-            status,
-            request.form,
-            headers=headers,
+            url=url,
+            body=body,
+            status=response.status_code,
+            form=request.form,
+            headers=dict(response.headers),
             fetched_at=now(),
-            elapsed_ms=ms,
+            elapsed_ms=round((loop.time() - started) * 1000),
         )
 
     async def _body(

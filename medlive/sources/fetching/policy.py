@@ -91,11 +91,19 @@ class FetchSettings(BaseModel):
     """Most bytes of a body, counted after decompression."""
     max_redirects: int = Field(default=REDIRECTS, ge=0)
     """Redirects that are followed."""
-    retries: Mapping[FetchReason, int] = dict(zip(OUTAGES, (2, 2, 3, 2), strict=True))
+    retries: Mapping[FetchReason, int] = {
+        FetchReason.TIMEOUT: 2,
+        FetchReason.CONNECTION: 2,
+        FetchReason.SERVER_ERROR: 3,
+        FetchReason.RATE_LIMITED: 2,
+    }
     """Attempts after the first, for each reason; a reason not named is not retried."""
-    retry_budget: Mapping[FetchReason, int] = dict(
-        zip(OUTAGES, (30, 30, 60, 20), strict=True)
-    )
+    retry_budget: Mapping[FetchReason, int] = {
+        FetchReason.TIMEOUT: 30,
+        FetchReason.CONNECTION: 30,
+        FetchReason.SERVER_ERROR: 60,
+        FetchReason.RATE_LIMITED: 20,
+    }
     """Attempts after the first in the whole run, for each reason; one not named has no bound but the page's."""
     max_host_failures: int = Field(default=5, ge=1)
     """Pages in a row that a host may fail (time-outs, connections, 429 and 5xx) before it is given up."""
@@ -175,7 +183,12 @@ class Robots:
         return self.rules is None or bool(self.rules.can_fetch(url, PRODUCT))
 
 
-def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Robots:
+def read_robots(
+    host: str,
+    status: int,
+    body: bytes,
+    fetched_at: datetime,
+) -> Robots:
     """The rules in an answer to `GET /robots.txt`, for the product medlive.
 
     A page of markup in its place, and a pause that is endless, are taken as a refusal and say so in `detail`.
@@ -204,5 +217,11 @@ def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Ro
     if detail:
         return Robots(host, RobotsState.UNREADABLE, fetched_at, status, body, detail)
     return Robots(
-        host, RobotsState.RULES, fetched_at, status, body, rules=rules, interval_s=pause
+        host,
+        RobotsState.RULES,
+        fetched_at,
+        status,
+        body,
+        rules=rules,
+        interval_s=pause,
     )

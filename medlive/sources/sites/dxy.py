@@ -9,8 +9,19 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources import reading, source
-from medlive.sources.source import LayoutError, Page
+from medlive.sources import reading
+from medlive.sources.source import (
+    Anonymiser,
+    LayoutError,
+    Listing,
+    NotAThread,
+    Page,
+    PageRequest,
+    Posted,
+    Site,
+    SourceSettings,
+    only_page,
+)
 from medlive.threads.model import Thread
 
 _QUESTION_PATH = re.compile(r"/question/(\d{1,20})/?(?:[?#]|$)")
@@ -21,14 +32,14 @@ _THEMES = {"theme-white", "theme-dark"}
 """The doctor's side, and the patient's."""
 
 
-class Dxy(source.Site):
+class Dxy(Site):
     """The adapter of dxy.com and the older ask.dxy.com."""
 
     name = "dxy"
     language = "zh"
     allowed_hosts = frozenset({"dxy.com", "www.dxy.com", "ask.dxy.com"})
 
-    defaults = source.SourceSettings(
+    defaults = SourceSettings(
         base_url="https://dxy.com",
         boards=("neike",),
         # One scraper's author was blocked after about a hundred requests.
@@ -36,14 +47,14 @@ class Dxy(source.Site):
         stop_statuses=frozenset({403, 429}),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
+    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """Each section."""
         return [
-            source.PageRequest(f"{base_url}/questions/{board}?page_index=1")
+            PageRequest(f"{base_url}/questions/{board}?page_index=1")
             for board in self.settings.boards
         ]
 
-    def parse_listing(self, page: Page) -> source.Listing:
+    def parse_listing(self, page: Page) -> Listing:
         """The questions of a section page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
         entries = reading.linked_threads(
@@ -55,15 +66,15 @@ class Dxy(source.Site):
         )
         if not entries:
             raise LayoutError(page.url, "div.content-list > a to /question/<id>")
-        return source.Listing(
-            entries, reading.following_list_page(page, tree, "page_index")
-        )
+        return Listing(entries, reading.following_list_page(page, tree, "page_index"))
 
     def parse_thread(
-        self, pages: Sequence[Page], anonymise: source.Anonymiser
+        self,
+        pages: Sequence[Page],
+        anonymise: Anonymiser,
     ) -> Thread:
         """The consultation in order. Raises LayoutError, and NotAThread when no doctor has answered."""
-        page = source.only_page(pages)
+        page = only_page(pages)
         path = _QUESTION_PATH.search(page.url)
         if path is None:
             raise LayoutError(page.url, "an address /question/<id>")
@@ -99,7 +110,13 @@ class Dxy(source.Site):
             posts.append(turn if turn.asks else answer)
         tags = (disease, department)
         return self.build_thread(
-            path[1], page.url, title, tags, posted_at, posts, anonymise
+            path[1],
+            page.url,
+            title,
+            tags,
+            posted_at,
+            posts,
+            anonymise,
         )
 
 
@@ -129,8 +146,10 @@ def _field(state: dict[str, Any] | None, *path: str) -> str:
 
 
 def _turns(
-    page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None
-) -> list[source.Posted]:
+    page: Page,
+    tree: LexborHTMLParser,
+    state: dict[str, Any] | None,
+) -> list[Posted]:
     """The turns in the page state, else those that the page shows. Raises LayoutError and NotAThread."""
     dialogs = _value(state, "questionDialog")
     if isinstance(dialogs, list) and dialogs:
@@ -155,18 +174,21 @@ def _turns(
     if not turns[0].asks:
         raise LayoutError(page.url, "the patient's turn first")
     if all(turn.asks for turn in turns):
-        raise source.NotAThread(f"{page.url}: no doctor has answered")
+        raise NotAThread(f"{page.url}: no doctor has answered")
     return turns
 
 
 def _turn(
-    content: reading.Readable, moment: datetime | None, *, by_patient: bool
-) -> source.Posted:
+    content: reading.Readable,
+    moment: datetime | None,
+    *,
+    by_patient: bool,
+) -> Posted:
     """A turn; who answers is read later."""
-    return source.Posted("asker", *content, moment, by_patient, verified_by=None)
+    return Posted("asker", *content, moment, by_patient, verified_by=None)
 
 
-def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[source.Posted]:
+def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[Posted]:
     area = tree.css_first(_DIALOGS)
     bubbles = area.css(".dialog-content") if area is not None else []
     if area is None or not bubbles:
@@ -202,7 +224,9 @@ def _themes(node: LexborNode | None) -> set[str]:
 
 
 def _doctor(
-    page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None
+    page: Page,
+    tree: LexborHTMLParser,
+    state: dict[str, Any] | None,
 ) -> tuple[str, str, str, str]:
     """Name, title, department and hospital of who answers, as the page shows them. Raises LayoutError for nobody."""
     detail = tree.css_first(".doctor-info .doctor-detail")

@@ -5,8 +5,18 @@ from collections.abc import Sequence
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources import reading, source
-from medlive.sources.source import LayoutError, Page
+from medlive.sources import reading
+from medlive.sources.source import (
+    Anonymiser,
+    LayoutError,
+    Listing,
+    Page,
+    PageRequest,
+    Posted,
+    Site,
+    SourceSettings,
+    only_page,
+)
 from medlive.threads.model import Thread
 
 # By era, newest first: 2020 and later, about 2019, 2018.
@@ -24,39 +34,41 @@ _MAX_STRAY_LINE, _MAX_STRAY_TEXT = 200, 600
 _TITLE = re.compile(r"\A(?:Dr|Prof|Doctor|Professor)\b\.?", re.IGNORECASE)
 
 
-class Icliniq(source.Site):
+class Icliniq(Site):
     """The adapter of www.icliniq.com."""
 
     name = "icliniq"
     language = "en"
     allowed_hosts = frozenset({"www.icliniq.com", "icliniq.com"})
 
-    defaults = source.SourceSettings(
-        base_url="https://www.icliniq.com", min_interval_s=5.0
-    )
+    defaults = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
 
-    def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
+    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """All questions, or each topic that the settings name."""
         paths = [f"/{board}" for board in self.settings.boards] or [""]
-        return [source.PageRequest(f"{base_url}/qa{path}?page=1") for path in paths]
+        return [PageRequest(f"{base_url}/qa{path}?page=1") for path in paths]
 
-    def parse_listing(self, page: Page) -> source.Listing:
+    def parse_listing(self, page: Page) -> Listing:
         """The questions of a list page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
         for selector in _ROWS:
             if entries := reading.linked_threads(
-                page, tree, selector, _QUESTION_PATH, reading.line
+                page,
+                tree,
+                selector,
+                _QUESTION_PATH,
+                reading.line,
             ):
-                return source.Listing(
-                    entries, reading.following_list_page(page, tree, "page")
-                )
+                return Listing(entries, reading.following_list_page(page, tree, "page"))
         raise LayoutError(page.url, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
 
     def parse_thread(
-        self, pages: Sequence[Page], anonymise: source.Anonymiser
+        self,
+        pages: Sequence[Page],
+        anonymise: Anonymiser,
     ) -> Thread:
         """The query, the answers and the follow-ups in page order. Raises LayoutError."""
-        page = source.only_page(pages)
+        page = only_page(pages)
         tree = reading.parse(page)
         stated = next(
             (d for d in reading.discussions(tree) if d.kind == "Question"), None
@@ -72,13 +84,21 @@ class Icliniq(source.Site):
             posted_at = stated.opening.posted_at
         tags = [path[1].partition("/")[0].replace("-", " ")]
         return self.build_thread(
-            path[1], page.url, title, tags, posted_at, posts, anonymise
+            path[1],
+            page.url,
+            title,
+            tags,
+            posted_at,
+            posts,
+            anonymise,
         )
 
 
 def _discussion(
-    page: Page, tree: LexborHTMLParser, stated: reading.Discussion | None
-) -> tuple[str, list[source.Posted]]:
+    page: Page,
+    tree: LexborHTMLParser,
+    stated: reading.Discussion | None,
+) -> tuple[str, list[Posted]]:
     """The title and the blocks of a page, or those that its structured data states. Raises LayoutError."""
     container = tree.css_first("div.articleConDiv")
     if container is not None:
@@ -86,7 +106,9 @@ def _discussion(
         answers = sum(not post.asks for post in posts)
         if stated is not None and len(stated.replies) > answers:
             raise LayoutError(
-                page.url, f"{len(stated.replies)} div.answerDiv", found=f"{answers}"
+                page.url,
+                f"{len(stated.replies)} div.answerDiv",
+                found=f"{answers}",
             )
         title = reading.required(page, tree, ["h1.article-details-heading", "h1"])
         return reading.line(title), posts
@@ -103,13 +125,11 @@ def _discussion(
     return stated.title, posts
 
 
-def _posts(page: Page, container: LexborNode) -> list[source.Posted]:
+def _posts(page: Page, container: LexborNode) -> list[Posted]:
     """Each block in page order. Raises LayoutError."""
     # A page with one doctor may name them once for all answers; with several, each answer names its own.
-    names, specialties = (
-        {reading.line(n) for n in container.css(c)} - {""}
-        for c in (".doctor-name", ".doctor-spec")
-    )
+    names = set(map(reading.line, container.css(".doctor-name"))) - {""}
+    specialties = set(map(reading.line, container.css(".doctor-spec"))) - {""}
     doctor = min(names) if len(names) == 1 else ""
     specialty = min(specialties) if doctor and len(specialties) == 1 else ""
     posts = []
@@ -130,20 +150,23 @@ def _posts(page: Page, container: LexborNode) -> list[source.Posted]:
     return posts
 
 
-def _asked(content: reading.Readable) -> source.Posted:
-    return source.Posted("asker", *content, None, asks=True, verified_by=None)
+def _asked(content: reading.Readable) -> Posted:
+    return Posted("asker", *content, None, asks=True, verified_by=None)
 
 
-def _answered(doctor: str, content: reading.Readable, specialty: str) -> source.Posted:
+def _answered(doctor: str, content: reading.Readable, specialty: str) -> Posted:
     """Who answers on iCliniq is one of its doctors, shown by a specialty or by a doctor's title."""
     title = _TITLE.match(doctor)
     proof = specialty or (title[0] if title else "")
-    return source.Posted(doctor, *content, None, asks=False, verified_by=proof)
+    return Posted(doctor, *content, None, asks=False, verified_by=proof)
 
 
 def _answer(
-    page: Page, block: LexborNode, doctor: str, specialty: str
-) -> source.Posted:
+    page: Page,
+    block: LexborNode,
+    doctor: str,
+    specialty: str,
+) -> Posted:
     answer = reading.readable(block.css_first(".ansExtCon"))
     if not answer.text:
         raise LayoutError(page.url, "text in div.answerDiv .ansExtCon")

@@ -10,8 +10,21 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources import reading, source
-from medlive.sources.source import LayoutError, Page, link
+from medlive.sources import reading
+from medlive.sources.source import (
+    Anonymiser,
+    LayoutError,
+    ListEntry,
+    Listing,
+    NotAThread,
+    Page,
+    PageRequest,
+    Posted,
+    Site,
+    SourceSettings,
+    link,
+    only_page,
+)
 from medlive.threads.model import Thread
 
 _PAGE_SIZE = 20
@@ -25,35 +38,33 @@ _COMMENT_PARTS = ".com_user, .com_user_say, dl"
 _MAX_STRAY_TEXT = 20
 
 
-class _Person(NamedTuple):
+class _Entry(NamedTuple):
+    """What a person wrote, and who that is."""
+
     handle: str
     address: str
     """Where the person's link leads: the same person under it all over the page."""
     mark: str | None
     """The site's mark of a certified physician beside the link, in its words."""
+    content: reading.Readable
+    posted_at: datetime | None
+    asks: bool = False
 
-    def is_same(self, other: "_Person") -> bool:
+    def has_author_of(self, other: "_Entry") -> bool:
         """By the link where both have one, else by the name."""
         if self.address and other.address:
             return self.address == other.address
         return self.handle == other.handle
 
 
-class _Entry(NamedTuple):
-    person: _Person
-    content: reading.Readable
-    posted_at: datetime | None = None
-    asks: bool = False
-
-
-class Medlive(source.Site):
+class Medlive(Site):
     """The adapter of www.medlive.cn and its older case and news hosts."""
 
     name = "medlive"
     language = "zh"
     allowed_hosts = frozenset({"www.medlive.cn", "case.medlive.cn", "news.medlive.cn"})
 
-    defaults = source.SourceSettings(
+    defaults = SourceSettings(
         base_url="https://www.medlive.cn",
         boards=("case",),
         min_interval_s=10.0,
@@ -61,15 +72,15 @@ class Medlive(source.Site):
         verified_labels=("认证医师", "认证医生", "医师认证", "医生认证", "已认证医师"),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
+    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """The front page of each branch, which carries the token that its list request repeats."""
         query = [urlencode({"branch": board}) for board in self.settings.boards]
-        return [source.PageRequest(f"{base_url}/new/?{branch}") for branch in query]
+        return [PageRequest(f"{base_url}/new/?{branch}") for branch in query]
 
-    def parse_listing(self, page: Page) -> source.Listing:
+    def parse_listing(self, page: Page) -> Listing:
         """The rows of a list answer; a front page has none and leads to the first. Raises LayoutError."""
         if page.form is None:
-            return source.Listing((), _first_list(page))
+            return Listing((), _first_list(page))
         try:
             answer = json.loads(page.text, strict=False)
         except (ValueError, RecursionError) as error:
@@ -86,17 +97,19 @@ class Medlive(source.Site):
         if len(rows) >= _PAGE_SIZE:
             form = dict(page.form)
             form["page"] = str(int(form.get("page", "1")) + 1)
-            following = source.PageRequest(page.url, tuple(form.items()))
-        return source.Listing(entries, following)
+            following = PageRequest(page.url, tuple(form.items()))
+        return Listing(entries, following)
 
     def parse_thread(
-        self, pages: Sequence[Page], anonymise: source.Anonymiser
+        self,
+        pages: Sequence[Page],
+        anonymise: Anonymiser,
     ) -> Thread:
         """The case, its outcome and the comments. The case as presented is the asking side.
 
         Raises LayoutError, and NotAThread for an article without an outcome and without comments.
         """
-        page = source.only_page(pages)
+        page = only_page(pages)
         tree = reading.parse(page)
         title = reading.line(
             reading.required(
@@ -109,29 +122,41 @@ class Medlive(source.Site):
             raise LayoutError(page.url, "text in .title_cms and .content_body")
         _check_strays(page, tree, body)
         comments = self._comments(page, tree)
-        author = self._person(
-            page, reading.required(page, tree, [".info_cms a.color_888", "a.color_888"])
-        )
+        author = reading.required(page, tree, [".info_cms a.color_888", "a.color_888"])
         posted_at = _article_date(tree)
+        opening = self._entry(page, author, case, posted_at)._replace(asks=True)
         outcome = [reading.readable(result) for result in tree.css(".case_result")[:1]]
         if not all(read.text for read in outcome):
             raise LayoutError(page.url, "text in .case_result")
         if not outcome and not comments:
-            raise source.NotAThread(
+            raise NotAThread(
                 f"{page.url}: an article without an outcome and without comments"
             )
-        entries = [_Entry(author, case, posted_at, asks=True)]
-        entries += [_Entry(author, text) for text in outcome]
+        entries = [opening]
+        for text in outcome:
+            entries.append(
+                opening._replace(
+                    content=text,
+                    posted_at=None,
+                    asks=False,
+                )
+            )
         for entry in comments:
             # In the discussion the author goes on asking; what they settle on stands in the outcome.
-            entries.append(entry._replace(asks=author.is_same(entry.person)))
+            entries.append(entry._replace(asks=entry.has_author_of(opening)))
         posts = _posts(entries)
         tags = map(reading.line, tree.css(".tag_cms a"))
         thread_id = _thread_id(page.url)
         if thread_id is None:
             raise LayoutError(page.url, "a case's number in the address")
         return self.build_thread(
-            thread_id, page.url, title, tags, posted_at, posts, anonymise
+            thread_id,
+            page.url,
+            title,
+            tags,
+            posted_at,
+            posts,
+            anonymise,
         )
 
     def _comments(self, page: Page, tree: LexborHTMLParser) -> list[_Entry]:
@@ -143,7 +168,9 @@ class Medlive(source.Site):
             stated = area.attributes.get("data-count") or ""
             if stated.isascii() and stated.isdigit() and int(stated) != len(items):
                 raise LayoutError(
-                    page.url, f"{stated} .inc_c > dl", found=str(len(items))
+                    page.url,
+                    f"{stated} .inc_c > dl",
+                    found=str(len(items)),
                 )
             for item in items:
                 read |= {node.mem_id for node in (item, *item.css(_COMMENT_PARTS))}
@@ -169,16 +196,22 @@ class Medlive(source.Site):
             )
         date = next(filter(None, map(_date, parts[0].css("span"))), None)
         words = _words(page, parts[1], ".inc_c > dl > dd 2")
-        yield _Entry(self._person(page, anchor), words, date)
+        yield self._entry(page, anchor, words, date)
         users, replies = item.css(".com_user"), item.css(".com_user_say")
         if len(users) != len(replies):
             raise LayoutError(page.url, "a .com_user for every .com_user_say")
         for user, reply in zip(users, replies, strict=True):
             words = _words(page, reply, ".com_user_say")
-            yield _Entry(self._person(page, user), words)
+            yield self._entry(page, user, words, None)
 
-    def _person(self, page: Page, anchor: LexborNode) -> _Person:
-        """A person by their link, and whether the site's mark of a certified physician follows it."""
+    def _entry(
+        self,
+        page: Page,
+        anchor: LexborNode,
+        content: reading.Readable,
+        posted_at: datetime | None,
+    ) -> _Entry:
+        """What a person wrote, by their link and the site's mark of a certified physician that may follow it."""
         handle = reading.line(anchor)
         if not handle:
             raise LayoutError(page.url, "a name in a user's link")
@@ -187,24 +220,30 @@ class Medlive(source.Site):
             for node in (beside, *beside.css("[title], [alt], i, em, span")):
                 shown = node.attributes.get("title"), node.attributes.get("alt")
                 for text in (*shown, node.text()):
-                    if (
-                        not mark
-                        and (text or "").strip() in self.settings.verified_labels
-                    ):
-                        mark = (text or "").strip()
-        return _Person(handle, link(page, anchor.attributes.get("href")) or "", mark)
+                    words = (text or "").strip()
+                    if not mark and words in self.settings.verified_labels:
+                        mark = words
+        address = link(page, anchor.attributes.get("href")) or ""
+        return _Entry(handle, address, mark, content, posted_at)
 
 
-def _posts(entries: Sequence[_Entry]) -> list[source.Posted]:
+def _posts(entries: Sequence[_Entry]) -> list[Posted]:
     """The messages, each verified by the site's mark of its person anywhere below the case."""
     marks: dict[str, str | None] = {}
     for entry in entries[1:]:
-        if entry.person.mark and entry.person.address:
-            marks[entry.person.address] = entry.person.mark
+        if entry.mark and entry.address:
+            marks[entry.address] = entry.mark
     posts = []
-    for who, content, moment, asks in entries:
-        proof = who.mark or marks.get(who.address)
-        posts.append(source.Posted(who.handle, *content, moment, asks, proof))
+    for entry in entries:
+        proof = entry.mark or marks.get(entry.address)
+        post = Posted(
+            entry.handle,
+            *entry.content,
+            entry.posted_at,
+            entry.asks,
+            proof,
+        )
+        posts.append(post)
     return posts
 
 
@@ -224,13 +263,15 @@ def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
         if sibling.mem_id in known or sibling.css_first(_HEAD) is not None:
             if stray is not None:
                 raise LayoutError(
-                    page.url, ".case_result after .content_body", found=f"<{stray.tag}>"
+                    page.url,
+                    ".case_result after .content_body",
+                    found=f"<{stray.tag}>",
                 )
         elif stray is None and len(reading.readable(sibling).text) > _MAX_STRAY_TEXT:
             stray = sibling
 
 
-def _first_list(page: Page) -> source.PageRequest:
+def _first_list(page: Page) -> PageRequest:
     """The first list request of a front page, with the token that the page gives every visitor."""
     parts = urlsplit(page.url)
     if not _LIST_PATH.search(parts.path):
@@ -246,12 +287,17 @@ def _first_list(page: Page) -> source.PageRequest:
         ),
     )
     path = _LIST_PATH.sub("/new/articlelist", parts.path)
-    return source.PageRequest(
-        parts._replace(path=path, query="", fragment="").geturl(), form
+    return PageRequest(
+        parts._replace(
+            path=path,
+            query="",
+            fragment="",
+        ).geturl(),
+        form,
     )
 
 
-def _row(page: Page, row: Any) -> source.ListEntry | None:
+def _row(page: Page, row: Any) -> ListEntry | None:
     """A row of a list answer; None for one without an address of its own, such as an advertisement."""
     if not isinstance(row, dict):
         return None
@@ -261,8 +307,11 @@ def _row(page: Page, row: Any) -> source.ListEntry | None:
     if url is None or thread_id is None or not isinstance(title, str):
         return None
     posted_at = reading.stated_moment(row.get("inputtime"), reading.CHINA)
-    return source.ListEntry(
-        url, thread_id, reading.line(reading.parse(title).body), posted_at
+    return ListEntry(
+        url,
+        thread_id,
+        reading.line(reading.parse(title).body),
+        posted_at,
     )
 
 

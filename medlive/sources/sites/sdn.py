@@ -8,8 +8,20 @@ from weakref import WeakKeyDictionary
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources import reading, source
-from medlive.sources.source import LayoutError, Page, link
+from medlive.sources import reading
+from medlive.sources.source import (
+    Anonymiser,
+    IncompleteThread,
+    LayoutError,
+    ListEntry,
+    Listing,
+    Page,
+    PageRequest,
+    Posted,
+    Site,
+    SourceSettings,
+    link,
+)
 from medlive.threads.model import Thread
 
 _THREAD_PATH = re.compile(r"threads/(?:[^/?#]*\.)?(\d{1,20})(?:[/?#]|$)")
@@ -59,14 +71,14 @@ class ThreadPage(NamedTuple):
     posts: tuple[Post, ...]
 
 
-class Sdn(source.Site):
+class Sdn(Site):
     """The adapter of forums.studentdoctor.net, layout XenForo 2.0 to 2.3."""
 
     name = "sdn"
     language = "en"
     allowed_hosts = frozenset({"forums.studentdoctor.net"})
 
-    defaults = source.SourceSettings(
+    defaults = SourceSettings(
         base_url="https://forums.studentdoctor.net",
         boards=(
             "internal-medicine-and-im-subspecialties.41",
@@ -77,18 +89,35 @@ class Sdn(source.Site):
         verified_labels=("attending", "resident", "fellow"),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
+    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """Each board in the order of its threads' last posts, so that late replies are seen."""
         order = "?order=last_post_date&direction=desc"
         return [
-            source.PageRequest(f"{base_url}/forums/{board}/{order}")
+            PageRequest(f"{base_url}/forums/{board}/{order}")
             for board in self.settings.boards
         ]
 
-    def parse_listing(self, page: Page) -> source.Listing:
+    def parse_listing(self, page: Page) -> Listing:
         """The rows of a board; labels beside titles are no titles. Raises LayoutError."""
         tree = reading.parse(page)
-        entries = tuple(_entry(page, row) for row in tree.css(".structItem--thread"))
+        entries = []
+        for row in tree.css(".structItem--thread"):
+            primary = row.css(".structItem-title a[data-tp-primary=on]")
+            anchors = primary or row.css(".structItem-title a")[-1:]
+            url = link(page, anchors[0].attributes.get("href")) if anchors else None
+            path = _THREAD_PATH.search(url or "")
+            if url is None or path is None:
+                raise LayoutError(
+                    page.url, ".structItem-title a to /threads/<slug>.<id>/"
+                )
+            entry = ListEntry(
+                url=url,
+                thread_id=path[1],
+                title=reading.line(anchors[0]),
+                posted_at=_moment(row.css_first(".structItem-startDate time")),
+                last_post_at=_moment(row.css_first("time.structItem-latestDate")),
+            )
+            entries.append(entry)
         template = _template(tree)
         # A thread lists similar threads below its posts, and is no list.
         if "thread_view" in template or (not entries and "forum_view" not in template):
@@ -103,30 +132,33 @@ class Sdn(source.Site):
                 ".structItem--thread",
                 found="a board that is not empty without any",
             )
-        return source.Listing(
-            entries, source.PageRequest(following) if following else None
-        )
+        next_page = PageRequest(following) if following else None
+        return Listing(tuple(entries), next_page)
 
     def next_page(self, page: Page) -> str | None:
         """The thread's following page. Raises LayoutError for a page whose posts cannot be read."""
         return read_page(page).following
 
     def parse_thread(
-        self, pages: Sequence[Page], anonymise: source.Anonymiser
+        self,
+        pages: Sequence[Page],
+        anonymise: Anonymiser,
     ) -> Thread:
         """The whole thread. The opener asks: only other people's posts can be verified advice."""
         if pages and (following := read_page(pages[-1]).following) is not None:
-            raise source.IncompleteThread(
+            raise IncompleteThread(
                 f"{pages[-1].url} is followed by {following}, which is missing"
             )
         return self._parse_pages(pages, anonymise)
 
-    def parse_first_page(self, page: Page, anonymise: source.Anonymiser) -> Thread:
+    def parse_first_page(self, page: Page, anonymise: Anonymiser) -> Thread:
         """The first page's posts, although others follow."""
         return self._parse_pages([page], anonymise)
 
     def _parse_pages(
-        self, pages: Sequence[Page], anonymise: source.Anonymiser
+        self,
+        pages: Sequence[Page],
+        anonymise: Anonymiser,
     ) -> Thread:
         read_pages = [read_page(page) for page in pages]
         _check_pages(pages, read_pages)
@@ -137,7 +169,7 @@ class Sdn(source.Site):
         posts = list(by_id.values())
         for position, post in enumerate(posts, start=1):
             if post.number not in (None, position):
-                raise source.IncompleteThread(
+                raise IncompleteThread(
                     f"{pages[0].url}: post #{post.number} found where #{position} was expected"
                 )
         opener = posts[0]
@@ -151,7 +183,7 @@ class Sdn(source.Site):
             if first_word is not None and first_word[0] in physicians:
                 proof = post.status
             asks = post.author == opener.author
-            posted.append(source.Posted(*fields, asks, proof))
+            posted.append(Posted(*fields, asks, proof))
         return self.build_thread(
             first.thread_id,
             first.url,
@@ -163,34 +195,20 @@ class Sdn(source.Site):
         )
 
 
-def _entry(page: Page, row: LexborNode) -> source.ListEntry:
-    anchors = (
-        row.css(".structItem-title a[data-tp-primary=on]")
-        or row.css(".structItem-title a")[-1:]
-    )
-    url = link(page, anchors[0].attributes.get("href")) if anchors else None
-    path = _THREAD_PATH.search(url or "")
-    if url is None or path is None:
-        raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
-    opened = _moment(row.css_first(".structItem-startDate time"))
-    active = _moment(row.css_first("time.structItem-latestDate"))
-    return source.ListEntry(url, path[1], reading.line(anchors[0]), opened, active)
-
-
 def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> None:
     """Raise IncompleteThread unless these are pages of one thread, in order from its first."""
     if not pages:
-        raise source.IncompleteThread("expected at least one page of the thread")
+        raise IncompleteThread("expected at least one page of the thread")
     thread_id = read_pages[0].thread_id
     for position, (page, read) in enumerate(
         zip(pages, read_pages, strict=True), start=1
     ):
         if read.number != position:
-            raise source.IncompleteThread(
+            raise IncompleteThread(
                 f"{page.url} is page {read.number} of its thread, expected page {position}"
             )
         if read.thread_id != thread_id:
-            raise source.IncompleteThread(
+            raise IncompleteThread(
                 f"{page.url} is a page of thread {read.thread_id}, not {thread_id}"
             )
 
@@ -203,12 +221,8 @@ def read_page(page: Page) -> ThreadPage:
 
     A page is asked for its successor, then read as part of its thread: it is parsed once while it is in use.
     """
-    if (known := _pages_in_use.get(page)) is None:
-        known = _pages_in_use[page] = _parse_page(page)
-    return known
-
-
-def _parse_page(page: Page) -> ThreadPage:
+    if (known := _pages_in_use.get(page)) is not None:
+        return known
     tree = reading.parse(page)
     if "thread_view" not in (template := _template(tree)):
         raise LayoutError(
@@ -218,9 +232,9 @@ def _parse_page(page: Page) -> ThreadPage:
     if len({post.post_id for post in posts}) < len(posts):
         raise LayoutError(page.url, "a number of its own for every post")
     heading = reading.required(page, tree, ["h1.p-title-value"])
-    names = [reading.line(name) for name in tree.css(".p-breadcrumbs [itemprop=name]")]
+    names = map(reading.line, tree.css(".p-breadcrumbs [itemprop=name]"))
     boards = [name for name in names if name.lower() not in ("home", "forums")]
-    labels = [reading.line(label) for label in heading.css("span.label")]
+    labels = map(reading.line, heading.css("span.label"))
     stated = tree.head.css_first("link[rel=canonical]") if tree.head else None
     url = link(page, stated.attributes.get("href")) if stated is not None else None
     # The thread's own address, without the page number.
@@ -228,7 +242,7 @@ def _parse_page(page: Page) -> ThreadPage:
     if url and _THREAD_PATH.search(url):
         canonical = _PAGE_PATH.sub("/", url)
     number = _page_number(page, tree)
-    return ThreadPage(
+    shown = _pages_in_use[page] = ThreadPage(
         url=canonical or page.url,
         thread_id=_thread_id(page, tree, canonical),
         number=number,
@@ -237,6 +251,7 @@ def _parse_page(page: Page) -> ThreadPage:
         tags=(*boards, *labels),
         posts=posts,
     )
+    return shown
 
 
 def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
@@ -272,9 +287,8 @@ def _articles(page: Page, tree: LexborHTMLParser) -> list[LexborNode]:
 
 def _post(page: Page, article: LexborNode) -> Post:
     attributes = article.attributes
-    post_id = (attributes.get("data-content") or attributes.get("id") or "").rpartition(
-        "post-"
-    )[2]
+    stated = attributes.get("data-content") or attributes.get("id") or ""
+    post_id = stated.rpartition("post-")[2]
     if not (post_id.isascii() and post_id.isdigit()):
         raise LayoutError(
             page.url, 'article.message--post with data-content or id "…post-<number>"'
@@ -285,23 +299,25 @@ def _post(page: Page, article: LexborNode) -> Post:
     )
     if not author:
         raise LayoutError(
-            page.url, ".message-name", found=f"post {post_id} without an author"
+            page.url,
+            ".message-name",
+            found=f"post {post_id} without an author",
         )
     text, media = _written(page, article)
     status = reading.line(article.css_first("[data-field=current_status] li")) or None
-    attribution = article.css_first(".message-attribution")
-    if attribution is None:
-        return Post(post_id, author, status, None, None, text, media)
-    number = _NUMBER.search(attribution.text(separator="\x1f"))
-    position = int(re.sub(r"\D", "", number[1])) if number else None
+    number = posted_at = None
+    if (attribution := article.css_first(".message-attribution")) is not None:
+        if shown := _NUMBER.search(attribution.text(separator="\x1f")):
+            number = int(re.sub(r"\D", "", shown[1]))
+        posted_at = _moment(attribution.css_first("time"))
     return Post(
-        post_id,
-        author,
-        status,
-        position,
-        _moment(attribution.css_first("time")),
-        text,
-        media,
+        post_id=post_id,
+        author=author,
+        status=status,
+        number=number,
+        posted_at=posted_at,
+        text=text,
+        media=media,
     )
 
 

@@ -100,12 +100,12 @@ restarted)
   [ "$(restarts medlive@scheduler)" = 0 ] || fail "the scheduler was restarted with PostgreSQL"
   began=$SECONDS
   systemctl stop 'medlive@*'
-  if systemctl --failed --no-legend 'medlive@*' | grep -q .; then fail "a unit failed as it was stopped"; fi
+  if systemctl list-units --failed --no-legend 'medlive@*' | grep -q .; then fail "a unit failed as it was stopped"; fi
   echo "the worker after kill -9; nobody with PostgreSQL; all stopped in $((SECONDS - began)) s"
   ;;
 embedded)
   # As deploy/README.md says of machines without a server of their own.
-  systemctl disable --quiet --now 'medlive@*' 'postgresql*' 2> /dev/null
+  systemctl stop 'medlive@*' 'postgresql*'
   sed -i '/^MEDLIVE_DATABASE_/d' /etc/medlive/*.env
   cp /srv/medlive/deploy/systemd/medlive-postgres.service /etc/systemd/system/
   systemctl enable --quiet --now medlive-postgres
@@ -117,7 +117,7 @@ embedded)
   soon 120 systemctl is-active --quiet medlive-postgres
   soon 120 is_ok 8091
   systemctl stop medlive-postgres
-  if systemctl --failed --no-legend 'medlive*' | grep -q .; then fail "a unit failed as it was stopped"; fi
+  if systemctl list-units --failed --no-legend 'medlive*' | grep -q .; then fail "a unit failed as it was stopped"; fi
   echo "the embedded PostgreSQL is there again after kill -9, and its worker with it"
   ;;
 *) fail "unknown step: $1" ;;

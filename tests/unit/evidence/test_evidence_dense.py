@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from medlive.errors import EvidenceUnavailable, IndexCorrupt
+from medlive.errors import IndexCorrupt
 from medlive.evidence.dense import (
     DenseIndex,
     as_query,
@@ -250,15 +250,6 @@ def test_a_foreign_index_is_refused(built: Built) -> None:
     folder, part = built["flat"]
     with pytest.raises(IndexCorrupt):
         DenseIndex.open(folder, part.model_copy(update={"count": 1499}))
-
-
-def test_queries_of_another_dimension_are_refused(
-    built: Built, queries: NDArray[np.float32]
-) -> None:
-    folder, part = built["flat"]
-    index = DenseIndex.open(folder, part)
-    with pytest.raises(EvidenceUnavailable):
-        index.search(queries[:, :5], 5)
 
 
 def test_one_passage(tmp_path: Path) -> None:

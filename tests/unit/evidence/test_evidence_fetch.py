@@ -15,7 +15,6 @@ from medlive.evidence.corpora.model import ReadLog
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.fetch.ledger import read_ledger
 from medlive.evidence.fetch.model import (
-    ArticleType,
     Selection,
     read_size,
 )
@@ -171,7 +170,7 @@ def test_a_selection_keeps_the_chosen_articles_and_every_notice(
         "updatefiles",
         {SECOND: pubmed_file([Article(7, kind="Editorial")], deleted=[4])},
     )
-    selection = Selection(types=(ArticleType.REVIEW,))
+    selection = Selection(types=("review",))
     outcome = fetch(source_at(publisher, "pubmed"), tmp_path, selection)
     first, second = (gzip.decompress(data) for data in held_files(tmp_path).values())
     kept = [

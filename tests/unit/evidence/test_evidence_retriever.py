@@ -19,7 +19,6 @@ from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
 from medlive.evidence import index as module
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
-from medlive.evidence.encoders.model import RerankerIdentity
 from medlive.evidence.encoders.table import EncoderSettings
 from medlive.evidence.index import open_index
 from medlive.evidence.manifest import read_manifest
@@ -351,7 +350,8 @@ async def test_calls_at_once_give_what_one_gives(index: Path) -> None:
 class BackwardsReranker:
     """Likes what stands last in the alphabet."""
 
-    identity = RerankerIdentity("backwards", "sha256:" + "b" * 64)
+    name = "backwards"
+    digest = "sha256:" + "b" * 64
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
@@ -389,14 +389,15 @@ def test_a_cross_encoder_orders_the_best_anew(
         )
     assert retriever.identity.dense["reranker"] == {
         "name": "backwards",
-        "digest": reranker.identity.digest,
+        "digest": reranker.digest,
     }
 
 
 class KnowingReranker(BackwardsReranker):
     """Puts the passages whose title is the query first."""
 
-    identity = RerankerIdentity("knowing", "sha256:" + "c" * 64)
+    name = "knowing"
+    digest = "sha256:" + "c" * 64
 
     def score(
         self, query: str, pairs: Sequence[tuple[str, str]]
@@ -430,7 +431,7 @@ def test_a_configured_reranker_is_used_where_it_was_measured_to_help(
     assert build_index([open_corpus(corpus)], folder, plan=plan) == manifest
     assert len(reranker.asked) == asked
     monkeypatch.setattr(module, "open_reranker", lambda *_, **__: reranker)
-    own = EncoderSettings(home=tmp_path, reranker=reranker.identity.name)
+    own = EncoderSettings(home=tmp_path, reranker=reranker.name)
     used = open_index(folder, settings=own).identity
     assert ("reranker" in (used.dense or {})) == helps
     assert (used.index_digest != manifest.index_digest) == helps

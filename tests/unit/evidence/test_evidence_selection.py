@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.evidence.excerpts.excerpt import Stretch, excerpt, render
+from medlive.evidence.excerpts.excerpt import excerpt, render
 from medlive.evidence.excerpts.selection import Selection, alike, select
-from medlive.evidence.excerpts.sentences import LONGEST, split_sentences
+from medlive.evidence.excerpts.sentences import LONGEST, Sentence, split_sentences
 from medlive.evidence.passage import Hit, Passage
 from medlive.text.tokens import estimate_tokens, weight
 
@@ -134,7 +134,7 @@ def test_an_excerpt_is_of_whole_sentences_and_within_its_limit(
         assert "".join(render(stretches).split()) == "".join(text.split())
 
 
-def check_stretches(text: str, stretches: tuple[Stretch, ...]) -> None:
+def check_stretches(text: str, stretches: tuple[Sentence, ...]) -> None:
     """Each is verbatim, in order, and begins and ends with a sentence, or says that it does not."""
     sentences = split_sentences(text)
     starts = {s.start: s for s in sentences}

@@ -16,7 +16,7 @@ from medlive.errors import ConfigError
 from medlive.guard.bounds import LIST_PAGES
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import FetchError, FetchReason, FetchSettings
-from medlive.sources.harvest import LAYOUT_STREAK, HarvestEnd, harvest
+from medlive.sources.harvest import LAYOUT_STREAK, harvest
 from medlive.sources.ledger import (
     FetchedPage,
     HarvestedThread,
@@ -227,7 +227,7 @@ async def test_a_host_that_is_down_ends_the_source_and_the_thread_waits(
         end = await harvest(
             site_for("sdn"), f"{served.base}/sdn", fetcher.fetch, ledger, anonymise=str
         )
-    assert end is HarvestEnd.GIVEN_UP
+    assert end == "given_up"
     problems = [
         e for e in ledger.events if isinstance(e, HarvestProblem) and e.thread_id
     ]
@@ -500,7 +500,7 @@ async def test_an_adapter_s_own_fault_is_a_problem_and_its_page_is_kept(
             ledger,
             anonymise=str,
         )
-    assert end is HarvestEnd.COMPLETE
+    assert end == "complete"
     assert [type(e) for e in ledger.events] == [
         FetchedPage,
         Listed,

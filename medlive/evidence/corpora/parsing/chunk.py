@@ -62,7 +62,10 @@ class Document:
 
 
 def passages_of(
-    document: Document, *, corpus: str, licence: str
+    document: Document,
+    *,
+    corpus: str,
+    licence: str,
 ) -> Iterator[Passage | None]:
     """The document's passages in reading order; None in the place of a piece that is boilerplate."""
     title = one_line(document.title)[:300]

@@ -1,7 +1,7 @@
 """The dates of publishers: years, months by name, seasons and spans, read as the days they may mean."""
 
 import re
-from calendar import monthrange
+from calendar import month_abbr, monthrange
 from datetime import date
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
@@ -27,20 +27,7 @@ _SEASONS: dict[str, _Months] = {
     "winter": (1, 15),
 }
 """A winter's issue may appear in the March after the year that it names."""
-_MONTHS = [
-    "jan",
-    "feb",
-    "mar",
-    "apr",
-    "may",
-    "jun",
-    "jul",
-    "aug",
-    "sep",
-    "oct",
-    "nov",
-    "dec",
-]
+_MONTHS = {month.lower(): number for number, month in enumerate(month_abbr) if number}
 _YEAR = re.compile(r"(?<!\d)(1[5-9]\d\d|20\d\d|2100)(?!\d)")
 _SHORT_SPAN = re.compile(
     r"(?P<century>\d\d)(?P<year>\d\d)\s*[-–/]\s*(?P<next>\d\d)(?!\d)"
@@ -55,7 +42,9 @@ def element_period(element: Element | None) -> Period | None:
     """Return the days that a date element means: its year, month, season and day, its ISO value, or its text."""
     if element is None:
         return None
-    parts = {local(child.tag).lower(): (child.text or "").strip() for child in element}
+    parts: dict[str, str] = {}
+    for child in element:
+        parts[local(child.tag).lower()] = (child.text or "").strip()
     month = parts.get("month") or parts.get("season")
     by_parts = period(parts.get("year"), month, parts.get("day"))
     if by_parts is not None:
@@ -67,7 +56,9 @@ def element_period(element: Element | None) -> Period | None:
 
 
 def period(
-    year: str | None, month: str | None = None, day: str | None = None
+    year: str | None,
+    month: str | None = None,
+    day: str | None = None,
 ) -> Period | None:
     """Return the days that a date in parts may mean; None without a year.
 
@@ -127,8 +118,7 @@ def _last_day(text: str, year: int) -> date:
 
 
 def _month_by_name(name: str) -> _Months | None:
-    if name[:3] in _MONTHS:
-        number = _MONTHS.index(name[:3]) + 1
+    if number := _MONTHS.get(name[:3]):
         return (number, number)
     return _SEASONS.get(name)
 

@@ -57,20 +57,24 @@ Member = tuple[str, bytes]
 """The name and the content of a file, or of a member of an archive."""
 
 
-@contextmanager
-def open_unpacked(file: Path, *, given: bool) -> Iterator[IO[bytes]]:
-    """Open a file for reading, unpacked when it is a gzip.
+def name_below(root: Path, file: Path) -> str:
+    """The name of a file of a corpus, relative to the folder that was named; its own where it was named itself."""
+    return file.name if file == root else file.relative_to(root).as_posix()
 
-    Args:
-        file: The file.
-        given: Whether a user named it, so that it may be a link or a pipe; else it lies in a folder.
+
+def open_below(root: Path, file: Path) -> io.FileIO:
+    """Open a file of a corpus: what the user named may be a link or a pipe, what lies below it must be a file.
 
     Raises:
         OSError: If it cannot be opened, or is no such file.
     """
-    with io.BufferedReader(
-        open_given(file) if given else open_plain(file), HEAD
-    ) as handle:
+    return open_given(file) if file == root else open_plain(file)
+
+
+@contextmanager
+def open_unpacked(root: Path, file: Path) -> Iterator[IO[bytes]]:
+    """Open a file of a corpus as `open_below` does, unpacked when it is a gzip."""
+    with io.BufferedReader(open_below(root, file), HEAD) as handle:
         if handle.peek(2)[:2] != b"\x1f\x8b":
             yield handle
             return
@@ -78,10 +82,10 @@ def open_unpacked(file: Path, *, given: bool) -> Iterator[IO[bytes]]:
             yield cast("IO[bytes]", unpacked)
 
 
-def head_of(file: Path, *, given: bool) -> bytes:
+def head_of(root: Path, file: Path) -> bytes:
     """The beginning of a file's content, unpacked when it is a gzip; empty for a damaged one. Raises OSError."""
     try:
-        with open_unpacked(file, given=given) as handle:
+        with open_unpacked(root, file) as handle:
             return handle.read(HEAD)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return b""
@@ -106,15 +110,15 @@ def root_of(head: bytes) -> str | None:
 
 
 def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:
-    files, given = [path], True
+    files = [path]
     if path.is_dir():
         chosen = filter(partial(_is_chosen, suffixes), path.rglob("*"))
         first = heapq.nsmallest(_LOOKED_AT, chosen)
-        files, given = [f for f in first if f.is_file() and not f.is_symlink()], False
+        files = [f for f in first if f.is_file() and not f.is_symlink()]
     for file in files:
         is_chosen = _is_chosen(suffixes, file)
         if is_chosen and not file.name.lower().endswith(_ZIP):
-            yield head_of(file, given=given)
+            yield head_of(path, file)
         elif is_chosen or _is_tar(file):
             for _, data in islice(members(file, suffixes, ReadLog()), _LOOKED_AT):
                 yield data[:HEAD]
@@ -154,13 +158,13 @@ def members(
             is_link = file.is_symlink()
             if not _is_chosen(suffixes, file) or (file.is_dir() and not is_link):
                 continue
-            name = file.relative_to(path).as_posix()
             if is_link or not file.is_file():
-                log.problem(name, "a link or a special file, not followed")
+                problem = "a link or a special file, not followed"
+                log.problem(name_below(path, file), problem)
                 continue
-            yield from _file(file, name, suffixes, log, largest, given=False)
+            yield from _file(path, file, suffixes, log, largest)
     elif _is_chosen(suffixes, path):
-        yield from _file(path, path.name, suffixes, log, largest, given=True)
+        yield from _file(path, path, suffixes, log, largest)
     elif _is_tar(path):
         try:
             yield from _tar(path, suffixes, log)
@@ -177,17 +181,16 @@ def members(
 
 
 def _file(
+    root: Path,
     file: Path,
-    name: str,
     suffixes: tuple[str, ...],
     log: ReadLog,
     largest: int,
-    *,
-    given: bool,
 ) -> Iterator[Member]:
     """The file, or its members if it is a zip archive."""
+    name = name_below(root, file)
     try:
-        with open_given(file) if given else open_plain(file) as handle:
+        with open_below(root, file) as handle:
             if name.lower().endswith(_ZIP):
                 packed = io.BufferedReader(handle)
                 yield from _zip(packed, name, suffixes, log, largest, ARCHIVE_BYTES)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gzip import BadGzipFile, GzipFile
 from io import BufferedIOBase
 
+from medlive.evidence.corpora.parsing.xml import UnsafeXml
 from medlive.guard.bounds import ARCHIVE_BYTES, PUBMED_RECORD_BYTES
 
 BLOCK = 1 << 20
@@ -22,10 +23,6 @@ _DOCTYPE = re.compile(
     rb"<!DOCTYPE\s+[\w:.-]+(?:\s+(?:PUBLIC\s+(?:\"[^\"]*\"|'[^']*')|SYSTEM)\s*(?:\"[^\"]*\"|'[^']*'))?\s*>"
 )
 _END = b"</PubmedArticleSet"
-
-
-class Unreadable(ValueError):
-    """A whole file that must not be read, with the cause."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +38,14 @@ class Frame:
 def frames(stream: BufferedIOBase) -> Iterator[Frame]:
     """The file's records in order, and a frame without a kind for each place of damage.
 
-    Raises Unreadable before the first record for a document type with declarations of its own (an entity there
+    Raises UnsafeXml before the first record for a document type with declarations of its own (an entity there
     could mean anything), and where a gzip contradicts itself: then any of what came before may be wrong.
     """
     data, cause = _next_block(stream)
     while len(data) < _HEAD and (block := _next_block(stream)[0]):
         data += block
     _check_head(data)
-    line, ended, found, final = 1, False, False, not data
+    line, ended, is_empty, final = 1, False, True, not data
     while True:
         ended = ended or _END in data
         counted = 0
@@ -56,7 +53,7 @@ def frames(stream: BufferedIOBase) -> Iterator[Frame]:
             line += data.count(b"\n", counted, start)
             counted = start
             if kind or damage:
-                found = True
+                is_empty = False
                 yield Frame(kind, line, data[start:stop] if kind else b"", damage)
         if final:
             break
@@ -64,8 +61,8 @@ def frames(stream: BufferedIOBase) -> Iterator[Frame]:
         data, final = data[counted:] + block, not block
     if not (cause or ended):
         cause = "the file ends without </PubmedArticleSet>, records may be missing"
-    if cause or not found:
-        yield Frame("", line, b"", cause if found else "no PubMed record in it")
+    if cause or is_empty:
+        yield Frame("", line, b"", "no PubMed record in it" if is_empty else cause)
 
 
 def _next_block(stream: BufferedIOBase) -> tuple[bytes, str]:
@@ -78,7 +75,7 @@ def _next_block(stream: BufferedIOBase) -> tuple[bytes, str]:
         return b"", "the gzip ends too early"
     except (BadGzipFile, zlib.error) as exc:
         cause = f"the gzip is damaged ({exc}), none of its text can be trusted; fetch it again"
-        raise Unreadable(cause) from exc
+        raise UnsafeXml(cause) from exc
     except OSError as exc:
         return b"", f"the file cannot be read any further: {exc.strerror or exc}"
 
@@ -87,13 +84,15 @@ def _check_head(data: bytes) -> None:
     first = _OPENING.search(data)
     place = data.find(b"<!DOCTYPE", 0, first.start() if first else None)
     if place >= 0 and not _DOCTYPE.match(data, place):
-        raise Unreadable(
+        raise UnsafeXml(
             "a document type declaration with content of its own is not accepted"
         )
 
 
 def _records(
-    data: bytes, final: bool, ended: bool
+    data: bytes,
+    final: bool,
+    ended: bool,
 ) -> Iterator[tuple[str, int, int, str]]:
     """(kind, start, end, damage) of each record or damage; the last has neither, and is where to read on."""
     at = 0

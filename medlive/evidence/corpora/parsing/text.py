@@ -53,7 +53,9 @@ def language_of(text: str) -> str:
     head = text[:4000]
     if head.isascii():
         return "en" if _LATIN.search(head) else "und"
-    han, kana, latin = (len(pattern.findall(head)) for pattern in (_HAN, _KANA, _LATIN))
+    han = len(_HAN.findall(head))
+    kana = len(_KANA.findall(head))
+    latin = len(_LATIN.findall(head))
     if kana * 5 > han + kana and kana * 5 > latin:
         return "ja"
     # One Chinese character carries about as much as a short English word.

@@ -24,7 +24,7 @@ ELEMENTS = {
 
 
 class UnsafeXml(ValueError):
-    """The file is not XML, or is XML that medlive refuses to read."""
+    """The file is not whole XML, or is XML that medlive refuses to read."""
 
 
 def parse(data: bytes) -> Element:
@@ -41,7 +41,10 @@ def parse(data: bytes) -> Element:
     parser.buffer_text = True
 
     def doctype(
-        _name: str, _system: str | None, _public: str | None, declares: bool
+        _name: str,
+        _system: str | None,
+        _public: str | None,
+        declares: bool,
     ) -> None:
         if declares:
             raise UnsafeXml(
@@ -96,7 +99,9 @@ def _check_encoding(_version: str, encoding: str | None, _standalone: int) -> No
 
 def local(tag: object) -> str:
     """An element's name without its namespace; empty for a comment or a processing instruction."""
-    return tag.rpartition("}")[2].rpartition(":")[2] if isinstance(tag, str) else ""
+    if not isinstance(tag, str):
+        return ""
+    return tag.rpartition("}")[2].rpartition(":")[2]
 
 
 def child_of(element: Element | None, *names: str) -> Element | None:
@@ -162,9 +167,7 @@ def _is_read(element: Element) -> bool:
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:
     # Bounded, since a document may hold a hundred thousand powers after nothing but space.
-    before = next(
-        (text.rstrip() for text in reversed(parts[-_LOOKED_BACK:]) if text.strip()), ""
-    )
-    raised = "".join(power.itertext()).strip()
-    if before[-1:].isdigit() and (raised[:1].isdigit() or raised[:1] in "-−–+"):
+    before = "".join(parts[-_LOOKED_BACK:]).rstrip()
+    raised = "".join(power.itertext()).strip()[:1]
+    if before[-1:].isdigit() and (raised.isdigit() or raised in "-−–+"):
         parts.append("^")
