@@ -23,7 +23,7 @@ from medlive.guard.http import (
 )
 from medlive.guard.printable import printable
 from medlive.integrity.addresses import may_connect
-from medlive.integrity.paths import UnsafePath, open_below
+from medlive.integrity.paths import open_below
 
 TRIES: Final = 6
 """How often one file is asked for before its server is given up."""
@@ -72,13 +72,10 @@ async def open_source(source: str) -> AsyncIterator[Read]:
 
 
 async def read_file(root: Path, name: str, most: int) -> bytes | None:
-    """Read a published file below a folder, as `Read` does. Raises BadInput over a link."""
+    """Read a published file below a folder, as `Read` does. Raises UnsafePath over a link."""
     try:
         with open_below(root, name) as handle:
             return handle.read(most + 1)
-    except UnsafePath as exc:
-        hint = "published files are plain ones"
-        raise BadInput(f"{root}: {exc.message}", hint=hint) from exc
     except FileNotFoundError:
         return None
 
