@@ -21,6 +21,7 @@ from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.guard.bounds import SMALL_FILE_BYTES
 from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.given import read_given
+from medlive.integrity.log import writing
 from medlive.integrity.paths import create_below
 from medlive.snapshot.manifest import Version, moment_text, pretty_json
 from medlive.snapshot.model import CASE_ID
@@ -251,21 +252,16 @@ def write_errata_file(
         name: The file's name there.
 
     Raises:
-        BadInput: If the folder cannot be written.
+        BadInput, DiskFull: If the folder cannot be written.
     """
     path = folder / name
     data = errata.text().encode("utf-8")
     signature = None if sign is None else sign(data).encode("utf-8")
-    try:
-        folder.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
         changed = not path.is_file() or path.read_bytes() != data
         if changed or signature is not None:
             put_errata(folder, data, signature, name)
-    except OSError as exc:
-        raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
     return path
 
 
