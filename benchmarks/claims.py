@@ -22,6 +22,7 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Final
 
@@ -46,7 +47,7 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Alignment, ClaimVerdict, Element, Kind, Side
 from medlive.errors import BadInput, MedliveError
 from medlive.evidence.excerpts.selection import FRAME, WIDTH
-from medlive.evidence.passage import Hit, Passage
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query
 from medlive.instance.loading import load_settings
 from medlive.instance.opening import build_engine
 from medlive.llm.budget import Budget
@@ -135,6 +136,21 @@ def statement_of(claim: str) -> str:
     return f'The answer to "{question["asked"]}" is yes.' if question else text
 
 
+class OnePassage:
+    """Finds one passage, whatever is searched."""
+
+    identity = IndexIdentity("claims", "sha256:0", {}, 1)
+
+    def __init__(self, passage: Passage) -> None:
+        self._passage = passage
+
+    async def search(
+        self, queries: Sequence[Query], *, k: int, not_after: date | None = None
+    ) -> list[list[Hit]]:
+        """The passage for each query."""
+        return [[Hit(self._passage, 1.0, 1)] for _ in queries]
+
+
 class Judge:
     """Alignment and second check of `medlive curate` on single claims, without a database."""
 
@@ -188,15 +204,14 @@ class Judge:
         )
         stated = validator.Claim("a1", statement, (asked, statement))
         brief = validator.Brief(query, (), ())
+        library = validator.Library(OnePassage(passage), 1, self._tokens, None)
         agent = Agent(self.engine, [], claim.language)
         async with self._at_once:
             (verdict,) = await validator.judge_alignment(
                 brief,
                 [stated],
-                [[Hit(passage, 1.0, 1)]],
+                library,
                 agent,
-                passages=1,
-                tokens=self._tokens,
                 confirm_veto=self._confirm_veto,
             )
         return self._recorded(claim.key, verdict)

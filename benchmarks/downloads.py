@@ -34,7 +34,7 @@ from medlive.integrity.digest import digest_file
 from medlive.integrity.folder import SUMS, sha256
 from medlive.service.database import open_database
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import ListedEntries, write_snapshot
+from medlive.snapshot.freeze import Entries, write_snapshot
 from medlive.snapshot.manifest import Manifest, Provenance, SnapshotMeta
 
 VERSION, NAME = "2026.W47", "data/cases.jsonl"
@@ -52,7 +52,7 @@ async def make_snapshot(settings: Settings, megabytes: int) -> Path:
         code_version="0", engines=(), prompts={}, evidence=(), thresholds={}
     )
     [case] = (replace(case, first_release=VERSION) for case in cases(1))
-    added = ListedEntries((Change(ChangeKind.ADDED, case.case_id, "new", None, 1),))
+    added = Entries((Change(ChangeKind.ADDED, case.case_id, "new", None, 1),))
     meta = SnapshotMeta(VERSION, datetime(2026, 11, 22, tzinfo=UTC), provenance)
     folder = write_snapshot([case], meta, settings.home / "snapshots", added).path
     with (folder / NAME).open("wb") as file:

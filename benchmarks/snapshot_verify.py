@@ -23,7 +23,7 @@ from pathlib import Path
 
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import write_snapshot
+from medlive.snapshot.freeze import Entries, write_snapshot
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
@@ -114,7 +114,7 @@ def cases(count: int) -> Iterator[SnapshotCase]:
         )
 
 
-class Added:
+class Added(Entries):
     """The entries of a first release: every case is new."""
 
     def __init__(self, count: int) -> None:

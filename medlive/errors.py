@@ -5,6 +5,7 @@ exception through: `raise ... from exc`.
 """
 
 from datetime import datetime
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from medlive.guard.redaction import hide_secrets
@@ -66,6 +67,15 @@ class ConfigError(UsageError):
 
 class MissingExtra(UsageError):
     """A part of medlive that this command needs is not installed."""
+
+
+def require(library: str, what: str, package: str | None = None) -> None:
+    """Raise MissingExtra where a library is not installed that something needs; `package` brings it."""
+    if find_spec(library) is None:
+        raise MissingExtra(
+            f"{what} needs {library}, which is not installed",
+            hint=f"pip install {package or library}",
+        )
 
 
 class ServiceUnavailable(MedliveError):
@@ -141,10 +151,6 @@ class IndexOutdated(EvidenceUnavailable):
     """The evidence index was built by another version of medlive or of the libraries it searches with."""
 
     default_hint = IndexMissing.default_hint
-
-
-class AccountMissing(ServiceUnavailable):
-    """There is no account yet, and the private rooms wait for one."""
 
 
 class DiskFull(ServiceUnavailable):

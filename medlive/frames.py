@@ -6,11 +6,10 @@ brings. A value that is not known is missing in the frame, never 0 or false.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, fields
-from importlib.util import find_spec
 from typing import Any, Literal
 
 from medlive.api import Run, Runs, load_runs
-from medlive.errors import MissingExtra, UsageError
+from medlive.errors import UsageError, require
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.score import ScoreTable
@@ -157,11 +156,8 @@ def _frame(rows: Iterable[Row], columns: Sequence[str], library: Library) -> Fra
     if library not in ("pandas", "polars", "arrow"):
         raise UsageError(f"library: expected pandas, polars or arrow, got {library!r}")
     for name in ("pyarrow", "pandas", "polars"):
-        if name in ("pyarrow", library) and find_spec(name) is None:
-            raise MissingExtra(
-                f"a data frame needs {name}, which is not installed",
-                hint="pip install 'medlive[frames]'",
-            )
+        if name in ("pyarrow", library):
+            require(name, "a data frame", "'medlive[frames]'")
     import pyarrow as pa
 
     kinds: dict[str, pa.DataType] = {"met": pa.bool_()}

@@ -80,22 +80,20 @@ def close_home(home: Path) -> tuple[list[Path], list[Path]]:
     for path in (home, *below):
         with suppress(FileNotFoundError):  # a draft that was there a moment ago
             status = path.lstat()
-            kept = _kept_rights(path, home, status)
-            if stat.S_ISLNK(status.st_mode) or not stat.S_IMODE(status.st_mode) & ~kept:
+            mode = stat.S_IMODE(status.st_mode)
+            kept = _CLOSED
+            if os.geteuid() == 0 and path in (home, home / DATABASE_FOLDER):
+                kept = _PASSABLE
+            elif stat.S_ISDIR(status.st_mode) and mode & stat.S_ISGID:
+                kept = _SHARED
+            if stat.S_ISLNK(status.st_mode) or not mode & ~kept:
                 continue
             try:
-                path.chmod(stat.S_IMODE(status.st_mode) & kept)
+                path.chmod(mode & kept)
                 closed.append(path)
             except OSError:
                 left.append(path)
     return closed, left
-
-
-def _kept_rights(path: Path, home: Path, status: os.stat_result) -> int:
-    if os.geteuid() == 0 and path in (home, home / DATABASE_FOLDER):
-        return _PASSABLE
-    shared = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISGID
-    return _SHARED if shared else _CLOSED
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:

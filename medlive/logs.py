@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 import structlog
 from structlog.contextvars import bound_contextvars as bound
@@ -76,69 +76,62 @@ def configure(
     elif verbose:
         own = logging.DEBUG
         libraries = logging.INFO
-    handler = _Handler(as_json)
-    handler.setFormatter(
-        ProcessorFormatter(
-            foreign_pre_chain=[
-                structlog.contextvars.merge_contextvars,
-                add_log_level,
-                add_logger_name,
-                format_exc_info,
-            ],
-            processors=[
-                ProcessorFormatter.remove_processors_meta,
-                *(
-                    [
-                        TimeStamper(fmt="iso"),
-                        JSONRenderer(ensure_ascii=False, default=str),
-                        _escape_rest,
-                    ]
-                    if as_json
-                    else [partial(_text, traces=own <= logging.DEBUG)]
-                ),
-            ],
-        )
+    is_debug = own <= logging.DEBUG
+    shown: list[Any] = [partial(_text, traces=is_debug)]
+    if as_json:
+        shown = [
+            TimeStamper(fmt="iso"),
+            JSONRenderer(ensure_ascii=False, default=str),
+            # JSON leaves C1 controls, line ends of Unicode and marks of direction as they are.
+            lambda logger, name, line: printable_json(line),
+        ]
+    formatter = ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.contextvars.merge_contextvars,
+            add_log_level,
+            add_logger_name,
+            format_exc_info,
+        ],
+        processors=[ProcessorFormatter.remove_processors_meta, *shown],
     )
+    handler = _Handler(as_json)
+    handler.setFormatter(formatter)
     root = logging.getLogger()
-    root.handlers = [
-        *(other for other in root.handlers if not isinstance(other, _Handler)),
-        handler,
-    ]
+    for other in list(root.handlers):
+        if isinstance(other, _Handler):
+            root.removeHandler(other)
+    root.addHandler(handler)
     root.setLevel(libraries)
     REMARKS.setLevel(own)
     # They repeat themselves for as long as the database is away, which medlive says once.
     for name in ("psycopg.pool", "procrastinate.utils"):
-        logging.getLogger(name).setLevel(
-            libraries if own <= logging.DEBUG else logging.CRITICAL
-        )
+        level = libraries if is_debug else logging.CRITICAL
+        logging.getLogger(name).setLevel(level)
 
 
 class _Keeper(logging.Handler):
     """Keeps the last lines that are logged inside its block, by whatever task or thread it starts."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.lines: deque[str] = deque(maxlen=most)
+        self.lines: deque[str] = deque(maxlen=20)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a line with its time, level and message, without secrets."""
         if _keeper.get() is not self:
             return
-        message = (
-            record.msg.get("event", "")
-            if isinstance(record.msg, dict)
-            else record.getMessage()
-        )
+        message = record.getMessage()
+        if isinstance(record.msg, dict):
+            message = record.msg.get("event", "")
         at = time.strftime("%H:%M:%S", time.gmtime(record.created))
-        self.lines.append(
-            hide_secrets(f"{at} {record.levelname.lower()} {message}")[:MOST_KEPT]
-        )
+        line = f"{at} {record.levelname.lower()} {message}"
+        self.lines.append(hide_secrets(line)[:MOST_KEPT])
 
 
 @contextmanager
-def kept_lines(most: int = 20) -> Iterator[deque[str]]:
-    """The last lines that are logged while the block runs, a line at most 500 characters long."""
-    keeper = _Keeper(most)
+def kept_lines() -> Iterator[deque[str]]:
+    """The last 20 lines that are logged while the block runs, a line at most 500 characters long."""
+    keeper = _Keeper()
     token = _keeper.set(keeper)
     logging.getLogger().addHandler(keeper)
     try:
@@ -150,11 +143,10 @@ def kept_lines(most: int = 20) -> Iterator[deque[str]]:
 
 def for_people() -> bool:
     """Whether remarks are shown, and as text: a progress bar may be drawn between them."""
-    as_json = any(
-        isinstance(handler, _Handler) and handler.as_json
-        for handler in logging.getLogger().handlers
-    )
-    return REMARKS.isEnabledFor(logging.INFO) and not as_json
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, _Handler) and handler.as_json:
+            return False
+    return REMARKS.isEnabledFor(logging.INFO)
 
 
 def report_error(message: str, hint: str | None = None) -> None:
@@ -177,11 +169,9 @@ def _text(
     hint = event.pop("hint", None)
     raised = str(event.pop("exception", ""))
     if source != REMARKS.name:
-        ids = "".join(
-            f" {printable(key)}={printable(str(value))}"
-            for key, value in sorted(event.items())
-        )
-        text = f"{level}: {source}: {text}{ids}"
+        text = f"{level}: {source}: {text}"
+        for key, value in sorted(event.items()):
+            text += f" {printable(key)}={printable(str(value))}"
     elif level != "info":
         text = f"{level}: {text}"
     if raised:
@@ -192,8 +182,3 @@ def _text(
 
 def _indented(text: str) -> str:
     return "  " + printable_lines(text).replace("\n", "\n  ")
-
-
-def _escape_rest(logger: WrappedLogger, name: str, line: str) -> str:
-    """Escape what JSON leaves as it is: C1 controls, line ends of Unicode, marks that turn the direction round."""
-    return printable_json(line)

@@ -63,7 +63,13 @@ def _modules(folder: Path) -> tuple[ModuleType, ...]:
         raise ConfigError(f"plugins: {folder} is not a folder")
     modules = []
     for path in (folder, *sorted(folder.glob("*.py"))):
-        _check_owner(path)
+        status = path.stat()
+        is_ours = status.st_uid in (0, os.geteuid())
+        if not is_ours or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise ConfigError(
+                f"plugins: others may write to {path}, and its code runs with medlive's rights",
+                hint="chmod go-w, and let it belong to you or to root",
+            )
     for path in sorted(folder.glob("*.py")):
         spec = spec_from_file_location(f"medlive_plugin_{path.stem}", path)
         assert spec is not None
@@ -75,16 +81,6 @@ def _modules(folder: Path) -> tuple[ModuleType, ...]:
             raise _unusable(str(path), error) from error
         modules.append(module)
     return tuple(modules)
-
-
-def _check_owner(path: Path) -> None:
-    status = path.stat()
-    is_ours = status.st_uid in (0, os.geteuid())
-    if not is_ours or stat.S_IMODE(status.st_mode) & (stat.S_IWGRP | stat.S_IWOTH):
-        raise ConfigError(
-            f"plugins: others may write to {path}, and its code runs with medlive's rights",
-            hint="chmod go-w, and let it belong to you or to root",
-        )
 
 
 def _unusable(what: str, error: Exception) -> ConfigError:

@@ -234,7 +234,7 @@ async def _live(year: Year, weeks: int, notify: Callable[[str], None]) -> None:
         year.world.threads += posted
         communities = await year.world.publish(monday)
         if number == 1:
-            urls = communities.base_urls
+            urls = {site: own.base_url for site, own in communities.items()}
             sources = {
                 site: {
                     "base_url": urls[site],

@@ -254,4 +254,4 @@ async def _free_ports(count: int) -> int:
 
 def boards(communities: Communities, site: Site) -> Sequence[str]:
     """What to list of a site; iCliniq's front list has every topic."""
-    return () if site == "icliniq" else communities.boards[site]
+    return () if site == "icliniq" else communities[site].boards

@@ -2,13 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any, Final, TypeVar
 from weakref import WeakKeyDictionary
 
 from medlive.curation.model import Call, Reason
 from medlive.llm.ask import (
-    AnotherModel,
     Asked,
     Asker,
     Attempt,
@@ -82,9 +80,9 @@ class Agent:
         task = reply_type.task
         if prompt is None:
             prompt = prompt_beside(reply_type, task)
-        request = Request(
-            task, prompt, {"language": self.language, **inputs}, _schema(reply_type)
-        )
+        # Without the docstrings: stored replies do not depend on their wording.
+        schema = strict_schema(reply_type.model_json_schema())
+        request = Request(task, prompt, {"language": self.language, **inputs}, schema)
         return await self.send(request, read_as(reply_type, request, check))
 
     async def send(self, request: Request, read: Callable[[Reply], T]) -> T:
@@ -107,44 +105,35 @@ class Agent:
             try:
                 asked = await self._asker.ask(request, read)
             except BudgetSpent as exc:
-                fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
-                asked = Asked(attempts=[Attempt(request, None, fault)])
+                spent = Unusable(exc.message, CallOutcome.OVER_BUDGET)
+                asked = Asked(attempts=[Attempt(request, None, spent)])
             for number, attempt in enumerate(asked.attempts, start=1):
-                self._journal.append(self._call(number, attempt))
+                fault = attempt.fault
+                call = Call(
+                    task=task,
+                    prompt_digest=attempt.request.prompt.digest,
+                    engine=self.identity.engine,
+                    model=self.identity.model,
+                    request_digest=attempt.request.digest(self.identity),
+                    attempt=number,
+                    outcome=fault.outcome if fault else CallOutcome.OK,
+                    problem=str(fault or ""),
+                    replayed=attempt.reply is not None and attempt.reply.replayed,
+                )
+                self._journal.append(call)
             if asked.value is not None:
                 return asked.value
             last = asked.attempts[-1].fault
             replies = [attempt.reply for attempt in asked.attempts]
             if last and not all(reply and reply.replayed for reply in replies):
                 reason = _REASONS[last.outcome]
-                if isinstance(last, AnotherModel):
+                if last.by_another_model:
                     # The endpoint's fault: tried again within the day
                     reason = Reason.ENDPOINT_UNAVAILABLE
                 raise AgentFailure(reason, f"{task}: {last}")
         raise AgentFailure(
             Reason.INVALID_REPLY, f"{task}: {MAX_ROUNDS} stored replies are unusable"
         )
-
-    def _call(self, number: int, attempt: Attempt) -> Call:
-        request = attempt.request
-        fault = attempt.fault
-        return Call(
-            task=request.task,
-            prompt_digest=request.prompt.digest,
-            engine=self.identity.engine,
-            model=self.identity.model,
-            request_digest=request.digest(self.identity),
-            attempt=number,
-            outcome=fault.outcome if fault else CallOutcome.OK,
-            problem=str(fault or ""),
-            replayed=attempt.reply is not None and attempt.reply.replayed,
-        )
-
-
-@cache
-def _schema(reply_type: type[ReplyModel]) -> Mapping[str, Any]:
-    """A reply's JSON schema without its docstrings: stored replies do not depend on their wording."""
-    return strict_schema(reply_type.model_json_schema())
 
 
 def check_ids(ids: Sequence[str], wanted: Sequence[str]) -> str | None:

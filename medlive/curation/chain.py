@@ -4,7 +4,6 @@ from calendar import monthrange
 from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
-from functools import partial
 from typing import Any
 
 from medlive.curation import controller, screener, validator
@@ -24,6 +23,7 @@ from medlive.curation.model import (
     Call,
     Curation,
     ElementStatus,
+    ElyCategory,
     Hold,
     LeftOut,
     Outcome,
@@ -33,10 +33,8 @@ from medlive.curation.model import (
     Stage,
 )
 from medlive.curation.model import Thresholds as Thresholds
-from medlive.curation.second_reader import (
-    read_case,
-    reading_holds,
-)
+from medlive.curation.second_reader import read_case, reading_holds
+from medlive.curation.tasks import ComplaintReply
 from medlive.curation.third_voice import hear_voice, settle, words_of
 from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
@@ -162,7 +160,6 @@ class _Chain:
     retriever: Retriever | None = None
     run_date: date | None = None
     calls: list[Call] = field(default_factory=list)
-    control: ElementControl | None = None
     consult: str = ""
 
     def _agent(self, role: str) -> Agent:
@@ -183,19 +180,24 @@ class _Chain:
         return replace(self.state, outcome=outcome, reason=reason, detail=detail[:2000])
 
     async def run(self) -> Curation:
-        """Run the steps; each returns a rejection or a parked case, which ends the chain, or None."""
-        for step in (
-            self._screen,
+        """Run the steps; each but the last returns a rejection or a parked case, which ends the chain, or None."""
+        agent = self._agent("screener")
+        self._set(elements=await screener.screen(self.thread, agent))
+        control = ElementControl(
+            self.thread,
+            self.state.elements,
+            screener=agent,
+            judge=self._agent("controller"),
+        )
+        return (
+            self._reject_empty_side()
             # Exact checks, before anything else is paid for
-            partial(self._check_elements, judged=False),
-            self._judge_query,
-            self._judge_sufficiency,
-            partial(self._check_elements, judged=True),
-            self._judge_alignment,
-        ):
-            if (rejection := await step()) is not None:
-                return rejection
-        return await self.write()
+            or await self._check_elements(control, judged=False)
+            or await self._judge_question()
+            or await self._check_elements(control, judged=True)
+            or await self._judge_alignment()
+            or await self.write()
+        )
 
     def _set(self, **known: Any) -> None:
         self.state = replace(self.state, **known)
@@ -231,24 +233,26 @@ class _Chain:
         year, month = map(int, self._month.split("-"))
         return min(self.run_date, date(year, month, monthrange(year, month)[1]))
 
-    async def _screen(self) -> Curation | None:
-        self._set(elements=await screener.screen(self.thread, self._agent("screener")))
-        return self._reject_empty_side()
-
-    async def _check_elements(self, *, judged: bool) -> Curation | None:
+    async def _check_elements(
+        self, control: ElementControl, *, judged: bool
+    ) -> Curation | None:
+        """Check the elements; an unsupported one rejects the case under the strict rule, else it holds it later."""
         self._set(stage=Stage.CONTROLLER)
-        if self.control is None:
-            self.control = ElementControl(
-                self.thread,
-                self.state.elements,
-                screener=self._agent("screener"),
-                judge=self._agent("controller"),
-            )
         try:
-            await self.control.run(judged=judged)
+            await control.run(judged=judged)
         finally:
-            self._set(elements=self.control.elements, checks=tuple(self.control.checks))
-        rejection = self._reject_unsupported() or self._reject_empty_side()
+            self._set(elements=control.elements, checks=tuple(control.checks))
+        failed = []
+        elements = by_id(self.state.elements)
+        for check in self.state.checks:
+            element = elements.get(check.subject)
+            is_kept = element is None or element.status is ElementStatus.KEPT
+            if not (check.passed or is_kept):
+                failed.append(f"{check.subject}: {check.detail}")
+        rejection = None
+        if failed and self.settings.strict:
+            rejection = self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(failed))
+        rejection = rejection or self._reject_empty_side()
         return rejection or (self._reject_insufficient() if judged else None)
 
     def _reject_empty_side(self) -> Curation | None:
@@ -257,47 +261,35 @@ class _Chain:
                 return self._reject(reason, detail)
         return None
 
-    def _reject_unsupported(self) -> Curation | None:
-        """The rejection under the strict rule; otherwise an unsupported element holds the case in the end."""
-        elements = by_id(self.state.elements)
-        failed = []
-        for check in self.state.checks:
-            element = elements.get(check.subject)
-            if (
-                element
-                and element.status is not ElementStatus.KEPT
-                and not check.passed
-            ):
-                failed.append(f"{check.subject}: {check.detail}")
-        if not failed or not self.settings.strict:
-            return None
-        return self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(failed))
-
-    async def _judge_query(self) -> Curation | None:
+    async def _judge_question(self) -> Curation | None:
+        """Judge the question, then whether the history is enough for it."""
         self._set(stage=Stage.VALIDATOR)
-        reply = await validator.judge_query(self._case.query, self._agent("validator"))
+        agent = self._agent("validator")
+        query = self._case.query.statement
+        reply = await agent.ask(ComplaintReply, {"query": query})
+        clinical = reply.category is not ElyCategory.NONCLINICAL
         self._set(
-            s_cc=validator.clinical(reply),
+            s_cc=int(reply.meaningful and clinical),
             query_category=reply.category,
             of_its_time=reply.of_its_time,
         )
-        return None if self.settings.exhaustive else self._reject_question_or_history()
-
-    async def _judge_sufficiency(self) -> Curation | None:
-        agent = self._agent("validator")
-        requirements, reply = await validator.judge_sufficiency(self._case, agent)
-        self.consult = reply.consult
-        self._set(requirements=requirements, answers_now=reply.answers_now)
+        if rejection := self._reject_question_or_history():
+            return rejection
+        requirements, judged = await validator.judge_sufficiency(self._case, agent)
+        self.consult = judged.consult
+        self._set(requirements=requirements, answers_now=judged.answers_now)
         return self._reject_insufficient()
 
     def _reject_insufficient(self) -> Curation | None:
         """Compute S_inf over the current narrative, and the rejection if it is too low."""
         requirements = self.state.requirements
         self._set(s_inf=validator.sufficiency(requirements, self._case.narrative))
-        return None if self.settings.exhaustive else self._reject_question_or_history()
+        return self._reject_question_or_history()
 
     def _reject_question_or_history(self) -> Curation | None:
-        """The rejection for S_cc or S_inf, as far as they are known."""
+        """The rejection for S_cc or S_inf, as far as they are known; where all of V is computed, not before S_align."""
+        if self.settings.exhaustive and self.state.s_align is None:
+            return None
         category = self.state.query_category
         if self.state.s_cc == 0 and category is not None:
             detail = f"S_cc = 0: {category.value}: {self._case.query.statement[:200]}"
@@ -346,10 +338,8 @@ class _Chain:
         claims = await validator.judge_alignment(
             self._case,
             stated,
-            await library.search(stated),
+            library,
             agent,
-            passages=library.passages,
-            tokens=library.tokens,
             confirm_veto=self.settings.confirm_veto,
         )
         s_align = validator.mean_alignment(claims)
@@ -427,24 +417,23 @@ class _Chain:
         )
         self._set(second_reading=reading)
         rejected, holds = settle(reading)
+        why = words_of(rejected)
         for objection, _ in rejected:
-            why = words_of(rejected)
             if rejection := self._reject(objection.reason, why):
                 return rejection
         harm = await read_harm(material, reader, voice)
         harms = []
         for judged in harm.confirmed:
             harms.append(f"“{judged.finding.quote}” {judged.finding.reason}")
-        if harms and (
-            rejection := self._reject(Reason.ADVICE_HARMFUL, "; ".join(harms))
-        ):
+        why = "; ".join(harms)
+        if harms and (rejection := self._reject(Reason.ADVICE_HARMFUL, why)):
             return rejection
         if count := self.settings.cross_questions:
             examined = await cross_examine(self.thread, text, writer, count=count)
             self._set(cross_examination=examined)
         kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
-        found = [*self._dispute_holds(), *holds, *reading_holds(reading)]
-        return with_holds(kept, (*found, *self._chain_holds(problem)))
+        reasons = [*self._dispute_holds(), *holds, *reading_holds(reading)]
+        return with_holds(kept, (*reasons, *self._chain_holds(problem)))
 
     def _reject_as_read(self, reading: SecondReading) -> Curation | None:
         """The rejection by what the reader quotes from the thread, or by its word where list and judgement differ."""

@@ -80,7 +80,7 @@ class ElementControl:
                 if self._elements[identity].side is Side.NARRATIVE:
                     status = ElementStatus.DROPPED
                 self._mark(identity, status)
-            open_ = await self._revise(findings) if findings else []
+            open_ = await self._revise(findings)
 
     def _check_exactly(self, ids: Sequence[str]) -> dict[str, str]:
         """Element → findings of the exact checks; an element that is unchanged since is not checked again."""
@@ -120,6 +120,8 @@ class ElementControl:
 
     async def _revise(self, findings: Mapping[str, str]) -> list[str]:
         """Send the elements back; the ids of those that were revised and need checking."""
+        if not findings:
+            return []
         revised = await revise(self._thread, self._elements, findings, self._screener)
         changed = []
         for identity, element in revised.items():
@@ -172,12 +174,12 @@ async def write(
         # Certain errors go back before anything is paid.
         if all(c.passed for c in own):
             problems = await _read_texts(query.statement, by_side, written, judge)
-            for side, found in problems.items():
+            for side, findings in problems.items():
                 check = ControllerCheck(
                     check=Check.SUPPORTED,
                     subject=side.value,
-                    passed=not found,
-                    detail="; ".join(found)[:2000],
+                    passed=not findings,
+                    detail="; ".join(findings)[:2000],
                     round=round_,
                 )
                 own.append(check)
@@ -212,14 +214,14 @@ async def _read_texts(
         return check_known(set(reply.missing), known, "a statement")
 
     reply = await judge.ask(TextReply, inputs, check)
-    found: dict[Side, list[str]] = {side: [] for side in written}
+    problems: dict[Side, list[str]] = {side: [] for side in written}
     for problem in reply.problems:
-        found[Side(problem.text)].append(f"{problem.words!r}: {problem.problem}")
+        problems[Side(problem.text)].append(f"{problem.words!r}: {problem.problem}")
     for side in written:
         for element in sides[side]:
             if element.id in reply.missing:
-                found[side].append(f"leaves out: {element.statement}")
-    return found
+                problems[side].append(f"leaves out: {element.statement}")
+    return problems
 
 
 def dated(text: CaseText, month: str, language: str) -> CaseText:

@@ -6,7 +6,7 @@ person, with the reason and the elements concerned.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from medlive.curation.agent import Agent, check_known
 from medlive.curation.elements import element_inputs, thread_inputs
@@ -94,28 +94,25 @@ async def read_case(
 
 def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
     """The reasons to hold a case that a second reading gives and no third voice takes up."""
-    holds: list[Hold] = []
+    reasons = []
     if not reading.enough:
-        holds.append(Hold(Reason.HISTORY_DOUBTED, reading.reason))
+        reasons.append(Reason.HISTORY_DOUBTED)
     if not (reading.asked and reading.clinical):
-        holds.append(Hold(Reason.QUESTION_DOUBTED, reading.reason))
+        reasons.append(Reason.QUESTION_DOUBTED)
     if not reading.understandable:
-        holds.append(Hold(Reason.NOT_UNDERSTANDABLE, reading.reason))
-    return tuple(holds)
+        reasons.append(Reason.NOT_UNDERSTANDABLE)
+    return tuple(Hold(reason, reading.reason) for reason in reasons)
 
 
-@dataclass(frozen=True, slots=True)
-class Redacted:
-    """Texts with identifiers of people removed."""
+async def redact_texts(
+    texts: Mapping[str, str], agent: Agent
+) -> tuple[dict[str, str], tuple[str, ...], tuple[str, ...]]:
+    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure.
 
-    # Text id → the text with each identifier replaced by its kind in brackets
-    texts: Mapping[str, str]
-    found: tuple[str, ...]  # Identifiers found, as "<text id>: <kind>", never the words
-    remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
-
-
-async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
-    """Remove identifiers from texts by patterns and by the reader. Raises AgentFailure."""
+    Returns:
+        The texts, each identifier in them replaced by its kind in brackets; the identifiers that were found, as
+        "<text id>: <kind>", never the words; those that code could not replace, likewise.
+    """
     clean = {identity: redact(text, agent.language) for identity, text in texts.items()}
 
     def check(reply: IdentifiersReply) -> str | None:
@@ -134,17 +131,17 @@ async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:
     by_words: dict[str, list[IdentifierItem]] = {}
     for item in sorted(reply.found, key=lambda item: -len(item.words.strip())):
         by_words.setdefault(item.words.strip(), []).append(item)
-    remaining: list[str] = []
+    remaining: list[IdentifierItem] = []
     for words, items in by_words.items():
         # The same name is replaced in every text.
         whole = re.compile(rf"(?<![A-Za-z0-9]){re.escape(words)}(?![A-Za-z0-9])")
         if not any(whole.search(clean[item.text_id]) for item in items):
-            remaining += map(_place_of, items)
+            remaining += items
         sign = f"[{items[0].kind.replace('_', ' ')}]"
         for identity, text in clean.items():
             clean[identity] = whole.sub(sign, text)
-    return Redacted(clean, tuple(map(_place_of, reply.found)), tuple(remaining))
+    return clean, _places(reply.found), _places(remaining)
 
 
-def _place_of(item: IdentifierItem) -> str:
-    return f"{item.text_id}: {item.kind}"
+def _places(items: Sequence[IdentifierItem]) -> tuple[str, ...]:
+    return tuple(f"{item.text_id}: {item.kind}" for item in items)

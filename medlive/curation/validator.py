@@ -19,7 +19,6 @@ from medlive.curation.model import (
     Citation,
     ClaimVerdict,
     Element,
-    ElyCategory,
     Requirement,
     SecondCheck,
 )
@@ -29,7 +28,6 @@ from medlive.curation.tasks import (
     CitationItem,
     ClaimItem,
     ClaimsReply,
-    ComplaintReply,
     SufficiencyReply,
     VetoItem,
     VetoReply,
@@ -70,14 +68,6 @@ class Library:
     tokens: int  # What the passages of all claims may cost together
     not_after: date | None  # Nothing published later is cited
 
-    async def search(self, claims: Sequence[Claim]) -> Sequence[Sequence[Hit]]:
-        """The hits of each claim, the best first."""
-        return await self.retriever.search(
-            [Query(*claim.queries) for claim in claims],
-            k=SEARCHED * self.passages,
-            not_after=self.not_after,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class Brief:
@@ -97,16 +87,6 @@ class Brief:
             "query": self.query.statement,
             "narrative": element_inputs(self.narrative),
         }
-
-
-async def judge_query(query: Element, agent: Agent) -> ComplaintReply:
-    """What Q is. Raises AgentFailure."""
-    return await agent.ask(ComplaintReply, {"query": query.statement})
-
-
-def clinical(reply: ComplaintReply) -> int:
-    """S_cc: 1 iff Q is meaningful and clinical."""
-    return int(reply.meaningful and reply.category is not ElyCategory.NONCLINICAL)
 
 
 async def judge_sufficiency(
@@ -209,11 +189,9 @@ async def state_claims(brief: Brief, agent: Agent) -> list[Claim]:
 async def judge_alignment(
     brief: Brief,
     claims: Sequence[Claim],
-    hits: Sequence[Sequence[Hit]],
+    library: Library,
     agent: Agent,
     *,
-    passages: int,
-    tokens: int,
     confirm_veto: bool,
 ) -> tuple[ClaimVerdict, ...]:
     """Return the verdict on each claim.
@@ -224,17 +202,20 @@ async def judge_alignment(
     Args:
         brief: The case.
         claims: Its advice.
-        hits: `hits[j]` belongs to `claims[j]`.
+        library: Where they are searched.
         agent: The Validator.
-        passages: How many are shown of each claim.
-        tokens: What they may cost together.
         confirm_veto: Whether a contradiction needs a second check.
 
     Raises:
         AgentFailure: If there is no usable reply.
     """
-    wanted_of = [(*claim.queries, claim.statement) for claim in claims]
-    chosen = select(wanted_of, hits, most=passages, tokens=tokens)
+    hits = await library.retriever.search(
+        [Query(*claim.queries) for claim in claims],
+        k=SEARCHED * library.passages,
+        not_after=library.not_after,
+    )
+    words = [(*claim.queries, claim.statement) for claim in claims]
+    chosen = select(words, hits, most=library.passages, tokens=library.tokens)
     evidence = _Evidence(
         claims=tuple(zip(claims, chosen.hits, strict=True)),
         passages={f"p{n}": p for n, p in enumerate(chosen.passages, 1)},

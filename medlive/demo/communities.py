@@ -7,7 +7,6 @@ import hashlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
@@ -36,14 +35,36 @@ OLDEST = datetime(1970, 1, 1, tzinfo=UTC)
 """The sort key of an undated thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Communities:
-    """The running communities."""
+class Community:
+    """One site's threads, and where they are served."""
 
-    # Site → `http://127.0.0.1:<port>`, without a slash at the end
-    base_urls: Mapping[str, str]
-    boards: Mapping[str, tuple[str, ...]]
-    """Site → its boards: iCliniq topics, SDN `<slug>.<node>`, DXY sections, Medlive branches."""
+    base_url: str
+    """`http://127.0.0.1:<port>`, without a slash at the end."""
+
+    def __init__(self, threads: list[SampleThread]) -> None:
+        """Sort them, the newest first."""
+        self.threads = sorted(
+            threads, key=lambda thread: thread.posted_at or OLDEST, reverse=True
+        )
+        self.boards = tuple(sorted({thread.board for thread in threads}))
+        """iCliniq topics, SDN `<slug>.<node>`, DXY sections, Medlive branches."""
+
+    def on_board(self, board: str) -> list[SampleThread]:
+        """The board's threads, newest first; raises 404 for an unknown board."""
+        if board not in self.boards:
+            raise HTTPException(404)
+        return [thread for thread in self.threads if thread.board == board]
+
+    def thread_at(self, path: str) -> SampleThread:
+        """The thread at a path; raises 404 if there is none."""
+        for thread in self.threads:
+            if thread.path == path:
+                return thread
+        raise HTTPException(404)
+
+
+Communities = Mapping[str, Community]
+"""By site."""
 
 
 @asynccontextmanager
@@ -58,8 +79,7 @@ async def serve_communities(
     `first_port` is the first of four ports; 0 lets the system choose free ones. `middleware` sees every request,
     for communities with faults.
     """
-    urls: dict[str, str] = {}
-    boards: dict[str, tuple[str, ...]] = {}
+    communities: dict[str, Community] = {}
     async with AsyncExitStack() as stack:
         for offset, site in enumerate(SITES):
             community = Community([t for t in threads if t.site == site])
@@ -77,33 +97,9 @@ async def serve_communities(
             app.router.redirect_slashes = False
             port = first_port + offset if first_port else 0
             serving = serve_app(app, "127.0.0.1", port)
-            urls[site] = await stack.enter_async_context(serving)
-            boards[site] = tuple(sorted(community.boards))
-        yield Communities(base_urls=urls, boards=boards)
-
-
-class Community:
-    """One site's threads."""
-
-    def __init__(self, threads: list[SampleThread]) -> None:
-        """Sort them, the newest first."""
-        self.threads = sorted(
-            threads, key=lambda thread: thread.posted_at or OLDEST, reverse=True
-        )
-        self.boards = {thread.board for thread in threads}
-
-    def on_board(self, board: str) -> list[SampleThread]:
-        """The board's threads, newest first; raises 404 for an unknown board."""
-        if board not in self.boards:
-            raise HTTPException(404)
-        return [thread for thread in self.threads if thread.board == board]
-
-    def thread_at(self, path: str) -> SampleThread:
-        """The thread at a path; raises 404 if there is none."""
-        for thread in self.threads:
-            if thread.path == path:
-                return thread
-        raise HTTPException(404)
+            community.base_url = await stack.enter_async_context(serving)
+            communities[site] = community
+        yield communities
 
 
 def respond(
@@ -161,7 +157,18 @@ async def icliniq_list(community: Community, request: Request) -> Response:
     threads = community.threads if topic is None else community.on_board(topic)
     page = page_number(request.query_params.get("page"))
     rows, last = page_of(threads, page, pages.ROWS_PER_PAGE)
-    return respond(request, pages.icliniq_list(rows, request.url.path, page, last))
+    title = "Questions and answers"
+    return respond(
+        request,
+        pages.render(
+            "icliniq_list.html",
+            title=title,
+            threads=rows,
+            path=request.url.path,
+            page=page,
+            last=last,
+        ),
+    )
 
 
 async def icliniq_thread(community: Community, request: Request) -> Response:
@@ -196,7 +203,10 @@ async def dxy_list(community: Community, request: Request) -> Response:
     section = request.path_params["section"]
     page = page_number(request.query_params.get("page_index"))
     rows, last = page_of(community.on_board(section), page, pages.ROWS_PER_PAGE)
-    return respond(request, pages.dxy_list(section, rows, page, last))
+    text = pages.render(
+        "dxy_list.html", title=section, threads=rows, page=page, last=last
+    )
+    return respond(request, text)
 
 
 async def dxy_thread(community: Community, request: Request) -> Response:
@@ -207,7 +217,9 @@ async def dxy_thread(community: Community, request: Request) -> Response:
 
 async def medlive_front(community: Community, request: Request) -> Response:
     """The page with the token for the list."""
-    return respond(request, pages.medlive_front(TOKEN))
+    return respond(
+        request, pages.render("medlive_front.html", title="病例", token=TOKEN)
+    )
 
 
 async def medlive_list(community: Community, request: Request) -> Response:
@@ -225,13 +237,7 @@ async def medlive_thread(community: Community, request: Request) -> Response:
     """A case with its comments."""
     thread = community.thread_at(request.url.path)
     text = pages.medlive_thread(thread)
-    modified = thread.last_post
-    return respond(
-        request,
-        text,
-        charset=thread.charset,
-        modified=modified,
-    )
+    return respond(request, text, charset=thread.charset, modified=thread.last_post)
 
 
 ROUTES: Final[

@@ -7,11 +7,10 @@ the evidence and the two models are samples.
 import asyncio
 import os
 import time
-from collections.abc import Callable
-from contextlib import aclosing
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from medlive.clock import now
 from medlive.config import RoleSettings, Settings
@@ -34,10 +33,7 @@ from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow
-from medlive.evaluation.scoring.score import (
-    ScoreTable,
-    score_runs,
-)
+from medlive.evaluation.scoring.score import ScoreTable, score_runs
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.instance.opening import build_engine, open_endpoint
@@ -57,6 +53,7 @@ from medlive.snapshot.verify.run import verify_snapshot
 MARK = "demo-home"
 """The file that says that a home is the demo's."""
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
+STAGES = 7
 LIVE_TIMEOUT_S = 7200.0
 """Seconds for one reply of a live endpoint, which a person may write by hand."""
 LIVE_CALLS = 128
@@ -93,9 +90,9 @@ def demo_settings(settings: Settings, live: RoleSettings | None) -> Settings:
         roles = dict.fromkeys((*CURATION_ROLES, "prober"), live)
     else:
         recorded = RoleSettings(engine="recorded", recording=sample_replies_path())
-        asked = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
         roles = {}
-        for role, own in asked.items():
+        for role in CURATION_ROLES:
+            own = getattr(settings.roles, role)
             roles[role] = recorded if own.engine == "rules" else own
     return settings.model_copy(
         update={
@@ -132,26 +129,43 @@ async def run_demo(
         how = f"Replies of {live.model} to the demo's threads, recorded by `medlive demo --live --record`."
         done.recording = Recording(live.model or "", f"{now():%Y-%m-%d}", how)
     was_running = embedded.status(settings.home) is not None
-    stages: list[tuple[str, str, Callable[[Settings, DemoResult], Any]]] = [
-        ("evidence", "indexing the sample evidence", _evidence),
-        (
-            "harvest",
-            "harvesting four sample communities over HTTP into PostgreSQL",
-            _harvest,
-        ),
-        ("curate", f"filtering and curating ({who})", _curate),
-        ("freeze", "freezing the week's snapshot", _freeze),
-        ("verify", "verifying the snapshot from its files alone", _verify),
-        ("evaluate", "evaluating two sample models", _evaluate),
-        ("report", "writing the report", _report),
-    ]
+
+    @contextmanager
+    def stage(name: str, what: str) -> Iterator[None]:
+        notify(f"[{len(done.seconds) + 1}/{STAGES}] {what}")
+        started = time.perf_counter()
+        yield
+        done.seconds[name] = time.perf_counter() - started
+
     try:
         await _take_home(settings)
-        for number, (name, what, stage) in enumerate(stages, 1):
-            notify(f"[{number}/{len(stages)}] {what}")
-            started = time.perf_counter()
-            await stage(settings, done)
-            done.seconds[name] = time.perf_counter() - started
+        with stage("evidence", "indexing the sample evidence"):
+            corpus = open_corpus(sample_evidence_path(), name="demo")
+            await asyncio.to_thread(build_index, [corpus], index_path(settings))
+        with stage(
+            "harvest", "harvesting four sample communities over HTTP into PostgreSQL"
+        ):
+            done.harvested = await _harvest(settings)
+        with stage("curate", f"filtering and curating ({who})"):
+            done.curated = await run_curation(settings, record=done.recording)
+            if faults := done.curated.counts.faults:
+                raise CheckFailed(f"curation failed on: {faults[0]}")
+        with stage("freeze", "freezing the week's snapshot"):
+            async with open_database(settings) as database:
+                key = load_signing_key(os.environ)
+                frozen = await freeze(database, settings, key=key)
+            done.frozen = frozen
+        with stage("verify", "verifying the snapshot from its files alone"):
+            report = await asyncio.to_thread(verify_snapshot, frozen.path)
+            if not report.ok:
+                raise CheckFailed(report.summary())
+            done.skipped_steps = tuple(step.why for step in report.skipped)
+            done.verified_steps = len(report.steps) - len(done.skipped_steps)
+        with stage("evaluate", "evaluating two sample models"):
+            done.scores = await _evaluate(settings, frozen)
+        with stage("report", "writing the report"):
+            out = report_path(settings, frozen.version)
+            done.report = await asyncio.to_thread(write_report, done.scores, out)
     finally:
         if done.recording and record_to:
             save_recording(done.recording, record_to)
@@ -177,63 +191,37 @@ async def _take_home(settings: Settings) -> None:
     mark.write_text("The home of `medlive demo`; remove it whenever you like.\n")
 
 
-async def _evidence(settings: Settings, done: DemoResult) -> None:
-    corpus = open_corpus(sample_evidence_path(), name="demo")
-    await asyncio.to_thread(build_index, [corpus], index_path(settings))
-
-
-async def _harvest(settings: Settings, done: DemoResult) -> None:
+async def _harvest(settings: Settings) -> list[HarvestResult]:
+    harvested = []
     async with (
         serve_communities(load_sample_threads()) as communities,
         open_database(settings) as database,
     ):
-        for site, base_url in communities.base_urls.items():
+        for site, community in communities.items():
             # The front list of iCliniq has every topic.
-            boards = () if site == "icliniq" else communities.boards[site]
+            boards = () if site == "icliniq" else community.boards
             place = {
-                "base_url": base_url,
+                "base_url": community.base_url,
                 "boards": boards,
                 "min_interval_s": 0.0,
             }
-            harvested = await harvest_source(
-                database, settings, site, place, again=True
+            harvested.append(
+                await harvest_source(database, settings, site, place, again=True)
             )
-            done.harvested.append(harvested)
+    return harvested
 
 
-async def _curate(settings: Settings, done: DemoResult) -> None:
-    done.curated = await run_curation(settings, record=done.recording)
-    if faults := done.curated.counts.faults:
-        raise CheckFailed(f"curation failed on: {faults[0]}")
-
-
-async def _freeze(settings: Settings, done: DemoResult) -> None:
-    async with open_database(settings) as database:
-        key = load_signing_key(os.environ)
-        done.frozen = await freeze(database, settings, key=key)
-
-
-async def _verify(settings: Settings, done: DemoResult) -> None:
-    assert done.frozen is not None
-    report = await asyncio.to_thread(verify_snapshot, done.frozen.path)
-    if not report.ok:
-        raise CheckFailed(report.summary())
-    done.skipped_steps = tuple(step.why for step in report.skipped)
-    done.verified_steps = len(report.steps) - len(done.skipped_steps)
-
-
-async def _evaluate(settings: Settings, done: DemoResult) -> None:
-    assert done.frozen is not None
-    cases = load_cases(done.frozen.path)
+async def _evaluate(settings: Settings, frozen: FreezeResult) -> ScoreTable:
+    """Ask, grade and score the sample models; record their runs, and make the bundles that the site's board shows."""
+    cases = load_cases(frozen.path)
     graded = []
     async with serve_rules(settings) as base_url:
         for model in SAMPLE_MODELS:
-            folder = runs_path(settings) / f"{done.frozen.version}-{model}"
-            engine = open_endpoint(
-                RoleSettings(
-                    engine="openai", model=model, base_url=base_url, concurrency=8
-                )
+            folder = runs_path(settings) / f"{frozen.version}-{model}"
+            role = RoleSettings(
+                engine="openai", model=model, base_url=base_url, concurrency=8
             )
+            engine = open_endpoint(role)
             # The port is a new one each time, so the endpoint's name leaves it out.
             use = ModelUse(model, engine.identity.engine, "http://127.0.0.1/v1")
             async with aclosing(engine):
@@ -250,20 +238,22 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
             # A home of an earlier version holds that one's verdicts too.
             graded.append(load_graded(folder, judge=grader.identity.model))
     # Rules stand in for models here, and the demo says so.
-    done.scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])
-    await _record(settings, done.scores)
-    for run in graded:  # What the site's board shows
+    scores = score_runs(graded, allow=[Allow.NOT_PUBLISHABLE])
+    await _record(settings, scores)
+    for run in graded:
         files = make_bundle(run, allow=[Allow.NOT_PUBLISHABLE])
         place = settings.home / BUNDLES / f"{run.run.path.name}.zip"
         place.unlink(missing_ok=True)
         write_bundle(files, place)
+    return scores
 
 
 async def _record(settings: Settings, table: ScoreTable) -> None:
     """Record every run of a score table, so that people can be asked about its verdicts."""
     async with open_database(settings) as database, database.begin() as session:
         for model in table.models:
-            run, grader = model.run.run, model.run.grader
+            run = model.run.run
+            grader = model.run.grader
             own = model.companions
             # Unset fields are left out, so that older runs keep their identity.
             identity = run.info.model_dump(
@@ -285,10 +275,3 @@ async def _record(settings: Settings, table: ScoreTable) -> None:
                     "core": own.core.row(),
                 },
             )
-
-
-async def _report(settings: Settings, done: DemoResult) -> None:
-    assert done.scores is not None
-    assert done.frozen is not None
-    out = report_path(settings, done.frozen.version)
-    done.report = await asyncio.to_thread(write_report, done.scores, out)

@@ -31,22 +31,9 @@ _TEMPLATES.filters |= {
 }
 
 
-def _render(name: str, **values: Any) -> str:
+def render(name: str, **values: Any) -> str:
+    """The page of a template."""
     return _TEMPLATES.get_template(name).render(values)
-
-
-def icliniq_list(
-    threads: Sequence[SampleThread], path: str, page: int, last: int
-) -> str:
-    """A list of questions, page `page` (from 1) of `last`."""
-    return _render(
-        "icliniq_list.html",
-        title="Questions and answers",
-        threads=threads,
-        path=path,
-        page=page,
-        last=last,
-    )
 
 
 def icliniq_thread(thread: SampleThread) -> str:
@@ -54,7 +41,7 @@ def icliniq_thread(thread: SampleThread) -> str:
     doctor = next((m.author for m in thread.messages if m.verified), "")
     posted = thread.posted_at
     day = f"{posted:%b %d, %Y}" if posted else None
-    return _render(
+    return render(
         "icliniq_thread.html", title=thread.title, thread=thread, doctor=doctor, day=day
     )
 
@@ -63,7 +50,7 @@ def sdn_list(
     board: str, threads: Sequence[SampleThread], page: int, last: int, query: str
 ) -> str:
     """A board's list of threads, page `page` (from 1) of `last`; `query` is kept in the paging links."""
-    return _render(
+    return render(
         "sdn_list.html", title=board, threads=threads, page=page, last=last, query=query
     )
 
@@ -72,22 +59,13 @@ def sdn_thread(thread: SampleThread, page: int, last: int) -> str:
     """Page `page` (from 1) of `last` of a thread."""
     start = (page - 1) * POSTS_PER_PAGE
     posts = list(enumerate(thread.messages))[start : start + POSTS_PER_PAGE]
-    return _render(
+    return render(
         "sdn_thread.html",
         title=thread.title,
         thread=thread,
         posts=posts,
         page=page,
         last=last,
-    )
-
-
-def dxy_list(
-    section: str, threads: Sequence[SampleThread], page: int, last: int
-) -> str:
-    """A section's list of questions, page `page` (from 1) of `last`."""
-    return _render(
-        "dxy_list.html", title=section, threads=threads, page=page, last=last
     )
 
 
@@ -120,7 +98,7 @@ def dxy_thread(thread: SampleThread) -> str:
     }
     # "</" would end the script.
     script = json.dumps(state, ensure_ascii=False).replace("</", "<\\/")
-    return _render(
+    return render(
         "dxy_thread.html",
         title=thread.title,
         thread=thread,
@@ -131,15 +109,6 @@ def dxy_thread(thread: SampleThread) -> str:
 
 def _second(moment: datetime | None) -> str | None:
     return f"{moment:%Y-%m-%d %H:%M:%S}" if moment else None
-
-
-def medlive_front(token: str) -> str:
-    """The page with the token for the list request."""
-    return _render(
-        "medlive_front.html",
-        title="病例",
-        token=token,
-    )
 
 
 def medlive_rows(threads: Sequence[SampleThread]) -> dict[str, Any]:
@@ -168,7 +137,7 @@ def medlive_thread(thread: SampleThread) -> str:
             comments[-1][1].append(message)
         else:
             comments.append((message, []))
-    page = _render(
+    page = render(
         "medlive_thread.html",
         title=thread.title,
         thread=thread,

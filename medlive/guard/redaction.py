@@ -9,7 +9,7 @@ import os
 import re
 from base64 import b64encode
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import quote, quote_plus
 
 HIDDEN: Final = "***"
@@ -48,43 +48,35 @@ def remember(secret: str) -> None:
 
 def hide_known(text: str) -> str:
     """The text without the known secrets, as they are or as URLs, JSON, base64 or hexadecimals write them."""
-    names = (
-        name
-        for name in os.environ
-        if name.upper().endswith(_ENDINGS) and name not in _FOLDERS
-    )
-    values = {os.environ.get(name, "") for name in names}
-    named = {value for value in values if len(value) >= _SHORTEST}
+    secrets = set(_REMEMBERED)
+    for name, value in os.environ.items():
+        is_named = name.upper().endswith(_ENDINGS) and name not in _FOLDERS
+        if is_named and len(value) >= _SHORTEST:
+            secrets.add(value)
     # The longest first: one secret may begin with another.
-    for secret in sorted(named | _REMEMBERED, key=len, reverse=True):
-        forms = _forms(secret)
-        for form in forms.plain:
-            text = text.replace(form, HIDDEN)
-        text = forms.hexadecimal.sub(HIDDEN, text)
-        for probe, pattern in forms.base64:
+    for secret in sorted(secrets, key=len, reverse=True):
+        for probe, pattern in _forms(secret):
             if probe in text:
                 text = pattern.sub(HIDDEN, text)
     return text
 
 
-class _Forms(NamedTuple):
-    """How a secret may be written."""
-
-    plain: tuple[str, ...]
-    hexadecimal: re.Pattern[str]
-    # Each with a part of it that is searched for first
-    base64: tuple[tuple[str, re.Pattern[str]], ...]
-
-
 @lru_cache(maxsize=256)
-def _forms(secret: str) -> _Forms:
-    """The forms of a secret.
+def _forms(secret: str) -> list[tuple[str, re.Pattern[str]]]:
+    """The forms of a secret, each with a part of it that is searched for first.
 
     Base64 writes three bytes as four characters, so that a secret in a longer text is written in one of three
     ways, whose first and last characters hold bits of its neighbours and are hidden with them.
     """
     data = secret.encode("utf-8", "surrogatepass")
-    encoded = []
+    forms = [("", re.compile(data.hex(), re.IGNORECASE))]
+    for plain in (
+        secret,
+        quote(secret, safe="", errors="replace"),
+        quote_plus(secret, errors="replace"),
+        secret.replace("/", r"\/"),
+    ):
+        forms.append((plain, re.compile(re.escape(plain))))
     for before in range(3):
         written = b64encode(bytes(before) + data).decode("ascii")
         # Characters of the secret alone
@@ -92,17 +84,8 @@ def _forms(secret: str) -> _Forms:
         core = written[first:last]
         pattern = "".join(_BASE64.get(c, c) for c in core)
         whole = f"[A-Za-z0-9+/_-]{{0,{1 if before else 0}}}{pattern}[A-Za-z0-9+/_-]?(?:=|%3[Dd]){{0,2}}"
-        encoded.append((max(re.split("[+/]", core), key=len), re.compile(whole)))
-    return _Forms(
-        plain=(
-            secret,
-            quote(secret, safe="", errors="replace"),
-            quote_plus(secret, errors="replace"),
-            secret.replace("/", r"\/"),
-        ),
-        hexadecimal=re.compile(data.hex(), re.IGNORECASE),
-        base64=tuple(encoded),
-    )
+        forms.append((max(re.split("[+/]", core), key=len), re.compile(whole)))
+    return forms
 
 
 def hide_secrets(text: str) -> str:

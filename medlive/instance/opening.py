@@ -52,17 +52,18 @@ def open_endpoint(
         "headers",
         "key_header",
     }
+    limiter = circuit = None
+    if limiters:
+        address, model = settings.base_url, settings.model
+        limiter = limiters.limiter(address, key, settings.concurrency)
+        circuit = limiters.circuit(address, key, model)
     return OpenAIEngine(
         **settings.model_dump(include=same),
         api_key=key,
         price=price,
         key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
-        limiter=limiters.limiter(settings.base_url, key, settings.concurrency)
-        if limiters
-        else None,
-        circuit=limiters.circuit(settings.base_url, key, settings.model)
-        if limiters
-        else None,
+        limiter=limiter,
+        circuit=circuit,
         pinned=not settings.allow_unpinned,
     )
 
@@ -128,10 +129,8 @@ def choose_candidate(
             f"{name} has no endpoint",
             hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file(os.environ)}',
         )
-    model, own = (
-        known.model or name,
-        known if address == known.base_url else Candidate(),
-    )
+    model = known.model or name
+    own = known if address == known.base_url else Candidate()
     price = settings.prices.get(model) or settings.prices.get(name)
     return RoleSettings(
         engine="openai",
@@ -149,11 +148,8 @@ def choose_candidate(
 def _merged(
     own: Mapping[str, Any], overrides: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in {**own, **(overrides or {})}.items()
-        if value is not None
-    }
+    merged = {**own, **(overrides or {})}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def grader_identity(settings: RoleSettings, model: str) -> EngineIdentity:

@@ -72,17 +72,12 @@ def snapshot_folder(settings: Settings, version_or_path: str) -> Path:
     place = Path(version_or_path)
     if version_or_path and "\0" not in version_or_path and os.path.lexists(place):
         return place
-    frozen = snapshots_path(settings) / folder_name(
-        version_or_path.removeprefix(folder_name(""))
-    )
-    if (
-        week_end(frozen.name.removeprefix(folder_name(""))) is not None
-        and frozen.is_dir()
-    ):
+    version = version_or_path.removeprefix(folder_name(""))
+    frozen = snapshots_path(settings) / folder_name(version)
+    if week_end(version) is not None and frozen.is_dir():
         return frozen
-    return find_snapshot(
-        version_or_path, {**os.environ, "MEDLIVE_HOME": str(settings.home)}
-    )
+    environment = {**os.environ, "MEDLIVE_HOME": str(settings.home)}
+    return find_snapshot(version_or_path, environment)
 
 
 def site_address(settings: Settings) -> str:

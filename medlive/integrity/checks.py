@@ -184,7 +184,7 @@ def check_signed(
     document: str,
     key: tuple[str, str] | None,
     comments: tuple[str, str],
-    given: Sequence["PublicKey"],
+    signers: Sequence["PublicKey"],
     has_signature: bool,
 ) -> None:
     """Check the signature of SHA256SUMS, and note what it proves.
@@ -196,19 +196,19 @@ def check_signed(
         document: The file that names the key.
         key: The key's id and base64 line as the document states them; None: it names none.
         comments: The expected trusted and untrusted comment.
-        given: The keys of which one must have signed; without any, the key that the document names.
+        signers: The keys of which one must have signed; without any, the key that the document names.
         has_signature: Whether there is a signature.
 
     Raises:
         Skip: If no key is named or given.
     """
     if key is not None and has_signature:
-        _check_key(subject, faults, document, key, comments, given)
+        _check_key(subject, faults, document, key, comments, signers)
         if faults.count:
             return
-        subject.trust = Trust.ORIGIN if given else Trust.INTEGRITY
+        subject.trust = Trust.ORIGIN if signers else Trust.INTEGRITY
         subject.note = f"signed with the key {key[0]}, which was given"
-        if not given:
+        if not signers:
             subject.note = (
                 f"signed with the key {key[0]}, named only by the {what} itself: "
                 "this proves that nothing has changed since, not who signed it"
@@ -217,8 +217,8 @@ def check_signed(
         faults.add(SIGNATURE, "a file", "none")
     elif has_signature:
         faults.add(SIGNATURE, f"none, since {document} names no key", "a file")
-    elif given:
-        expected = f"the key {_any_of(given)}"
+    elif signers:
+        expected = f"the key {_any_of(signers)}"
         faults.add(document, expected, f"no key: the {what} is unsigned")
     else:
         subject.trust = Trust.NOT_SIGNED
@@ -232,7 +232,7 @@ def _check_key(
     document: str,
     stated: tuple[str, str],
     comments: tuple[str, str],
-    given: Sequence["PublicKey"],
+    signers: Sequence["PublicKey"],
 ) -> None:
     """Check that the key that the document states is one of those given, and signed."""
     from medlive.integrity.signing import (
@@ -249,8 +249,8 @@ def _check_key(
             expected = f"the key {_any_of([key])}"
             faults.add(document, expected, f"{stated[0]} as {stated[1]}")
         # Whole keys are compared: anybody may choose the eight bytes of an id.
-        if given and key not in given:
-            faults.add(document, f"the key {_any_of(given)}", _any_of([key]))
+        if signers and key not in signers:
+            faults.add(document, f"the key {_any_of(signers)}", _any_of([key]))
         text = subject.read(SIGNATURE).decode("utf-8", "replace")
         sums = subject.read(SUMS)
         comment = check_signature(sums, text, key, untrusted_comment=untrusted)

@@ -86,27 +86,19 @@ class TooLong(Exception):
 
 def list_files(root: Path) -> Listing:
     """List the regular files under `root`; links, devices and unprintable names are faults."""
+    if not _is_folder(root):
+        got = "a symbolic link" if root.is_symlink() else "not a folder"
+        return Listing({}, (Finding(".", "a folder", got),))
     sizes: dict[str, int] = {}
     faults: list[Finding] = []
-    if not _is_folder(root):
-        return Listing(
-            {},
-            (
-                Finding(
-                    ".",
-                    "a folder",
-                    "a symbolic link" if root.is_symlink() else "not a folder",
-                ),
-            ),
-        )
-    # Another entry of a folder's name is a fault that is found in the root.
-    for prefix in ("", *(f"{name}/" for name in FOLDERS if _is_folder(root / name))):
-        try:
-            _list_folder(root, prefix, sizes, faults)
-        except OSError as exc:
-            faults.append(
-                Finding(prefix or ".", "a readable folder", exc.strerror or str(exc))
-            )
+    for prefix in ("", *(f"{name}/" for name in FOLDERS)):
+        # Another entry of a folder's name is a fault that is found in the root.
+        if _is_folder(root / prefix):
+            try:
+                _list_folder(root, prefix, sizes, faults)
+            except OSError as exc:
+                got = exc.strerror or str(exc)
+                faults.append(Finding(prefix or ".", "a readable folder", got))
     return Listing(sizes, tuple(faults))
 
 
@@ -122,32 +114,24 @@ def _list_folder(
 ) -> None:
     # Cut before sorting, since a folder may have a million entries.
     with os.scandir(root / prefix) as entries:
-        listed = sorted(
-            (e.name, e.stat(follow_symlinks=False))
-            for e in islice(entries, SNAPSHOT_FILES + 1)
-        )
-    for entry, status in listed:
-        name = prefix + entry
+        listed = []
+        for entry in islice(entries, SNAPSHOT_FILES + 1):
+            listed.append((entry.name, entry.stat(follow_symlinks=False)))
+    for own_name, status in sorted(listed):
+        name = prefix + own_name
         mode = status.st_mode
         if stat.S_ISREG(mode) and status.st_size > SNAPSHOT_FILE_BYTES:
-            faults.append(
-                Finding(
-                    printable(name),
-                    f"at most {SNAPSHOT_FILE_BYTES} bytes",
-                    f"{status.st_size}",
-                )
-            )
+            most = f"at most {SNAPSHOT_FILE_BYTES} bytes"
+            faults.append(Finding(printable(name), most, f"{status.st_size}"))
         elif stat.S_ISREG(mode) and name.isprintable():
             sizes[name] = status.st_size
         elif not (stat.S_ISDIR(mode) and name in FOLDERS):
+            expected = "nothing but the files of a snapshot"
             got = f"an entry of mode {stat.filemode(mode)}"
-            faults.append(
-                Finding(printable(name), "nothing but the files of a snapshot", got)
-            )
+            faults.append(Finding(printable(name), expected, got))
     if len(listed) > SNAPSHOT_FILES:
-        faults.append(
-            Finding(prefix or ".", f"at most {SNAPSHOT_FILES} entries", "more")
-        )
+        most = f"at most {SNAPSHOT_FILES} entries"
+        faults.append(Finding(prefix or ".", most, "more"))
 
 
 def sha256(path: Path) -> str:

@@ -34,35 +34,25 @@ class Lines:
     """The number of a last line that has no end and is no whole object: a write under way, or cut off."""
 
 
-def read_log(path: Path, *, given: bool = False) -> Lines:
-    """Read all rows of a log and its damaged lines; a missing file is an empty log.
+def read_log(path: Path) -> Lines:
+    """Read all rows of a log that a user named and its damaged lines; a missing file is an empty log.
 
-    Args:
-        path: The log.
-        given: Whether a user named it, so that it may be a link or a pipe; else it lies in a run's folder.
-
-    Raises:
-        BadInput: If it cannot be read, or a line is longer than `LOG_LINE_BYTES`.
+    Raises BadInput if it cannot be read, or a line is longer than `LOG_LINE_BYTES`.
     """
     lines = Lines()
-    lines.rows += [row for _, row in rows_of(path, lines, given=given)]
+    lines.rows += [row for _, row in rows_of(path, lines, open_given)]
     return lines
 
 
 def rows_of(
-    path: Path,
-    lines: Lines,
-    *,
-    given: bool = False,
+    path: Path, lines: Lines, open_file: Callable[[Path], io.FileIO] = open_plain
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects of a log with their line numbers; damage is recorded in `lines`. Raises as `read_log`."""
     try:
-        with io.BufferedReader(
-            open_given(path) if given else open_plain(path), _BUFFER
-        ) as handle:
-            for number, data in enumerate(
-                iter(lambda: handle.readline(LOG_LINE_BYTES), b""), start=1
-            ):
+        with io.BufferedReader(open_file(path), _BUFFER) as handle:
+            number = 0
+            while data := handle.readline(LOG_LINE_BYTES):
+                number += 1
                 if len(data) == LOG_LINE_BYTES:
                     raise BadInput(
                         f"{path}: line {number} has {LOG_LINE_BYTES} bytes or more"
@@ -153,10 +143,10 @@ class LogWriter:
         self._size += len(data)
 
 
-def some(names: Sequence[str], most: int = 5) -> str:
-    """The first names for a message, and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+def some(names: Sequence[str]) -> str:
+    """The first five names for a message, and how many more there are."""
+    first = ", ".join(names[:5])
+    return f"{first} and {len(names) - 5} more" if len(names) > 5 else first
 
 
 def read_bytes(path: Path) -> bytes:

@@ -12,7 +12,6 @@ import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -38,24 +37,6 @@ _NOT_FOLLOWED: Final = frozenset(
 
 class UnsafePath(BadInput):
     """A name leads out of its folder, or to something other than a plain file."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Something below a folder."""
-
-    name: str  # Relative to the folder, with `/`
-    status: os.stat_result  # Of the entry itself, links not followed
-
-    @property
-    def is_file(self) -> bool:
-        """Whether it is a regular file."""
-        return stat.S_ISREG(self.status.st_mode)
-
-    @property
-    def is_folder(self) -> bool:
-        """Whether it is a folder."""
-        return stat.S_ISDIR(self.status.st_mode)
 
 
 def split_name(name: str) -> tuple[str, ...]:
@@ -107,15 +88,11 @@ def open_below(root: Path, name: str) -> io.FileIO:
     """
     with _parent_of(root, name) as (parent, last):
         descriptor = _open(last, _READ, parent, name)
-    return _as_file(descriptor, name, "rb", links=None)
+    return _as_file(descriptor, name, "rb")
 
 
 def create_below(
-    root: Path,
-    name: str,
-    *,
-    append: bool = False,
-    mode: int = PRIVATE_FILE,
+    root: Path, name: str, *, append: bool = False, mode: int = PRIVATE_FILE
 ) -> io.FileIO:
     """Open a regular file below `root` for unbuffered writing, with the folders on its way, made where missing.
 
@@ -130,11 +107,10 @@ def create_below(
             something other than a regular file.
         OSError: if it cannot be written.
     """
+    flags = _WRITE | os.O_APPEND if append else _WRITE
     with _parent_of(root, name, make=True) as (parent, last):
-        descriptor = _open(
-            last, _WRITE | (os.O_APPEND if append else 0), parent, name, mode
-        )
-    handle = _as_file(descriptor, name, "ab" if append else "wb", links=1)
+        descriptor = _open(last, flags, parent, name, mode)
+    handle = _as_file(descriptor, name, "ab" if append else "wb")
     if not append:
         handle.truncate(0)
     return handle
@@ -147,29 +123,26 @@ def open_plain(path: Path) -> io.FileIO:
         OSError: if there is no such file, or it is a link, a folder, a pipe, a socket or a device.
     """
     try:
-        return _as_file(
-            _open(str(path), _READ, None, path.name), path.name, "rb", links=None
-        )
+        descriptor = _open(str(path), _READ, None, path.name)
+        return _as_file(descriptor, path.name, "rb")
     except UnsafePath as exc:
         raise OSError(errno.EINVAL, "not a regular file", str(path)) from exc
 
 
-def walk(root: Path) -> Iterator[Entry]:
+def walk(root: Path, below: str = "") -> Iterator[tuple[str, int]]:
     """Yield everything below `root` in the order of names, folders before what they hold; no link is followed.
 
-    Raises OSError if a folder cannot be read.
+    Each is its name relative to `root`, with `/`, and its mode (`stat.S_ISREG`, …), of the entry itself. `below` is
+    where the walk begins: "" or a folder's name with a last `/`. Raises OSError if a folder cannot be read.
     """
-    yield from _walk(root, "")
-
-
-def _walk(root: Path, prefix: str) -> Iterator[Entry]:
-    with os.scandir(root / prefix) as scan:
+    with os.scandir(root / below) as scan:
         entries = sorted(scan, key=lambda entry: entry.name)
     for entry in entries:
-        item = Entry(prefix + entry.name, entry.stat(follow_symlinks=False))
-        yield item
-        if item.is_folder:
-            yield from _walk(root, f"{item.name}/")
+        name = below + entry.name
+        mode = entry.stat(follow_symlinks=False).st_mode
+        yield name, mode
+        if stat.S_ISDIR(mode):
+            yield from walk(root, f"{name}/")
 
 
 @contextmanager
@@ -212,17 +185,11 @@ def _open(
         raise
 
 
-def _as_file(
-    descriptor: int,
-    name: str,
-    mode: str,
-    *,
-    links: int | None,
-) -> io.FileIO:
+def _as_file(descriptor: int, name: str, mode: str) -> io.FileIO:
+    """A file of an open descriptor; one that is written has no second name."""
     status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode) or (
-        links is not None and status.st_nlink != links
-    ):
+    has_other_name = mode != "rb" and status.st_nlink != 1
+    if has_other_name or not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise UnsafePath(
             f"{printable(name)[:200]} is not a regular file of this folder alone"

@@ -98,22 +98,18 @@ class SecretKey:
                 hint="minisign -C -W takes the password away",
             )
         inner = data[54:]
-        key_id = inner[:8]
-        seed = inner[8:40]
-        raw = inner[40:72]
-        checksum = inner[72:]
+        key_id, seed, raw = inner[:8], inner[8:40], inner[40:72]
         # minisign leaves the checksum of an unencrypted key empty; other programs fill it in.
         expected = hashlib.blake2b(_ED25519 + inner[:72], digest_size=32).digest()
-        intact = checksum in (expected, bytes(32))
+        intact = inner[72:] in (expected, bytes(32))
         if not intact or _private_key(seed).public_key().public_bytes_raw() != raw:
             raise BadKey("the signing key is damaged: its parts do not match")
         return cls(PublicKey(key_id, raw), seed)
 
 
 def _private_key(seed: bytes) -> "Ed25519PrivateKey":
-    from cryptography.hazmat.primitives.asymmetric import (
-        ed25519,
-    )  # 6 MB, which idle services do without
+    # 6 MB, which idle services do without
+    from cryptography.hazmat.primitives.asymmetric import ed25519
 
     return ed25519.Ed25519PrivateKey.from_private_bytes(seed)
 
@@ -274,21 +270,13 @@ def write_keys(
             hint = "move it away by hand, or give another --out"
             raise BadKey(f"{path} exists, and a key is never overwritten", hint=hint)
     try:
-        folder.mkdir(
-            parents=True,
-            exist_ok=True,
-            mode=0o700,
-        )
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for path, text, mode in (
             (secret, secret_text, 0o600),
             (public, public_text, 0o644),
         ):
-            with open(
-                path,
-                "x",
-                encoding="ascii",
-                opener=partial(os.open, mode=mode),
-            ) as out:
+            opener = partial(os.open, mode=mode)
+            with open(path, "x", encoding="ascii", opener=opener) as out:
                 out.write(text)
     except OSError as exc:
         raise BadKey(
@@ -319,11 +307,10 @@ def _read_secret(path: Path) -> str:
 
 def _render(*pairs: tuple[str, bytes]) -> str:
     """Write pairs of a comment and data as minisign does."""
-    rows = zip(_PREFIXES, pairs, strict=False)
-    return "".join(
-        f"{p}{comment}\n{base64.b64encode(data).decode('ascii')}\n"
-        for p, (comment, data) in rows
-    )
+    text = ""
+    for prefix, (comment, data) in zip(_PREFIXES, pairs, strict=False):
+        text += f"{prefix}{comment}\n{base64.b64encode(data).decode('ascii')}\n"
+    return text
 
 
 def _parse(
@@ -340,21 +327,18 @@ def _parse(
             f"{fault}expected {2 * len(sizes)} lines, each with a line end", hint=_HINT
         )
     try:
-        comments = [
-            row.removeprefix(prefix)
-            for row, prefix in zip(rows[:-1:2], _PREFIXES, strict=False)
-        ]
-        pairs = [
-            (comment, base64.b64decode(row))
-            for comment, row in zip(comments, rows[1::2], strict=True)
-        ]
+        pairs = []
+        for prefix, comment, row in zip(
+            _PREFIXES, rows[:-1:2], rows[1::2], strict=False
+        ):
+            pairs.append((comment.removeprefix(prefix), base64.b64decode(row)))
     except ValueError:
         raise error(f"{fault}a line is not valid base64", hint=_HINT) from None
     if _render(*pairs) != text or [len(data) for _, data in pairs] != [*sizes]:
         raise error(
             f"{fault}its lines are not spelled as minisign spells them", hint=_HINT
         )
-    if not all(map(_is_printable, comments)):
+    if not all(_is_printable(comment) for comment, _ in pairs):
         raise error(f"{fault}a comment has a control character or is not valid UTF-8")
     return pairs
 
@@ -366,9 +350,10 @@ def _parse_key(
 ) -> bytes:
     """Read the data of a key's file, or of its base64 line alone. Raises BadKey."""
     text = text.removesuffix("\n") + "\n"
-    return _parse(
-        text if "\n" in text[:-1] else f"{_PREFIXES[0]}\n{text}", BadKey, what, size
-    )[0][1]
+    if "\n" not in text[:-1]:
+        text = f"{_PREFIXES[0]}\n{text}"
+    ((_, data),) = _parse(text, BadKey, what, size)
+    return data
 
 
 def _is_printable(comment: str) -> bool:

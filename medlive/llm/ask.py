@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
-from typing import Annotated, Any, ClassVar, Generic, NoReturn, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -19,6 +19,7 @@ from medlive.errors import (
     CircuitOpen,
     ConfigError,
     EndpointUnavailable,
+    MedliveError,
     RequestRefused,
     first_fault,
 )
@@ -80,20 +81,15 @@ class Unusable(Exception):
         *,
         rest: Request | None = None,
         partial: bool = False,
+        by_another_model: bool = False,
     ) -> None:
-        """`rest` is what is left to ask; `partial`: a part of the reply could be used."""
+        """`rest` is what is left to ask; `partial`: a part of the reply could be used; `by_another_model`: another
+        one answered than the pinned one."""
         super().__init__(problem)
         self.outcome = outcome
         self.rest = rest
         self.partial = partial
-
-
-class AnotherModel(Unusable):
-    """Another model answered than the pinned one."""
-
-
-class WrongModel(ConfigError):
-    """No reply came from the pinned model."""
+        self.by_another_model = by_another_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +204,10 @@ class Caller:
         self._last = cause
         is_refused = isinstance(cause, RequestRefused)
         self._turned_down = self._turned_down or is_refused
-        if not self._answered and isinstance(cause, CallerRefused):
-            raise cause
         if self._answered and is_refused:
             return
+        if not self._answered and isinstance(cause, CallerRefused):
+            raise cause
         self._failures += 1
         if self._failures >= self._limit:
             raise EndpointUnavailable(
@@ -237,11 +233,9 @@ class Asker(Caller):
         super().__init__(concurrency, budget)
         self.role = role
         self._engine, self._repairs, self._circuit = engine, repairs, circuit_of(engine)
-        self._pinned = (
-            None
-            if allow_unpinned or not engine.identity.pinned
-            else engine.identity.model
-        )
+        self._pinned: str | None = None
+        if engine.identity.pinned and not allow_unpinned:
+            self._pinned = engine.identity.model
         self._strangers = 0
         """Replies by others than the pinned model."""
         self._trusted = False
@@ -269,101 +263,85 @@ class Asker(Caller):
                     estimate, partial(self._engine.answer, request)
                 )
                 if isinstance(answer, EndpointUnavailable):
-                    await self._check_open(answer)
                     fault = Unusable(answer.message, CallOutcome.UNAVAILABLE)
+                    # One that got no answer has failed: it may be the one that the endpoint never answers, and
+                    # would be every probe if it cost its thread no attempt.
+                    if isinstance(answer, CallerRefused):
+                        await self._raise_if_open(answer)
                 else:
                     reply = answer
-                    asked.value = self._read(reply, read)
+                    asked.value, fault = await self._read(reply, read)
             except BudgetSpent as exc:
                 if not asked.attempts:
                     raise
                 fault = Unusable(exc.message, CallOutcome.OVER_BUDGET)
-            except WrongModel as exc:
-                await self._open_circuit(exc)
-                raise
-            except Unusable as exc:
-                fault = exc
-            if self._circuit and reply and not reply.replayed:
-                is_usable = fault is None or fault.partial
-                await self._circuit.judged(None if is_usable else str(fault))
             asked.attempts.append(Attempt(request, reply, fault))
             if reply is None or not fault or fault.outcome is not CallOutcome.INVALID:
                 break
-            request = _again(request, reply, fault)
+            if fault.by_another_model:
+                # Asked for afresh, past what a store of replies holds
+                request = replace(request, repair=None, round=request.round + 1)
+            else:
+                repair = (reply.text[:MOST_RAW], str(fault))
+                rest = fault.rest or request
+                request = replace(rest, round=request.round, repair=repair)
         return asked
 
-    async def _check_open(self, cause: EndpointUnavailable) -> None:
-        """Raises CircuitOpen where the caller is refused and the circuit is open: the request is not at fault.
-
-        One that got no answer has failed: it may be the one that the endpoint never answers, and would be every
-        probe if it cost its thread no attempt.
-        """
+    async def _raise_if_open(self, cause: MedliveError) -> None:
+        """Raise CircuitOpen where a circuit is open and nothing else ends the work."""
         if self._circuit is None or self._is_watched:
             return
-        if isinstance(cause, CallerRefused) and (
-            opening := await self._circuit.opening()
-        ):
+        if opening := await self._circuit.opening():
             raise opening.error() from cause
 
-    async def _open_circuit(self, wrong: WrongModel) -> None:
-        """Raises CircuitOpen where there is a circuit: its probes find out when the endpoint is mended."""
-        if self._circuit is None or self._is_watched:
-            return
-        await self._circuit.replies_refused(f"{wrong.message} ({wrong.hint})")
-        if opening := await self._circuit.opening():
-            raise opening.error() from wrong
-
-    def _read(self, reply: Reply, read: Callable[[Reply], T]) -> T:
+    async def _read(
+        self, reply: Reply, read: Callable[[Reply], T]
+    ) -> tuple[T | None, Unusable | None]:
+        """What `read` makes of a reply, or its fault, which is counted."""
+        value: T | None = None
+        fault: Unusable | None = None
         self._trusted = self._trusted or reply.model == self._pinned
         try:
             value = read_checked(reply, self._pinned, self.role, read)
-        except AnotherModel:
-            # an old reply says nothing about the endpoint of today
-            self._strangers += not reply.replayed
-            if (
-                not reply.replayed
-                and not self._trusted
-                and self._strangers >= STRANGERS
-            ):
-                self._refuse(reply)
-            raise
+            self.readable = True
         except Unusable as exc:
-            self._unreadable += 1
-            self.readable = self.readable or exc.partial
-            if (
-                self._is_watched
-                and not self.readable
-                and self._unreadable >= UNREADABLE
-            ):
-                words = " ".join(reply.text.split())[:300]
-                raise ConfigError(
-                    f"none of {self._unreadable} replies of the {self.role} could be read, the last: {exc}",
-                    hint=f"it said: {words!r}; name another model, or see how its endpoint is asked for JSON",
-                ) from exc
-            raise
-        self.readable = True
-        return value
+            fault = exc
+            if exc.by_another_model:
+                await self._count_stranger(reply)
+            else:
+                self._unreadable += 1
+                self.readable = self.readable or exc.partial
+        is_hopeless = not self.readable and self._unreadable >= UNREADABLE
+        if fault and is_hopeless and self._is_watched:
+            words = " ".join(reply.text.split())[:300]
+            raise ConfigError(
+                f"none of {self._unreadable} replies of the {self.role} could be read, the last: {fault}",
+                hint=f"it said: {words!r}; name another model, or see how its endpoint is asked for JSON",
+            ) from fault
+        if self._circuit and not reply.replayed:
+            is_usable = fault is None or fault.partial
+            await self._circuit.judged(None if is_usable else str(fault))
+        return value, fault
 
-    def _refuse(self, reply: Reply) -> NoReturn:
+    async def _count_stranger(self, reply: Reply) -> None:
+        """Raise ConfigError, or CircuitOpen, whose probes find out when it is mended, where only others answer."""
+        # An old reply says nothing about the endpoint of today.
+        if reply.replayed:
+            return
+        self._strangers += 1
+        if self._trusted or self._strangers < STRANGERS:
+            return
         hint = "allow_unpinned = true in its table, or --allow-unpinned, accepts such replies"
         answered = "no reply names its model"
         if reply.model != UNNAMED:
             answered = f"{reply.model!r} answered, every time"
             hint = f"name {reply.model!r} as the {self.role}'s model; {hint}"
-        raise WrongModel(
-            f"the {self.role} {self._pinned!r} was asked and {answered}", hint=hint
-        )
-
-
-def _again(request: Request, reply: Reply, fault: Unusable) -> Request:
-    """The next attempt: another model's reply is asked for afresh, past what a store of replies holds."""
-    if isinstance(fault, AnotherModel):
-        return replace(request, repair=None, round=request.round + 1)
-    return replace(
-        fault.rest or request,
-        round=request.round,
-        repair=(reply.text[:MOST_RAW], str(fault)),
-    )
+        text = f"the {self.role} {self._pinned!r} was asked and {answered}"
+        if self._circuit and not self._is_watched:
+            await self._circuit.replies_refused(f"{text} ({hint})")
+        wrong = ConfigError(text, hint=hint)
+        await self._raise_if_open(wrong)
+        raise wrong
 
 
 def read_checked(
@@ -374,12 +352,10 @@ def read_checked(
     `pinned` is the model that must have answered; None: any may.
     """
     if pinned is not None and reply.model != pinned:
-        named = (
-            "the reply names none"
-            if reply.model == UNNAMED
-            else repr(reply.model[:100])
-        )
-        raise AnotherModel(f"another model answered: {named}")
+        named = repr(reply.model[:100])
+        if reply.model == UNNAMED:
+            named = "the reply names none"
+        raise Unusable(f"another model answered: {named}", by_another_model=True)
     if reply.finish is Finish.REFUSAL:
         words = " ".join(reply.text.split())[:200] or "no reason given"
         raise Unusable(

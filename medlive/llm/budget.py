@@ -89,7 +89,8 @@ class Budget:
             "stopped": self.stopped,
         }
 
-    def _fits(self, estimate: Usage) -> bool:
+    def fits(self, estimate: Usage) -> bool:
+        """Whether a call's estimate fits beside those under way."""
         tokens = self.tokens
         usd = self.usd_before + self.usd
         for call in (*self._under_way, estimate):
@@ -99,7 +100,8 @@ class Budget:
             return False
         return self.max_usd is None or usd <= self.max_usd
 
-    def _refuse_when_spent(self, estimate: Usage) -> None:
+    def check(self, estimate: Usage) -> None:
+        """Raise BudgetSpent where no other call can be made."""
         spent = hint = None
         if self.max_calls is not None and self.calls >= self.max_calls:
             spent = f"{self.max_calls} calls"
@@ -109,8 +111,8 @@ class Budget:
             spent = f"{self.max_usd:g} US dollars"
         problem = f"The budget of {spent} is spent"
         if spent is None:
-            is_priced = not self.unpriced and estimate.cost_usd is not None
-            if self.max_usd is None or is_priced:
+            is_unpriced = self.unpriced or estimate.cost_usd is None
+            if self.max_usd is None or not is_unpriced:
                 return
             problem = "A budget in US dollars cannot be kept: the model has no price"
             hint = "Give it one under [prices] in models.toml, or limit calls or tokens instead."
@@ -130,8 +132,8 @@ class _Payment:
         """Reserve the estimate, once only calls under way no longer stand between it and the limit."""
         budget = self.budget
         while True:
-            budget._refuse_when_spent(self.estimate)
-            if not budget._under_way or budget._fits(self.estimate):
+            budget.check(self.estimate)
+            if not budget._under_way or budget.fits(self.estimate):
                 break
             turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             budget._waiting.append(turn)

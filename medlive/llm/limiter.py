@@ -55,7 +55,7 @@ class Limiter:
     @property
     def answered(self) -> int:
         """Calls that were answered so far."""
-        return self._ended[Ended.ANSWERED]
+        return self._ended["answered"]
 
     def allow(self, most: int) -> None:
         """Raise the maximum for another role that shares this endpoint."""
@@ -75,8 +75,8 @@ class Limiter:
             under_way=self._under_way,
             waiting=sum(not turn.done() for turn in self._waiting),
             answered=self.answered,
-            limited=self._ended[Ended.LIMITED],
-            overloaded=self._ended[Ended.OVERLOADED],
+            limited=self._ended["limited"],
+            overloaded=self._ended["overloaded"],
             lowest=self._lowest,
         )
 
@@ -99,10 +99,10 @@ class Limiter:
     def leave(self, began: float, ended: Ended) -> None:
         """End the turn that began then, and adapt the limit."""
         self._ended[ended] += 1
-        if ended is Ended.ANSWERED and self._waiting:
+        if ended == "answered" and self._waiting:
             growth = GROWTH if self._cut_at < 0 else 1 / self._limit
             self._limit = min(self._most, self._limit + growth)
-        elif ended in (Ended.LIMITED, Ended.OVERLOADED) and began > self._cut_at:
+        elif ended in ("limited", "overloaded") and began > self._cut_at:
             self._limit = max(1.0, self._limit * CUT)
             self._cut_at = time.monotonic()
             self._lowest = min(self._lowest, int(self._limit))

@@ -17,7 +17,6 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx2
 from openai import APIConnectionError, APIStatusError, AsyncOpenAI, Omit
-from pydantic import SecretStr
 
 from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable
 from medlive.guard.bounds import ENDPOINT_BODY_BYTES, ENDPOINT_WAIT_S
@@ -77,7 +76,7 @@ class OpenAIEngine:
         self,
         model: str,
         base_url: str,
-        api_key: SecretStr | str = "",
+        api_key: str = "",
         parameters: Mapping[str, Any] | None = None,
         *,
         query: Mapping[str, str] | None = None,
@@ -94,7 +93,7 @@ class OpenAIEngine:
         circuit: Circuit | None = None,
         pinned: bool = True,
     ) -> None:
-        """Raises ConfigError for a URL, a parameter or a limit that cannot be.
+        """Raises ConfigError for a URL, a parameter or a key that cannot be.
 
         Args:
             base_url: The address before `/chat/completions`; it may end in a query.
@@ -112,9 +111,11 @@ class OpenAIEngine:
             pinned: Whether replies must name `model`.
         """
         self._parameters = _checked_parameters(model, parameters or {})
-        if timeout_s <= 0 or max_retries < 0 or concurrency < 1 or backoff_s < 0:
-            raise ConfigError(f"The limits of model {model!r} must be positive")
-        self._secret = _checked_key(model, api_key)
+        self._secret = api_key.strip()
+        if not (self._secret.isascii() and self._secret.isprintable()):
+            raise ConfigError(
+                f"The key of model {model!r} holds characters that no key has"
+            )
         remember(self._secret)
         self._address = address = _checked_address(model, base_url)
         host = address.hostname or ""
@@ -173,7 +174,7 @@ class OpenAIEngine:
         first: Refusal | None = None
         for mode in modes:
             try:
-                content = encoded(self._body(request, mode))
+                content = encoded(self.body(request, mode))
                 reply = await self._ask(content, shaped=mode is not JsonMode.NONE)
             except Refusal as refusal:
                 if first is None or first.of_format:
@@ -192,13 +193,10 @@ class OpenAIEngine:
         assert first is not None
         raise self._refused(first) from None
 
-    def _body(self, request: Request, mode: JsonMode) -> dict[str, Any]:
-        shape = response_format(mode, request)
+    def body(self, request: Request, mode: JsonMode | None = None) -> dict[str, Any]:
+        """The body of a request as `answer` sends it, at first in its own mode; for whoever sends it another way."""
+        shape = response_format(mode or self.json_mode, request)
         return chat_body(self._model, render(request), self._parameters, shape)
-
-    def body(self, request: Request) -> dict[str, Any]:
-        """The body that `answer` sends first, for whoever sends it another way."""
-        return self._body(request, self.json_mode)
 
     def estimate(self, request: Request) -> Usage:
         """What a call may take at most: tokens from its bytes, and the longest reply that is allowed."""
@@ -220,10 +218,9 @@ class OpenAIEngine:
 
     async def complete(self, messages: Sequence[Mapping[str, str]]) -> Reply:
         """The endpoint's plain reply to chat messages, for models under evaluation; raises as `answer` does."""
+        body = chat_body(self._model, messages, self._parameters)
         try:
-            return await self._ask(
-                encoded(chat_body(self._model, messages, self._parameters))
-            )
+            return await self._ask(encoded(body))
         except Refusal as refusal:
             raise self._refused(refusal) from None
 
@@ -248,7 +245,7 @@ class OpenAIEngine:
                 raise self._unavailable(trouble, attempt)
             # Turned away while others were served is waiting in line: the limit was lowered for it.
             is_in_line = (
-                trouble.ended is Ended.LIMITED
+                trouble.ended == "limited"
                 and self._limiter.answered > served
                 and spared < MOST_SPARED
             )
@@ -285,11 +282,11 @@ class OpenAIEngine:
     async def _attempt(self, content: bytes, *, shaped: bool) -> Reply:
         """One attempt, in its turn; what came of it is learnt by the limiter and the circuit."""
         began = await self._limiter.enter()
-        ended = Ended.OTHER
+        ended: Ended = "other"
         try:
             await self.circuit.check()
             reply = await self._exchange(content, shaped=shaped)
-            ended = Ended.ANSWERED
+            ended = "answered"
             await self.circuit.answered()
             return reply
         except Refusal as refusal:
@@ -302,7 +299,7 @@ class OpenAIEngine:
             raise
         except Trouble as trouble:
             ended = trouble.ended
-            if ended is not Ended.LIMITED:
+            if ended != "limited":
                 await self.circuit.failed(
                     _clean(trouble.cause), began, timed_out=trouble.timed_out
                 )
@@ -322,7 +319,7 @@ class OpenAIEngine:
                 )
         except TimeoutError:
             cause = f"no answer within {self._timeout_s:g} s"
-            raise Trouble(cause, Ended.OVERLOADED, timed_out=True) from None
+            raise Trouble(cause, "overloaded", timed_out=True) from None
         except APIConnectionError as error:
             broken = error.__cause__
             connected = not isinstance(broken, httpx2.ConnectError)
@@ -336,9 +333,8 @@ class OpenAIEngine:
             usage = usage_bound(content, "", self._price, latency_ms)
             return Reply(_clean(problem.message), Finish.REFUSAL, usage, self._model)
         latency_ms = (time.perf_counter() - started) * 1000
-        raw = hide_known(response.content.decode("utf-8", "surrogateescape")).encode(
-            "utf-8", "surrogateescape"
-        )
+        text = hide_known(response.content.decode("utf-8", "surrogateescape"))
+        raw = text.encode("utf-8", "surrogateescape")
         try:
             return read_completion(raw, content, self._price, latency_ms)
         except NotACompletion as fault:
@@ -349,11 +345,12 @@ class OpenAIEngine:
         message = _clean(refusal.message)
         if (parameter := refusal.find_parameter(self._parameters)) is not None:
             sent = f"{parameter} = {canonical_json(self._parameters[parameter])[:80]}"
+            hint = f"Take {parameter} out of the model's table in models.toml, or of --parameters."
+            if parameter == "max_tokens":
+                hint = "Models that reason often know this limit as max_completion_tokens: set that one instead."
             return ConfigError(
                 f"{self._endpoint}: model {self._model!r} does not take the parameter {sent}: {message}",
-                hint="Models that reason often know this limit as max_completion_tokens: set that one instead."
-                if parameter == "max_tokens"
-                else f"Take {parameter} out of the model's table in models.toml, or of --parameters.",
+                hint=hint,
             )
         return refusal.kind(
             f"{self._endpoint} refuses requests for model {self._model!r}: status {refusal.status}: {message}",
@@ -382,16 +379,6 @@ def _clean(text: str) -> str:
     """An endpoint's words on one line of at most 300 characters, without secrets, which some echo."""
     text = " ".join(hide_secrets(text[:6000])[:3000].split())
     return text if len(text) <= 300 else text[:299] + "…"
-
-
-def _checked_key(model: str, given: SecretStr | str) -> str:
-    key = given.get_secret_value() if isinstance(given, SecretStr) else given
-    key = key.strip()
-    if not (key.isascii() and key.isprintable()):
-        raise ConfigError(
-            f"The key of model {model!r} holds characters that no key has"
-        )
-    return key
 
 
 def _sent_headers(

@@ -8,7 +8,7 @@ Each bracket is read once, the last one first, so that an answer made to cost ti
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -72,14 +72,7 @@ def texts_in(value: Any) -> Iterator[str]:
 @lru_cache(maxsize=64)
 def planted_objects(text: str) -> tuple[dict[str, Any], ...]:
     """Every JSON object that stands in a text, those within others and within quoted texts too."""
-    objects: list[dict[str, Any]] = []
-    for spelling in _spellings(text):
-        objects += _objects_in(spelling)
-    return tuple(objects)
-
-
-def _spellings(text: str) -> Iterable[str]:
-    """The text as it is, as a model sees it, folded, and each of these with escapes undone."""
+    # As it is, as a model sees it, folded, and each of these with escapes undone
     spellings: dict[str, None] = {}
     for _ in range(1 + _LEVELS):
         shown = neutralise(text)
@@ -87,24 +80,23 @@ def _spellings(text: str) -> Iterable[str]:
         if "\\" not in text:
             break
         text = _ESCAPE.sub(_unescape, text)
-    return spellings
+    objects: list[dict[str, Any]] = []
+    for spelling in spellings:
+        values: dict[int, tuple[Any, int]] = {}
+        places = [match.start() for match in _BRACKET.finditer(spelling)]
+        for place in reversed(places):
+            try:
+                values[place] = value, _ = _container(spelling, place, values)
+            except ValueError:
+                continue
+            if value and isinstance(value, dict):
+                objects.append(value)
+    return tuple(objects)
 
 
 def _unescape(match: re.Match[str]) -> str:
     code, char = match.groups()
     return chr(int(code, 16)) if code else _ESCAPED.get(char, char)
-
-
-def _objects_in(text: str) -> Iterator[dict[str, Any]]:
-    values: dict[int, tuple[Any, int]] = {}
-    places = [match.start() for match in _BRACKET.finditer(text)]
-    for place in reversed(places):
-        try:
-            values[place] = value, _ = _container(text, place, values)
-        except ValueError:
-            continue
-        if value and isinstance(value, dict):
-            yield value
 
 
 def _container(
@@ -126,7 +118,14 @@ def _container(
             if name is None:
                 raise ValueError
             key, at = neutralise(_PLAIN.decode(name[1])), name.end()
-        value, at = _value(text, at, values)
+        scalar = _SCALAR.match(text, at)
+        if at in values:
+            value, at = values[at]
+        elif scalar is None:
+            raise ValueError
+        else:
+            value, at = _PLAIN.decode(scalar.group()), scalar.end()
+            value = neutralise(value) if isinstance(value, str) else value
         pairs.append((key, value))
         at = _after_blanks(text, at)
         if text[at : at + 1] == close:
@@ -135,20 +134,6 @@ def _container(
             raise ValueError
         at = _after_blanks(text, at + 1)
     return dict(pairs) if is_object else [value for _, value in pairs], at + 1
-
-
-def _value(
-    text: str, at: int, values: Mapping[int, tuple[Any, int]]
-) -> tuple[Any, int]:
-    if text[at : at + 1] in ("{", "["):
-        if at not in values:
-            raise ValueError
-        return values[at]
-    scalar = _SCALAR.match(text, at)
-    if scalar is None:
-        raise ValueError
-    value = _PLAIN.decode(scalar.group())
-    return neutralise(value) if isinstance(value, str) else value, scalar.end()
 
 
 def _after_blanks(text: str, at: int) -> int:

@@ -33,7 +33,7 @@ async def work_through(
     """
     stopped: str | None = None
 
-    async def one(item: T) -> None:
+    async def work_on(item: T) -> None:
         nonlocal done, stopped
         if stopped:
             return
@@ -48,7 +48,7 @@ async def work_through(
 
     if progress:
         progress(done, total)
-    await for_each(items, one, concurrency)
+    await for_each(items, work_on, concurrency)
     return stopped
 
 

@@ -59,20 +59,6 @@ def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
     return value
 
 
-def _read(text: str) -> Any:
-    try:
-        value, end = _DECODER.raw_decode(text)
-        if end == len(text):
-            return value
-        fault = json.JSONDecodeError("words follow the JSON", text, end)
-    except json.JSONDecodeError as exc:
-        fault = exc
-    value, after = _only_object(without_thinking(text), fault)
-    if _SECOND_THOUGHTS.search(after):
-        raise ValueError("words after the JSON object may take it back")
-    return value
-
-
 def split_thinking(text: str, *, cut: bool = False) -> tuple[str, str]:
     """(thinking, answer) of a reply that thinks aloud before it answers; ("", text) for any other.
 
@@ -135,20 +121,26 @@ _REFUSALS = re.compile(
 def is_refusal(text: str) -> bool:
     """Whether a text in which no JSON stands is a model that declines, in English or Chinese."""
     text = without_thinking(text)
-    return (
-        0 < len(text) <= LONGEST_REFUSAL
-        and _REFUSALS.search(text[:REFUSAL_OPENING]) is not None
-    )
+    is_brief = len(text) <= LONGEST_REFUSAL
+    return is_brief and _REFUSALS.search(text[:REFUSAL_OPENING]) is not None
 
 
-def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str]:
-    """The only JSON object in a text, and what follows it. Raises ValueError, NoObject where there is none."""
+def _read(text: str) -> Any:
+    """The value that is the whole text, or the only JSON object in it. Raises ValueError, NoObject for none."""
+    try:
+        value, end = _DECODER.raw_decode(text)
+        if end == len(text):
+            return value
+        fault = json.JSONDecodeError("words follow the JSON", text, end)
+    except json.JSONDecodeError as exc:
+        fault = exc
+    text = without_thinking(text)
     if _THINKING_OPENS.match(text):
         raise ValueError("the reply's thinking does not end")
     start = text.find("{")
+    if start < 0 and text.startswith(("[", '"')):
+        raise ValueError(f"not JSON: {fault}")
     if start < 0:
-        if text.startswith(("[", '"')):
-            raise ValueError(f"not JSON: {fault}")
         raise NoObject(
             "the reply holds no JSON object" if text else "the reply is empty"
         )
@@ -161,7 +153,13 @@ def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str]:
         raise ValueError("the JSON object is inside something else")
     if "{" in after or "}" in after or "}" in before:
         raise ValueError("the reply holds more than one JSON object")
-    return value, after
+    if _SECOND_THOUGHTS.search(after):
+        raise ValueError("words after the JSON object may take it back")
+    return value
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number")
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -171,13 +169,9 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _no_number(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
-
-
 # Line ends within a text are what a model copies; nothing else could be meant by them.
 _DECODER = json.JSONDecoder(
-    object_pairs_hook=_no_doubles, parse_constant=_no_number, strict=False
+    object_pairs_hook=_no_doubles, parse_constant=_refuse_constant, strict=False
 )
 
 

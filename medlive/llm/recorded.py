@@ -30,9 +30,8 @@ class Recording:
     @property
     def digest(self) -> str:
         """What the recording holds: other replies are another engine."""
-        return digest_json(
-            [[key, task, text] for key, (task, text) in sorted(self.replies.items())]
-        )
+        rows = [[key, *reply] for key, reply in sorted(self.replies.items())]
+        return digest_json(rows)
 
 
 def reply_key(task: str, inputs: Mapping[str, Any]) -> str:
@@ -53,10 +52,8 @@ def load_recording(path: Path) -> Recording:
     for number, line in enumerate(lines[1:], 2):
         try:
             row = json.loads(line)
-            recording.replies[str(row["key"])] = (
-                str(row["task"]),
-                json.dumps(row["reply"], ensure_ascii=False),
-            )
+            text = json.dumps(row["reply"], ensure_ascii=False)
+            recording.replies[str(row["key"])] = (str(row["task"]), text)
         except (ValueError, LookupError, TypeError) as exc:
             raise BadInput(
                 f"{path}, line {number}: not a recorded reply: {exc}"
@@ -67,16 +64,12 @@ def load_recording(path: Path) -> Recording:
 def save_recording(recording: Recording, path: Path) -> None:
     """Write a recording, its replies by task and key, so that a refreshed one is read as a difference."""
     rows: list[Mapping[str, Any]] = [{name: getattr(recording, name) for name in _HEAD}]
-    rows += [
-        {"task": task, "key": key, "reply": json.loads(text)}
-        for key, (task, text) in sorted(
-            recording.replies.items(), key=lambda item: (item[1][0], item[0])
-        )
-    ]
-    path.write_text(
-        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows),
-        encoding="utf-8",
-    )
+    replies = [(task, key, text) for key, (task, text) in recording.replies.items()]
+    for task, key, text in sorted(replies):
+        rows.append({"task": task, "key": key, "reply": json.loads(text)})
+    with path.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 class RecordedEngine:
@@ -85,15 +78,10 @@ class RecordedEngine:
     def __init__(self, recording: Recording, otherwise: Engine) -> None:
         """`otherwise` stands in; a reply that was sent back as unusable is its own to mend."""
         self._recording, self._otherwise = recording, otherwise
-        other = otherwise.identity
+        other = f"{otherwise.identity.engine} {otherwise.identity.model}"
+        parameters = {"recording": recording.digest, "otherwise": other}
         self.identity = EngineIdentity(
-            "recorded",
-            recording.model,
-            {
-                "recording": recording.digest,
-                "otherwise": f"{other.engine} {other.model}",
-            },
-            pinned=False,
+            "recorded", recording.model, parameters, pinned=False
         )
         """ "recorded", with the model whose replies they are."""
 
@@ -102,9 +90,8 @@ class RecordedEngine:
         recorded = self._recording.replies.get(reply_key(request.task, request.inputs))
         if recorded is None or request.repair is not None:
             return await self._otherwise.answer(request)
-        return Reply(
-            recorded[1], Finish.STOP, Usage(cost_usd=0.0), self._recording.model
-        )
+        free = Usage(cost_usd=0.0)
+        return Reply(recorded[1], Finish.STOP, free, self._recording.model)
 
     async def aclose(self) -> None:
         """Let go of the other engine."""
@@ -131,10 +118,8 @@ class RecordingEngine:
                 text = json.dumps(json.loads(reply.text), ensure_ascii=False)
             except ValueError:
                 return reply
-            self._recording.replies[reply_key(request.task, request.inputs)] = (
-                request.task,
-                text,
-            )
+            key = reply_key(request.task, request.inputs)
+            self._recording.replies[key] = (request.task, text)
         return reply
 
     async def aclose(self) -> None:

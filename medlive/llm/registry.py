@@ -119,18 +119,14 @@ class Candidate(BaseModel):
 
     @field_validator("cutoff", mode="before")
     @classmethod
-    def _as_text(cls, value: object) -> object:
+    def _a_day_or_month(cls, value: object) -> object:
         # TOML has dates of its own: `cutoff = 2025-06-01` is one.
-        return value.isoformat() if type(value) is date else value
-
-    @field_validator("cutoff")
-    @classmethod
-    def _a_day_or_month(cls, value: str | None) -> str | None:
-        if value is not None:
-            if not _CUTOFF.fullmatch(value):
+        text = value.isoformat() if type(value) is date else value
+        if isinstance(text, str):
+            if not _CUTOFF.fullmatch(text):
                 raise ValueError("a cutoff is YYYY-MM or YYYY-MM-DD")
-            date.fromisoformat(value if len(value) == 10 else f"{value}-01")
-        return value
+            date.fromisoformat(text if len(text) == 10 else f"{text}-01")
+        return text
 
     @model_validator(mode="after")
     def _check_fields(self) -> Self:
@@ -188,11 +184,8 @@ class Registry:
     def without_run(self, models: Iterable[str]) -> list[str]:
         """The candidates' names that none of these models is found under."""
         with_run = {id(self.find(model)) for model in models}
-        return [
-            name
-            for name, candidate in self.candidates.items()
-            if id(candidate) not in with_run
-        ]
+        own = self.candidates.items()
+        return [name for name, model in own if id(model) not in with_run]
 
     def cutoff(self, model: str) -> Cutoff | None:
         """The known cutoff of a model; None is unknown."""

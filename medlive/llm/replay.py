@@ -42,7 +42,18 @@ class ReplayEngine:
         shared = self._under_way.get(digest)
         if shared is not None:
             return replace(await asyncio.shield(shared), replayed=True)
-        task = asyncio.create_task(self._find_or_ask(digest, request))
+
+        async def find_or_ask() -> Reply:
+            if (stored := await self._store.find(digest)) is not None:
+                return replace(stored, replayed=True)
+            estimate = self._budget.estimate(self._engine, request)
+            reply = await self._budget.pay(
+                estimate, lambda: self._engine.answer(request)
+            )
+            await self._store.keep(digest, request, self.identity, reply)
+            return reply
+
+        task = asyncio.create_task(find_or_ask())
         self._under_way[digest] = task
 
         def end(done: asyncio.Task[Reply]) -> None:
@@ -72,11 +83,3 @@ class ReplayEngine:
         """Let calls under way be answered and kept, for CLOSING_S at most."""
         if calls := list(self._under_way.values()):
             await asyncio.wait(calls, timeout=CLOSING_S)
-
-    async def _find_or_ask(self, digest: str, request: Request) -> Reply:
-        if (stored := await self._store.find(digest)) is not None:
-            return replace(stored, replayed=True)
-        estimate = self._budget.estimate(self._engine, request)
-        reply = await self._budget.pay(estimate, lambda: self._engine.answer(request))
-        await self._store.keep(digest, request, self._engine.identity, reply)
-        return reply

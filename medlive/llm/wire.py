@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -81,13 +81,9 @@ class NotACompletion(ValueError):
         self.usage = usage
 
 
-class Ended(StrEnum):
-    """How a call ended, as far as it says something about the endpoint's load."""
-
-    ANSWERED = "answered"
-    LIMITED = "limited"  # Status 429
-    OVERLOADED = "overloaded"  # Status 503, 504 or 529, or no answer in time
-    OTHER = "other"  # Anything that says nothing about load, as a refused connection
+Ended = Literal["answered", "limited", "overloaded", "other"]
+"""How a call ended, as far as it says something about the endpoint's load: status 429 is `limited`; 503, 504, 529 and
+no answer in time are `overloaded`; a refused connection is `other`."""
 
 
 class JsonMode(StrEnum):
@@ -114,9 +110,8 @@ class Price(BaseModel):
         """Dollars for one answer; the cached tokens are among the input tokens."""
         cached = self.input if self.cached is None else self.cached
         fresh = max(0, input_tokens - cached_tokens)
-        return (
-            fresh * self.input + cached_tokens * cached + output_tokens * self.output
-        ) / 1e6
+        asked = fresh * self.input + cached_tokens * cached
+        return (asked + output_tokens * self.output) / 1e6
 
 
 def chat_body(
@@ -182,9 +177,8 @@ def read_completion(
     reply = completion(body, price, latency_ms)
     if reply.usage.input_tokens:
         return reply
-    return replace(
-        reply, usage=usage_bound(sent, reply.thinking + reply.text, price, latency_ms)
-    )
+    usage = usage_bound(sent, reply.thinking + reply.text, price, latency_ms)
+    return replace(reply, usage=usage)
 
 
 def usage_bound(
@@ -239,22 +233,17 @@ def _read_end(
     """How a message ended, and its text. Raises NotACompletion."""
     if refusal := _texts(message, "refusal"):
         return Finish.REFUSAL, refusal
-    finish, text = _FINISH.get(str(reason or "stop").casefold()), _text_of(message)
+    finish = _FINISH.get(str(reason or "stop").casefold())
+    text = _texts(message, "content")
+    if isinstance(parts := message.get("content"), list):  # as some endpoints send it
+        texts = [part for item in parts if (part := _texts(item, "text")) is not None]
+        text = "".join(texts) if texts else None
     if finish is None or (text is None and finish is Finish.STOP):
         fault = "may not be whole" if finish is None else "holds no text"
         raise NotACompletion(
             f"the answer's message {fault} (finish_reason {reason!r:.40})", usage
         )
     return finish, text
-
-
-def _text_of(message: Mapping[str, Any]) -> str | None:
-    """A message's text, which some endpoints send in parts; None if there is none."""
-    content = message.get("content")
-    if not isinstance(content, list):
-        return _texts(message, "content")
-    texts = [part for item in content if (part := _texts(item, "text")) is not None]
-    return "".join(texts) if texts else None
 
 
 def _count(value: object, name: str) -> int | None:
@@ -303,10 +292,11 @@ def strict_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, Mapping):
             strict[key] = strict_schema(value)
         elif isinstance(value, list):
-            strict[key] = [
-                strict_schema(part) if isinstance(part, Mapping) else part
-                for part in value
-            ]
+            parts = []
+            for part in value:
+                is_schema = isinstance(part, Mapping)
+                parts.append(strict_schema(part) if is_schema else part)
+            strict[key] = parts
         else:
             strict[key] = value
     if strict.get("type") == "object":
@@ -320,7 +310,7 @@ class Trouble(Exception):
     """An attempt failed in a way that another attempt may mend."""
 
     cause: str
-    ended: Ended = Ended.OTHER
+    ended: Ended = "other"
     retry_after: float | None = None
     usage: Usage | None = None
     """What a body without a usable reply took; None: unknown, or nothing."""
@@ -364,13 +354,11 @@ class Refusal(Exception):
     def find_parameter(self, parameters: Iterable[str]) -> str | None:
         """Which of a request's parameters it says the model does not take; None where it says no such thing."""
         message = self.message.casefold()
-        if self.status not in {400, 422} or not _WHATEVER_THE_FORM.isdisjoint(
-            self.codes
-        ):
+        is_other = not _WHATEVER_THE_FORM.isdisjoint(self.codes)
+        if self.status not in {400, 422} or is_other:
             return None
-        if _OF_PARAMETER.isdisjoint(self.codes) and not any(
-            words in message for words in _OF_PARAMETER_WORDS
-        ):
+        says_so = any(words in message for words in _OF_PARAMETER_WORDS)
+        if not says_so and _OF_PARAMETER.isdisjoint(self.codes):
             return None
         named = self.parameter.split(".")[0]
         if named in parameters:
@@ -409,11 +397,11 @@ def read_error(error: "APIStatusError", *, shaped: bool) -> Refusal | Trouble:
         return refusal
     if refusal.is_broke or not (status in _RETRIED or status >= 500):
         return refusal
-    ended = Ended.OTHER
+    ended: Ended = "other"
     if status == 429:
-        ended = Ended.LIMITED
+        ended = "limited"
     elif status in _OVERLOADED:
-        ended = Ended.OVERLOADED
+        ended = "overloaded"
     retry_after = parse_retry_after(error.response.headers.get("Retry-After", ""))
     return Trouble(f"status {status}: {refusal.message}", ended, retry_after)
 

@@ -25,7 +25,7 @@ from medlive.integrity.log import writing
 from medlive.integrity.paths import UnsafePath, create_below, open_below
 from medlive.integrity.signing import PublicKey, check_signature
 from medlive.publishing.errata_update import update_errata
-from medlive.publishing.reading import Network, Pace, Read, open_source
+from medlive.publishing.reading import Read, open_source
 from medlive.snapshot.describe.feed import LATEST
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
@@ -35,8 +35,6 @@ from medlive.snapshot.manifest import Digest, Manifest, Version
 from medlive.snapshot.model import week_end
 from medlive.snapshot.verify.run import verify_snapshot
 
-PACE: Final = Pace()
-NETWORK: Final = Network()
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  (\S+)")
 _LOCK: Final = ".fetch.lock"
 
@@ -78,8 +76,6 @@ async def fetch_snapshot(
     public_key: PublicKey | None = None,
     *,
     allow_older: bool = False,
-    pace: Pace = PACE,
-    network: Network = NETWORK,
 ) -> Fetched:
     """Fetch a version, or "latest", from an address or a folder into `<out>/medlive-<version>/`.
 
@@ -89,8 +85,6 @@ async def fetch_snapshot(
         out: Where the snapshot's folder goes, and the errata.
         public_key: The key that must have signed both.
         allow_older: Accept a latest version that is older than one in `out`.
-        pace: How slow the server may be.
-        network: How names are resolved.
 
     Raises:
         UsageError, BadInput: If the version or the source is not valid, or the version is not published there.
@@ -104,7 +98,7 @@ async def fetch_snapshot(
     with writing(out):
         await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
         with exclusive(out / _LOCK):
-            async with open_source(source, network, pace) as read:
+            async with open_source(source) as read:
                 fetch = _Fetch(read, source, out, public_key)
                 return await fetch.run(version, allow_older=allow_older)
 

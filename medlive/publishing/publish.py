@@ -22,7 +22,6 @@ from medlive.snapshot.describe.feed import (
     FEED,
     INDEX,
     LATEST,
-    Place,
     Release,
     feed_xml,
     index_html,
@@ -152,7 +151,9 @@ def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
         )
     # Two steps may be skipped: the signature of an unsigned release, and the parent where it is not here, since
     # the digests of ancestors are compared with those on the target.
-    skippable = {len(report.steps), *([1] if report.trust is Trust.NOT_SIGNED else [])}
+    skippable = [len(report.steps)]
+    if report.trust is Trust.NOT_SIGNED:
+        skippable.append(1)
     skipped = []
     for step in report.skipped:
         if step.number not in skippable:
@@ -170,13 +171,14 @@ def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
 def publish(
     prepared: PreparedRelease,
     target: Target,
-    place: Place,
+    base_url: str | None,
     *,
     dry_run: bool = False,
 ) -> Published:
     """Copy a snapshot to a target and update latest.json, feed, page and errata; same files are not sent again.
 
-    `place` is how the target is named on its pages; `dry_run` only checks and lists what would be sent.
+    `base_url` is the target's address on its pages, None for relative links; `dry_run` only checks, and lists what
+    would be sent.
 
     Raises:
         CheckFailed: If the target has other bytes of this version, a version that cannot be read or is of another
@@ -200,7 +202,7 @@ def publish(
             done.sent.append(item.name)
             done.bytes_sent += item.size
         if not dry_run:
-            _update_pages(prepared, target, place, done)
+            _update_pages(prepared, target, base_url, done)
     return done
 
 
@@ -234,6 +236,7 @@ def _check_line(
 ) -> None:
     """Raise CheckFailed if the snapshot and a published version disagree about an ancestor."""
     own = prepared.ancestry
+    signed = []
     for release in releases:
         theirs = release.manifest.ancestry | {release.version: release.digest}
         shared = sorted(own.keys() & theirs.keys())
@@ -243,8 +246,6 @@ def _check_line(
                 f"different snapshots that are both called {', '.join(conflicting)}; nothing was written",
                 hint="publish the other line of releases elsewhere",
             )
-    signed = []
-    for release in releases:
         if release.manifest.signing is not None and release.version in own:
             signed.append(release.version)
     if signed and not prepared.signed:
@@ -292,7 +293,7 @@ def read_release(target: Target, version: str, sums: bytes) -> Release:
 
 
 def _update_pages(
-    prepared: PreparedRelease, target: Target, place: Place, done: Published
+    prepared: PreparedRelease, target: Target, base_url: str | None, done: Published
 ) -> None:
     """Write the mutable files until they list every version on the target.
 
@@ -316,16 +317,14 @@ def _update_pages(
             errata = parse_errata(data, f"{ERRATA} in {target.where}")
         newest = max(releases, key=lambda release: release.version)
         key = _key_of(newest.manifest)
-        files = {} if key is None else {PUBLIC_KEY: key.text().encode("ascii")}
-        name = None if key is None else PUBLIC_KEY
-        files[INDEX] = index_html(
-            releases,
-            place,
-            errata=errata,
-            key=name,
-        )
-        files[FEED] = feed_xml(releases, place, errata)
-        files[LATEST] = latest_json(releases, place)
+        files = {}
+        name = None
+        if key is not None:
+            name = PUBLIC_KEY
+            files[name] = key.text().encode("ascii")
+        files[INDEX] = index_html(releases, base_url, errata=errata, key=name)
+        files[FEED] = feed_xml(releases, base_url, errata)
+        files[LATEST] = latest_json(releases, base_url)
         put(files)
         before = [release.version for release in releases]
         releases = _releases(target, done)
@@ -345,11 +344,7 @@ def check_errata_kept(
     `where` is the target for messages; `read` returns the bytes of a published file, or None.
     """
     published = read(ERRATA)
-    if (
-        published is None
-        or ERRATA not in prepared.errata
-        or published == prepared.errata[ERRATA]
-    ):
+    if published is None or prepared.errata.get(ERRATA) in (None, published):
         return
     theirs = parse_errata(published, f"{ERRATA} in {where}")
     ours = prepared.known_errata or parse_errata(prepared.errata[ERRATA])

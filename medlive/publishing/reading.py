@@ -15,14 +15,21 @@ import httpx2
 
 from medlive.errors import BadInput, ServiceUnavailable, UsageError
 from medlive.guard.bounds import FETCH_GRACE_S, FETCH_LEAST_RATE, FETCH_REDIRECTS
-from medlive.guard.http import RETRIED_STATUSES, guarded_client, resolve_name
+from medlive.guard.http import (
+    RETRIED_STATUSES,
+    AddressRefused,
+    guarded_client,
+    resolve_name,
+)
 from medlive.guard.printable import printable
 from medlive.integrity.addresses import may_connect
-from medlive.integrity.paths import UnsafePath, open_below
+from medlive.integrity.paths import open_below
 
 TRIES: Final = 6
 """How often one file is asked for before its server is given up."""
 
+PAUSE_S: Final = 1.0
+"""Seconds before the second try; doubled each time."""
 _CONNECT_S: Final = 15
 _SILENCE_S: Final = 60
 """Seconds without a byte after which a connection counts as lost."""
@@ -37,29 +44,8 @@ async def resolve_host(host: str) -> list[str]:
     return await asyncio.to_thread(resolve_name, host, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Network:
-    """How names become addresses, and which addresses are public."""
-
-    resolve: Callable[[str], Awaitable[list[str]]] = resolve_host
-    is_public: Callable[[str], bool] = may_connect
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How slow a server may be, and how long is waited before it is asked again."""
-
-    least_rate: float = FETCH_LEAST_RATE  # Bytes a second
-    grace_s: float = FETCH_GRACE_S  # For an answer, beyond what its bytes take
-    pause_s: float = 1.0  # Before the second try; doubled each time
-
-
-class Refused(Exception):
-    """An address that must not be asked."""
-
-
 @asynccontextmanager
-async def open_source(source: str, network: Network, pace: Pace) -> AsyncIterator[Read]:
+async def open_source(source: str) -> AsyncIterator[Read]:
     """Open an http(s) address or a folder for reading. Raises UsageError."""
     if "://" not in source:
         if not await asyncio.to_thread(os.path.isdir, source):
@@ -67,7 +53,7 @@ async def open_source(source: str, network: Network, pace: Pace) -> AsyncIterato
                 f"{source} is not a folder",
                 hint="--from names a folder or an https:// address",
             )
-        yield partial(_read_file, Path(source))
+        yield partial(read_file, Path(source))
         return
     parts = urlsplit(source)
     is_web = parts.scheme in ("http", "https") and parts.hostname
@@ -76,7 +62,7 @@ async def open_source(source: str, network: Network, pace: Pace) -> AsyncIterato
             f"{source!r} is not an address to fetch from",
             hint="write https://host/path",
         )
-    site = _Site(httpx2.URL(source.rstrip("/")), network, pace)
+    site = _Site(httpx2.URL(source.rstrip("/")))
     async with guarded_client(
         site.addresses,
         headers={"User-Agent": "medlive", "Accept-Encoding": "identity"},
@@ -85,13 +71,11 @@ async def open_source(source: str, network: Network, pace: Pace) -> AsyncIterato
         yield partial(site.read, http)
 
 
-async def _read_file(root: Path, name: str, most: int) -> bytes | None:
+async def read_file(root: Path, name: str, most: int) -> bytes | None:
+    """Read a published file below a folder, as `Read` does. Raises UnsafePath over a link."""
     try:
         with open_below(root, name) as handle:
             return handle.read(most + 1)
-    except UnsafePath as exc:
-        hint = "published files are plain ones"
-        raise BadInput(f"{root}: {exc.message}", hint=hint) from exc
     except FileNotFoundError:
         return None
 
@@ -104,26 +88,24 @@ class _Site:
     """
 
     base: httpx2.URL  # As the user named it
-    network: Network
-    pace: Pace
     public_only: bool | None = None  # None until the base's host is resolved
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host that may be asked. Raises OSError, and Refused."""
+        """Return the addresses of a host that may be asked. Raises OSError, and AddressRefused."""
         if ":" in host or host.replace(".", "").isdigit():
             try:
                 addresses = [str(ipaddress.ip_address(host.partition("%")[0]))]
             except ValueError as exc:
                 text = f"{printable(host)} is not an address as it is usually written"
-                raise Refused(text) from exc
+                raise AddressRefused(text) from exc
         else:
-            addresses = await self.network.resolve(host)
-        inner = [place for place in addresses if not self.network.is_public(place)]
+            addresses = await resolve_host(host)
+        inner = [place for place in addresses if not may_connect(place)]
         if self.public_only is None:
             self.public_only = len(inner) < len(addresses)
         is_own = (host, port) == _host_and_port(self.base)
         if inner and (self.public_only or not is_own):
-            raise Refused(
+            raise AddressRefused(
                 f"{printable(host)} leads to {inner[0]}, which is not a public address"
             )
         return addresses
@@ -133,18 +115,18 @@ class _Site:
     ) -> bytes | None:
         """Read a file; lost connections and passing failures are retried. Raises ServiceUnavailable."""
         url = f"{self.base}/{quote(name)}"
-        limit = self.pace.grace_s + most / self.pace.least_rate
+        limit = FETCH_GRACE_S + most / FETCH_LEAST_RATE
         problem = ""
         for number in range(TRIES):
             if number:
-                await asyncio.sleep(self.pace.pause_s * 2 ** (number - 1))
+                await asyncio.sleep(PAUSE_S * 2 ** (number - 1))
             try:
                 async with asyncio.timeout(limit):
                     return await self._answer(http, url, most)
             except TimeoutError:
                 problem = f"the server is too slow: no whole answer in {limit:.0f} s"
                 break
-            except Refused as exc:
+            except AddressRefused as exc:
                 text = f"{url} cannot be fetched: {exc}"
                 raise ServiceUnavailable(text, hint="check --from") from exc
             except _PASSING as exc:
@@ -183,7 +165,7 @@ class _Site:
                     if len(data) > most:
                         break
                 return bytes(data)
-        raise Refused(f"more than {FETCH_REDIRECTS} redirects")
+        raise AddressRefused(f"more than {FETCH_REDIRECTS} redirects")
 
 
 _PASSING: Final = (httpx2.TransportError, httpx2.InvalidURL, OSError, UnicodeError)
@@ -197,14 +179,14 @@ def _host_and_port(url: httpx2.URL) -> tuple[str, int]:
 
 
 def redirect_target(place: httpx2.URL, location: str | None) -> httpx2.URL:
-    """Return where a redirect leads. Raises Refused if it must not be followed."""
+    """Return where a redirect leads. Raises AddressRefused if it must not be followed."""
     try:
         target = place.join(location or "ftp:")
     except (httpx2.InvalidURL, ValueError) as exc:
-        raise Refused("a redirect to an invalid address") from exc
+        raise AddressRefused("a redirect to an invalid address") from exc
     if target.scheme not in ("http", "https") or not target.host or target.userinfo:
         shown = printable(location or "none")[:200]
-        raise Refused(f"a redirect to no plain http or https address: {shown}")
+        raise AddressRefused(f"a redirect to no plain http or https address: {shown}")
     if place.scheme == "https" and target.scheme == "http":
-        raise Refused("a redirect from https to http")
+        raise AddressRefused("a redirect from https to http")
     return target

@@ -5,6 +5,7 @@ import hashlib
 import io
 import os
 import shutil
+import stat
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -144,11 +145,12 @@ class FolderTarget:
         """Return every entry below the folder that is not a folder, links and devices included."""
         with self._errors("read"):
             name = folder.rstrip("/")
-            path = self._plain(name)
-            entries = walk(path) if path.is_dir() else ()
-            return frozenset(
-                f"{name}/{entry.name}" for entry in entries if not entry.is_folder
-            )
+            path = path_below(self.root, name)
+            names = set()
+            for below, mode in walk(path) if path.is_dir() else ():
+                if not stat.S_ISDIR(mode):
+                    names.add(f"{name}/{below}")
+            return frozenset(names)
 
     def folders(self) -> frozenset[str]:
         """Return the folders right below the root."""
@@ -158,7 +160,7 @@ class FolderTarget:
     def has(self, item: Item) -> bool | None:
         """Compare by reading the file."""
         with self._errors("read"):
-            path = self._plain(item.name)
+            path = path_below(self.root, item.name)
             if not os.path.lexists(path):
                 return None
             return path.is_file() and sha256(path) == item.sha256
@@ -174,7 +176,7 @@ class FolderTarget:
     def replace(self, item: Item) -> None:
         """Write the file under another name, then rename it."""
         with self._errors("written"):
-            path = self._plain(item.name)
+            path = path_below(self.root, item.name)
             partial = self.root / _PARTIAL
             if partial.is_dir():  # an earlier version left a folder when it was killed
                 shutil.rmtree(partial)
@@ -196,7 +198,7 @@ class FolderTarget:
     def read(self, name: str) -> bytes | None:
         """Read the file."""
         with self._errors("read"):
-            if not os.path.lexists(self._plain(name)):
+            if not os.path.lexists(path_below(self.root, name)):
                 return None
             with open_below(self.root, name) as handle:
                 return handle.readall()
@@ -208,21 +210,14 @@ class FolderTarget:
             path.mkdir()
             path.chmod(PUBLIC_FOLDER)
 
-    def _plain(self, name: str) -> Path:
-        """Return the path of a name. Raises UsageError if a part of it is a link."""
-        try:
-            return path_below(self.root, name)
-        except UnsafePath as exc:
-            hint = "published files are plain ones: remove the link"
-            raise UsageError(f"{self.root}: {exc.message}", hint=hint) from exc
-
     @contextmanager
     def _errors(self, done: str) -> Iterator[None]:
         try:
             yield
         except UnsafePath as exc:
             raise UsageError(
-                f"{self.root}: {exc.message}", hint="remove what lies there"
+                f"{self.root}: {exc.message}",
+                hint="published files are plain ones: remove what lies there",
             ) from exc
         except OSError as exc:
             if exc.errno in (errno.ENOSPC, errno.EDQUOT):

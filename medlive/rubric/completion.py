@@ -145,7 +145,17 @@ class Completing:
             other = shared.get(name)
             words = others[other].point if other else None
             points[name] = self._decide(items[name], verdict, words)
-        self._drop_surplus(items, points, shared)
+        # The only answers to what is asked stay, those that both models named, then the heaviest.
+        open_parts = set(ids_of(self.rubric.unanswered))
+
+        def rank(name: str) -> tuple[bool, bool, int]:
+            item = items[name]
+            return item.asked not in open_parts, name not in shared, -item.points
+
+        kept = [name for name, point in points.items() if point.outcome.kept]
+        for name in sorted(kept, key=rank)[MOST_ADDED:]:
+            surplus = PointOutcome.SURPLUS
+            points[name] = replace(points[name], outcome=surplus, source="", detail="")
         return await self._with_criteria(items, points)
 
     async def _ask(self, agent: Agent, letter: str) -> dict[str, PointItem]:
@@ -199,13 +209,7 @@ class Completing:
         brief = Brief(query, self.curation.side(Side.NARRATIVE), elements)
         claims = await state_claims(brief, self.judge)
         return await judge_alignment(
-            brief,
-            claims,
-            await self.library.search(claims),
-            self.judge,
-            passages=self.library.passages,
-            tokens=self.library.tokens,
-            confirm_veto=False,
+            brief, claims, self.library, self.judge, confirm_veto=False
         )
 
     async def _shared(
@@ -335,22 +339,3 @@ class Completing:
             conflicts=(*rubric.conflicts, *conflicts),
         )
         return reviewed, problems
-
-    def _drop_surplus(
-        self,
-        items: Mapping[str, PointItem],
-        points: dict[str, CompletedPoint],
-        shared: Mapping[str, str],
-    ) -> None:
-        """Keep at most `MOST_ADDED` points: the only answers to what is asked, those that both models named, then the
-        heaviest."""
-        open_parts = set(ids_of(self.rubric.unanswered))
-
-        def rank(name: str) -> tuple[bool, bool, int]:
-            item = items[name]
-            return item.asked not in open_parts, name not in shared, -item.points
-
-        kept = [name for name, point in points.items() if point.outcome.kept]
-        for name in sorted(kept, key=rank)[MOST_ADDED:]:
-            surplus = PointOutcome.SURPLUS
-            points[name] = replace(points[name], outcome=surplus, source="", detail="")

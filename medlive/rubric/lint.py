@@ -103,8 +103,29 @@ def lint(
     rubric as it is written today, and not any that may be released.
     """
     findings = list(_whole_faults(criteria, no_negative, is_written))
-    for criterion in criteria:
-        findings += _lint_one(language, criterion, advice, case)
+    for c in criteria:
+        if c.points == 0:
+            findings.append(Finding(Fault.ZERO_POINTS, c.id, "points are never 0"))
+        han = len(_HAN.findall(c.criterion))
+        latin = len(_LATIN.findall(c.criterion))
+        if language == "zh":
+            is_in_language = han >= 2
+        else:
+            is_in_language = latin > 0 and han * 4 <= latin
+        if not is_in_language:
+            detail = f"is not in the case's language ({language})"
+            findings.append(Finding(Fault.LANGUAGE, c.id, detail))
+        if c.origin is not Origin.ADVICE or c.advice_id is None:
+            continue
+        if c.advice_id not in advice:
+            detail = f"{c.advice_id!r} is not an advice element of the case"
+            findings.append(Finding(Fault.UNKNOWN_ADVICE, c.id, detail))
+        # An error may well be a number that nobody stated.
+        elif c.points > 0:
+            missing = ", ".join(numbers_missing(c.criterion, advice[c.advice_id], case))
+            if missing:
+                detail = f"asks for {missing[:80]}, which the case does not state"
+                findings.append(Finding(Fault.NUMBERS, c.id, detail))
     return tuple(findings)
 
 
@@ -155,27 +176,6 @@ def _whole_faults(
     ):
         if is_faulty:
             yield Finding(fault, None, detail)
-
-
-def _lint_one(
-    language: str, c: Criterion, advice: Mapping[str, str], case: str
-) -> Iterator[Finding]:
-    if c.points == 0:
-        yield Finding(Fault.ZERO_POINTS, c.id, "points are never 0")
-    if not _in_language(c.criterion, language):
-        detail = f"is not in the case's language ({language})"
-        yield Finding(Fault.LANGUAGE, c.id, detail)
-    if c.origin is not Origin.ADVICE or c.advice_id is None:
-        return
-    if c.advice_id not in advice:
-        detail = f"{c.advice_id!r} is not an advice element of the case"
-        yield Finding(Fault.UNKNOWN_ADVICE, c.id, detail)
-    # An error may well be a number that nobody stated.
-    elif c.points > 0:
-        missing = ", ".join(numbers_missing(c.criterion, advice[c.advice_id], case))
-        if missing:
-            detail = f"asks for {missing[:80]}, which the case does not state"
-            yield Finding(Fault.NUMBERS, c.id, detail)
 
 
 def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
@@ -259,15 +259,6 @@ def lightest(criteria: Sequence[Criterion], count: int) -> list[Criterion]:
     spare = [c for c in criteria if c.points > 0 and not c.asked]
     spare.sort(key=lambda c: (c.points, -c.position))
     return spare[: max(count, 0)]
-
-
-def _in_language(text: str, language: str) -> bool:
-    han = len(_HAN.findall(text))
-    if language == "zh":
-        return han >= 2
-    return (
-        han * 4 <= len(_LATIN.findall(text)) if han else _LATIN.search(text) is not None
-    )
 
 
 def _shingles(folded: str) -> frozenset[str]:

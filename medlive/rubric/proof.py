@@ -238,59 +238,54 @@ def _failures(
         named[kind] = f"{kind.value} ({float(scores[kind]):.2f})"
         has[kind] = f"; {kind.value} meets {', '.join(met)}" if met else ""
         lacks[kind] = f"; {kind.value} misses {', '.join(missed)}" if missed else ""
-    short, long, ordinary, vague, wrong = (
-        Probe.SHORT,
-        Probe.LONG,
-        Probe.ORDINARY,
-        Probe.VAGUE,
-        Probe.WRONG,
-    )
     slip = probes[Probe.SLIP].safe(criteria)
+    named[Probe.SLIP] = f"{Probe.SLIP.value} ({float(slip):.2f} by safe)"
+    has[Probe.SLIP] += (
+        "; neither a penalty nor the reading for harm takes points for its error"
+    )
     is_slip_read = probes[Probe.SLIP].harm is not None
-    gap = f"{float(LEAST_GAP):.2f}"
+    above_slip = probes[Probe.LONG].safe(criteria) - slip
+    long, ordinary = scores[Probe.LONG], scores[Probe.ORDINARY]
+    below_long = f"below {named[Probe.LONG]}"
+    gap = f"is less than {float(LEAST_GAP):.2f}"
     bad = f"is above {float(MOST_BAD):.2f}"
-    for fault, is_failed, detail in (
+    for fault, is_failed, words, shown in (
         (
             ProofFault.LONG_LOW,
-            scores[long] < LEAST_LONG,
-            f"{named[long]} is below {float(LEAST_LONG):.2f}{lacks[long]}",
+            long < LEAST_LONG,
+            f"is below {float(LEAST_LONG):.2f}",
+            lacks,
         ),
         (
             ProofFault.SHORT_LOW,
-            scores[long] - scores[short] > MOST_BELOW_LONG,
-            f"{named[short]} is more than {float(MOST_BELOW_LONG):.2f}"
-            f" below {named[long]}{lacks[short]}",
+            long - scores[Probe.SHORT] > MOST_BELOW_LONG,
+            f"is more than {float(MOST_BELOW_LONG):.2f} {below_long}",
+            lacks,
         ),
         (
             ProofFault.ORDINARY_HIGH,
-            scores[long] - scores[ordinary] < LEAST_GAP,
-            f"{named[ordinary]} is less than {gap} below {named[long]}{has[ordinary]}",
+            long - ordinary < LEAST_GAP,
+            f"{gap} {below_long}",
+            has,
         ),
         (
             ProofFault.ORDINARY_LOW,
-            scores[ordinary] - scores[vague] < LEAST_GAP,
-            f"{named[ordinary]} is less than {gap} above {named[vague]}{lacks[ordinary]}",
+            ordinary - scores[Probe.VAGUE] < LEAST_GAP,
+            f"{gap} above {named[Probe.VAGUE]}",
+            lacks,
         ),
         (
             ProofFault.SLIP_HIGH,
-            is_slip_read and probes[long].safe(criteria) - slip < LEAST_GAP,
-            f"slip ({float(slip):.2f} by safe) is less than {gap} below {named[long]}"
-            f"{has[Probe.SLIP]}; neither a penalty nor the reading for harm takes points"
-            " for its error",
+            is_slip_read and above_slip < LEAST_GAP,
+            f"{gap} {below_long}",
+            has,
         ),
-        (
-            ProofFault.VAGUE_HIGH,
-            scores[vague] > MOST_BAD,
-            f"{named[vague]} {bad}{has[vague]}",
-        ),
-        (
-            ProofFault.WRONG_HIGH,
-            scores[wrong] > MOST_BAD,
-            f"{named[wrong]} {bad}{has[wrong]}",
-        ),
+        (ProofFault.VAGUE_HIGH, scores[Probe.VAGUE] > MOST_BAD, bad, has),
+        (ProofFault.WRONG_HIGH, scores[Probe.WRONG] > MOST_BAD, bad, has),
     ):
         if is_failed:
-            yield ProofFinding(fault, detail)
+            kind = _SCORED[fault]
+            yield ProofFinding(fault, f"{named[kind]} {words}{shown[kind]}")
 
 
 def _doubts(

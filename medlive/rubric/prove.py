@@ -4,7 +4,7 @@ Source: docs/method.md §1, Rubric, Proof. `proof` decides; here the engines are
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Final
 
 from medlive.curation.agent import Agent
@@ -95,13 +95,7 @@ class Proving:
             },
         )
         if examination.passed:
-            rubric = replace(
-                rubric,
-                ceiling=figures.ceiling,
-                floor=figures.floor,
-                separation=figures.separation,
-                ordinary=figures.ordinary,
-            )
+            rubric = replace(rubric, **asdict(figures))
         return rubric, proof
 
     async def _revise(
@@ -262,8 +256,9 @@ _ADVICE: Final = {
 def _words(finding: ProofFinding) -> str:
     """A finding as the writer reads it."""
     words = f"{finding.fault.value}: {finding.detail}"
-    if finding.needed is None:
-        advice = _ADVICE.get(finding.fault)
-        return f"{words}; {advice}" if advice else words
-    ruling = f"needed by {finding.basis}" if finding.needed else "not needed"
-    return f"{words}; a reviewer: {ruling}: {finding.reason}"
+    if finding.needed is not None:
+        ruling = f"needed by {finding.basis}" if finding.needed else "not needed"
+        words += f"; a reviewer: {ruling}: {finding.reason}"
+    elif advice := _ADVICE.get(finding.fault):
+        words += f"; {advice}"
+    return words

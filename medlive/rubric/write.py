@@ -12,10 +12,7 @@ from pydantic import Field, StringConstraints
 from medlive.curation.agent import Agent, AgentFailure, check_known
 from medlive.curation.elements import element_inputs
 from medlive.curation.identified import by_id, ids_of
-from medlive.curation.model import (
-    CaseText,
-    Element,
-)
+from medlive.curation.model import CaseText, Element
 from medlive.llm.ask import AtMost40, Loose, ReplyModel
 from medlive.rubric.lint import (
     Fault,
@@ -183,9 +180,8 @@ class Drafting:
             try:
                 draft = await self._draft(earlier, draft.shown_findings())
             except AgentFailure as failure:
-                raise AgentFailure(
-                    failure.reason, f"revision round: {failure.detail}"
-                ) from failure
+                detail = f"revision round: {failure.detail}"
+                raise AgentFailure(failure.reason, detail) from failure
         return draft.rubric
 
     async def revise(
@@ -208,8 +204,7 @@ class Drafting:
 
     def lint(self, rubric: Rubric) -> tuple[Finding, ...]:
         """The certain faults of a rubric of this case, a part of the query that nothing answers included."""
-        findings = self._lint(rubric)
-        return (*findings, *find_unanswered(rubric.criteria, rubric.asked))
+        return self._lint(rubric, rubric.asked)
 
     async def _draft(
         self,
@@ -218,13 +213,12 @@ class Drafting:
         answers: Sequence[Mapping[str, Any]] = (),
     ) -> _Draft:
         """A draft, or the revision of an earlier one."""
+        errors = {f"e{place}": error for place, error in enumerate(self.errors, 1)}
         inputs: dict[str, Any] = {
             "query": self.text.query,
             "narrative": self.text.narrative,
             "advice": element_inputs(self.advice, "kind", "statement"),
-            "errors": [
-                {"id": name, "error": error} for name, error in self._errors.items()
-            ],
+            "errors": [{"id": name, "error": errors[name]} for name in errors],
         }
         if earlier is not None:
             inputs |= _revision_inputs(earlier, findings, answers)
@@ -240,7 +234,23 @@ class Drafting:
         reply = await self.writer.ask(RubricReply, inputs, check)
         asked = tuple(AskedPart(**item.model_dump()) for item in reply.asked)
         omitted = tuple(OmittedFact(**item.model_dump()) for item in reply.left_out)
-        criteria = list(_criteria(reply, self._errors))
+        facts = by_id(reply.facts)
+        criteria = []
+        for item in reply.criteria:
+            fact = facts[item.fact_id]
+            likely = item.likely.strip() if item.points < 0 else ""
+            criterion = Criterion(
+                id="",
+                position=0,
+                criterion=item.criterion,
+                axis=item.axis,
+                points=item.points,
+                advice_id=fact.advice_id,
+                fact=fact.fact,
+                asked=item.asked,
+                likely=errors.get(likely, likely),
+            )
+            criteria.append(criterion)
         if earlier:
             criteria += [c for c in earlier.criteria if c.origin is not Origin.ADVICE]
         rubric = Rubric(
@@ -253,10 +263,6 @@ class Drafting:
             completion=earlier.completion if earlier else None,
         )
         return await self._review(rubric, earlier)
-
-    @property
-    def _errors(self) -> dict[str, str]:
-        return {f"e{place}": error for place, error in enumerate(self.errors, start=1)}
 
     async def _review(self, rubric: Rubric, earlier: Rubric | None) -> _Draft:
         """The rubric without what linter and reviewer object to."""
@@ -300,13 +306,16 @@ class Drafting:
             remaining=self._lint(reviewed),
         )
 
-    def _lint(self, rubric: Rubric) -> tuple[Finding, ...]:
+    def _lint(
+        self, rubric: Rubric, asked: Sequence[AskedPart] = ()
+    ) -> tuple[Finding, ...]:
         return lint_case(
             self.writer.language,
             rubric.criteria,
             self.text,
             self.advice,
             rubric.no_negative,
+            asked=asked,
             is_written=True,
         )
 
@@ -384,24 +393,6 @@ def _fault_of(reply: RubricReply, asked: set[str]) -> str | None:
     return check_known(named_facts, facts, "a fact") or check_known(
         named_parts, {"", *asked}, "a part of what is asked"
     )
-
-
-def _criteria(reply: RubricReply, errors: Mapping[str, str]) -> Iterator[Criterion]:
-    facts = by_id(reply.facts)
-    for place, item in enumerate(reply.criteria, start=1):
-        fact = facts[item.fact_id]
-        likely = item.likely.strip() if item.points < 0 else ""
-        yield Criterion(
-            id=f"c{place}",
-            position=place,
-            criterion=item.criterion,
-            axis=item.axis,
-            points=item.points,
-            advice_id=fact.advice_id,
-            fact=fact.fact,
-            asked=item.asked,
-            likely=errors.get(likely, likely),
-        )
 
 
 def lint_case(

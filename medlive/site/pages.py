@@ -13,7 +13,7 @@ from medlive.site.data import FILTERS, board_json, verdict_bytes
 from medlive.site.hard import HARD, hard_bytes
 from medlive.site.model import BoardEntry, Content, ModelEntry
 from medlive.site.scale import SharedScale, hard_weeks, shared_scales
-from medlive.snapshot.describe.feed import Place, feed_xml
+from medlive.snapshot.describe.feed import feed_xml
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.text.html import Page, environment
 
@@ -98,7 +98,7 @@ def site_files(
     cases = list_order(content)
     made["data/cases.json"], made["data/texts.json"] = _case_files(cases)
     releases = [week.release for week in content.weeks if week.release is not None]
-    made["feed.xml"] = feed_xml(releases, Place(downloads), content.errata)
+    made["feed.xml"] = feed_xml(releases, downloads, content.errata)
 
     base = SitePage(
         content=content,

@@ -98,7 +98,7 @@ def read_content(inputs: Inputs) -> Content:
     errata = Errata()
     if inputs.errata or (errata_file and errata_file.is_file()):
         assert errata_file is not None
-        errata = load_errata(errata_file, given=True)
+        errata = load_errata(errata_file, is_named=True)
     else:
         errata_file = None
     cases = _cases(snapshots, errata)

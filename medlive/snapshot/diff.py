@@ -12,8 +12,8 @@ from medlive.errors import BadInput
 from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
 from medlive.snapshot.ledgers import CHANGES, read_ledger
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.model import CASE_FIELDS, OPTIONAL
-from medlive.snapshot.rows import CaseRows, Row, pair_cases, read_cases
+from medlive.snapshot.model import CASE_FIELDS, CRITERION_CONTENT, OPTIONAL
+from medlive.snapshot.rows import Row, pair_cases, read_cases, readable
 
 
 class ChangeKind(StrEnum):
@@ -110,17 +110,6 @@ class SnapshotDiff:
 _CASE_CONTENT: Final = tuple(
     name for name in CASE_FIELDS if name not in ("case_id", "revision", "canary")
 )
-_CRITERION_CONTENT: Final = (
-    "criterion_id",
-    "position",
-    "criterion",
-    "axis",
-    "points",
-    "origin",
-    "source",
-    "tier",
-    "asked",
-)
 
 
 def diff_snapshots(
@@ -170,30 +159,24 @@ def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
     new_cases = read_cases(new, _manifest(new).shape)
     for before, now in pair_cases(old_cases, new_cases):
         if before is not None and now is not None:
-            if (revised := _revision(before, now)) is not None:
+            old_row = {**OPTIONAL["cases"], **before.row}
+            new_row = {**OPTIONAL["cases"], **now.row}
+            revised = CaseDiff(
+                kind=ChangeKind.REVISED,
+                case_id=now.case_id,
+                from_revision=old_row["revision"],
+                to_revision=new_row["revision"],
+                fields=tuple(_field_edits(old_row, new_row, _CASE_CONTENT)),
+                criteria=tuple(_criteria(before.criteria, now.criteria)),
+            )
+            is_edited = revised.fields or revised.criteria
+            if is_edited or revised.from_revision != revised.to_revision:
                 yield revised
         elif now is not None:
             yield CaseDiff(ChangeKind.ADDED, now.case_id, None, now.row["revision"])
         elif before is not None:
             was = before.row["revision"]
             yield CaseDiff(ChangeKind.WITHDRAWN, before.case_id, was, None)
-
-
-def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
-    before = {**OPTIONAL["cases"], **old.row}
-    now = {**OPTIONAL["cases"], **new.row}
-    fields = tuple(_field_edits(before, now, _CASE_CONTENT))
-    criteria = tuple(_criteria(old.criteria, new.criteria))
-    if not fields and not criteria and before["revision"] == now["revision"]:
-        return None
-    return CaseDiff(
-        kind=ChangeKind.REVISED,
-        case_id=new.case_id,
-        from_revision=before["revision"],
-        to_revision=now["revision"],
-        fields=fields,
-        criteria=criteria,
-    )
 
 
 def _field_edits(
@@ -221,7 +204,7 @@ def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEd
             if old is not None and place not in pairs:
                 pairs[place] = old
                 removed.remove(old)
-    compared = list(_CRITERION_CONTENT)
+    compared = list(CRITERION_CONTENT)
     if removed or len(pairs) < len(right):
         # Added and removed criteria shift the positions of the others.
         compared.remove("position")
@@ -236,16 +219,12 @@ def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEd
 
 def _content(row: Row) -> Row:
     complete = {**OPTIONAL["criteria"], **row}
-    return {name: complete[name] for name in _CRITERION_CONTENT}
+    return {name: complete[name] for name in CRITERION_CONTENT}
 
 
 def _manifest(root: Path) -> Manifest:
-    try:
+    with readable(root):
         return Manifest.model_validate_json(read_small(root / "manifest.json"))
-    except (OSError, TooLong, ValueError) as exc:
-        raise BadInput(
-            f"{root} cannot be read as a snapshot: {str(exc)[:300]}"
-        ) from exc
 
 
 def _reasons(

@@ -4,13 +4,12 @@ import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
     AwareDatetime,
     BaseModel,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
@@ -22,6 +21,7 @@ from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.guard.bounds import SMALL_FILE_BYTES
 from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.given import read_given
+from medlive.integrity.log import writing
 from medlive.integrity.paths import create_below
 from medlive.snapshot.manifest import Version, moment_text, pretty_json
 from medlive.snapshot.model import CASE_ID
@@ -59,14 +59,12 @@ Reason = Annotated[
 ]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-    )
+def _if_given() -> Any:
+    """A field that is not written where it is None."""
+    return Field(default=None, exclude_if=lambda value: value is None)
 
 
-class Erratum(_Frozen):
+class Erratum(BaseModel, extra="forbid", frozen=True):
     """A withdrawn case or criterion that frozen snapshots hold."""
 
     id: Annotated[int, Field(ge=1)]
@@ -82,15 +80,9 @@ class Erratum(_Frozen):
     """The frozen snapshots that hold it, oldest first."""
     # The first frozen snapshot after these; None while there is none
     fixed_in: Version | None
-    origin: Literal["evidence", "consensus"] | None = Field(
-        default=None,
-        exclude_if=lambda value: value is None,
-    )
+    origin: Literal["evidence", "consensus"] | None = _if_given()
     """Of a criterion that does not come from the case's advice; None, and absent in the file, for any other."""
-    reinstated_at: AwareDatetime | None = Field(
-        default=None,
-        exclude_if=lambda value: value is None,
-    )
+    reinstated_at: AwareDatetime | None = _if_given()
     """When the withdrawal was undone; None, and absent in the file, while it stands."""
 
     @field_serializer("issued_at", "reinstated_at", when_used="json")
@@ -113,7 +105,7 @@ class Erratum(_Frozen):
         return self
 
 
-class Errata(_Frozen):
+class Errata(BaseModel, extra="forbid", frozen=True):
     """`errata.json`."""
 
     format: Literal["medlive-errata"] = "medlive-errata"
@@ -172,10 +164,9 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
     except ValidationError as exc:
         fault = first_fault(exc)[:300]
         raise BadInput(f"{name} is not a valid errata file: {fault}") from exc
-    if missing := ", ".join(
-        sorted(Errata.model_fields.keys() - errata.model_fields_set)
-    ):
-        raise BadInput(f"{name} is not a valid errata file: {missing} missing")
+    if missing := sorted(Errata.model_fields.keys() - errata.model_fields_set):
+        fault = f"{', '.join(missing)} missing"
+        raise BadInput(f"{name} is not a valid errata file: {fault}")
     return errata
 
 
@@ -183,14 +174,14 @@ def load_errata(
     path: str | Path,
     *,
     public_key: "PublicKey | None" = None,
-    given: bool = False,
+    is_named: bool = False,
 ) -> Errata:
     """Load an errata file.
 
     Args:
         path: The file.
         public_key: The key that must have signed it, in `errata.json.minisig` beside it; None skips this check.
-        given: Whether a user named the file, so that it may be a link; else it lies in a folder.
+        is_named: Whether a user named the file, so that it may be a link; else it lies in a folder.
 
     Raises:
         BadInput: If the file is missing or not valid.
@@ -198,7 +189,7 @@ def load_errata(
     """
     path = Path(path)
     beside = path.with_name(f"{path.name}.minisig")
-    read = read_given if given else read_small
+    read = read_given if is_named else read_small
     signature = None
     try:
         if public_key is not None and beside.is_file():
@@ -261,21 +252,16 @@ def write_errata_file(
         name: The file's name there.
 
     Raises:
-        BadInput: If the folder cannot be written.
+        BadInput, DiskFull: If the folder cannot be written.
     """
     path = folder / name
     data = errata.text().encode("utf-8")
     signature = None if sign is None else sign(data).encode("utf-8")
-    try:
-        folder.mkdir(
-            parents=True,
-            exist_ok=True,
-        )
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
         changed = not path.is_file() or path.read_bytes() != data
         if changed or signature is not None:
             put_errata(folder, data, signature, name)
-    except OSError as exc:
-        raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
     return path
 
 
@@ -300,9 +286,8 @@ def put_errata(
 
 def trusted_comment(errata: Errata) -> str:
     """Return the signature's trusted comment: the last moment of an entry and the number of entries."""
-    moment = 0
+    moments = [0]
     for entry in errata.entries:
-        for at in (entry.issued_at, entry.reinstated_at):
-            if at is not None:
-                moment = max(moment, int(at.timestamp()))
-    return f"timestamp:{moment}\tfile:{ERRATA}\tentries:{len(errata.entries)}"
+        latest = entry.reinstated_at or entry.issued_at
+        moments += [int(entry.issued_at.timestamp()), int(latest.timestamp())]
+    return f"timestamp:{max(moments)}\tfile:{ERRATA}\tentries:{len(errata.entries)}"

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -11,7 +10,7 @@ from medlive.integrity.digest import digest_file
 from medlive.integrity.log import writing
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import (
-    CRITERION_FIELDS,
+    CRITERION_CONTENT,
     line,
     livemedbench_end,
     livemedbench_piece,
@@ -24,20 +23,10 @@ SUFFIXES: Final[dict[str, ExportFormat]] = {".json": "livemedbench", ".jsonl": "
 """The format that a file's name asks for."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Exported:
-    """A slice that was written."""
-
-    path: Path
-    format: ExportFormat
-    cases: int
-    criteria: int
-    digest: str  # Of the file
-    source: str  # The digest of the whole snapshot that it is a part of
-
-
-def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
+def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> str:
     """Write the part's cases into the file `out`, which appears whole or not at all; each holds the canary.
+
+    Returns the file's digest.
 
     Raises:
         UsageError: If the part has no cases, the file exists, or lies inside the snapshot.
@@ -55,39 +44,29 @@ def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
         raise UsageError(
             f"no case of {snapshot.version} fits the filters: nothing was written"
         )
-    pieces = _livemedbench(snapshot) if form == "livemedbench" else _jsonl(snapshot)
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
     with writing(out):
         try:
             with partial.open("wb") as handle:
-                handle.writelines(pieces)
+                handle.writelines(_pieces(snapshot, form))
             digest = digest_file(partial)
             partial.rename(out)
         finally:
             partial.unlink(missing_ok=True)
-    return Exported(
-        path=out,
-        format=form,
-        cases=len(cases),
-        criteria=sum(len(case.criteria) for case in cases),
-        digest=digest,
-        source=snapshot.digest,
-    )
+    return digest
 
 
-def _livemedbench(snapshot: Snapshot) -> Iterator[bytes]:
+def _pieces(snapshot: Snapshot, form: ExportFormat) -> Iterator[bytes]:
     for number, case in enumerate(snapshot.cases):
         row = stamped(case.row(), snapshot.manifest.canary)
-        yield livemedbench_piece(number, row, [c.row() for c in case.criteria])
-    yield livemedbench_end()
-
-
-def _jsonl(snapshot: Snapshot) -> Iterator[bytes]:
-    repeated = ("case_id", "revision", "canary")
-    names = [name for name in CRITERION_FIELDS if name not in repeated]
-    for case in snapshot.cases:
+        if form == "livemedbench":
+            yield livemedbench_piece(number, row, [c.row() for c in case.criteria])
+            continue
         criteria: list[dict[str, Any]] = []
         for criterion in case.criteria:
-            criteria.append({name: getattr(criterion, name) for name in names})
-        row = stamped(case.row(), snapshot.manifest.canary)
+            criteria.append(
+                {name: getattr(criterion, name) for name in CRITERION_CONTENT}
+            )
         yield line({**row, "criteria": criteria})
+    if form == "livemedbench":
+        yield livemedbench_end()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final
 
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.digest import digest_file, digest_json
@@ -56,21 +56,9 @@ Sign = Callable[[bytes, str], str]
 """`sign(data, trusted comment)`: a detached signature in minisign's format."""
 
 
-class Entries(Protocol):
-    """The entries of a snapshot's ledgers, in order; each call reads them again."""
-
-    def changes(self, kind: ChangeKind) -> Iterable[Change]:
-        """Return the cases that changed in this way since the parent, by case id."""
-        ...
-
-    def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
-        """Return the entries of a section of `ledgers.HOLDOUT_SECTIONS`, by its key."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class ListedEntries:
-    """Entries in memory."""
+@dataclass(frozen=True)
+class Entries:
+    """The entries of a snapshot's ledgers; a subclass reads them when they are asked for, each time again."""
 
     changed: tuple[Change, ...] = ()
     held: tuple[Mapping[str, Any], ...] = ()
@@ -78,13 +66,16 @@ class ListedEntries:
     dropped: tuple[Mapping[str, Any], ...] = ()
 
     def changes(self, kind: ChangeKind) -> Iterable[Change]:
-        """Return the changes of that kind, by case id."""
+        """Return the cases that changed in this way since the parent, by case id."""
         changes = [change for change in self.changed if change.kind is kind]
         return sorted(changes, key=lambda change: change.case_id)
 
     def holdouts(self, section: str) -> Iterable[Mapping[str, Any]]:
-        """Return the entries of that section, by its key."""
+        """Return the entries of a section of `ledgers.HOLDOUT_SECTIONS`, by its key."""
         return sorted(getattr(self, section), key=itemgetter(HOLDOUT_SECTIONS[section]))
+
+
+NO_ENTRIES: Final = Entries()
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +93,7 @@ def write_snapshot(
     rows: Iterable[SnapshotCase],
     meta: SnapshotMeta,
     out_root: Path,
-    entries: Entries | None = None,
+    entries: Entries = NO_ENTRIES,
     sign: Sign | None = None,
 ) -> FrozenSnapshot:
     """Build `<out_root>/medlive-<version>/`; an existing folder is never changed.
@@ -129,8 +120,7 @@ def write_snapshot(
             prefix = f".{target.name}-"
             partial = Path(tempfile.mkdtemp(".partial", prefix, out_root))
             try:
-                listed = entries or ListedEntries()
-                manifest, signature = _build(rows, meta, listed, sign, partial)
+                manifest, signature = _build(rows, meta, entries, sign, partial)
                 digest = digest_file(partial / SUMS)
                 unchanged = os.path.lexists(target)
                 if unchanged and (differing := differences(partial, target)):

@@ -8,14 +8,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     StringConstraints,
     ValidationError,
-    model_validator,
+    create_model,
 )
 
 from medlive.errors import first_fault
@@ -47,7 +47,36 @@ HOLDOUT_SECTIONS: Final = {
 }
 """The same of held-out cases: committed to, shown now with their proof, withdrawn without having been shown."""
 
+_FIELDS: Final[Mapping[str, Any]] = {
+    "case_id": str,
+    "commitment": Digest,
+    "from_revision": Count | None,
+    "held_since": Version,
+    "reason": Annotated[str, StringConstraints(pattern=r"\S")],
+    "salt": Hex,
+    "to_revision": Count | None,
+}
+_OF_CHANGES: Final = ("case_id", "from_revision", "reason", "to_revision")
+_OF_SECTIONS: Final = {
+    **dict.fromkeys(CHANGE_SECTIONS, _OF_CHANGES),
+    "held": ("commitment", "held_since"),
+    "revealed": ("commitment", "held_since", "case_id", "salt"),
+    "dropped": ("commitment", "held_since", "reason"),
+}
+"""Section → the fields of `_FIELDS` that its entries have, all of them and no other of these."""
+
 Entry = dict[str, Any]
+
+
+def _model_of(section: str) -> type[BaseModel]:
+    fields: dict[str, Any] = {}
+    for name in _OF_SECTIONS[section]:
+        fields[name] = (_FIELDS[name], ...)
+    config = ConfigDict(extra="allow", strict=True)
+    return create_model(section, __config__=config, **fields)
+
+
+_MODELS: Final = {section: _model_of(section) for section in _OF_SECTIONS}
 
 
 def write_ledger(
@@ -109,69 +138,18 @@ class _Comparison:
         self.number += 1
         self.line = next(self._lines, b"")
 
-    def parse(
-        self,
-        section: str,
-        key: str,
-        earlier: list[Entry],
-    ) -> Iterator[Entry]:
+    def parse(self, section: str, key: str, earlier: list[Entry]) -> Iterator[Entry]:
         """Yield the entries of a section and add them to `earlier`. Raises ValueError at the first wrong one."""
         while self.line != b"]\n":
             entry = json.loads(self.line.removeprefix(b","))
-            _MODELS[section].model_validate(entry)
+            further = _MODELS[section].model_validate(entry).model_extra or {}
+            # A held case that is named is no longer held: what one section has means the same in all.
+            if wrong := sorted(further.keys() & _FIELDS.keys()):
+                raise ValueError(f"{wrong[0]} belongs to another section")
             if earlier and entry[key] <= earlier[-1][key]:
                 raise ValueError(f"{section} is not in the order of {key}, each once")
             earlier.append(entry)
             yield entry
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(
-        extra="allow",
-        strict=True,
-    )
-
-    @model_validator(mode="after")
-    def _no_field_of_another_section(self) -> Self:
-        """A held case that is named is no longer held: what one section has means the same in all."""
-        for name in self.model_extra or {}:
-            if any(name in model.model_fields for model in _MODELS.values()):
-                raise ValueError(f"{name} belongs to another section")
-        return self
-
-
-Reason = Annotated[str, StringConstraints(pattern=r"\S")]
-
-
-class _Change(_Model):
-    case_id: str
-    from_revision: Count | None
-    reason: Reason
-    to_revision: Count | None
-
-
-class _Held(_Model):
-    commitment: Digest
-    held_since: Version
-
-
-class _Revealed(_Held):
-    case_id: str
-    salt: Hex
-
-
-class _Dropped(_Held):
-    reason: Reason
-
-
-_MODELS: Final[Mapping[str, type[_Model]]] = {
-    "added": _Change,
-    "revised": _Change,
-    "withdrawn": _Change,
-    "held": _Held,
-    "revealed": _Revealed,
-    "dropped": _Dropped,
-}
 
 
 @dataclass(slots=True)
@@ -188,11 +166,7 @@ class Ledgers:
     unknown: set[str] = field(default_factory=set)
     """Fields of entries that this medlive does not know, in words."""
 
-    def entries(
-        self,
-        name: str,
-        section: str,
-    ) -> dict[str, Entry]:
+    def entries(self, name: str, section: str) -> dict[str, Entry]:
         """Return the entries of a section of one ledger, by key; none if the ledger is not valid."""
         ledger = self.changes if name == CHANGES else self.holdouts
         return ledger[section] if ledger else {}
@@ -271,7 +245,7 @@ def _read(
         by_section[section] = {entry[key]: entry for entry in sections[section]}
     ledgers.unknown |= _unknown_fields(name, head, expected)
     for section, key, entry in each_entry(by_section):
-        known = _MODELS[section].model_fields
+        known = _OF_SECTIONS[section]
         ledgers.unknown |= _unknown_fields(f"{section} of {name}", entry, known)
         own = {field: entry[field] for field in entry if field not in _CHECKED}
         _check_texts(f"{name}: {section} {key!r}"[:300], own, ledgers.leaks)
@@ -284,19 +258,11 @@ _CHECKED: Final = ("case_id", "commitment", "held_since", "salt")
 """Fields of entries that hold no text, or that other steps compare."""
 
 
-def _unknown_fields(
-    place: str,
-    entry: Entry,
-    known: Iterable[str],
-) -> set[str]:
+def _unknown_fields(place: str, entry: Entry, known: Iterable[str]) -> set[str]:
     return {f"field {name!r} of {place}" for name in entry.keys() - set(known)}
 
 
-def _check_texts(
-    where: str,
-    value: object,
-    leaks: Faults,
-) -> None:
+def _check_texts(where: str, value: object, leaks: Faults) -> None:
     for text in texts_of(value):
         if leak := find_leak(text):
             leaks.add(where, "plain text without addresses", leak)

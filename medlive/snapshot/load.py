@@ -2,16 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
-from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
+from medlive.errors import BadInput, CheckFailed, UsageError, require
+from medlive.integrity.folder import SUMS, read_small, sha256
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest, unknown_note
 from medlive.snapshot.model import (
@@ -21,7 +19,7 @@ from medlive.snapshot.model import (
     case_from_rows,
     week_end,
 )
-from medlive.snapshot.rows import read_cases
+from medlive.snapshot.rows import read_cases, readable
 from medlive.snapshot.verify.run import verify_snapshot
 
 if TYPE_CHECKING:
@@ -68,10 +66,6 @@ class Snapshot:
         return tuple(self)
 
     def __len__(self) -> int:
-        return self._count
-
-    @cached_property
-    def _count(self) -> int:
         if self.verified and not self.keep:
             return self.manifest.counts.cases
         return sum(1 for _ in self)
@@ -84,7 +78,7 @@ class Snapshot:
         shape = self.manifest.shape
         unknown = {table: shape.unknown(table) for table in TABLES}
         for rows in read_cases(self.path, shape, trusted=self.verified):
-            with _readable(self.path):
+            with readable(self.path):
                 case = case_from_rows(rows.row, rows.criteria, unknown)
             if all(keep(case) for keep in self.keep):
                 yield case
@@ -174,7 +168,7 @@ class Snapshot:
         """
         if table not in TABLES:
             raise UsageError(f"expected the table cases or criteria, got {table!r}")
-        _require("pyarrow", "a data frame")
+        require("pyarrow", "a data frame")
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -202,19 +196,19 @@ class Snapshot:
 
     def to_pandas(self, table: Table = "cases") -> "pd.DataFrame":
         """Return the same as a pandas frame, `posted_at` as datetime64. Raises MissingExtra without pandas."""
-        _require("pandas", "a pandas frame")
+        require("pandas", "a pandas frame")
         return self.to_arrow(table).to_pandas(date_as_object=False)
 
     def to_polars(self, table: Table = "cases") -> "pl.DataFrame":
         """Return the same as a polars frame, `posted_at` as Date. Raises MissingExtra without polars."""
-        _require("polars", "a polars frame")
+        require("polars", "a polars frame")
         import polars as pl
 
         return pl.DataFrame(self.to_arrow(table))
 
     def _check_same(self) -> None:
         """Raise CheckFailed where a file is not the one that was verified."""
-        with _readable(self.path):
+        with readable(self.path):
             same = _state(self.path) == self._opened
         if not same:
             raise CheckFailed(
@@ -275,7 +269,7 @@ def open_snapshot(
     root = find_snapshot(path_or_version)
     if public_key is not None and not verify:
         raise UsageError("public_key needs verify=True")
-    with _readable(root):
+    with readable(root):
         opened = _state(root)
     if verify:
         key = None
@@ -289,29 +283,10 @@ def open_snapshot(
                 report.summary(),
                 hint="fetch it again, or load it with verify=False at your own risk",
             )
-    with _readable(root):
+    with readable(root):
         manifest = Manifest.model_validate_json(read_small(root / "manifest.json"))
         digest = f"sha256:{sha256(root / SUMS)}"
         return Snapshot(root, manifest, digest, verify, _opened=opened)
-
-
-def _require(library: str, what: str) -> None:
-    if find_spec(library) is None:
-        raise MissingExtra(
-            f"{what} needs {library}, which is not installed",
-            hint=f"pip install {library}",
-        )
-
-
-@contextmanager
-def _readable(root: Path) -> Iterator[None]:
-    """Turn what reading a damaged folder raises into BadInput."""
-    try:
-        yield
-    except (OSError, TooLong, ValueError) as exc:
-        raise BadInput(
-            f"{root} cannot be read as a snapshot: {str(exc)[:300]}"
-        ) from exc
 
 
 def _state(root: Path) -> tuple[tuple[int, ...], ...]:

@@ -330,9 +330,18 @@ class Manifest(_Frozen):
     @classmethod
     def _known_format(cls, value: Any) -> Any:
         version = value.get("format_version") if isinstance(value, dict) else None
-        if type(version) is int and version > FORMAT_VERSION:
-            raise PydanticCustomError("newer_format", _newer(version, value))
-        return value
+        if type(version) is not int or version <= FORMAT_VERSION:
+            return value
+        made = value.get("provenance")
+        writer = made.get("code_version") if isinstance(made, dict) else None
+        needed = printable(str(writer or "a later version"))[:50]
+        # A template of pydantic's: braces would be placeholders.
+        needed = needed.replace("{", "").replace("}", "")
+        text = (
+            f"format {version}, written by medlive {needed}; this medlive reads formats {OLDEST_FORMAT} to"
+            f" {FORMAT_VERSION}: install medlive {needed} or later"
+        )
+        raise PydanticCustomError("newer_format", text)
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -379,19 +388,6 @@ class Manifest(_Frozen):
     def text(self) -> str:
         """The manifest as its file holds it: JSON, two spaces, keys in order, one line end."""
         return pretty_json(self.as_json())
-
-
-def _newer(version: int, manifest: dict[str, Any]) -> str:
-    """Why a manifest of a later format is not read, and what would read it."""
-    provenance = manifest.get("provenance")
-    writer = provenance.get("code_version") if isinstance(provenance, dict) else None
-    needed = printable(str(writer or "a later version"))[:50]
-    # A template of pydantic's: braces would be placeholders.
-    needed = needed.replace("{", "").replace("}", "")
-    return (
-        f"format {version}, written by medlive {needed}; this medlive reads formats {OLDEST_FORMAT} to"
-        f" {FORMAT_VERSION}: install medlive {needed} or later"
-    )
 
 
 def unknown_fields(value: object, place: str = "") -> Iterator[str]:

@@ -5,7 +5,7 @@ A case does not know in which snapshot it stands: `stamped` adds the canary of t
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import UTC, date, datetime
 from enum import StrEnum
 from typing import Any, Final, Literal
@@ -133,48 +133,30 @@ class SnapshotCase:
         return {**self.row(), "criteria": [c.row() for c in self.criteria]}
 
 
-CASE_FIELDS: Final[Mapping[str, type]] = {
-    "case_id": str,
-    "revision": int,
-    "first_release": str,
-    "language": str,
-    "source": str,
-    "posted_at": str,
-    "specialty": str,
-    "theme": str,
-    "narrative": str,
-    "query": str,
-    "advice": str,
-    "difficulty": str,
-    "dialogue_register": str,
-    "ceiling": float,
-    "floor": float,
-    "separation": float,
-    "ordinary": float,
-    "asked": str,
-    "overruled": str,
-    "canary": str,
-}
+def _columns(kind: type) -> dict[str, type]:
+    """A row's columns: the fields of its class but for those that hold other rows or columns, and the canary."""
+    columns: dict[str, type] = {}
+    for column in fields(kind):
+        if column.name not in ("criteria", "further"):
+            columns[column.name] = _JSON_TYPES.get(column.type, str)
+    return {**columns, "canary": str}
+
+
+_JSON_TYPES: Final[Mapping[Any, type]] = {int: int, float | None: float}
+"""Type of a field → that of its JSON value; all others are strings."""
+CASE_FIELDS: Final[Mapping[str, type]] = _columns(SnapshotCase)
 """Columns of cases, in order, with the type of their JSON value."""
 
 PROOF_FIELDS: Final = ("ceiling", "floor", "separation")
 """The figures of every proof: all three of a case are null, or none."""
 
-CRITERION_FIELDS: Final[Mapping[str, type]] = {
-    "criterion_id": str,
-    "case_id": str,
-    "revision": int,
-    "position": int,
-    "criterion": str,
-    "axis": str,
-    "points": int,
-    "origin": str,
-    "source": str,
-    "tier": str,
-    "asked": str,
-    "canary": str,
-}
+CRITERION_FIELDS: Final[Mapping[str, type]] = _columns(SnapshotCriterion)
 """Columns of criteria, in order, with the type of their JSON value."""
+
+CRITERION_CONTENT: Final = tuple(
+    name for name in CRITERION_FIELDS if name not in ("case_id", "revision", "canary")
+)
+"""The columns of a criterion that its case does not have."""
 
 Table = Literal["cases", "criteria"]
 TABLES: Final[tuple[Table, ...]] = ("cases", "criteria")

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from medlive.errors import MissingExtra
+from medlive.errors import require
 from medlive.integrity.folder import lines
 from medlive.snapshot.shape import Column
 
@@ -34,18 +34,10 @@ def available() -> bool:
 
 def writer_name() -> str:
     """The library and version that write parquet."""
-    require()
+    require("pyarrow", "parquet")
     import pyarrow as pa
 
     return f"pyarrow {pa.__version__}"
-
-
-def require() -> None:
-    """Raise MissingExtra without pyarrow."""
-    if not available():
-        raise MissingExtra(
-            "parquet needs pyarrow, which is not installed", hint="pip install pyarrow"
-        )
 
 
 def schema(columns: Iterable[Column]) -> "pa.Schema":
@@ -71,7 +63,7 @@ class ParquetRows:
         canary: str,
     ) -> None:
         """Open `path` for writing; the canary goes into the key-value metadata, which is not compressed."""
-        require()
+        require("pyarrow", "parquet")
         import pyarrow.parquet as pq
 
         self._schema = schema(columns).with_metadata({CANARY_KEY: canary})

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -137,6 +138,17 @@ def group_rows(
         head = next(remaining, None)
 
 
+@contextmanager
+def readable(root: Path) -> Iterator[None]:
+    """Turn what reading a damaged snapshot's folder raises into BadInput."""
+    try:
+        yield
+    except (OSError, TooLong, ValueError) as exc:
+        raise BadInput(
+            f"{root} cannot be read as a snapshot: {str(exc)[:300]}"
+        ) from exc
+
+
 def read_cases(
     root: Path,
     shape: Shape,
@@ -165,25 +177,24 @@ def read_cases(
             for fault in reader.faults.findings:
                 raise BadInput(f"{root} cannot be read as a snapshot: {fault}"[:500])
 
-    try:
-        with open_plain(root / CASES) as cases, open_plain(root / CRITERIA) as criteria:
-            readers = (
-                RowReader(cases, CASES, shape, trusted=trusted),
-                RowReader(criteria, CRITERIA, shape, trusted=trusted),
-            )
-            for case in group_rows(*readers, refuse):
-                check()
-                positions = [row["position"] for row in case.criteria]
-                if positions != sorted(set(positions)):
-                    raise BadInput(
-                        f"{root / CRITERIA}: the criteria of {case.case_id!r} are not in order"
-                    )
-                yield case
+    with (
+        readable(root),
+        open_plain(root / CASES) as cases,
+        open_plain(root / CRITERIA) as criteria,
+    ):
+        readers = (
+            RowReader(cases, CASES, shape, trusted=trusted),
+            RowReader(criteria, CRITERIA, shape, trusted=trusted),
+        )
+        for case in group_rows(*readers, refuse):
             check()
-    except (OSError, TooLong) as exc:
-        raise BadInput(
-            f"{root} cannot be read as a snapshot: {str(exc)[:300]}"
-        ) from exc
+            positions = [row["position"] for row in case.criteria]
+            if positions != sorted(set(positions)):
+                raise BadInput(
+                    f"{root / CRITERIA}: the criteria of {case.case_id!r} are not in order"
+                )
+            yield case
+        check()
 
 
 def pair_cases(

@@ -265,11 +265,9 @@ def test_a_home_with_its_server_shows_others_nothing(empty_home: Path) -> None:
         assert running(empty_home / "home").data.is_relative_to(empty_home)
         passable = {"": "0o711", "postgresql": "0o711"} if os.geteuid() == 0 else {}
         opened = {"": oct((empty_home / "home").stat().st_mode & 0o777)}
-        for entry in walk(empty_home / "home"):
-            if entry.status.st_mode & 0o077 and not entry.name.startswith(
-                "postgresql/binaries-"
-            ):
-                opened[entry.name] = oct(entry.status.st_mode & 0o777)
+        for name, mode in walk(empty_home / "home"):
+            if mode & 0o077 and not name.startswith("postgresql/binaries-"):
+                opened[name] = oct(mode & 0o777)
         assert opened == passable | ({} if passable else {"": "0o700"})
     finally:
         embedded.stop(empty_home / "home")

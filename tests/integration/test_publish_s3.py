@@ -21,7 +21,6 @@ from medlive.integrity.folder import SUMS
 from medlive.publishing.publish import PreparedRelease, Published, publish
 from medlive.publishing.target import IMMUTABLE
 from medlive.publishing.targets.s3 import S3Target, parse_address
-from medlive.snapshot.describe.feed import Place
 from tests.support.bucket import Gate, Request, bucket_server
 from tests.support.publishing import a_snapshot, prepared
 
@@ -88,7 +87,7 @@ def target_of(server: tuple[str, Gate], bucket: str, **changes: Any) -> S3Target
 
 
 def send(target: S3Target, snapshot: PreparedRelease) -> Published:
-    return publish(snapshot, target, Place("https://data.example/medlive"))
+    return publish(snapshot, target, "https://data.example/medlive")
 
 
 def names_of(gate: Gate) -> list[str]:
@@ -207,7 +206,7 @@ def test_what_is_wrong_with_the_place_is_said(
 
     def told(target: S3Target = usual) -> MedliveError:
         with pytest.raises(ServiceUnavailable) as caught:
-            publish(snapshot, target, Place())
+            publish(snapshot, target, None)
         assert caught.value.exit_status == 3
         assert caught.value.hint
         assert "not-a-secret" not in f"{caught.value.message}{caught.value.hint}"

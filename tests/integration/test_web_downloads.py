@@ -24,7 +24,6 @@ from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish
 from medlive.publishing.target import FolderTarget
 from medlive.service.release.withdraw import withdraw
-from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import (
     ERRATA,
     PUBLIC_ERRATA,
@@ -136,7 +135,7 @@ async def test_the_site_is_what_a_published_folder_is(
     """Every file that `publish` writes into a folder is served with the same bytes, but for the page."""
     target = FolderTarget(tmp_path / "published")
     for made in served.line.releases:
-        publish(prepare_release(made.path), target, Place())
+        publish(prepare_release(made.path), target, None)
     names = [
         p.relative_to(target.root).as_posix()
         for p in target.root.rglob("*")

@@ -39,8 +39,8 @@ async def harvest(
     """Harvest a community that has these threads."""
     async with serve_communities(threads) as communities:
         overrides = {
-            "base_url": communities.base_urls[site],
-            "boards": communities.boards[site],
+            "base_url": communities[site].base_url,
+            "boards": communities[site].boards,
             "min_interval_s": 0.0,
         }
         return await harvest_source(database, settings, site, overrides, again=True)

@@ -11,7 +11,6 @@ from aiohttp import web
 
 from medlive.integrity.signing import SecretKey, sign
 from medlive.publishing.download import Fetched, fetch_snapshot
-from medlive.publishing.reading import Pace
 from medlive.snapshot.errata import (
     Errata,
     Erratum,
@@ -21,7 +20,6 @@ from medlive.snapshot.errata import (
 )
 
 VERSION = "2026.W45"
-QUICK = Pace(pause_s=0.001)
 NAME = f"medlive-{VERSION}"
 
 
@@ -84,9 +82,7 @@ class Web:
 async def get(
     site: Web, out: Path, version: str = VERSION, key: SecretKey | None = None
 ) -> Fetched:
-    return await fetch_snapshot(
-        site.url, version, out, key.public if key else None, pace=QUICK
-    )
+    return await fetch_snapshot(site.url, version, out, key.public if key else None)
 
 
 def erratum(number: int, **changes: Any) -> Erratum:

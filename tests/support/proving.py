@@ -8,7 +8,7 @@ from typing import Any
 from medlive.rubric.probe import LENGTHS
 from medlive.rubric.proof import Probe
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import ListedEntries, write_snapshot
+from medlive.snapshot.freeze import Entries, write_snapshot
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.snapshot.manifest import SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
@@ -61,7 +61,7 @@ def frozen(rows: Sequence[SnapshotCase], folder: Path) -> Snapshot:
     moment = datetime(2026, 11, 21, 8, 30, 1, tzinfo=UTC)
     meta = SnapshotMeta("2026.W47", moment, PROVENANCE)
     added = [Change(ChangeKind.ADDED, c.case_id, "new", None, 1) for c in rows]
-    entries = ListedEntries(tuple(added))
+    entries = Entries(tuple(added))
     return load_snapshot(write_snapshot(rows, meta, folder, entries).path)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from medlive.integrity.folder import SIGNATURE, SUMS, sha256
 from medlive.publishing.publish import PreparedRelease
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import ListedEntries, write_snapshot
+from medlive.snapshot.freeze import Entries, write_snapshot
 from medlive.snapshot.manifest import FileEntry, Manifest, Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
@@ -50,7 +50,7 @@ def a_snapshot(
         PROVENANCE,
         why_not=why_not,
     )
-    entries = ListedEntries(
+    entries = Entries(
         tuple(Change(ChangeKind.ADDED, c.case_id, "new", None, 1) for c in rows)
     )
     return write_snapshot(rows, meta, root, entries).path

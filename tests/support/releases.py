@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, write_snapshot
+from medlive.snapshot.freeze import Entries, FrozenSnapshot, write_snapshot
 from medlive.snapshot.manifest import (
     Ancestor,
     EngineUse,
@@ -106,5 +106,5 @@ def release(
         version, moment, provenance, lineage=lineage, why_not=why_not, cost=cost
     )
     return write_snapshot(
-        sorted(cases, key=lambda c: c.case_id), meta, out, ListedEntries(changes)
+        sorted(cases, key=lambda c: c.case_id), meta, out, Entries(changes)
     )

@@ -8,7 +8,7 @@ from typing import Any
 from medlive.integrity.folder import SIGNATURE_COMMENT
 from medlive.integrity.signing import SecretKey, generate, sign
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, write_snapshot
+from medlive.snapshot.freeze import Entries, FrozenSnapshot, write_snapshot
 from medlive.snapshot.manifest import (
     Ancestor,
     EngineUse,
@@ -96,7 +96,7 @@ def freeze(
     root: Path,
     version: str,
     cases: list[SnapshotCase],
-    entries: ListedEntries,
+    entries: Entries,
     parent: FrozenSnapshot | None = None,
     key: SecretKey | None = None,
 ) -> FrozenSnapshot:
@@ -145,16 +145,14 @@ def build_line(root: Path, *, signed: bool = True) -> Line:
     salts = {name: f"{number:064x}" for number, name in enumerate(names, start=11)}
     hidden = {name: small_case(name, third) for name in names}
     one = [small_case(f"a{n}{'zh' if n % 2 else ''}", first) for n in range(3)]
-    w1 = freeze(root, first, one, ListedEntries(added(one, first)), None, signer)
+    w1 = freeze(root, first, one, Entries(added(one, first)), None, signer)
 
     two = [
         *one,
         *(small_case(f"b{n}{'zh' if n % 2 else ''}", second) for n in range(3)),
     ]
     kept = [held(hidden[n], salts[n], second) for n in ("h1", "h2zh", "h3")]
-    w2 = freeze(
-        root, second, two, ListedEntries(added(two, second), tuple(kept)), w1, signer
-    )
+    w2 = freeze(root, second, two, Entries(added(two, second), tuple(kept)), w1, signer)
 
     better = small_case(
         "a0", first, revision=2, advice="Rest, and see a doctor if it lasts."
@@ -166,7 +164,7 @@ def build_line(root: Path, *, signed: bool = True) -> Line:
         Change(ChangeKind.REVISED, "a0", "the advice was incomplete", 1, 2),
         Change(ChangeKind.WITHDRAWN, "b0", "the patient asked for it", 1, None),
     )
-    entries = ListedEntries(
+    entries = Entries(
         changes,
         held=(kept[1], held(hidden["h4zh"], salts["h4zh"], third)),
         revealed=({"case_id": "h1", **kept[0], "salt": salts["h1"]},),

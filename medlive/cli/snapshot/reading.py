@@ -317,17 +317,23 @@ def export(
         hint = "--format livemedbench or jsonl"
         raise UsageError(f"{out.name!r} has no known suffix", hint=hint)
     loaded = open_snapshot(snapshot, verify=not unverified, public_key=public_key)
-    done = export_slice(loaded.filter(**part.given()), out, chosen)
+    cases = loaded.filter(**part.given())
+    digest = export_slice(cases, out, chosen)
+    criteria = sum(len(case.criteria) for case in cases.cases)
     manifest = loaded.manifest
-    value = asdict(done) | {
-        "snapshot_digest": done.source,
+    value = {
+        "path": out,
+        "format": chosen,
+        "cases": len(cases.cases),
+        "criteria": criteria,
+        "digest": digest,
+        "snapshot_digest": loaded.digest,
         "of_cases": manifest.counts.cases,
         "snapshot": manifest.version,
         "publishable": manifest.publishable,
     }
-    del value["source"]
-    text = f"{done.path}: {done.cases} of {manifest.counts.cases} cases, {done.criteria} criteria, {done.digest}"
-    cut = f"medlive-{loaded.version} ({done.source})"
+    text = f"{out}: {len(cases.cases)} of {manifest.counts.cases} cases, {criteria} criteria, {digest}"
+    cut = f"medlive-{loaded.version} ({loaded.digest})"
     notes = [f"cut from {cut}: cite the snapshot, not this file"]
     if not manifest.publishable:
         notes.append("not publishable: " + "; ".join(manifest.why_not))

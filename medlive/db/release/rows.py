@@ -17,6 +17,7 @@ from medlive.db.mapping import from_stored, load_json
 from medlive.db.session import CONNECT_ARGUMENTS, unavailable
 from medlive.integrity.digest import canonical_json
 from medlive.snapshot.diff import Change, ChangeKind
+from medlive.snapshot.freeze import Entries
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
 # What is sorted are ids alone; each one's texts are then looked up as it is asked for. (A sort or a hash of the
@@ -116,7 +117,7 @@ class SnapshotReader:
                 yield row
 
 
-class StoredEntries:
+class StoredEntries(Entries):
     """The entries of a snapshot's ledgers, read anew each time they are asked for."""
 
     def __init__(self, reader: SnapshotReader, version: str) -> None:

@@ -160,7 +160,7 @@ def check_origin(state: Verification, out: Faults) -> None:
         document=BUNDLE,
         key=None if key is None else (key.key_id, key.public_key),
         comments=(trusted_comment(state.files[BUNDLE]), UNTRUSTED_COMMENT),
-        given=state.public_keys,
+        signers=state.public_keys,
         has_signature=SIGNATURE in state.files,
     )
 

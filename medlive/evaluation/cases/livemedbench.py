@@ -51,7 +51,7 @@ def _read_entries(path: Path, notes: list[str]) -> Any:
     if path.suffix != ".jsonl":
         return read_json(path)
     read_bytes(path)  # a log may be missing, a file that somebody names may not
-    lines = read_log(path, given=True)
+    lines = read_log(path)
     for number, why in lines.damaged:
         notes.append(f"{path.name}:{number}: {why}; left out")
     if lines.torn:

@@ -133,7 +133,7 @@ class ErrataSearch:
             return FoundErrata(None, Errata())
         is_named = self.file is not None
         try:
-            errata = load_errata(path, public_key=self.public_key, given=is_named)
+            errata = load_errata(path, public_key=self.public_key, is_named=is_named)
             data = read_bytes(path) if is_named else read_found(path)
         except (BadInput, CheckFailed) as exc:
             if not self.lenient:

@@ -252,26 +252,26 @@ def ask_questions(inputs: Inputs) -> Values:
     for sentence in sentences(text):
         if _terms(sentence):
             seen[sentence.rstrip(".。?？!！")] = None
-    said = list(seen) or [text.strip()[:100] or "-"]
-    count = max(1, min(inputs["count"], 20, len(said)))
-    step = len(said) / count
+    parts = list(seen) or [text.strip()[:100] or "-"]
+    count = max(1, min(inputs["count"], 20, len(parts)))
+    step = len(parts) / count
     asked: dict[str, None] = {}
     for number in range(count):
-        part = said[int(number * step)][:400]
+        part = parts[int(number * step)][:400]
         asked[_ASKED[language].format(part)] = None
     return {"questions": list(asked)}
 
 
 def answer_questions(inputs: Inputs) -> Values:
     """{answers}: yes where a sentence shares most words and denies as much, else unknown."""
-    said = [(_terms(s), _denies(s)) for s in sentences(inputs["text"][:24_000])]
+    stated = [(_terms(s), _denies(s)) for s in sentences(inputs["text"][:24_000])]
     answers = []
     for asked in inputs["questions"][:_MOST]:
         question = asked["question"][:1000]
         match = _SAID.fullmatch(question)
         text = match[1] if match else question
         wanted, answer = _terms(text), "unknown"
-        for own, denied in said:
+        for own, denied in stated:
             is_like = wanted and len(wanted & own) >= _LIKE * len(wanted)
             if is_like and denied == _denies(text):
                 answer = "yes"

@@ -82,8 +82,9 @@ def _denies(text: str, language: Language) -> bool:
     return len(pattern.findall(text)) % 2 == 1
 
 
-def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[str, str]:
-    """The quote that meets a criterion, "" where none does, and why."""
+def grade_criterion(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether the answer meets one criterion, with the passage that does."""
+    criterion = str(inputs["criterion"])
     language = language_of(inputs.get("language"), criterion)
     wanted = _terms(criterion, language)
     # What the question says already tells nothing, since any answer repeats it.
@@ -95,24 +96,18 @@ def _grade(inputs: Mapping[str, Any], criterion: str) -> tuple[str, str]:
         share = len(wanted & terms) / max(1, len(wanted))
         if share > best and numbers.issubset(_NUMBER.findall(plain(text))):
             best, quote = share, text
+    reasoning = f"One passage holds {best:.0%} of the criterion's words."
     if best < NEEDED[language]:
-        return "", f"The nearest passage holds {best:.0%} of the criterion's words."
-    if _denies(criterion, language) != _denies(quote, language):
-        return (
-            "",
-            "The nearest passage denies what the criterion states, or states what it denies.",
-        )
-    return quote[:4000], f"One passage holds {best:.0%} of the criterion's words."
-
-
-def grade_criterion(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether the answer meets one criterion, with the passage that does."""
-    quote, reasoning = _grade(inputs, str(inputs["criterion"]))
+        quote = ""
+        reasoning = f"The nearest passage holds {best:.0%} of the criterion's words."
+    elif _denies(criterion, language) != _denies(quote, language):
+        quote = ""
+        reasoning = "The nearest passage denies what the criterion states, or states what it denies."
     return {
         "reasoning": reasoning,
         "conclusion": "met" if quote else "not met",
         "met": bool(quote),
-        "quote": quote,
+        "quote": quote[:4000],
         "whole": False,
     }
 

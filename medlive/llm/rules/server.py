@@ -17,6 +17,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, Field, ValidationError
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
@@ -44,10 +45,6 @@ _FINISH = {
 }
 
 
-class _Refused(Exception):
-    """A request that is not answered: why, and the status."""
-
-
 def _json(value: object, status: int = 200) -> Response:
     # ASCII only: a lone surrogate of a hostile text has no UTF-8 form.
     content = json.dumps(value, separators=(",", ":"))
@@ -56,103 +53,18 @@ def _json(value: object, status: int = 200) -> Response:
 
 async def _explain(_: HttpRequest, error: Exception) -> Response:
     """An error in OpenAI's form."""
-    status = 503 if isinstance(error, EndpointUnavailable) else 400
-    message = str(error)
-    if isinstance(error, _Refused):
-        message, *others = error.args
-        status = others[0] if others else 400
+    message, status = str(error), 400
+    if isinstance(error, HTTPException):
+        message, status = error.detail, error.status_code
+    elif isinstance(error, EndpointUnavailable):
+        status = 503
     kind = "invalid_request_error" if status < 500 else "server_error"
     body = {"message": message, "type": kind, "param": None, "code": None}
     return _json({"error": body}, status)
 
 
-class _Server:
-    """The handlers, and what they share."""
-
-    def __init__(
-        self, engine: Engine, latency_ms: float, search: Search | None
-    ) -> None:
-        self._engine, self._search = engine, search
-        self._latency_s = latency_ms / 1000
-        self._model = model = engine.identity.model
-        if endpoint_engine(model) != "rules":
-            self._model = f"{RULES_MODEL}-{model}"
-
-    async def health(self, _: HttpRequest) -> Response:
-        return _json({"status": "ok", "engine": self._engine.identity.engine})
-
-    async def models(self, _: HttpRequest) -> Response:
-        data = []
-        for name in dict.fromkeys((RULES_MODEL, self._model, *MODELS)):
-            model = {"id": name, "object": "model", "created": 0}
-            data.append({**model, "owned_by": "medlive"})
-        return _json({"object": "list", "data": data})
-
-    async def chat(self, http: HttpRequest) -> Response:
-        """A chat completion; tokens are a fourth of the bytes, since nothing here has a tokeniser."""
-        started = time.perf_counter()
-        chat = await _read(http)
-        reply = await self._reply(chat)
-        asked = sum(_tokens(message.content or "") for message in chat.messages)
-        answered = _tokens(reply.text)
-        message = {"role": "assistant", "content": reply.text, "refusal": None}
-        choice = {
-            "index": 0,
-            "finish_reason": _FINISH[reply.finish],
-            "message": message,
-        }
-        # The latency is that of the whole answer: the engine's own time is part of it.
-        await asyncio.sleep(self._latency_s - (time.perf_counter() - started))
-        return _json(
-            {
-                "id": f"chatcmpl-{uuid4()}",
-                "object": "chat.completion",
-                "created": int(time.time()),
-                "model": reply.model,
-                "choices": [choice],
-                "usage": {
-                    "prompt_tokens": asked,
-                    "completion_tokens": answered,
-                    "total_tokens": asked + answered,
-                },
-            }
-        )
-
-    async def _reply(self, chat: "_Chat") -> Reply:
-        if chat.model in MODELS:
-            return await self._candidate(chat)
-        if chat.model not in (RULES_MODEL, self._model):
-            raise _Refused(f"The model {chat.model!r} does not exist.", 404)
-        task = chat.task
-        if task is None:
-            raise _Refused(
-                "No task: give a json_schema named after one, or one of medlive's prompts."
-            )
-        inputs = read_inputs([message.model_dump() for message in chat.messages])
-        if inputs is None:
-            raise _Refused(
-                f"The request for {task} holds no inputs between the fences."
-            )
-        prompt = Prompt(task, chat.last("system"))
-        try:
-            reply = await self._engine.answer(Request(task, prompt, inputs, {}))
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            # The inputs came over the wire and may lack what the task reads.
-            raise _Refused(f"The inputs of {task} cannot be used: {error!r}") from error
-        return replace(reply, model=self._model)
-
-    async def _candidate(self, chat: "_Chat") -> Reply:
-        question = chat.last("user")
-        if not question.strip():
-            raise _Refused("The last user message holds no text.")
-        if chat.model == "sample-evidence" and self._search is not None:
-            text = evidence_answer(question, await self._search(question))
-        else:
-            text = generic_answer(question)
-        return Reply(text, Finish.STOP, Usage(), chat.model)
-
-
 def _tokens(text: str) -> int:
+    """A fourth of the bytes, since nothing here has a tokeniser."""
     return -(-len(text.encode("utf-8", "surrogatepass")) // 4)
 
 
@@ -187,34 +99,106 @@ class _Chat(BaseModel):
 
 
 async def _read(http: HttpRequest) -> _Chat:
+    """The request's chat. Raises HTTPException for another body."""
     body = bytearray()
     async for part in http.stream():
         body += part
         if len(body) > RULES_REQUEST_BYTES:
-            raise _Refused(f"The body is over {RULES_REQUEST_BYTES} bytes.", 413)
+            raise HTTPException(413, f"The body is over {RULES_REQUEST_BYTES} bytes.")
     try:
         return _Chat.model_validate_json(bytes(body))
     except ValidationError as error:
-        raise _Refused(
-            f"The body is not a chat request: {first_fault(error)}"
-        ) from error
+        text = f"The body is not a chat request: {first_fault(error)}"
+        raise HTTPException(400, text) from error
+
+
+async def _ask_task(chat: _Chat, engine: Engine) -> Reply:
+    """The engine's reply to a task of medlive's. Raises HTTPException."""
+    task = chat.task
+    if task is None:
+        text = (
+            "No task: give a json_schema named after one, or one of medlive's prompts."
+        )
+        raise HTTPException(400, text)
+    inputs = read_inputs([message.model_dump() for message in chat.messages])
+    if inputs is None:
+        text = f"The request for {task} holds no inputs between the fences."
+        raise HTTPException(400, text)
+    prompt = Prompt(task, chat.last("system"))
+    try:
+        return await engine.answer(Request(task, prompt, inputs, {}))
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        # The inputs came over the wire and may lack what the task reads.
+        text = f"The inputs of {task} cannot be used: {error!r}"
+        raise HTTPException(400, text) from error
+
+
+async def _ask_sample(chat: _Chat, search: Search | None) -> Reply:
+    """A sample model's reply to a question. Raises HTTPException."""
+    if chat.model not in MODELS:
+        raise HTTPException(404, f"The model {chat.model!r} does not exist.")
+    question = chat.last("user")
+    if not question.strip():
+        raise HTTPException(400, "The last user message holds no text.")
+    text = generic_answer(question)
+    if chat.model == "sample-evidence" and search is not None:
+        text = evidence_answer(question, await search(question))
+    return Reply(text, Finish.STOP, Usage(), chat.model)
 
 
 def build_app(
-    engine: Engine,
-    *,
-    latency_ms: float = 0,
-    search: Search | None = None,
+    engine: Engine, *, latency_ms: float = 0, search: Search | None = None
 ) -> Starlette:
     """The application with `/v1/chat/completions`, `/v1/models` and `/health`; it does not close the engine."""
-    server = _Server(engine, latency_ms, search)
+    own_model = engine.identity.model
+    if endpoint_engine(own_model) != "rules":
+        own_model = f"{RULES_MODEL}-{own_model}"
+
+    async def health(_: HttpRequest) -> Response:
+        return _json({"status": "ok", "engine": engine.identity.engine})
+
+    async def models(_: HttpRequest) -> Response:
+        data = []
+        for name in dict.fromkeys((RULES_MODEL, own_model, *MODELS)):
+            model = {"id": name, "object": "model", "created": 0}
+            data.append({**model, "owned_by": "medlive"})
+        return _json({"object": "list", "data": data})
+
+    async def complete(http: HttpRequest) -> Response:
+        started = time.perf_counter()
+        chat = await _read(http)
+        if chat.model in (RULES_MODEL, own_model):
+            reply = replace(await _ask_task(chat, engine), model=own_model)
+        else:
+            reply = await _ask_sample(chat, search)
+        asked = sum(_tokens(message.content or "") for message in chat.messages)
+        answered = _tokens(reply.text)
+        message = {"role": "assistant", "content": reply.text, "refusal": None}
+        finish = _FINISH[reply.finish]
+        # The latency is that of the whole answer: the engine's own time is part of it.
+        await asyncio.sleep(latency_ms / 1000 - (time.perf_counter() - started))
+        return _json(
+            {
+                "id": f"chatcmpl-{uuid4()}",
+                "object": "chat.completion",
+                "created": int(time.time()),
+                "model": reply.model,
+                "choices": [{"index": 0, "finish_reason": finish, "message": message}],
+                "usage": {
+                    "prompt_tokens": asked,
+                    "completion_tokens": answered,
+                    "total_tokens": asked + answered,
+                },
+            }
+        )
+
     return Starlette(
         routes=[
-            Route("/v1/chat/completions", server.chat, methods=["POST"]),
-            Route("/v1/models", server.models),
-            Route("/health", server.health),
+            Route("/v1/chat/completions", complete, methods=["POST"]),
+            Route("/v1/models", models),
+            Route("/health", health),
         ],
-        exception_handlers={_Refused: _explain, MedliveError: _explain},
+        exception_handlers={HTTPException: _explain, MedliveError: _explain},
     )
 
 

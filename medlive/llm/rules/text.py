@@ -168,9 +168,9 @@ def is_clinical(text: str) -> bool:
 @cache
 def glosses(text: str) -> tuple[str, ...]:
     """The English words for each term of the glossary that a Chinese text holds."""
-    found: dict[str, None] = {}
+    glossed: dict[str, None] = {}
     for line in read_lists("medlive.llm.rules", "words_zh.txt")["glossary"]:
         spellings, _, english = line.partition("=")
         if any(spelling in text for spelling in spellings.split("|")):
-            found |= dict.fromkeys(english.split())
-    return tuple(found)
+            glossed |= dict.fromkeys(english.split())
+    return tuple(glossed)

@@ -62,12 +62,7 @@ class HubRepository:
         """The address of the repository."""
         return f"{self._api.endpoint}/datasets/{self._repository}"
 
-    def publish(
-        self,
-        prepared: PreparedRelease,
-        *,
-        dry_run: bool = False,
-    ) -> Published:
+    def publish(self, prepared: PreparedRelease, *, dry_run: bool = False) -> Published:
         """Commit a snapshot, tag it with its version, and commit the errata beside it.
 
         An existing tag with these very files is left as it is. A version older than the newest tag does not become
@@ -95,11 +90,7 @@ class HubRepository:
             if dry_run:
                 return done
             if existing is None:
-                self._api.create_repo(
-                    self._repository,
-                    repo_type=_KIND,
-                    exist_ok=True,
-                )
+                self._api.create_repo(self._repository, repo_type=_KIND, exist_ok=True)
             if version not in tags:
                 self._release(prepared, aside=any(tag > version for tag in tags))
             done.updated = self._commit_errata(prepared)
@@ -128,9 +119,23 @@ class HubRepository:
             self._repository, repo_type=_KIND, revision=revision, recursive=True
         )
         files = {file.path: file for file in tree if isinstance(file, RepoFile)}
-        return sorted(
-            name for name in prepared.sums if not _same(files.get(name), prepared, name)
-        )
+        missing = []
+        for name, entry in sorted(prepared.sums.items()):
+            file = files.get(name)
+            if file is None or file.size != entry.size:
+                missing.append(name)
+            elif file.lfs is not None:
+                if file.lfs.sha256 != entry.sha256:
+                    missing.append(name)
+            else:
+                data = (prepared.folder / name).read_bytes()
+                blob = b"blob %d\0" % len(data) + data
+                if (
+                    file.blob_id
+                    != hashlib.sha1(blob, usedforsecurity=False).hexdigest()
+                ):
+                    missing.append(name)
+        return missing
 
     def _release(self, prepared: PreparedRelease, *, aside: bool) -> None:
         """Make the commit and the tag; `aside`: not on main, which has a newer version."""
@@ -160,11 +165,7 @@ class HubRepository:
             exist_ok=True,
         )
         if aside:
-            self._api.delete_branch(
-                self._repository,
-                branch=branch,
-                repo_type=_KIND,
-            )
+            self._api.delete_branch(self._repository, branch=branch, repo_type=_KIND)
         if wrong := self._missing(version, prepared):
             raise self._other_bytes(f"the tag {version} of another publisher", wrong)
 
@@ -281,27 +282,7 @@ def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
     limits = httpx2.Timeout(silence_s, connect=min(silence_s, _CONNECT_S))
     tls = tls_context()
     set_client_factory(
-        lambda: httpx2.Client(
-            timeout=limits,
-            follow_redirects=True,
-            verify=tls,
-        )
+        lambda: httpx2.Client(timeout=limits, follow_redirects=True, verify=tls)
     )
-    return HfApi(
-        endpoint=endpoint_url,
-        token=token,
-        library_name="medlive",
-    ), token
-
-
-def _same(file: Any, prepared: PreparedRelease, name: str) -> bool:
-    """Whether a file on the hub is the snapshot's of that name, by the hub's SHA-256 or git digest."""
-    entry = prepared.sums[name]
-    if file is None or file.size != entry.size:
-        return False
-    if file.lfs is not None:
-        return bool(file.lfs.sha256 == entry.sha256)
-    data = (prepared.folder / name).read_bytes()
-    blob = b"blob %d\0" % len(data) + data
-    digest = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
-    return bool(file.blob_id == digest)
+    api = HfApi(endpoint=endpoint_url, token=token, library_name="medlive")
+    return api, token

@@ -13,6 +13,7 @@ import json
 import logging
 import os
 import re
+import stat
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -101,12 +102,12 @@ def plain_files(folder: Path) -> set[str]:
     """
     names: set[str] = set()
     try:
-        for entry in walk(folder):
-            if entry.is_file:
-                names.add(entry.name)
-            elif not entry.is_folder:
+        for name, mode in walk(folder):
+            if stat.S_ISREG(mode):
+                names.add(name)
+            elif not stat.S_ISDIR(mode):
                 raise BadInput(
-                    f"{folder}: {entry.name} is a link or a special file, which no backup holds",
+                    f"{folder}: {name} is a link or a special file, which no backup holds",
                     hint="it was put there by hand: restore another backup",
                 )
     except OSError as exc:

@@ -122,16 +122,16 @@ async def redact_case(text: CaseText, rubric: Rubric, reader: Agent) -> Redacted
     texts = asdict(text)
     for criterion in rubric.criteria:
         texts[criterion.id] = criterion.criterion
-    redacted = await redact_texts(texts, reader)
+    clean, found, remaining = await redact_texts(texts, reader)
     criteria = [
-        replace(criterion, criterion=redacted.texts[criterion.id])
+        replace(criterion, criterion=clean[criterion.id])
         for criterion in rubric.criteria
     ]
     return RedactedCase(
-        text=CaseText(**{name: redacted.texts[name] for name in asdict(text)}),
+        text=CaseText(**{name: clean[name] for name in asdict(text)}),
         rubric=replace(rubric, criteria=tuple(criteria)),
-        found=redacted.found,
-        remaining=redacted.remaining,
+        found=found,
+        remaining=remaining,
     )
 
 

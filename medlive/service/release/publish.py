@@ -14,7 +14,7 @@ from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import Published, prepare_release, publish
 from medlive.publishing.target import FolderTarget, Target
 from medlive.service.watch.notify import write_message
-from medlive.snapshot.describe.feed import Place, safe_base
+from medlive.snapshot.describe.feed import safe_base
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import week_end
 from medlive.snapshot.verify.run import verify_snapshot
@@ -69,7 +69,6 @@ def publish_snapshot(
 
         repository = HubRepository(at, endpoint_url=endpoint_url)
         return repository.publish(prepared, dry_run=dry_run)
-    place = Place(base_url)
     target: Target
     if to == "s3":
         from medlive.publishing.targets.s3 import S3Target
@@ -82,7 +81,7 @@ def publish_snapshot(
             f"{at!r} is not a folder",
             hint="give --to s3 or --to huggingface for a remote target",
         )
-    return publish(prepared, target, place, dry_run=dry_run)
+    return publish(prepared, target, base_url, dry_run=dry_run)
 
 
 async def verify_week(

@@ -56,11 +56,8 @@ _ADDRESS: Final = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
 
 def licence(canary: str) -> str:
     """Return `LICENSE`: the terms of use, and the canary."""
-    terms = (
-        package_files("medlive.snapshot")
-        .joinpath("terms.txt")
-        .read_text(encoding="utf-8")
-    )
+    file = package_files("medlive.snapshot").joinpath("terms.txt")
+    terms = file.read_text(encoding="utf-8")
     return f"{terms}\nCanary: {canary}\n"
 
 
@@ -86,11 +83,8 @@ def changes_md(
         )
         if kind is ChangeKind.ADDED and total > MOST_ADDED:
             yield "Too many to list here: `changes.json` names each.\n\n"
-            yield (
-                _shares("language", added.by_language)
-                + "\n"
-                + _shares("source", added.by_source)
-            )
+            yield _shares("language", added.by_language) + "\n"
+            yield _shares("source", added.by_source)
         elif total:
             yield "| case | revision | reason |\n| --- | --- | --- |\n"
             for c in entries(kind):
@@ -127,6 +121,9 @@ def readme(
         for version, n in releases.items():
             years[version.partition(".")[0]] += n
         releases = dict(years)
+    headroom = counts.headroom.words
+    if counts.headroom.is_little:
+        headroom += ". **These rubrics leave little room above it: they hardly tell good models apart**"
     return _template().render(
         meta=meta,
         counts=counts,
@@ -140,7 +137,7 @@ def readme(
         release=release,
         releases=releases,
         proof=_proof(counts),
-        headroom=_headroom(counts),
+        headroom=headroom[:1].upper() + headroom[1:],
         warnings=warnings_of(meta.provenance),
         engines=[
             (cell(e.role), cell(e.engine), cell(e.model))
@@ -193,40 +190,21 @@ def _proof(counts: Counts) -> str:
     )
 
 
-def _headroom(counts: Counts) -> str:
-    """What an ordinary answer scores; empty where no proof has one."""
-    words = counts.headroom.words
-    if counts.headroom.is_little:
-        words += ". **These rubrics leave little room above it: they hardly tell good models apart**"
-    return words[:1].upper() + words[1:]
-
-
 def _corpora(evidence: EvidenceUse) -> str:
-    return (
-        ", ".join(
-            f"{cell(name)} {cell(digest)}"
-            for name, digest in sorted(evidence.corpora.items())
-        )
-        or "none"
-    )
+    named = []
+    for name, digest in sorted(evidence.corpora.items()):
+        named.append(f"{cell(name)} {cell(digest)}")
+    return ", ".join(named) or "none"
 
 
-def _shares(
-    title: str,
-    counts: Mapping[str, int],
-    *,
-    ranked: bool = True,
-) -> str:
+def _shares(title: str, counts: Mapping[str, int], *, ranked: bool = True) -> str:
     whole = sum(counts.values())
-    order = (
-        sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        if ranked
-        else counts.items()
-    )
-    rows = [
-        (cell(name), number(n), f"{n / whole:.1%}" if whole else "")
-        for name, n in order
-    ]
+    order = list(counts.items())
+    if ranked:
+        order.sort(key=lambda item: (-item[1], item[0]))
+    rows = []
+    for name, n in order:
+        rows.append((cell(name), number(n), f"{n / whole:.1%}" if whole else ""))
     return table((title, "n", "share"), rows, right=2)
 
 

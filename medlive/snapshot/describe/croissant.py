@@ -49,21 +49,22 @@ def croissant(
     files: Mapping[str, FileEntry],
 ) -> dict[str, Any]:
     """Return `croissant.json`; `files` are the snapshot's, by name."""
-    fixed = json.loads(
-        package_files("medlive.snapshot.describe")
-        .joinpath("croissant.json")
-        .read_bytes()
-    )
+    file = package_files("medlive.snapshot.describe").joinpath("croissant.json")
+    fixed = json.loads(file.read_bytes())
+    # The first day of the first month and the last of the last in which a discussion was opened, if any was
+    timeframe = []
+    if counts.by_month:
+        first, last = min(counts.by_month), max(counts.by_month)
+        days = monthrange(int(last[:-3]), int(last[-2:]))[1]
+        timeframe = [f"{first}-01", f"{last}-{days:02d}"]
     year, _, week = meta.version.partition(".W")
-    warning = (
-        " Not publishable: " + "; ".join(meta.why_not) + "." if meta.why_not else ""
-    )
-    held_out = (
-        f" {counts.held} further cases are held out and only committed to."
-        if counts.held
-        else ""
-    )
-    cases, criteria = (meta.shape.columns[table] for table in ("cases", "criteria"))
+    warning = held_out = ""
+    if meta.why_not:
+        warning = f" Not publishable: {'; '.join(meta.why_not)}."
+    if counts.held:
+        held_out = f" {counts.held} further cases are held out and only committed to."
+    columns = meta.shape.columns
+    texts = fixed["columns"]
     tools = [f"{e.role}: {e.engine}, {e.model}" for e in meta.provenance.engines]
     return {
         **fixed["document"],
@@ -76,7 +77,7 @@ def croissant(
         "citeAs": bibtex(meta),
         "medlive:version": meta.version,
         "medlive:canary": meta.canary,
-        "rai:dataCollectionTimeframe": _timeframe(counts),
+        "rai:dataCollectionTimeframe": timeframe,
         "rai:dataCollectionMissingData": f"Every field has a value; some have the value unknown.{held_out}",
         "rai:dataAnnotationPlatform": [f"medlive {meta.provenance.code_version}"],
         "rai:machineAnnotationTools": tools or ["not recorded"],
@@ -95,39 +96,16 @@ def croissant(
             for name, (form, text) in DESCRIBED_FILES.items()
         ],
         "recordSet": [
-            _record_set(
-                "cases", cases, "case_id", "One record a case.", fixed["columns"]
-            ),
-            _record_set(
-                "criteria",
-                criteria,
-                "criterion_id",
-                "One record a criterion.",
-                fixed["columns"],
-            ),
+            _record_set("cases", "case_id", columns["cases"], texts),
+            _record_set("criteria", "criterion_id", columns["criteria"], texts),
         ],
     }
 
 
-def _timeframe(counts: Counts) -> list[str]:
-    """The first day of the first month and the last of the last in which a discussion was opened, if any was."""
-    if not counts.by_month:
-        return []
-    first = min(counts.by_month)
-    last = max(counts.by_month)
-    return [
-        f"{first}-01",
-        f"{last}-{monthrange(int(last[:-3]), int(last[-2:]))[1]:02d}",
-    ]
-
-
 def _record_set(
-    name: str,
-    stated: Iterable[Column],
-    key: str,
-    text: str,
-    texts: Mapping[str, str],
+    name: str, key: str, stated: Iterable[Column], texts: Mapping[str, str]
 ) -> dict[str, Any]:
+    """The records of a table; a column's text is by its name, or by that of table and column."""
     columns: list[dict[str, Any]] = []
     for column, kind in ((c.name, c.type) for c in stated):
         columns.append(
@@ -145,5 +123,6 @@ def _record_set(
         )
         if name == "criteria" and column == "case_id":
             columns[-1]["references"] = {"field": {"@id": "cases/case_id"}}
+    text = f"One record a {key.removesuffix('_id')}."
     identity = {"@type": "cr:RecordSet", "@id": name, "name": name, "description": text}
     return {**identity, "key": {"@id": f"{name}/{key}"}, "field": columns}

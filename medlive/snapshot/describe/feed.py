@@ -4,6 +4,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from operator import itemgetter
 from typing import Any, Final
 from urllib.parse import quote, urljoin, urlsplit
@@ -74,18 +75,11 @@ class Release:
         return f"{counts.cases} cases, {counts.criteria} criteria"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where readers find the published files."""
-
-    # With or without a last `/`; None: links are relative to the root of the place
-    base_url: str | None = None
-
-    def url(self, name: str) -> str:
-        """Return the address of a file."""
-        if self.base_url is None:
-            return quote(name)
-        return urljoin(f"{self.base_url.rstrip('/')}/", quote(name))
+def url_at(base_url: str | None, name: str) -> str:
+    """The address of a published file, with or without a last `/` of the base; without one it is relative."""
+    if base_url is None:
+        return quote(name)
+    return urljoin(f"{base_url.rstrip('/')}/", quote(name))
 
 
 def _entry_id(unique: str) -> str:
@@ -94,14 +88,10 @@ def _entry_id(unique: str) -> str:
 
 
 def _newest_first(releases: Sequence[Release]) -> list[Release]:
-    return sorted(
-        releases,
-        key=lambda r: r.version,
-        reverse=True,
-    )
+    return sorted(releases, key=lambda release: release.version, reverse=True)
 
 
-def latest_json(releases: Sequence[Release], place: Place) -> bytes:
+def latest_json(releases: Sequence[Release], base_url: str | None) -> bytes:
     """Return `latest.json`: the newest version with its files, and the digests of all; there must be one."""
     ordered = _newest_first(releases)
 
@@ -110,13 +100,13 @@ def latest_json(releases: Sequence[Release], place: Place) -> bytes:
             "version": release.version,
             "digest": release.digest,
             "created_at": moment_text(release.manifest.created_at),
-            "url": place.url(f"{release.folder}/"),
+            "url": url_at(base_url, f"{release.folder}/"),
         }
 
     newest = ordered[0]
     files = {}
     for name, entry in newest.files.items():
-        url = place.url(f"{newest.folder}/{name}")
+        url = url_at(base_url, f"{newest.folder}/{name}")
         files[name] = {"size": entry.size, "sha256": entry.sha256, "url": url}
     value = {
         **head(newest),
@@ -132,7 +122,7 @@ def latest_json(releases: Sequence[Release], place: Place) -> bytes:
 
 def feed_xml(
     releases: Sequence[Release],
-    place: Place,
+    base_url: str | None,
     errata: Errata | None,
 ) -> bytes:
     """Return `feed.xml`: Atom 1.0 (RFC 4287), an entry for each version and each erratum, newest first.
@@ -145,7 +135,7 @@ def feed_xml(
         enclosures = []
         for name, kind in _ENCLOSED.items():
             if name in release.files:
-                address = place.url(f"{release.folder}/{name}")
+                address = url_at(base_url, f"{release.folder}/{name}")
                 enclosures.append((name, kind, address, release.files[name].size))
         entry = {
             # Of the digest, and not the canary: a canary that stands in a feed would prove nothing about the data.
@@ -153,7 +143,7 @@ def feed_xml(
             "moment": release.manifest.created_at,
             "title": f"medlive {release.version}",
             "summary": f"{release.counted}. SHA256SUMS has {release.digest}.",
-            "link": place.url(INDEX) + f"#{release.version}",
+            "link": url_at(base_url, INDEX) + f"#{release.version}",
             "link_type": "text/html",
             "enclosures": enclosures,
         }
@@ -170,19 +160,16 @@ def feed_xml(
             "moment": moment,
             "title": f"medlive {erratum.kind.value}: {subject}",
             "summary": f"{erratum.reason} ({state}; frozen in {frozen})",
-            "link": place.url(ERRATA),
+            "link": url_at(base_url, ERRATA),
             "link_type": "application/json",
             "enclosures": (),
         }
         entries.append(entry)
-    entries.sort(
-        key=itemgetter("moment"),
-        reverse=True,
-    )
+    entries.sort(key=itemgetter("moment"), reverse=True)
     text = _TEMPLATES.get_template("feed.xml.j2").render(
         id=_entry_id("snapshots"),
         summary=_SUMMARY,
-        place=place,
+        url=partial(url_at, base_url),
         entries=entries,
         updated=entries[0]["moment"] if entries else datetime.fromtimestamp(0, UTC),
     )
@@ -191,7 +178,7 @@ def feed_xml(
 
 def index_html(
     releases: Sequence[Release],
-    place: Place,
+    base_url: str | None,
     *,
     errata: Errata | None,
     key: str | None,
@@ -205,7 +192,7 @@ def index_html(
     listed = errata.entries[::-1] if errata is not None else ()
     text = _TEMPLATES.get_template("index.html.j2").render(
         summary=_SUMMARY,
-        place=place,
+        url=partial(url_at, base_url),
         newest=ordered[0],
         releases=ordered,
         errata=listed,

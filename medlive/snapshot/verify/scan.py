@@ -63,6 +63,12 @@ class Scan:
     def run(self, root: Path) -> None:
         """Read cases and criteria side by side; faults are collected and nothing is raised."""
         expected = hashlib.sha256()
+
+        def report_orphan(number: int, criterion: Row) -> None:
+            wanted = f"a case for {criterion['criterion_id']!r}"[:300]
+            got = f"no case {criterion['case_id']!r}"[:300]
+            self.ids.add(f"{CRITERIA}:{number}", wanted, got)
+
         try:
             with (
                 open_plain(root / CASES) as cases,
@@ -74,7 +80,7 @@ class Scan:
                     RowReader(cases, CASES, shape, canary),
                     RowReader(criteria, CRITERIA, shape, canary),
                 )
-                for group in group_rows(*readers, self._report_orphan):
+                for group in group_rows(*readers, report_orphan):
                     number = self.tally.cases
                     piece = livemedbench_piece(number, group.row, group.criteria)
                     expected.update(piece)
@@ -87,16 +93,15 @@ class Scan:
             self.canary.extend(reader.canary_faults)
         expected.update(livemedbench_end())
         self.livemedbench = expected.hexdigest()
-        self._check_unmatched()
-
-    def _report_orphan(
-        self,
-        number: int,
-        criterion: Row,
-    ) -> None:
-        expected = f"a case for {criterion['criterion_id']!r}"[:300]
-        got = f"no case {criterion['case_id']!r}"[:300]
-        self.ids.add(f"{CRITERIA}:{number}", expected, got)
+        for name, section, faults in (
+            (CHANGES, "added", self.changes),
+            (CHANGES, "revised", self.changes),
+            (HOLDOUTS, "revealed", self.proofs),
+        ):
+            entries = self.ledgers.entries(name, section)
+            for case_id in sorted(entries.keys() - self.seen):
+                where = f"{name}: {section} {case_id!r}"[:300]
+                faults.add(where, "a case of the snapshot", "no such case")
 
     def _check_case(self, group: CaseRows) -> None:
         """Check one case by itself, and what the ledgers state about it."""
@@ -187,15 +192,3 @@ class Scan:
         if revealed["commitment"] != (proof := commitment(case, revealed["salt"])):
             expected = f"the commitment of its salt and rows, {proof}"
             self.proofs.add(where, expected, revealed["commitment"])
-
-    def _check_unmatched(self) -> None:
-        """Report entries of the ledgers whose cases are not in the snapshot."""
-        for name, section, faults in (
-            (CHANGES, "added", self.changes),
-            (CHANGES, "revised", self.changes),
-            (HOLDOUTS, "revealed", self.proofs),
-        ):
-            entries = self.ledgers.entries(name, section)
-            for case_id in sorted(entries.keys() - self.seen):
-                where = f"{name}: {section} {case_id!r}"[:300]
-                faults.add(where, "a case of the snapshot", "no such case")

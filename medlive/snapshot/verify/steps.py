@@ -189,7 +189,7 @@ def check_origin(folder: Inspected, out: Faults) -> None:
         document="manifest.json",
         key=(signing.key_id, signing.public_key) if signing else None,
         comments=(trusted, SIGNATURE_COMMENT),
-        given=() if folder.public_key is None else (folder.public_key,),
+        signers=() if folder.public_key is None else (folder.public_key,),
         has_signature=SIGNATURE in folder.listing.files,
     )
 

@@ -15,7 +15,7 @@ from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import PUBLIC_KEY
 from medlive.publishing.target import MUTABLE, media_type
-from medlive.snapshot.describe.feed import FEED, LATEST, Place, feed_xml, latest_json
+from medlive.snapshot.describe.feed import FEED, LATEST, feed_xml, latest_json
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.web.downloads import public_site
@@ -81,13 +81,12 @@ async def latest(catalog: TheCatalog, name: str = "") -> Response:
 async def made_file(request: Request, site: SiteOf, catalog: TheCatalog) -> Response:
     """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
     name, releases = request.url.path.removeprefix("/"), catalog.releases
-    place = Place()
     if name == FEED:
-        data = feed_xml(releases, place, await load_public_errata(site, catalog))
+        data = feed_xml(releases, None, await load_public_errata(site, catalog))
     elif not releases:
         raise HTTPException(404)
     elif name == LATEST:
-        data = latest_json(releases, place)
+        data = latest_json(releases, None)
     elif (signing := releases[0].manifest.signing) is not None:
         data = PublicKey.parse(signing.public_key).text().encode("ascii")
     else:

@@ -134,7 +134,7 @@ def test_a_missing_library_is_named(
     runs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = medlive.score(runs, draws=20)
-    monkeypatch.setattr("medlive.frames.find_spec", lambda name: None)
+    monkeypatch.setattr("medlive.errors.find_spec", lambda name: None)
     with pytest.raises(MissingExtra):
         frames.scores(table)
 

@@ -14,7 +14,7 @@ from rich.text import Text
 from medlive.cli import output
 from medlive.evaluation.bundles.files import archive
 from medlive.evaluation.model import CaseSet, EvaluationCase
-from medlive.snapshot.freeze import ListedEntries
+from medlive.snapshot.freeze import Entries
 from medlive.snapshot.manifest import EngineUse
 from tests.support import snapshots
 from tests.support.instance import REPOSITORY, Instance
@@ -115,7 +115,7 @@ def test_no_command_about_folders_prints_what_a_terminal_obeys(
         snapshots.PROVENANCE.model_copy(update={"engines": (engine,)}),
     )
     cases = [small_case("a0", "2026.W43")]
-    listed = ListedEntries(snapshots.added(cases, "2026.W43"))
+    listed = Entries(snapshots.added(cases, "2026.W43"))
     frozen = snapshots.freeze(tmp_path, "2026.W43", cases, listed)
     shown = instance.here("snapshot", "show", frozen.path, *form)
     assert "openai" in shown.out

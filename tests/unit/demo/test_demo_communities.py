@@ -55,7 +55,7 @@ async def test_lists_lead_to_every_thread_in_pages_of_ten(
     communities: Communities, client: httpx2.AsyncClient
 ) -> None:
     found: list[str] = []
-    base = communities.base_urls["icliniq"]
+    base = communities["icliniq"].base_url
     url: str | None = f"{base}/qa?page=1"
     while url is not None:
         tree = LexborHTMLParser(await _text(client, url))
@@ -76,7 +76,7 @@ async def test_a_page_held_already_is_not_sent_again(
     communities: Communities, client: httpx2.AsyncClient
 ) -> None:
     thread = next(t for t in THREADS if t.site == "dxy")
-    url = communities.base_urls["dxy"] + thread.path
+    url = communities["dxy"].base_url + thread.path
     first = await client.get(url)
     tag, modified = first.headers["ETag"], first.headers["Last-Modified"]
     for headers in ({"If-None-Match": tag}, {"If-Modified-Since": modified}):
@@ -91,7 +91,7 @@ async def test_no_page_claims_to_have_changed_in_the_future(
     communities: Communities, client: httpx2.AsyncClient
 ) -> None:
     thread = next(t for t in THREADS if t.expect.reason == "posted_in_future")
-    response = await client.get(communities.base_urls[thread.site] + thread.path)
+    response = await client.get(communities[thread.site].base_url + thread.path)
     assert "Last-Modified" not in response.headers
 
 
@@ -103,10 +103,10 @@ async def test_an_edited_thread_changes_its_validators(
     )
     edited = thread.model_copy(update={"title": thread.title + " (edited)"})
     async with serve_communities([thread]) as running:
-        url = running.base_urls["icliniq"] + thread.path
+        url = running["icliniq"].base_url + thread.path
         tag = (await client.get(url)).headers["ETag"]
     async with serve_communities([edited]) as running:
-        url = running.base_urls["icliniq"] + thread.path
+        url = running["icliniq"].base_url + thread.path
         after = await client.get(url, headers={"If-None-Match": tag})
         assert after.status_code == 200
 
@@ -124,7 +124,7 @@ async def test_what_people_wrote_is_never_markup(client: httpx2.AsyncClient) -> 
         )
         thread = thread.model_copy(update={"title": hostile, "messages": messages})
         async with serve_communities([thread]) as running:
-            html = await _text(client, running.base_urls[site] + thread.path)
+            html = await _text(client, running[site].base_url + thread.path)
             tree = LexborHTMLParser(html)
             assert [
                 s
@@ -133,7 +133,7 @@ async def test_what_people_wrote_is_never_markup(client: httpx2.AsyncClient) -> 
             ] == []
             assert tree.css("[onerror]") == []
             assert "".join(hostile.split()) in await _shown(
-                client, running.base_urls[site], thread
+                client, running[site].base_url, thread
             )
 
 
@@ -142,7 +142,7 @@ async def test_the_page_state_of_dxy_is_json(
 ) -> None:
     thread = next(t for t in THREADS if t.site == "dxy")
     tree = LexborHTMLParser(
-        await _text(client, communities.base_urls["dxy"] + thread.path)
+        await _text(client, communities["dxy"].base_url + thread.path)
     )
     script = next(s.text() for s in tree.css("script"))
     state = json.loads(script.removeprefix("window.$$data=").rstrip(";"))
@@ -157,7 +157,7 @@ async def test_old_pages_are_gb18030_and_say_so_in_their_head_only(
     old = [t for t in THREADS if t.charset == "gb18030"]
     assert old
     for thread in old:
-        response = await client.get(communities.base_urls["medlive"] + thread.path)
+        response = await client.get(communities["medlive"].base_url + thread.path)
         body = response.content
         assert response.headers["Content-Type"] == "text/html"
         assert b"charset=gb18030" in body
@@ -169,7 +169,7 @@ async def test_old_pages_are_gb18030_and_say_so_in_their_head_only(
 async def test_medlives_list_wants_the_token_of_its_front_page(
     communities: Communities, client: httpx2.AsyncClient
 ) -> None:
-    base = communities.base_urls["medlive"]
+    base = communities["medlive"].base_url
     form = {"branch": "case", "page": "1", "size": "5", "_token": ""}
     refused = await client.post(f"{base}/new/articlelist", data=form)
     assert refused.status_code == 403
@@ -205,17 +205,21 @@ async def test_medlives_list_wants_the_token_of_its_front_page(
     ],
 )
 async def test_what_is_not_there_is_404(
-    communities: Communities, client: httpx2.AsyncClient, site: str, path: str
+    communities: Communities,
+    client: httpx2.AsyncClient,
+    site: str,
+    path: str,
 ) -> None:
-    response = await client.get(communities.base_urls[site] + path)
+    response = await client.get(communities[site].base_url + path)
     assert response.status_code == 404
 
 
 async def test_each_site_has_its_own_host_and_robots(
     communities: Communities, client: httpx2.AsyncClient
 ) -> None:
-    assert len(set(communities.base_urls.values())) == len(SITES)
-    for base in communities.base_urls.values():
+    urls = {community.base_url for community in communities.values()}
+    assert len(urls) == len(SITES)
+    for base in urls:
         assert base.startswith("http://127.0.0.1:")
         assert "Disallow: /user/" in await _text(client, f"{base}/robots.txt")
 
@@ -224,7 +228,7 @@ async def test_the_server_is_gone_when_the_block_ends(
     client: httpx2.AsyncClient,
 ) -> None:
     async with serve_communities(THREADS) as running:
-        base = running.base_urls["sdn"]
+        base = running["sdn"].base_url
     with pytest.raises(httpx2.ConnectError):
         await client.get(f"{base}/robots.txt")
 

@@ -53,8 +53,8 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
         serve_communities(THREADS) as communities,
         Fetcher(FetchSettings(allow_loopback=True)) as fetcher,
     ):
-        base = communities.base_urls[site]
-        boards = () if site == "icliniq" else communities.boards[site]
+        base = communities[site].base_url
+        boards = () if site == "icliniq" else communities[site].boards
         adapter = build_site(
             site, {"base_url": base, "boards": boards, "min_interval_s": 0}
         )

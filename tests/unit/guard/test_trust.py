@@ -24,7 +24,6 @@ from medlive.instance.loading import load_settings
 from medlive.llm.engine import Prompt, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.publishing.download import fetch_snapshot
-from medlive.publishing.reading import Pace
 from medlive.service.watch import notify
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
@@ -151,9 +150,7 @@ async def literature(port: int, _: Path) -> None:
 
 
 async def snapshot(port: int, folder: Path) -> None:
-    await fetch_snapshot(
-        f"https://localhost:{port}/medlive", "latest", folder, pace=Pace(pause_s=0.0)
-    )
+    await fetch_snapshot(f"https://localhost:{port}/medlive", "latest", folder)
 
 
 async def provider(port: int, _: Path) -> None:

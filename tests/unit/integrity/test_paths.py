@@ -2,6 +2,7 @@
 
 import os
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -141,7 +142,7 @@ def test_known_paths_are_opened_unless_they_are_links_or_pipes(folder: Path) -> 
 
 
 def test_walking_follows_no_link(folder: Path) -> None:
-    entries = {entry.name: entry for entry in walk(folder)}
+    entries = dict(walk(folder))
     assert sorted(entries) == [
         "folder",
         "hard",
@@ -151,7 +152,5 @@ def test_walking_follows_no_link(folder: Path) -> None:
         "sub/file",
         "zero",
     ]
-    assert [name for name, entry in entries.items() if entry.is_file] == [
-        "hard",
-        "sub/file",
-    ]
+    files = [name for name, mode in entries.items() if stat.S_ISREG(mode)]
+    assert files == ["hard", "sub/file"]

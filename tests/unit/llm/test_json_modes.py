@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
 from medlive.curation import tasks
 from medlive.errors import EndpointUnavailable, RequestRefused
@@ -34,7 +34,7 @@ REQUEST = Request(
 
 def engine(url: str, **more: Any) -> OpenAIEngine:
     return OpenAIEngine(
-        "m-1", url, SecretStr(KEY), **{"backoff_s": 0.01, "timeout_s": 5.0, **more}
+        "m-1", url, KEY, **{"backoff_s": 0.01, "timeout_s": 5.0, **more}
     )
 
 

@@ -36,23 +36,23 @@ async def test_a_healthy_endpoint_is_soon_asked_all_that_is_allowed() -> None:
         waiting = [asyncio.create_task(limiter.enter()) for _ in range(200)]
         await asyncio.sleep(0)
         for began in turns:
-            limiter.leave(began, Ended.ANSWERED)
+            limiter.leave(began, "answered")
         assert limiter.state().limit == then
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         for _ in range(limiter.state().under_way):
-            limiter.leave(0.0, Ended.OTHER)
+            limiter.leave(0.0, "other")
 
 
 async def test_what_is_not_used_up_does_not_grow() -> None:
     limiter = Limiter("e", 64)
     for _ in range(3 * START):
-        limiter.leave(await limiter.enter(), Ended.ANSWERED)
+        limiter.leave(await limiter.enter(), "answered")
     assert limiter.state().limit == START
 
 
-@pytest.mark.parametrize("ended", [Ended.LIMITED, Ended.OVERLOADED])
+@pytest.mark.parametrize("ended", ["limited", "overloaded"])
 async def test_calls_that_began_together_cut_the_limit_once(ended: Ended) -> None:
     limiter = Limiter("e", 64)
     for began in await full(limiter):
@@ -75,7 +75,7 @@ async def test_turns_are_given_in_order_and_never_lost() -> None:
             order.append(number)
             await asyncio.sleep(0.001)
         finally:
-            limiter.leave(began, Ended.OTHER)
+            limiter.leave(began, "other")
 
     tasks = [asyncio.create_task(call(number)) for number in range(30)]
     await asyncio.sleep(0)
@@ -88,10 +88,10 @@ async def test_turns_are_given_in_order_and_never_lost() -> None:
     second = await limiter.enter()
     late = asyncio.create_task(limiter.enter())
     await asyncio.sleep(0)
-    limiter.leave(first, Ended.OTHER)
+    limiter.leave(first, "other")
     late.cancel()
     await asyncio.gather(late, return_exceptions=True)
-    limiter.leave(second, Ended.OTHER)
+    limiter.leave(second, "other")
     state = limiter.state()
     assert (state.under_way, state.waiting) == (0, 0)
 

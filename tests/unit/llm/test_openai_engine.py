@@ -10,7 +10,6 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
 from medlive.clock import now
 from medlive.errors import ConfigError, EndpointUnavailable
@@ -46,7 +45,7 @@ REQUEST = Request(
 
 def engine(url: str, **more: Any) -> OpenAIEngine:
     return OpenAIEngine(
-        "m-1", url, SecretStr(KEY), **{"backoff_s": 0.01, "timeout_s": 5.0, **more}
+        "m-1", url, KEY, **{"backoff_s": 0.01, "timeout_s": 5.0, **more}
     )
 
 
@@ -485,8 +484,6 @@ async def test_the_rules_engine_behind_http_is_labelled_as_the_rules_engine() ->
         ("http://h/v1", {"parameters": {"stream": True}}),
         ("http://h/v1", {"parameters": {"temperature": float("nan")}}),
         ("http://h/v1", {"parameters": {"stop": {1, 2}}}),
-        ("http://h/v1", {"concurrency": 0}),
-        ("http://h/v1", {"timeout_s": 0}),
         ("http://h/v1", {"api_key": "schlüssel"}),
         ("http://h/v1", {"api_key": "a\nb"}),
     ],

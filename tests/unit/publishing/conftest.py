@@ -9,9 +9,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from medlive.integrity.signing import sign
+from medlive.publishing import reading
 from medlive.publishing.publish import prepare_release, publish
 from medlive.publishing.target import FolderTarget
-from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, trusted_comment, write_errata_file
 from tests.support.fetching import Web
 from tests.support.snapshots import Line, build_line
@@ -34,12 +34,15 @@ def published(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     write_errata_file(line.root, Errata(), signer)
     for release in (line.releases[0], line.releases[2]):
-        publish(prepare_release(release.path), FolderTarget(root), Place())
+        publish(prepare_release(release.path), FolderTarget(root), None)
     return root
 
 
 @pytest.fixture
-async def server(published: Path) -> AsyncIterator[Web]:
+async def server(
+    published: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Web]:
+    monkeypatch.setattr(reading, "PAUSE_S", 0.001)
     site = Web(published)
     app = web.Application()
     app.router.add_get("/data/{name:.*}", site.answer)

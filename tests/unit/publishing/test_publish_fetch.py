@@ -22,11 +22,10 @@ from medlive.integrity.signing import SecretKey, generate
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish
 from medlive.publishing.target import FolderTarget
-from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, load_errata
-from medlive.snapshot.freeze import ListedEntries
+from medlive.snapshot.freeze import Entries
 from medlive.snapshot.load import load_snapshot
-from tests.support.fetching import NAME, QUICK, VERSION, Web, erratum, found, get, offer
+from tests.support.fetching import NAME, VERSION, Web, erratum, found, get, offer
 from tests.support.instance import Instance
 from tests.support.snapshots import Line, added, freeze, small_case
 
@@ -69,9 +68,9 @@ def test_the_command_names_what_was_not_verified(
     )
     assert "integrity, not origin" in signed.err
     cases = [small_case("a0", "2026.W43")]
-    entries = ListedEntries(added(cases, "2026.W43"))
+    entries = Entries(added(cases, "2026.W43"))
     frozen = freeze(tmp_path / "frozen", "2026.W43", cases, entries)
-    publish(prepare_release(frozen.path), FolderTarget(tmp_path / "public"), Place())
+    publish(prepare_release(frozen.path), FolderTarget(tmp_path / "public"), None)
     unsigned = instance.here(
         "snapshot",
         "fetch",
@@ -282,9 +281,7 @@ async def test_what_is_wrong_with_the_wish_is_said(
     server: Web, tmp_path: Path, source: str, version: str, error: type[MedliveError]
 ) -> None:
     with pytest.raises(error):
-        await fetch_snapshot(
-            source.format(url=server.url), version, tmp_path / "out", pace=QUICK
-        )
+        await fetch_snapshot(source.format(url=server.url), version, tmp_path / "out")
     assert not found(tmp_path / "out", "medlive-*")
 
 

@@ -9,15 +9,16 @@ import pytest
 from httpx2 import URL
 
 from medlive.errors import BadInput, CheckFailed, MedliveError, ServiceUnavailable
+from medlive.guard.http import AddressRefused
 from medlive.integrity.folder import SUMS
 from medlive.integrity.signing import PublicKey, SecretKey, generate
+from medlive.publishing import reading
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish
-from medlive.publishing.reading import Network, Pace, Refused, redirect_target
+from medlive.publishing.reading import redirect_target
 from medlive.publishing.target import FolderTarget
-from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import Errata, load_errata
-from tests.support.fetching import NAME, QUICK, VERSION, Web, erratum, found, get, offer
+from tests.support.fetching import NAME, VERSION, Web, erratum, found, get, offer
 from tests.support.snapshots import Line, build_line
 
 # --- errata and versions never go back
@@ -114,7 +115,7 @@ async def test_an_older_latest_is_refused_unless_it_is_asked_for(
     out = tmp_path / "out"
     await get(server, out, "latest")
     server.root = tmp_path / "old"
-    publish(prepare_release(line.releases[0].path), FolderTarget(server.root), Place())
+    publish(prepare_release(line.releases[0].path), FolderTarget(server.root), None)
     with pytest.raises(
         CheckFailed,
     ):
@@ -122,9 +123,7 @@ async def test_an_older_latest_is_refused_unless_it_is_asked_for(
     assert not found(out, "*2026.W43")
     assert (await get(server, out, "2026.W43")).version == "2026.W43"
     shutil.rmtree(out / "medlive-2026.W43")
-    asked = await fetch_snapshot(
-        server.url, "latest", out, allow_older=True, pace=QUICK
-    )
+    asked = await fetch_snapshot(server.url, "latest", out, allow_older=True)
     assert asked.version == "2026.W43"
 
 
@@ -169,13 +168,15 @@ async def test_a_link_in_a_published_folder_is_not_read(
 INNER = "127.0.0.2"
 
 
-def outside(*inner: str) -> Network:
-    """A world in which 127.0.0.1 is public and everything else is not; these names lead inside."""
+@pytest.fixture
+def outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A world in which 127.0.0.1 is public and everything else is not; `inner.test` leads inside."""
 
     async def resolve(host: str) -> list[str]:
-        return [INNER] if host in inner else ["127.0.0.1"]
+        return [INNER] if host == "inner.test" else ["127.0.0.1"]
 
-    return Network(resolve, lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(reading, "resolve_host", resolve)
+    monkeypatch.setattr(reading, "may_connect", lambda address: address == "127.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -198,29 +199,25 @@ def outside(*inner: str) -> Network:
     ],
 )
 async def test_a_redirect_leads_to_no_inner_host_and_ends(
-    server: Web, tmp_path: Path, target: str, reason: str
+    server: Web, tmp_path: Path, target: str, reason: str, outside: None
 ) -> None:
     port = server.url.rpartition(":")[2].partition("/")[0]
     server.moved = {"latest.json": target.format(port=port, name="latest.json")}
     source = f"http://site.test:{port}/data"
     with pytest.raises(ServiceUnavailable, match=reason):
-        await fetch_snapshot(
-            source, "latest", tmp_path, pace=QUICK, network=outside("inner.test")
-        )
+        await fetch_snapshot(source, "latest", tmp_path)
     assert set(server.asked) == {"latest.json"}
     assert len(server.asked) <= 6
 
 
 async def test_a_redirect_to_another_public_host_is_followed(
-    server: Web, tmp_path: Path
+    server: Web, tmp_path: Path, outside: None
 ) -> None:
     port = server.url.rpartition(":")[2].partition("/")[0]
     server.moved = {"latest.json": f"http://other.test:{port}/data/moved.json"}
     server.alias = {"moved.json": "latest.json"}
     source = f"http://site.test:{port}/data"
-    done = await fetch_snapshot(
-        source, "latest", tmp_path, pace=QUICK, network=outside()
-    )
+    done = await fetch_snapshot(source, "latest", tmp_path)
     assert done.version == VERSION
 
 
@@ -234,26 +231,27 @@ async def test_a_redirect_to_another_public_host_is_followed(
     ],
 )
 async def test_an_inner_host_that_was_named_leads_to_no_other(
-    server: Web, tmp_path: Path, target: str, reason: str | None
+    server: Web,
+    tmp_path: Path,
+    target: str,
+    reason: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    outside: None,
 ) -> None:
     port = server.url.rpartition(":")[2].partition("/")[0]
     server.moved = {"latest.json": target.format(port=port)}
     server.alias = {"moved.json": "latest.json"}
-    own = Network(outside("inner.test").resolve, lambda address: False)
+    monkeypatch.setattr(reading, "may_connect", lambda address: False)
     if reason is None:
-        assert (
-            await fetch_snapshot(
-                server.url, "latest", tmp_path, pace=QUICK, network=own
-            )
-        ).version == VERSION
+        assert (await fetch_snapshot(server.url, "latest", tmp_path)).version == VERSION
         return
     with pytest.raises(ServiceUnavailable, match=reason):
-        await fetch_snapshot(server.url, "latest", tmp_path, pace=QUICK, network=own)
+        await fetch_snapshot(server.url, "latest", tmp_path)
     assert server.asked == ["latest.json"]
 
 
 async def test_a_name_that_changes_its_address_after_the_first_answer_is_refused(
-    server: Web, tmp_path: Path
+    server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outside: None
 ) -> None:
     port = server.url.rpartition(":")[2].partition("/")[0]
     answers = iter([["127.0.0.1"]])
@@ -261,14 +259,12 @@ async def test_a_name_that_changes_its_address_after_the_first_answer_is_refused
     async def resolve(host: str) -> list[str]:
         return next(answers, [INNER])
 
-    network = Network(resolve, lambda address: address == "127.0.0.1")
+    monkeypatch.setattr(reading, "resolve_host", resolve)
     with pytest.raises(ServiceUnavailable, match=INNER):
         await fetch_snapshot(
             f"http://site.test:{port}/data",
             VERSION,
             tmp_path,
-            pace=QUICK,
-            network=network,
         )
     assert server.asked == []
 
@@ -277,13 +273,16 @@ async def test_a_redirect_from_https_to_http_is_refused() -> None:
     assert redirect_target(URL("http://a.test/x"), "https://b.test/y") == URL(
         "https://b.test/y"
     )
-    with pytest.raises(Refused, match="https to http"):
+    with pytest.raises(AddressRefused, match="https to http"):
         redirect_target(URL("https://a.test/x"), "http://a.test/x")
 
 
-async def test_a_server_that_drips_is_given_up(server: Web, tmp_path: Path) -> None:
+async def test_a_server_that_drips_is_given_up(
+    server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server.drip = f"{NAME}/{SUMS}"
-    pace = Pace(pause_s=0.001, grace_s=0.02, least_rate=1e12)
+    monkeypatch.setattr(reading, "FETCH_GRACE_S", 0.02)
+    monkeypatch.setattr(reading, "FETCH_LEAST_RATE", 1e12)
     with pytest.raises(ServiceUnavailable, match="slow"):
-        await fetch_snapshot(server.url, VERSION, tmp_path, pace=pace)
+        await fetch_snapshot(server.url, VERSION, tmp_path)
     assert not found(tmp_path, "medlive-*")

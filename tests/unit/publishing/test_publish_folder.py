@@ -29,7 +29,6 @@ from medlive.publishing.publish import (
     publish,
 )
 from medlive.publishing.target import FolderTarget, Item
-from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import (
     Errata,
     Erratum,
@@ -37,7 +36,7 @@ from medlive.snapshot.errata import (
     trusted_comment,
     write_errata_file,
 )
-from medlive.snapshot.freeze import ListedEntries
+from medlive.snapshot.freeze import Entries
 from medlive.snapshot.load import load_snapshot
 from medlive.snapshot.verify.run import verify_snapshot
 from tests.support.snapshots import Line, build_line, freeze
@@ -68,11 +67,11 @@ def target(tmp_path: Path) -> FolderTarget:
 def send(
     target: FolderTarget,
     snapshot: PreparedRelease,
-    place: Place | None = None,
+    base_url: str | None = None,
     *,
     dry_run: bool = False,
 ) -> Published:
-    return publish(snapshot, target, place or Place(), dry_run=dry_run)
+    return publish(snapshot, target, base_url, dry_run=dry_run)
 
 
 def tree(root: Path) -> dict[str, tuple[str, int]]:
@@ -264,7 +263,7 @@ def test_an_unsigned_release_does_not_follow_a_signed_one(
     before = tree(target.root)
     cases = list(load_snapshot(line.last, verify=False))
     unsigned = freeze(
-        tmp_path / "next", "2026.W46", cases, ListedEntries(), line.releases[-1]
+        tmp_path / "next", "2026.W46", cases, Entries(), line.releases[-1]
     )
     with pytest.raises(CheckFailed):
         send(target, prepare_release(unsigned.path))
@@ -273,7 +272,7 @@ def test_an_unsigned_release_does_not_follow_a_signed_one(
         tmp_path / "signed",
         "2026.W46",
         cases,
-        ListedEntries(),
+        Entries(),
         line.releases[-1],
         line.key,
     )
@@ -285,9 +284,9 @@ def test_an_unsigned_release_does_not_follow_a_signed_one(
 def test_the_feed_is_atom(
     made: dict[str, PreparedRelease], target: FolderTarget
 ) -> None:
-    place = Place(BASE + "/")
+    base_url = BASE + "/"
     for snapshot in made.values():
-        send(target, snapshot, place)
+        send(target, snapshot, base_url)
     feed = ElementTree.fromstring((target.root / "feed.xml").read_bytes())
     assert feed.tag == f"{ATOM}feed"
     check_common(feed)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from medlive.snapshot.diff import Change, ChangeKind
-from medlive.snapshot.freeze import FrozenSnapshot, ListedEntries, write_snapshot
+from medlive.snapshot.freeze import Entries, FrozenSnapshot, write_snapshot
 from medlive.snapshot.manifest import EngineUse, EvidenceUse, Provenance, SnapshotMeta
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
@@ -66,9 +66,9 @@ def make_case(number: int, **changes: object) -> SnapshotCase:
     return SnapshotCase(**(values | changes))  # type: ignore[arg-type]
 
 
-def added(cases: list[SnapshotCase]) -> ListedEntries:
+def added(cases: list[SnapshotCase]) -> Entries:
     """The entries of a first release."""
-    return ListedEntries(
+    return Entries(
         tuple(
             Change(ChangeKind.ADDED, c.case_id, "new", None, c.revision) for c in cases
         )

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive import load_snapshot
+from medlive import errors, load_snapshot
 from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
 from medlive.integrity.folder import SIGNATURE_COMMENT, lines
 from medlive.integrity.signing import SecretKey, generate, sign
-from medlive.snapshot import load, rows
+from medlive.snapshot import rows
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.locate import find_snapshot
@@ -111,7 +111,7 @@ def test_frames_have_types_and_the_canary(
     cases = part.to_pandas()
     assert str(cases["posted_at"].dtype).startswith("datetime64")
     assert cases["posted_at"].iloc[0].date() == part.cases[0].posted_at
-    monkeypatch.setattr(load, "find_spec", lambda library: None)
+    monkeypatch.setattr(errors, "find_spec", lambda library: None)
     for ask, name in (
         (part.to_pandas, "pandas"),
         (part.to_arrow, "pyarrow"),
