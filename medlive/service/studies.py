@@ -29,7 +29,6 @@ from medlive.instance.paths import report_path
 from medlive.statistics.case_ratings import (
     ASPECTS,
     AspectQuality,
-    RatedItem,
     aspect_figures,
 )
 from medlive.statistics.raters import (
@@ -325,14 +324,15 @@ async def evaluate(session: Session, study: Study) -> Results:
                 if rating.rating is not None:
                     decided.setdefault(item.item, {})[rater] = rating.rating
     disagreements, overturned = _compare_raters(study, items, by_item)
-    rated = [RatedItem(item.item, item.case_id, item.aspect) for item in items]
-    figures = aspect_figures(rated, decided, study.raters)
-    wanted = ASPECTS_OF[study.kind]
+    aspects = []
+    for aspect in ASPECTS_OF[study.kind]:
+        cases = {item.item: item.case_id for item in items if item.aspect == aspect}
+        aspects.append(aspect_figures(aspect, cases, decided, study.raters))
     answered = [i for i in items if i.item in decided and i.answer is not None]
     return Results(
         items=len(items),
         progress=progress,
-        aspects=tuple(figure for figure in figures if figure.aspect in wanted),
+        aspects=tuple(aspects),
         grading=_grading(study, answered, by_item) if answered else None,
         disagreements=tuple(disagreements),
         overturned=tuple(overturned),
