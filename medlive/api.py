@@ -30,7 +30,7 @@ from medlive.evaluation.runs.templates import default_template
 from medlive.evaluation.scoring.ability import AbilityTable, abilities_of
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.evaluation.scoring.contamination import contamination as contaminations
-from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
+from medlive.evaluation.scoring.errata import ErrataMode, use_errata
 from medlive.evaluation.scoring.fresh import PERMUTATIONS, Window
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.metrics import Metric
@@ -176,18 +176,19 @@ def score(
     if window.since and window.until and window.since > window.until:
         raise UsageError(f"no day is {window}")
     graded = load_runs(runs, judge)
-    search = ErrataSearch(
+    use = use_errata(
+        [run.run for run in graded],
+        mode,
         file=None if errata_file is None else Path(errata_file),
         home=snapshots_path(load_settings().settings),
         public_key=public_key_of(public_key),
-        lenient=mode is ErrataMode.IGNORE,
     )
     return score_runs(
         graded,
         metric=None if metric is None else _choose("metric", Metric, metric),
         draws=draws,
         seed=seed,
-        errata=use_errata([run.run for run in graded], mode, search),
+        errata=use,
         basis=CaseBasis.COMMON if common else CaseBasis.OWN,
         registry=open_registry(models),
         window=window,

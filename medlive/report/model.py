@@ -230,16 +230,15 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _looked_in(run: RunErrata) -> str:
-    errata = run.found
-    if errata.path is None:
+    if run.path is None:
         return f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
-    if errata.problem:
-        return f"{errata.path.name} of {run.version} could not be read"
-    checked = f"checked with key {errata.key}" if errata.key else "not checked"
+    if run.problem:
+        return f"{run.path.name} of {run.version} could not be read"
+    checked = f"checked with key {run.key}" if run.key else "not checked"
     what = "some of what" if run.concerned else "nothing that"
     return (
-        f"{errata.path.name} of {run.version} withdraws {what} these runs hold "
-        f"({errata.digest}; its signature {checked})"
+        f"{run.path.name} of {run.version} withdraws {what} these runs hold "
+        f"({run.digest}; its signature {checked})"
     )
 
 

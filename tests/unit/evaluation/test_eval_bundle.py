@@ -27,7 +27,7 @@ from medlive.evaluation.bundles.leaderboard import rank_bundles
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
-from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
+from medlive.evaluation.scoring.errata import ErrataMode, use_errata
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.refusals import Allow, Misleading
 from medlive.evaluation.scoring.score import score_runs
@@ -317,7 +317,7 @@ def test_errata_are_left_out_where_the_snapshot_has_them(
         fixed_in=None,
     )
     file = write_errata_file(tmp_path, Errata(entries=(entry,)), None)
-    use = use_errata([room.run.run], ErrataMode.APPLY, ErrataSearch(file)).runs[0]
+    use = use_errata([room.run.run], ErrataMode.APPLY, file=file).runs[0]
     files = make_bundle(room.run, draws=DRAWS, left_out=use)
     scores = json.loads(files["scores.json"])
     assert scores["rates"]["cases"] == 5
