@@ -36,7 +36,6 @@ from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.refusals import Allow, Objection
 from medlive.evaluation.scoring.score import (
-    CaseBasis,
     ScoreTable,
     labelled,
     score_matrix,
@@ -165,7 +164,7 @@ def score(
         seed: Their seed.
 
     Raises:
-        Misleading: If figures would mislead, and `allow` does not override why.
+        CheckFailed: If figures would mislead, and `allow` does not override why.
         UsageError: If there is no run, or the runs cannot be compared.
     """
     from medlive.instance.loading import load_settings
@@ -189,7 +188,7 @@ def score(
         draws=draws,
         seed=seed,
         errata=use,
-        basis=CaseBasis.COMMON if common else CaseBasis.OWN,
+        basis="common" if common else "own",
         registry=open_registry(models),
         window=window,
         allow=[_choose("allow", Allow, name) for name in allow],
@@ -277,7 +276,7 @@ def power(
         allow: What would mislead about the runs and is overridden, as for `score`.
 
     Raises:
-        Misleading: If the runs' scores would mislead, and `allow` does not override why.
+        CheckFailed: If the runs' scores would mislead, and `allow` does not override why.
         UsageError: If the points are not from 0.01 to 100, the runs' scores show no spread, power and alpha are not
             in (0, 1), or power is not above alpha.
     """

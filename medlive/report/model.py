@@ -29,7 +29,6 @@ from medlive.evaluation.scoring.overlap import (
 )
 from medlive.evaluation.scoring.refusals import marked
 from medlive.evaluation.scoring.score import (
-    CaseBasis,
     ModelScore,
     ScoreTable,
 )
@@ -56,8 +55,8 @@ _METRIC: Final = {
 ONE_RUN: Final = "One run alone is compared with nothing: give the run folders of two models or more."
 _ADVICE_ONLY: Final = "every criterion rests on the physician's advice, so the complete score is the paper score"
 _BASIS: Final = {
-    CaseBasis.OWN: "each model on its own",
-    CaseBasis.COMMON: "those that all are scored on",
+    "own": "each model on its own",
+    "common": "those that all are scored on",
 }
 
 

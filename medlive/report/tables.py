@@ -169,7 +169,7 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
             p="p_holm",
         )
     return _head("scores", table) | {
-        "scored_on": table.basis.value,
+        "scored_on": table.basis,
         "common_cases": table.common,
         "coverage": _rows(
             table.coverage,

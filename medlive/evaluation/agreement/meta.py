@@ -127,7 +127,7 @@ def meta_run(
         allow: What would make figures mislead and is overridden; the result says so.
 
     Raises:
-        Misleading: If the figures would mislead, and `allow` does not override why.
+        CheckFailed: If the figures would mislead, and `allow` does not override why.
         UsageError: If nothing is graded, there is nothing to compare, or people settled the grading itself.
         BadInput: If a file cannot be read.
     """

@@ -132,9 +132,8 @@ def make_bundle(
         allow: The objections to the figures that are overridden.
 
     Raises:
-        Misleading: If the figures would mislead, and `allow` does not override it.
+        CheckFailed: If the figures would mislead, and `allow` does not override it; or errata leave no case.
         UsageError: If nothing is graded, the run is raw, or `draws` is out of range.
-        CheckFailed: If errata leave no case.
     """
     if not 1 <= draws <= MOST_DRAWS:
         raise UsageError(f"expected 1 to {MOST_DRAWS} draws, got {draws}")

@@ -22,10 +22,6 @@ class Allow(StrEnum):
     """A run that several judges graded, where nobody chose one."""
 
 
-class Misleading(CheckFailed):
-    """A figure would mislead."""
-
-
 class Objection(NamedTuple):
     """A reason against a figure."""
 
@@ -52,7 +48,7 @@ def check_figures(
         What is overridden, to be printed with the figures.
 
     Raises:
-        Misleading: If an objection is not overridden; the hint names the options that would.
+        CheckFailed: If an objection is not overridden; the hint names the options that would.
     """
     return override(list(objections(runs)), allowed)
 
@@ -66,7 +62,7 @@ def check_before(cases: CaseSet, grader: str, allowed: Collection[Allow]) -> Non
         allowed: The objections that are overridden.
 
     Raises:
-        Misleading: If an objection is not overridden.
+        CheckFailed: If an objection is not overridden.
     """
     reasons = list(_case_reasons(cases))
     if grader == "rules":
@@ -86,11 +82,11 @@ def check_harness(cases: CaseSet, allowed: bool, option: str) -> None:
         option: How the user does so.
 
     Raises:
-        Misleading: If the cases must not be published and it is not allowed.
+        CheckFailed: If the cases must not be published and it is not allowed.
     """
     reasons = "; ".join(_case_reasons(cases))
     if reasons and not allowed:
-        raise Misleading(
+        raise CheckFailed(
             f"not publishable: {reasons}", hint=f"{option} asks all the same"
         )
 
@@ -98,7 +94,7 @@ def check_harness(cases: CaseSet, allowed: bool, option: str) -> None:
 def override(
     objections: Sequence[Objection], allowed: Collection[Allow]
 ) -> list[Objection]:
-    """Return the objections, all of them allowed. Raises Misleading for any that is not."""
+    """Return the objections, all of them allowed. Raises CheckFailed for any that is not."""
     refused = [objection for objection in objections if objection.allow not in allowed]
     if refused:
         names = dict.fromkeys(objection.allow for objection in refused)
@@ -107,7 +103,7 @@ def override(
         if Allow.SEVERAL_JUDGES in names or Allow.MIXED_GRADERS in names:
             hint = f"choose one grader with --judge; or {hint}"
         reasons = "; ".join(objection.why for objection in refused)
-        raise Misleading(f"the figures would mislead: {reasons}", hint=hint)
+        raise CheckFailed(f"the figures would mislead: {reasons}", hint=hint)
     return list(objections)
 
 
