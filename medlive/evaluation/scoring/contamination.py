@@ -150,8 +150,8 @@ def contamination(
     models = [study.model(run, permutations) for run in runs]
     p_values = [model.drop.p if model.drop else None for model in models]
     corrected = []
-    for model, p in zip(models, holm_of_known(p_values), strict=True):
-        corrected.append(replace(model, p_holm=p))
+    for figures, p in zip(models, holm_of_known(p_values), strict=True):
+        corrected.append(replace(figures, p_holm=p))
     warnings = list(table.warnings)
     unknown = [run.label for run in runs if run.cutoff is None]
     if unknown:

@@ -186,8 +186,8 @@ def _affected(
     withdrawn: set[str],
 ) -> RunErrata:
     """What these criteria, as (case id, criterion id), and cases are of a run."""
-    gone = []
-    kept = []
+    gone: list[EvaluationCase] = []
+    kept: list[EvaluationCase] = []
     for case in run.cases:
         is_gone = case.case_id in withdrawn
         (gone if is_gone else kept).append(case)

@@ -207,13 +207,7 @@ def score_runs(
     """
     if not runs:
         raise UsageError("expected at least one run to score")
-    # Who made imported verdicts is unknown.
-    engines = {run.grader.engine for run in runs if run.grader} - {IMPORTED}
-    if len(engines) > 1:
-        raise UsageError(
-            f"the runs were graded by different engines: {', '.join(sorted(engines))}",
-            hint="score them apart, or choose one grader with --judge",
-        )
+    _check_engines(runs)
     metric = metric or headline(runs)
     runs = labelled(runs)
     overridden = tuple(check_figures(runs, allow))
@@ -224,7 +218,7 @@ def score_runs(
             for run, withdrawn in zip(runs, errata.runs, strict=True)
         ]
     if window != ALWAYS:
-        runs = window.of(runs)
+        runs = window.narrow(runs)
     labels = [run.label for run in runs]
     in_runs = [run.case_scores(metric) for run in narrow_runs(runs, metric.counted)]
     scored = in_runs
@@ -300,6 +294,16 @@ def headline(runs: Sequence[GradedRun]) -> Metric:
         if run.harm is None or control_figures(run.harm.controls).failed:
             return Metric.COMPLETE
     return Metric.SAFE
+
+
+def _check_engines(runs: Sequence[GradedRun]) -> None:
+    """Raise UsageError for graders of several engines; who made imported verdicts is unknown."""
+    engines = {run.grader.engine for run in runs if run.grader} - {IMPORTED}
+    if len(engines) > 1:
+        raise UsageError(
+            f"the runs were graded by different engines: {', '.join(sorted(engines))}",
+            hint="score them apart, or choose one grader with --judge",
+        )
 
 
 def _only(

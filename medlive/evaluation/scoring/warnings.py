@@ -14,11 +14,11 @@ from medlive.statistics.bootstrap import Comparison
 
 def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
     """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
-    alike: dict[str, list[str]] = {}
+    labels: dict[str, list[str]] = {}
     for run in runs:
         for why in dict.fromkeys(_single_run_warnings(run)):
-            alike.setdefault(why, []).append(run.label)
-    warnings = [f"{some(labels)}: {why}" for why, labels in alike.items()]
+            labels.setdefault(why, []).append(run.label)
+    warnings = [f"{some(own)}: {why}" for why, own in labels.items()]
     if len(runs) > 1:
         warnings += _comparison_warnings(runs)
         if common < union:
@@ -29,19 +29,6 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
 
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
-    yield from _case_warnings(run)
-    yield from note_thinking(run.answers.values())
-    if run.grader is None:
-        yield "nothing is graded"
-    for why in unpublishable_reasons(run):
-        yield f"not publishable: {why}"
-    if run.grader is not None:
-        answered_by = run.grader.answered_by
-        if any(name != run.grader.model for name in answered_by):
-            yield f"graded by {', '.join(answered_by)} instead of the pinned model"
-
-
-def _case_warnings(run: GradedRun) -> Iterator[str]:
     cases = run.run.info.cases
     if cases.newer:
         yield f"{cases.origin} {cases.name}: {cases.newer}"
@@ -56,6 +43,15 @@ def _case_warnings(run: GradedRun) -> Iterator[str]:
             parts.append(f"{name} {some(list(map(str, values)))}")
         part = ", ".join(parts)
         yield f"only on {len(run.run.cases)} cases of {cases.name}, by {part}"
+    yield from note_thinking(run.answers.values())
+    if run.grader is None:
+        yield "nothing is graded"
+    for why in unpublishable_reasons(run):
+        yield f"not publishable: {why}"
+    if run.grader is not None:
+        answered_by = run.grader.answered_by
+        if any(name != run.grader.model for name in answered_by):
+            yield f"graded by {', '.join(answered_by)} instead of the pinned model"
 
 
 def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
@@ -83,7 +79,8 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
     case_ids: dict[str, None] = {}
     for run in {run.run.info.cases.rows: run for run in reversed(runs)}.values():
         for case in run.run.cases:
-            asked = (case.question, *((c.criterion, c.points) for c in case.criteria))
+            rubric = [(c.criterion, c.points) for c in case.criteria]
+            asked = (case.question, *rubric)
             if first.setdefault(case.case_id, asked) != asked:
                 case_ids[case.case_id] = None
     return list(case_ids)
