@@ -245,7 +245,7 @@ def _is_checked(report: BundleReport, checked: Collection[str]) -> bool:
     if report.run is None or not checked:
         return False
     items = items_of(report.run.run.cases, report.run.answers)
-    return any(item.id in checked for item in items)
+    return not items.keys().isdisjoint(checked)
 
 
 def _boards(

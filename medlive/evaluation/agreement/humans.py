@@ -24,15 +24,15 @@ from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, rea
 from medlive.integrity.digest import digest_bytes, digest_json
 from medlive.integrity.log import read_bytes, some
 
-_WORDS: Final[Mapping[bool | None, tuple[str, ...]]] = {
-    True: ("true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"),
-    False: (
+_MET: Final = ["true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"]
+_NOT_MET: Final = (
+    "not met",
+    *[
         "false",
         "0",
         "0.0",
         "no",
         "n",
-        "not met",
         "not_met",
         "unmet",
         "否",
@@ -40,8 +40,12 @@ _WORDS: Final[Mapping[bool | None, tuple[str, ...]]] = {
         "不符合",
         "未满足",
         "未达到",
-    ),
-    None: ("", "null", "none"),
+    ],
+)
+_WORDS: Final[Mapping[str, bool | None]] = {
+    **dict.fromkeys(_MET, True),
+    **dict.fromkeys(_NOT_MET, False),
+    **dict.fromkeys(("", "null", "none"), None),
 }
 _KQA_LABELS: Final[Mapping[str, bool | None]] = {
     "Entailment": True,
@@ -81,7 +85,7 @@ class _Rating(NamedTuple):
 def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:
     """Read human ratings in medlive's own format, or K-QA's CSV of physicians.
 
-    `items` has the criteria of a run's item ids (`items.places_of`).
+    `items` has the criteria of a run's item ids (`items.items_of`).
 
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
@@ -117,9 +121,8 @@ def collect_ratings(
                 undecided += 1
             else:
                 of_kind = scores if isinstance(rating.about, str) else verdicts
-                by_rater = of_kind.setdefault(rating.about, {})
-                if not _record(by_rater, rating):
-                    faults.append(f"{where}: {_contradiction(rating)}")
+                if fault := _add(of_kind, rating):
+                    faults.append(f"{where}: {fault}")
                 raters[rating.rater] = None
                 lines.setdefault(rating.about, where)
     names = ", ".join(files)
@@ -146,15 +149,14 @@ def collect_ratings(
     )
 
 
-def _record(by_rater: dict[str, Any], rating: _Rating) -> bool:
-    """Note a rating, and whether it agrees with the rater's earlier one."""
+def _add(ratings: dict[Any, dict[str, Any]], rating: _Rating) -> str:
+    """Add a rating; return what is wrong where it contradicts the rater's earlier one, else ""."""
+    by_rater = ratings.setdefault(rating.about, {})
     earlier = by_rater.get(rating.rater)
     if earlier is None:
         by_rater[rating.rater] = rating.value
-    return earlier is None or rating.value in (None, earlier)
-
-
-def _contradiction(rating: _Rating) -> str:
+    if earlier is None or rating.value in (None, earlier):
+        return ""
     what = f"case {rating.about!r}"
     if isinstance(rating.about, tuple):
         case_id, criterion = rating.about
@@ -193,13 +195,6 @@ def _ratings_of(
             yield line, str(exc)
 
 
-def _place_of(item: str, items: Mapping[str, Place] | None) -> Place | None:
-    """The criterion of an item id; None if the run lacks it. Raises ValueError without a run."""
-    if items is None:
-        raise ValueError(f"item {item[:40]!r} can only be read together with its run")
-    return items.get(item)
-
-
 def _row_ratings(
     values: Mapping[str, Any] | str, items: Mapping[str, Place] | None
 ) -> Iterator[_Rating]:
@@ -212,7 +207,13 @@ def _row_ratings(
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
-        about = _place_of(item, items) if item else (case_id, criterion)
+        about: Place | None = (case_id, criterion)
+        if item and items is None:
+            raise ValueError(
+                f"item {item[:40]!r} can only be read together with its run"
+            )
+        if item and items is not None:
+            about = items.get(item)
         yield _Rating(about, rater, _met(values["met"]))
     score = values.get("score")
     # A column that is empty beside a verdict is not a score that could not be given.
@@ -233,9 +234,9 @@ def _name(value: object) -> str:
 def _met(value: object) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
-    for met, words in _WORDS.items():
-        if isinstance(value, str) and value.strip().lower() in words:
-            return met
+    word = value.strip().lower() if isinstance(value, str) else None
+    if word in _WORDS:
+        return _WORDS[word]
     raise ValueError(f"met must be true, false or null, found {str(value)[:40]!r}")
 
 

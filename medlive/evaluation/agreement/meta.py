@@ -12,7 +12,7 @@ import numpy as np
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import HumanRatings, read_humans
-from medlive.evaluation.agreement.items import items_of, places_of
+from medlive.evaluation.agreement.items import items_of
 from medlive.evaluation.agreement.stability import Repeated, repeated
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
@@ -211,7 +211,7 @@ def read_people(
                 "an adjudicator needs a file of human ratings", hint="add --human FILE"
             )
         return None
-    people = read_humans(*files, items=places_of(items_of(run.run.cases, run.answers)))
+    people = read_humans(*files, items=items_of(run.run.cases, run.answers))
     if adjudicator not in (None, *people.raters):
         raise UsageError(
             f"{people.name} has no ratings by {adjudicator!r}; its raters are {', '.join(people.raters)}"

@@ -146,16 +146,15 @@ def _row(
 
 def two_judges(run_dir: Path, judges: Sequence[str]) -> tuple[GradedRun, GradedRun]:
     """A run under its two judges, in the order of the log. Raises UsageError for more or fewer."""
-    runs_by_judge: dict[str, GradedRun] = {}
+    runs: dict[str, GradedRun] = {}
     for by_judge in gradings([run_dir], judges).values():
-        runs_by_judge |= by_judge
-    if len(runs_by_judge) != 2:
-        named = ", ".join(runs_by_judge) or "none"
-        hint = (
-            "medlive eval grade --grader asks another; --judge A --judge B chooses two"
+        runs |= by_judge
+    if len(runs) != 2:
+        raise UsageError(
+            f"expected two judges of {run_dir}, found {', '.join(runs) or 'none'}",
+            hint="medlive eval grade --grader asks another; --judge A --judge B chooses two",
         )
-        raise UsageError(f"expected two judges of {run_dir}, found {named}", hint=hint)
-    first, second = runs_by_judge.values()
+    first, second = runs.values()
     return first, second
 
 
@@ -164,29 +163,29 @@ def read_sheet(run_dir: Path, judges: Sequence[str] = ()) -> GraderSheet:
 
     Raises UsageError if nothing is graded, or there are not two such judges.
     """
+    other = against = None
     if judges:
         run, other = two_judges(run_dir, judges)
         against = other.known_grader.model
     else:
-        run, other, against = load_graded(run_dir), None, None
+        run = load_graded(run_dir)
+    cases = {case.case_id: case for case in run.run.cases}
     verdicts = []
-    for item in items_of(run.run.cases, run.answers):
-        case_id, criterion_id = item.case.case_id, item.criterion.id
+    for item, (case_id, criterion_id) in items_of(run.run.cases, run.answers).items():
         met = run.verdicts(case_id).get(criterion_id)
         if met is None:
             continue
         if other and other.verdicts(case_id).get(criterion_id) is not (not met):
             continue
-        verdicts.append(
-            CheckedVerdict(
-                id=item.id,
-                case_id=case_id,
-                question=item.case.question,
-                criterion_id=criterion_id,
-                answer=item.answer.response,
-                met=met,
-            )
+        verdict = CheckedVerdict(
+            id=item,
+            case_id=case_id,
+            question=cases[case_id].question,
+            criterion_id=criterion_id,
+            answer=run.answers[case_id].response,
+            met=met,
         )
+        verdicts.append(verdict)
     return GraderSheet(run.known_grader.model, against, tuple(verdicts))
 
 

@@ -210,26 +210,34 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
                 f"{path}: no judge matches {judge!r}", hint="nothing is graded"
             )
         return graded
-    candidates = list(judges) if judge is None else [_find_judge(judges, judge, path)]
-    current, counts = {}, {}
+    candidates = list(judges)
+    if judge is not None:
+        candidates = [_find_judge(judges, judge, path)]
+    current = {}
+    counts = {}
     for digest in candidates:
         met = _current(run.cases, answers, digest, judges[digest].verdicts)
-        current[digest], counts[digest] = met, _count_verdicts(met)
+        current[digest] = met
+        tally = _tally(met)
+        counts[digest] = tally[True] + tally[False]
     # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
     chosen = max(reversed(counts), key=counts.__getitem__)
-    log, met = judges[chosen], current[chosen]
-    rivals = {j: n for j, n in counts.items() if j != chosen}
-    if rivals:
-        others = [f"{judges[j].name}: {n} verdicts" for j, n in rivals.items()]
-        tied = counts[chosen] in rivals.values()
+    log = judges[chosen]
+    most = counts.pop(chosen)
+    if counts:
+        others = [f"{judges[j].name}: {n} verdicts" for j, n in counts.items()]
+        tied = most in counts.values()
         why = "wrote last of those with the most" if tied else "has the most"
         notes.append(
-            f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: {counts[chosen]} verdicts "
+            f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: {most} verdicts "
             f"on the current answers and criteria; not {'; '.join(others)} (--judge chooses)"
         )
-    notes += _ungraded_notes(_current(run.cases, answers, chosen, log.reasons), met)
+    reasons = _current(run.cases, answers, chosen, log.reasons)
+    for reason, n in _tally(reasons).most_common(_NAMED):
+        notes.append(f"{n} criteria are ungraded: {reason}")
     # Settling two judges is a choice already.
-    is_settled = log.last.engine == SETTLED
+    if log.last.engine == SETTLED:
+        counts.clear()
     return replace(
         graded,
         grades=_GradeBook(run, answers, chosen),
@@ -242,30 +250,17 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
             judge=chosen,
         ),
         notes=tuple(notes),
-        met=met,
-        rivals=tuple(judges[j].name for j, n in rivals.items() if n and not is_settled),
+        met=current[chosen],
+        rivals=tuple(judges[j].name for j, n in counts.items() if n),
     )
 
 
-def _count_verdicts(met: Mapping[str, Mapping[str, bool | None]]) -> int:
-    total = 0
-    for verdicts in met.values():
-        total += sum(verdict is not None for verdict in verdicts.values())
-    return total
-
-
-def _ungraded_notes(
-    reasons: Mapping[str, Mapping[str, str]],
-    met: Mapping[str, Mapping[str, bool | None]],
-) -> list[str]:
-    """The commonest reasons why criteria have no verdict."""
-    counts: Counter[str] = Counter()
-    for case_id, by_criterion in reasons.items():
-        for criterion_id, reason in by_criterion.items():
-            if met[case_id][criterion_id] is None:
-                counts[reason] += 1
-    common = counts.most_common(_NAMED)
-    return [f"{n} criteria are ungraded: {reason}" for reason, n in common]
+def _tally(values: Mapping[str, Mapping[str, T]]) -> Counter[T]:
+    """How many criteria have each value."""
+    tally: Counter[T] = Counter()
+    for by_criterion in values.values():
+        tally.update(by_criterion.values())
+    return tally
 
 
 def _first_notes(*kinds: Sequence[str]) -> list[str]:
@@ -281,7 +276,8 @@ def _first_notes(*kinds: Sequence[str]) -> list[str]:
 def _find_judge(judges: Mapping[str, _JudgeLog], wanted: str, path: Path) -> str:
     """The judge with that digest or prefix, or the only one with that model."""
     matching = [j for j in judges if j.startswith((wanted, f"sha256:{wanted}"))]
-    matching = matching or [j for j in judges if judges[j].last.model == wanted]
+    if not matching:
+        matching = [j for j in judges if judges[j].last.model == wanted]
     if len(matching) == 1:
         return matching[0]
     names = "; ".join(log.name for log in judges.values())
@@ -301,6 +297,7 @@ def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
         if grade.grader:
             log.models.add(grade.grader)
         log.verdicts[grade.key] = grade.met
+        log.reasons.pop(grade.key, None)
         if grade.met is None:
             log.reasons[grade.key] = kind_of(grade.reason)
     return judges

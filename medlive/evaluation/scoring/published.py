@@ -30,11 +30,11 @@ class MonthTable:
 
     def tsv(self) -> str:
         """`Date`, the models, `# case`; a row a month, then `Overall`; four decimals."""
-        lines = ["\t".join(["Date", *self.models, "# case"])]
+        lines = [["Date", *self.models, "# case"]]
         for month, scores, n in (*self.rows, ("Overall", self.overall, self.cases)):
             cells = ["NA" if score is None else f"{score:.4f}" for score in scores]
-            lines.append("\t".join([month, *cells, str(n)]))
-        return "\n".join(lines) + "\n"
+            lines.append([month, *cells, str(n)])
+        return "".join("\t".join(line) + "\n" for line in lines)
 
 
 CaseFigure = tuple[str, str | None, float]
@@ -72,8 +72,10 @@ def table_of_figures(
 
 def published_mean(figures: Sequence[float]) -> float:
     """The clipped mean of unclipped figures, added up in their order; of none 0, and with a NaN among them 1."""
+    if not figures:
+        return 0.0
     # min before max, as published: a NaN comes out as 1.
-    return max(0.0, min(1.0, sum(figures) / len(figures))) if figures else 0.0
+    return max(0.0, min(1.0, sum(figures) / len(figures)))
 
 
 def case_figures(
@@ -91,24 +93,22 @@ def case_figures(
             rubrics[str(case["case_id"])] = rubric
     figures: dict[Any, CaseFigure] = {}
     for entry in entries:
-        case_id, evaluations = entry.get("case_id"), entry.get("evaluations", {})
-        if (
-            case_id
-            and not isinstance(case_id, list | dict)
-            and isinstance(evaluations, dict)
-        ):
+        case_id = entry.get("case_id")
+        evaluations = entry.get("evaluations", {})
+        is_name = case_id and not isinstance(case_id, list | dict)
+        if is_name and isinstance(evaluations, dict):
             post_time, items = rubrics.get(str(case_id), ("", []))
-            value = _figure(evaluations, items if isinstance(items, list) else [])
+            value = _figure(evaluations, items)
             figures[case_id] = (str(case_id), month_of(post_time), value)
     return list(figures.values())
 
 
-def _figure(evaluations: Mapping[str, Any], rubric: Sequence[Any]) -> float:
+def _figure(evaluations: Mapping[str, Any], rubric: object) -> float:
     # Criteria whose text is not in the rubric do not count. Any value that is not empty is a "text" to the script:
     # 5, 5.0 and "5" are two.
     known = set()
     positive = []
-    for item in rubric:
+    for item in rubric if isinstance(rubric, list) else ():
         if isinstance(item, dict):
             positive.append(max(0.0, _number(item.get("points", 0))))
             if _has_text(item):
@@ -160,14 +160,15 @@ def kept_files(
 
     A run without any verdict (None) has those of its only import with grades: none of these could be read as one.
     """
-    places = (
-        list((run / _FOLDER).glob("*.json")) if judge is None else [_place(run, judge)]
-    )
+    places = list((run / _FOLDER).glob("*.json"))
+    if judge is not None:
+        places = [_place(run, judge)]
     if len(places) != 1 or not places[0].is_file():
         return None
     content = read_json(places[0], given=False)
     if isinstance(content, dict) and judge in (None, content.get("judge")):
-        benchmark, gradings = content.get("benchmark"), content.get("gradings")
+        benchmark = content.get("benchmark")
+        gradings = content.get("gradings")
         if isinstance(benchmark, list) and isinstance(gradings, list):
             return benchmark, gradings
     raise BadInput(f"{places[0]} does not contain LiveMedBench files")
@@ -196,8 +197,15 @@ def scores_of_files(
         while case_id in scores:
             case_id += "′"
         if score is None:
-            case = EvaluationCase(case_id, "", "", "", "", (), "", month)
-            score = CaseScore(case, CaseState.UNSCORABLE, None, {}, None, 0.0, 0.0)
+            score = CaseScore(
+                case=EvaluationCase(case_id, "", "", "", "", (), "", month),
+                state=CaseState.UNSCORABLE,
+                answer=None,
+                met={},
+                score=None,
+                low=0.0,
+                high=0.0,
+            )
         elif case_id != name:
             score = replace(score, case=replace(score.case, case_id=case_id))
         scores[case_id] = with_figure(score, value)
@@ -207,15 +215,16 @@ def scores_of_files(
 def as_published(
     runs: Sequence[GradedRun],
     in_runs: Sequence[tuple[CaseScore, ...]],
-    given: Sequence[tuple[EvaluationCase, ...]],
+    whole_cases: Sequence[tuple[EvaluationCase, ...]],
 ) -> tuple[list[tuple[CaseScore, ...]], list[str]]:
     """Return each run's cases as the published script scores them, and warnings where that is not possible.
 
-    `given` has each run's cases as they were before any were left out.
+    `whole_cases` has each run's cases as they were before any were left out.
     """
     scored, warnings = [], []
-    for run, cases, before in zip(runs, in_runs, given, strict=True):
-        from_files, why = None, "withdrawn cases are left out"
+    for run, cases, before in zip(runs, in_runs, whole_cases, strict=True):
+        from_files = None
+        why = "withdrawn cases are left out"
         # The imported files still contain what was withdrawn since.
         if run.run.cases == before:
             from_files = scores_of_files(run, cases)
