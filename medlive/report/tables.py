@@ -51,34 +51,35 @@ HARM_RATES: Final[Mapping[str, str]] = {
     "omitted": "omission",
 }
 """The rates of harm, as `HarmRates` and as tables name them."""
-_BOOTSTRAP_LEVEL: Final = 0.95
 
 
 def _row(value: Any, **names: str) -> dict[str, Any]:
-    """The fields of a dataclass under the names of the files; `names` are further ones."""
-    return _named(asdict(value), **names)
-
-
-def _named(row: Mapping[str, Any], **names: str) -> dict[str, Any]:
+    """The fields of a dataclass, or of a row, under the names of the files; `names` are further ones."""
+    fields = value if isinstance(value, Mapping) else asdict(value)
     names = _NAMES | names
-    return {names.get(name, name): part for name, part in row.items()}
-
-
-def _mean_row(mean: Estimate) -> dict[str, Any]:
-    return {"n": mean.n, "mean": mean.value, "ci_low": mean.low, "ci_high": mean.high}
-
-
-def _rows(values: Iterable[Any], **names: str) -> list[dict[str, Any]]:
-    return [_row(value, **names) for value in values]
+    return {names.get(name, name): part for name, part in fields.items()}
 
 
 def _row_or_none(value: object | None, **names: str) -> dict[str, Any] | None:
     return None if value is None else _row(value, **names)
 
 
+def _rows(values: Iterable[Any], **names: str) -> list[dict[str, Any]]:
+    return [_row(value, **names) for value in values]
+
+
+def _mean_row(mean: Estimate) -> dict[str, Any]:
+    return {
+        "n": mean.n,
+        "mean": mean.value,
+        "ci_low": mean.low,
+        "ci_high": mean.high,
+    }
+
+
 def estimate_row(estimate: ScoreEstimate) -> dict[str, Any]:
     """A mean with everything that belongs to it."""
-    return {**_named(estimate.row()), "few": estimate.few}
+    return {**_row(estimate.row()), "few": estimate.few}
 
 
 def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
@@ -90,7 +91,6 @@ def cutoff_row(cutoff: Cutoff | None) -> dict[str, Any] | None:
 
 def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
     """How a file of figures begins."""
-    level = _BOOTSTRAP_LEVEL
     return {
         "format": f"medlive-{kind}",
         "format_version": 1,
@@ -98,7 +98,7 @@ def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
         "bootstrap": {
             "draws": table.draws,
             "seed": table.seed,
-            "level": level,
+            "level": 0.95,
         },
         "warnings": list(table.warnings),
         "overridden": [objection._asdict() for objection in table.overridden],
@@ -108,29 +108,28 @@ def _head(kind: str, table: ScoreTable | ContaminationTable) -> dict[str, Any]:
 def harm_row(model: ModelScore) -> dict[str, Any]:
     """How often a model's answers hold harm, by what they say and by what they leave out."""
     harm = model.harm
-    row: dict[str, Any] = {}
+    row = harm.row()
     for name in HARM_RATES:
         row[name] = estimate_row(getattr(harm, name))
-    for name in ("read", "unread", "unconfirmed", "reader", "checker"):
-        row[name] = getattr(harm, name)
     row["controls"] = None if harm.controls is None else harm.controls.as_json()
     return row
 
 
 def model_row(model: ModelScore) -> dict[str, Any]:
     """One model's figures, with what they rest on."""
-    info, standing = model.run.run.info, model.standing
+    info = model.run.run.info
     own = model.companions
+    place: dict[str, Any] = dict.fromkeys(("group", "rank_best", "rank_worst"))
+    if model.standing is not None:
+        place = _row(model.standing)
+        del place["name"]
+    axis_errors = []
+    for row in axis_rows(model.axes):
+        axis_errors.append(_row(row) | {"rate": model.axes[row["axis"]].value})
     slices = []
     for part in model.slices:
-        figures = estimate_row(part.estimate)
-        slices.append(
-            {
-                "kind": part.kind,
-                "value": part.value,
-                **figures,
-            }
-        )
+        about = {"kind": part.kind, "value": part.value}
+        slices.append(about | estimate_row(part.estimate))
     return {
         "model": model.label,
         "cases": info.cases.model_dump(include={"origin", "name", "digest"}),
@@ -146,14 +145,9 @@ def model_row(model: ModelScore) -> dict[str, Any]:
         "core": estimate_row(own.core),
         "harm": harm_row(model),
         "characters": own.characters,
-        "group": standing.group if standing else None,
-        "rank_best": standing.rank_best if standing else None,
-        "rank_worst": standing.rank_worst if standing else None,
+        **place,
         "rates": {**_row(model.rates), "shares": model.rates.shares},
-        "axis_errors": [
-            {**_named(row), "rate": model.axes[row["axis"]].value}
-            for row in axis_rows(model.axes)
-        ],
+        "axis_errors": axis_errors,
         "slices": slices,
     }
 
@@ -163,19 +157,11 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
     window = table.window
     drops = {}
     for label, drop in table.drops.items():
-        drops[label] = _row(
-            drop,
-            difference="drop",
-            p="p_holm",
-        )
+        drops[label] = _row(drop, difference="drop", p="p_holm")
     return _head("scores", table) | {
         "scored_on": table.basis,
         "common_cases": table.common,
-        "coverage": _rows(
-            table.coverage,
-            label="model",
-            missing="lacking",
-        ),
+        "coverage": _rows(table.coverage, label="model", missing="lacking"),
         "errata": errata_row(table),
         "advice_only": table.advice_only,
         "length": _rows(table.lengths),
@@ -289,10 +275,14 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
     return [row for row in rows if kind in (None, row["slice"])]
 
 
+_FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
+"""How a text begins that a spreadsheet takes for a formula."""
+
+
 def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
     """`scores.csv`: `score_rows` with what was overridden to show them, and commas.
 
-    A text that a spreadsheet takes for a formula begins with "'".
+    A text of `_FORMULA` begins with "'".
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -302,9 +292,9 @@ def scores_csv(table: ScoreTable, kind: str | None = None) -> str:
     for row in score_rows(table, kind):
         cells = []
         for value in row.values():
-            is_text = isinstance(value, str)
-            formula = is_text and value.startswith(("=", "+", "-", "@", "\t", "\r"))
-            cells.append(f"'{value}" if formula else value)
+            if isinstance(value, str) and value.startswith(_FORMULA):
+                value = f"'{value}"
+            cells.append(value)
         writer.writerow([*cells, " ".join(overrides)])
     return out.getvalue()
 
@@ -324,12 +314,7 @@ WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
 
 def json_bytes(value: Any) -> bytes:
     """A value as an indented JSON file."""
-    text = json.dumps(
-        value,
-        ensure_ascii=False,
-        indent=2,
-        allow_nan=False,
-    )
+    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
     return _bytes(f"{text}\n")
 
 
@@ -344,12 +329,8 @@ def contamination_json(table: ContaminationTable) -> dict[str, Any]:
     """`contamination.json`: every estimate of every model (docs/contamination.md names each)."""
     arms = []
     for arm in table.arms:
-        row = {
-            "model": arm.model,
-            "raw": arm.raw,
-            "rewritten": arm.rewritten,
-            "drop_of_difference": _row(arm.drop, difference="drop"),
-        }
+        row = _row(arm, drop="drop_of_difference")
+        row["drop_of_difference"] = _row(arm.drop, difference="drop")
         arms.append(row)
     return _head("contamination", table) | {
         "permutations": table.permutations,
@@ -361,18 +342,17 @@ def contamination_json(table: ContaminationTable) -> dict[str, Any]:
 
 
 def _contamination_row(model: ModelContamination) -> dict[str, Any]:
-    against_full_set = None
-    if (paper := model.paper) is not None:
-        against_full_set = _row(paper)
-        against_full_set["full"] = _mean_row(paper.full)
-        against_full_set["post"] = _mean_row(paper.post)
+    against_full_set = _row_or_none(model.paper)
+    if model.paper is not None and against_full_set:
+        against_full_set["full"] = _mean_row(model.paper.full)
+        against_full_set["post"] = _mean_row(model.paper.post)
     adjusted = []
     for by, mix in model.mixes.items():
-        row = {"by": by, **_row(mix, difference="drop")}
-        row["strata"] = []
+        strata = []
         for name, (before, after) in mix.strata.items():
-            row["strata"].append({"stratum": name, "n_pre": before, "n_post": after})
-        adjusted.append(row)
+            strata.append({"stratum": name, "n_pre": before, "n_post": after})
+        row = _row(mix, difference="drop")
+        adjusted.append({"by": by, **row, "strata": strata})
     return {
         "model": model.label,
         "cutoff": cutoff_row(model.cutoff),
@@ -395,12 +375,13 @@ def _placebo_row(model: ModelContamination) -> dict[str, Any] | None:
         return None
     drops = []
     for drop in model.placebos:
-        row = _named(
-            drop._asdict(), n_pre="n_before", n_post="n_after", difference="drop"
-        )
-        day, side = row.pop("day"), row.pop("side")
-        row["last_day_before"] = date.fromordinal(day).isoformat()
-        row["among"] = "unseen" if side else "seen"
+        row = {
+            "n_before": drop.n_pre,
+            "n_after": drop.n_post,
+            "drop": drop.difference,
+            "last_day_before": date.fromordinal(drop.day).isoformat(),
+            "among": "unseen" if drop.side else "seen",
+        }
         drops.append(row)
     return {
         "dates": len(model.placebos),

@@ -195,6 +195,13 @@ def _ratings_of(
             yield line, str(exc)
 
 
+def _place_of(item: str, items: Mapping[str, Place] | None) -> Place | None:
+    """The criterion of an item id; None if the run lacks it. Raises ValueError without a run."""
+    if items is None:
+        raise ValueError(f"item {item[:40]!r} can only be read together with its run")
+    return items.get(item)
+
+
 def _row_ratings(
     values: Mapping[str, Any] | str, items: Mapping[str, Place] | None
 ) -> Iterator[_Rating]:
@@ -207,13 +214,7 @@ def _row_ratings(
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
-        about: Place | None = (case_id, criterion)
-        if item and items is None:
-            raise ValueError(
-                f"item {item[:40]!r} can only be read together with its run"
-            )
-        if item and items is not None:
-            about = items.get(item)
+        about = _place_of(item, items) if item else (case_id, criterion)
         yield _Rating(about, rater, _met(values["met"]))
     score = values.get("score")
     # A column that is empty beside a verdict is not a score that could not be given.
@@ -234,9 +235,8 @@ def _name(value: object) -> str:
 def _met(value: object) -> bool | None:
     if value is None or isinstance(value, bool):
         return value
-    word = value.strip().lower() if isinstance(value, str) else None
-    if word in _WORDS:
-        return _WORDS[word]
+    if isinstance(value, str) and value.strip().lower() in _WORDS:
+        return _WORDS[value.strip().lower()]
     raise ValueError(f"met must be true, false or null, found {str(value)[:40]!r}")
 
 

@@ -139,12 +139,12 @@ def meta_run(
             hint="--judge names one of its two judges",
         )
     overridden = check_figures([run], allow)
-    notes = [*(objection.why for objection in overridden), *run.notes]
+    notes = [objection.why for objection in overridden]
+    notes += run.notes
     how: Draws = {"draws": draws, "seed": seed}
-    people = read_people(
-        [human] if isinstance(human, Path) else human, adjudicator, run
-    )
-    coverage, criteria, about = None, None, None
+    files = [human] if isinstance(human, Path) else human
+    people = read_people(files, adjudicator, run)
+    coverage = criteria = about = None
     levels: list[CaseLevel] = []
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
@@ -161,9 +161,9 @@ def meta_run(
         direct = read_direct(run_dir)
         if direct is not None:
             notes += direct.notes
-        if direct is not None and scores:
-            by_direct = direct.model, direct.scores
-            levels.append(_level(scores, "direct", *by_direct, notes, **how))
+            if scores:
+                by_direct = direct.model, direct.scores
+                levels.append(_level(scores, "direct", *by_direct, notes, **how))
         about = {
             "file": people.name,
             "digest": people.digest,

@@ -39,15 +39,18 @@ def repeated(run: GradedRun, rounds: Rounds, **draws: Unpack[Draws]) -> Repeated
     if rounds.n < 2:
         return None
     places: dict[str, int] = {}
-    codes = np.empty((len(rounds.verdicts), rounds.n), dtype=np.int_)
-    clusters = np.empty(len(rounds.verdicts), dtype=np.int_)
+    rows = []
+    numbers = []
     by_round: list[dict[str, dict[str, bool | None]]] = [{} for _ in range(rounds.n)]
-    for row, ((case_id, criterion_id), verdicts) in enumerate(rounds.verdicts.items()):
-        clusters[row] = places.setdefault(case_id, len(places))
-        for number, met in enumerate(verdicts):
-            codes[row, number] = code_of(met)
-            by_round[number].setdefault(case_id, {})[criterion_id] = met
-    decided, met_rounds = (codes >= MET).sum(axis=1), (codes == MET).sum(axis=1)
+    for (case_id, criterion_id), verdicts in rounds.verdicts.items():
+        numbers.append(places.setdefault(case_id, len(places)))
+        rows.append([code_of(met) for met in verdicts])
+        for of_round, met in zip(by_round, verdicts, strict=True):
+            of_round.setdefault(case_id, {})[criterion_id] = met
+    codes = np.array(rows, dtype=np.int_).reshape(-1, rounds.n)
+    clusters = np.array(numbers, dtype=np.int_)
+    decided = (codes >= MET).sum(axis=1)
+    met_rounds = (codes == MET).sum(axis=1)
     several = decided >= 2
     unanimous = (met_rounds == decided) | (met_rounds == 0)
     n = int(several.sum())
@@ -58,7 +61,8 @@ def repeated(run: GradedRun, rounds: Rounds, **draws: Unpack[Draws]) -> Repeated
     why = f"{n} criteria with two rounds are too few"
     equal = ac1 = Estimate(None, n=n, clusters=0, why=why)
     if n >= LEAST_ITEMS:
-        sums, kept = rater_sums(codes[several], 2), clusters[several]
+        sums = rater_sums(codes[several], 2)
+        kept = clusters[several]
         equal = estimate(sums[:, :2], ratio_of, kept, **draws)
         ac1 = estimate(sums, ac1_of_sums, kept, **draws)
     scores = [run.whole_scores(met) for met in by_round]
