@@ -543,7 +543,11 @@ def open_registry(models: Models) -> Registry:
     return load_registry(load_settings().settings.candidates)
 
 
-def _choose(name: str, kind: type[Choice], value: str) -> Choice:
+def _choose(
+    name: str,
+    kind: type[Choice],
+    value: str,
+) -> Choice:
     try:
         return kind(value)
     except ValueError as exc:

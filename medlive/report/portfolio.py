@@ -49,7 +49,11 @@ def write_portfolio(portfolio: Portfolio, folder: Path) -> Path:
 
 def read_portfolio(path: Path) -> Portfolio:
     """A `portfolio.json`, or that of a folder. Raises BadInput."""
-    return read_json(path / PORTFOLIO if path.is_dir() else path, Portfolio, PORTFOLIO)
+    return read_json(
+        path / PORTFOLIO if path.is_dir() else path,
+        Portfolio,
+        PORTFOLIO,
+    )
 
 
 def _numeric(table: Table, place: int) -> bool:

@@ -30,7 +30,11 @@ from medlive.report.summary import summarise
 from medlive.report.tables import WRITERS
 
 
-def _written(name: str, title: str, template: str) -> Callable[[Report], Section]:
+def _written(
+    name: str,
+    title: str,
+    template: str,
+) -> Callable[[Report], Section]:
     """What makes a section that has no figure."""
     return lambda report: Section(
         name, title, [report.render(template, causes=tuple(RootCause))]
@@ -176,7 +180,12 @@ def _check_place(out: Path) -> None:
         )
 
 
-def index(report: Report, cases: int, *, protocols: bool = False) -> str:
+def index(
+    report: Report,
+    cases: int,
+    *,
+    protocols: bool = False,
+) -> str:
     """The first page: what was measured, every section, where the cases are."""
     table = report.table
     sections = [*(make(report) for make in SECTIONS), *others(report)]

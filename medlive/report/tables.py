@@ -314,7 +314,12 @@ WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
 
 def json_bytes(value: Any) -> bytes:
     """A value as an indented JSON file."""
-    text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False)
+    text = json.dumps(
+        value,
+        ensure_ascii=False,
+        indent=2,
+        allow_nan=False,
+    )
     return _bytes(f"{text}\n")
 
 

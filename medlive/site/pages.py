@@ -209,7 +209,10 @@ def case_page(case: SnapshotCase) -> str:
 
 def list_order(content: Content) -> list[SnapshotCase]:
     """The cases as they are listed: the latest posted first."""
-    cases = sorted(content.cases.values(), key=lambda case: case.case_id)
+    cases = sorted(
+        content.cases.values(),
+        key=lambda case: case.case_id,
+    )
     return sorted(
         cases,
         key=lambda case: case.posted_at,

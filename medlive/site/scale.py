@@ -66,7 +66,10 @@ def shared_scales(
     for title, group in by_title.items():
         scored = _scored(group)
         names = sorted(scored)
-        table = abilities(names, [list(scored[name].values()) for name in names])
+        table = abilities(
+            names,
+            [list(scored[name].values()) for name in names],
+        )
         scores: dict[str, dict[str, float]] = {name: {} for name in names}
         for name in names:
             for case_id, case in scored[name].items():

@@ -90,7 +90,10 @@ def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> Human
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.
     """
-    return collect_ratings({path.name: read_bytes(path) for path in paths}, items)
+    return collect_ratings(
+        {path.name: read_bytes(path) for path in paths},
+        items,
+    )
 
 
 def collect_ratings(
@@ -209,7 +212,10 @@ def _row_ratings(
     if isinstance(values, str):
         raise ValueError(values)
     names = ("rater", "item", "case_id", "criterion_id")
-    rater, item, case_id, criterion = map(_name, map(values.get, names))
+    rater, item, case_id, criterion = map(
+        _name,
+        map(values.get, names),
+    )
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))

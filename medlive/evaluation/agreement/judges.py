@@ -355,7 +355,10 @@ def compare_ranks(
             top={},
         )
     means = values.mean(axis=1)
-    flat = np.concatenate([*values, np.ones((n, 1))], axis=1)
+    flat = np.concatenate(
+        [*values, np.ones((n, 1))],
+        axis=1,
+    )
     chunks = weight_chunks(clusters, draws, seed)
     sums = np.concatenate([weights @ flat for weights in chunks])
     drawn = (sums[:, :-1] / sums[:, -1:]).reshape(-1, 2, len(models))
@@ -366,8 +369,16 @@ def compare_ranks(
             why = "a judge scores all models the same"
             if len(models) < LEAST:
                 why = f"{len(models)} models are too few"
-            return Estimate(None, n=len(models), clusters=k, why=why)
-        of_draws = np.array([statistic(*pair) for pair in drawn], dtype=np.float64)
+            return Estimate(
+                None,
+                n=len(models),
+                clusters=k,
+                why=why,
+            )
+        of_draws = np.array(
+            [statistic(*pair) for pair in drawn],
+            dtype=np.float64,
+        )
         return with_interval(value, of_draws, len(models), k)
 
     def best(scores: Floats, size: int) -> set[int]:

@@ -211,7 +211,10 @@ def read_people(
                 "an adjudicator needs a file of human ratings", hint="add --human FILE"
             )
         return None
-    people = read_humans(*files, items=items_of(run.run.cases, run.answers))
+    people = read_humans(
+        *files,
+        items=items_of(run.run.cases, run.answers),
+    )
     if adjudicator not in (None, *people.raters):
         raise UsageError(
             f"{people.name} has no ratings by {adjudicator!r}; its raters are {', '.join(people.raters)}"
@@ -236,7 +239,10 @@ def _criteria(
     raters = tuple(rater for rater in people.raters if rater in decided_by)
     codes = codes_of(people, places, raters)
     decisions = codes_of(people, places, [adjudicator or ""])[:, 0]
-    grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
+    grader = np.array(
+        [_grader_code(run, place) for place in places],
+        dtype=np.int_,
+    )
     cases: dict[str, int] = {}
     numbers = [cases.setdefault(case_id, len(cases)) for case_id, _ in places]
     clusters = np.array(numbers, dtype=np.int_)
@@ -292,7 +298,10 @@ def codes_of(
     people: HumanRatings, places: Sequence[Place], raters: Sequence[str]
 ) -> Codes:
     """The verdicts of raters (places x raters)."""
-    codes = np.empty((len(places), len(raters)), dtype=np.int_)
+    codes = np.empty(
+        (len(places), len(raters)),
+        dtype=np.int_,
+    )
     for row, place in enumerate(places):
         by_rater = people.verdicts[place]
         codes[row] = [code_of(by_rater.get(rater)) for rater in raters]

@@ -201,7 +201,11 @@ def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, b
     return settled
 
 
-def _add(run_dir: Path, judge: str, rows: Sequence[Grade]) -> int:
+def _add(
+    run_dir: Path,
+    judge: str,
+    rows: Sequence[Grade],
+) -> int:
     """Write the rows that say something new; how many."""
     with open_log(run_dir / GRADES) as log:
         known: dict[str, Grade] = {}

@@ -34,7 +34,11 @@ class Repeated:
     """The mean of highest minus lowest score over the rounds, for cases fully graded in every round."""
 
 
-def repeated(run: GradedRun, rounds: Rounds, **draws: Unpack[Draws]) -> Repeated | None:
+def repeated(
+    run: GradedRun,
+    rounds: Rounds,
+    **draws: Unpack[Draws],
+) -> Repeated | None:
     """Compute the stability of the grader of `rounds`; None if it graded only once."""
     if rounds.n < 2:
         return None
@@ -59,11 +63,21 @@ def repeated(run: GradedRun, rounds: Rounds, **draws: Unpack[Draws]) -> Repeated
         graded = column[column >= MET]
         shares.append(float((graded == MET).mean()) if len(graded) else None)
     why = f"{n} criteria with two rounds are too few"
-    equal = ac1 = Estimate(None, n=n, clusters=0, why=why)
+    equal = ac1 = Estimate(
+        None,
+        n=n,
+        clusters=0,
+        why=why,
+    )
     if n >= LEAST_ITEMS:
         sums = rater_sums(codes[several], 2)
         kept = clusters[several]
-        equal = estimate(sums[:, :2], ratio_of, kept, **draws)
+        equal = estimate(
+            sums[:, :2],
+            ratio_of,
+            kept,
+            **draws,
+        )
         ac1 = estimate(sums, ac1_of_sums, kept, **draws)
     scores = [run.whole_scores(met) for met in by_round]
     ranges = []

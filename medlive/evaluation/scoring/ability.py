@@ -117,7 +117,11 @@ def plan_link(
     Raises:
         UsageError: If the models are on no scale.
     """
-    scores = np.clip(matrix([model.cases for model in table.models]), 0.0, 1.0)
+    scores = np.clip(
+        matrix([model.cases for model in table.models]),
+        0.0,
+        1.0,
+    )
     on_scale = abilities_of(table).scale
     if on_scale.why:
         raise UsageError(
@@ -151,16 +155,26 @@ def abilities(
         draws=draws,
         seed=seed,
     )
-    values = np.array([a.value for a in on_scale.abilities], dtype=np.float64)
+    values = np.array(
+        [a.value for a in on_scale.abilities],
+        dtype=np.float64,
+    )
     known = (~np.isnan(scores)).sum(axis=0)
     totals = np.nansum(scores, axis=0)
-    means = np.where(known, totals / np.maximum(known, 1), np.nan)
+    means = np.where(
+        known,
+        totals / np.maximum(known, 1),
+        np.nan,
+    )
     levels = np.where(np.isnan(values), means, values)
     case_items = []
     for case, figures in zip(cases, analyse_items(scores, levels), strict=True):
         case_items.append(CaseItem(case, None, figures))
     criteria, met = _criteria(cases, scored)
-    points = np.array([criterion.points for _, criterion in criteria], dtype=float)
+    points = np.array(
+        [criterion.points for _, criterion in criteria],
+        dtype=float,
+    )
     shares = np.abs(points)
     shares /= max(shares.sum(), 1.0)
     criterion_items = []
@@ -184,7 +198,10 @@ def suspects_of(
     """
     on_scale = abilities_of(table)
     values = {a.name: a.value or 0.0 for a in on_scale.scale.abilities}
-    order = sorted(table.models, key=lambda model: -values[model.label])
+    order = sorted(
+        table.models,
+        key=lambda model: -values[model.label],
+    )
     verdicts = {}
     for model in order:
         verdicts[model.label] = {case.case.case_id: case.met for case in model.cases}
@@ -205,7 +222,10 @@ def _criteria(
 ) -> tuple[list[tuple[EvaluationCase, EvaluationCriterion]], Floats]:
     """Every criterion with its case, and (criteria x models): 1 for met, for not met where that is good, else 0."""
     criteria = [(case, criterion) for case in cases for criterion in case.criteria]
-    good = np.full((len(criteria), len(scored)), np.nan)
+    good = np.full(
+        (len(criteria), len(scored)),
+        np.nan,
+    )
     for column, own in enumerate(scored):
         verdicts = {case.case.case_id: case.met for case in own}
         for row, (case, criterion) in enumerate(criteria):

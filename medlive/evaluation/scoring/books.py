@@ -83,7 +83,11 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
         if cutoff is not None:
             both &= sides_of(cutoff, cases) == POST
         pair_scores = np.where(both, [own, other], np.nan)
-        (pair,) = compare([opened.label, closed.label], pair_scores.T, **how)
+        (pair,) = compare(
+            [opened.label, closed.label],
+            pair_scores.T,
+            **how,
+        )
         return BookArm(
             model=info.model,
             pair=pair,

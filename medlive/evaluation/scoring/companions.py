@@ -88,7 +88,11 @@ def beside(
             figures[Metric.COMPLETE.value] = complete
         else:
             figures[Metric.PAPER.value] = paper
-    core = complete_scores(runs, scored, lambda case: core_case(metric.counted(case)))
+    core = complete_scores(
+        runs,
+        scored,
+        lambda case: core_case(metric.counted(case)),
+    )
     figures[CORE] = core
 
     def overall(own: Scored) -> list[ScoreEstimate]:

@@ -132,7 +132,11 @@ class _Run:
 
     def on(self, *sides: int) -> Floats:
         """The scores on these sides; NaN on others."""
-        return np.where(np.isin(self.sides, sides), self.values, np.nan)
+        return np.where(
+            np.isin(self.sides, sides),
+            self.values,
+            np.nan,
+        )
 
 
 def contamination(
@@ -242,7 +246,10 @@ class _Study:
 
     def paper_figure(self, run: _Run) -> PaperFigure:
         """Cases after the cutoff against all."""
-        columns = np.stack([run.values, run.on(POST)], axis=1)
+        columns = np.stack(
+            [run.values, run.on(POST)],
+            axis=1,
+        )
         full, post = (mean_estimate(values, **self.how) for values in columns.T)
         figure = PaperFigure(full, post)
         if full.value is None or post.value is None:
@@ -273,7 +280,11 @@ class _Study:
                 controls.append(other)
         return controls
 
-    def beyond(self, run: _Run, controls: Sequence[_Run]) -> Effect | None:
+    def beyond(
+        self,
+        run: _Run,
+        controls: Sequence[_Run],
+    ) -> Effect | None:
         """The run's own cells, and of the controls those that they cannot have seen."""
         columns = [run.on(PRE, POST), *(control.on(POST) for control in controls)]
         cells = np.stack(columns, axis=1)
@@ -290,11 +301,21 @@ class _Study:
                 first.setdefault(run.info.model, run)
         if not first:
             return None
-        cells = np.stack([run.on(PRE, POST) for run in first.values()], axis=1)
-        seen = np.stack([run.sides == PRE for run in first.values()], axis=1)
+        cells = np.stack(
+            [run.on(PRE, POST) for run in first.values()],
+            axis=1,
+        )
+        seen = np.stack(
+            [run.sides == PRE for run in first.values()],
+            axis=1,
+        )
         return seen_effect(cells, seen, **self.how)
 
-    def placebo_drops(self, run: _Run, cutoff: Cutoff) -> tuple[Placebo, ...]:
+    def placebo_drops(
+        self,
+        run: _Run,
+        cutoff: Cutoff,
+    ) -> tuple[Placebo, ...]:
         """The drops at the ends of other months."""
         days = []
         ends = set()
@@ -329,7 +350,12 @@ class _Study:
             strata["all three"] = whole
         mixes = {}
         for kind, names in strata.items():
-            mixes[kind] = adjusted_drop(run.values, run.sides, names, **self.how)
+            mixes[kind] = adjusted_drop(
+                run.values,
+                run.sides,
+                names,
+                **self.how,
+            )
         return mixes
 
     def difficulty(self, run: _Run) -> list[str] | None:

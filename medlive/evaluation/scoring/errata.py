@@ -191,7 +191,10 @@ def _affected(
     for case in run.cases:
         is_gone = case.case_id in withdrawn
         (gone if is_gone else kept).append(case)
-    affected = replace(about, cases=tuple(case.case_id for case in gone))
+    affected = replace(
+        about,
+        cases=tuple(case.case_id for case in gone),
+    )
     if run.info.cases.origin != "snapshot":
         doubtful = dict(named)
         unclear = tuple(c.case_id for c in kept if c.case_id in doubtful)
@@ -240,7 +243,12 @@ def without(run: RunFolder, errata: RunErrata) -> RunFolder:
     return replace(run, cases=cases)
 
 
-def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
+def _warnings(
+    label: str,
+    run: RunErrata,
+    *,
+    apply: bool,
+) -> list[str]:
     """What errata mean for a run, whether they are applied or not; nothing where they do not affect it."""
     parts = []
     if run.cases:

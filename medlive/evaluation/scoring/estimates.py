@@ -153,7 +153,10 @@ def cases_by_id(
 def matrix(scored: Sequence[Sequence[CaseScore]]) -> Floats:
     """(cases as `cases_by_id` x models): scores, NaN where there is none."""
     rows = {case_id: row for row, case_id in enumerate(cases_by_id(scored))}
-    values = np.full((len(rows), len(scored)), np.nan)
+    values = np.full(
+        (len(rows), len(scored)),
+        np.nan,
+    )
     for column, own in enumerate(scored):
         for case in own:
             if case.score is not None:
@@ -179,7 +182,10 @@ def estimate_means(
         how: How items are drawn.
     """
     if groups is None:
-        groups = np.zeros(points.shape[1], dtype=np.int_)
+        groups = np.zeros(
+            points.shape[1],
+            dtype=np.int_,
+        )
     unit = (0.0, 1.0) if clips_mean else (-np.inf, np.inf)
     drawn = bootstrap_groups(points[0], groups, count, **how)
     clusters = how.get("clusters")
@@ -231,8 +237,14 @@ class ScoreGrid:
         }
         self._places = {case_id: place for place, case_id in enumerate(self._cases)}
         # Scores and their bounds, (3 x items x models): of unscorable cases none.
-        self._points = np.full((3, len(self._cases), len(scored)), np.nan)
-        self._has_case = np.zeros(self._points.shape[1:], dtype=np.bool_)
+        self._points = np.full(
+            (3, len(self._cases), len(scored)),
+            np.nan,
+        )
+        self._has_case = np.zeros(
+            self._points.shape[1:],
+            dtype=np.bool_,
+        )
         for column, own in enumerate(scored):
             for case in own:
                 place = self._places[case.case.case_id]
@@ -258,7 +270,10 @@ class ScoreGrid:
 
     def overall(self) -> list[ScoreEstimate]:
         """Each model's estimate over all its cases."""
-        everything = np.zeros(len(self._cases), dtype=np.int_)
+        everything = np.zeros(
+            len(self._cases),
+            dtype=np.int_,
+        )
         models = range(len(self._scored))
         return self._whole_cases(models, everything, 1)[0]
 
@@ -292,7 +307,12 @@ class ScoreGrid:
         cases = self._cases.values()
         models = list(range(len(self._scored)))
         for kind, value_of in SLICES.items():
-            self._add(slices, kind, [value_of(case) for case in cases], models)
+            self._add(
+                slices,
+                kind,
+                [value_of(case) for case in cases],
+                models,
+            )
         for axis, criteria in self._axes.items():
             (estimates,) = estimate_means(
                 self._axis_points(criteria),
@@ -319,9 +339,15 @@ class ScoreGrid:
         models: Sequence[int],
     ) -> None:
         """Add a kind of slice to models, by its value of each case."""
-        names = sorted({v for v in values if v is not None}, key=slice_order)
+        names = sorted(
+            {v for v in values if v is not None},
+            key=slice_order,
+        )
         places: dict[str | None, int] = {name: at for at, name in enumerate(names)}
-        groups = np.array([places.get(v, -1) for v in values], dtype=np.int_)
+        groups = np.array(
+            [places.get(v, -1) for v in values],
+            dtype=np.int_,
+        )
         estimates = self._whole_cases(models, groups, len(names))
         for group, of_models in enumerate(estimates):
             has_cases = self._has_case[groups == group].any(axis=0)
@@ -414,7 +440,11 @@ class ScoreGrid:
         rates = hits.sum(axis=0) / np.maximum(totals, 1)
         clusters = self.how.get("clusters")
         counts = cluster_counts(trials > 0, clusters)
-        low, high = mean_bounds(rates, spread_of(drawn[:, 0]), counts)
+        low, high = mean_bounds(
+            rates,
+            spread_of(drawn[:, 0]),
+            counts,
+        )
         rarer = np.where(rates <= 0.5, hits, trials - hits)
         reasons = too_few(cluster_sums(rarer, clusters), counts)
         estimates = []
@@ -460,7 +490,13 @@ def _published(estimate: ScoreEstimate, figures: Sequence[float]) -> ScoreEstima
     n = len(figures)
     mean = published_mean(figures)
     if n != estimate.n:
-        return ScoreEstimate(value=mean, n=n, least=mean, most=mean, of=n)
+        return ScoreEstimate(
+            value=mean,
+            n=n,
+            least=mean,
+            most=mean,
+            of=n,
+        )
     return replace(
         estimate,
         value=mean,

@@ -169,7 +169,10 @@ def significant_drops(
     for label, own, cutoff in zip(labels, scored, cutoffs, strict=True):
         cases = [score.case for score in own]
         sides = sides_of(cutoff, cases)
-        values = np.array([score.score for score in own], dtype=np.float64)
+        values = np.array(
+            [score.score for score in own],
+            dtype=np.float64,
+        )
         how: Resampling = {**draws, "clusters": cluster_numbers(cases)}
         figures = drop(values, sides, **how)
         if min(figures.n_pre, figures.n_post) < FEW:

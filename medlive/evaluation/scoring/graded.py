@@ -149,7 +149,12 @@ class _GradeBook(Mapping[str, Mapping[str, Grade]]):
         for grade in grades_of(self._run.path / GRADES, []):
             if grade.judge == self._judge:
                 latest[grade.key] = grade
-        return _current(self._run.cases, self._answers, self._judge, latest)
+        return _current(
+            self._run.cases,
+            self._answers,
+            self._judge,
+            latest,
+        )
 
     def __getitem__(self, case_id: str) -> Mapping[str, Grade]:
         return self._grades[case_id]
@@ -216,7 +221,12 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     current = {}
     counts = {}
     for digest in candidates:
-        met = _current(run.cases, answers, digest, judges[digest].verdicts)
+        met = _current(
+            run.cases,
+            answers,
+            digest,
+            judges[digest].verdicts,
+        )
         current[digest] = met
         tally = _tally(met)
         counts[digest] = tally[True] + tally[False]
@@ -273,7 +283,11 @@ def _first_notes(*kinds: Sequence[str]) -> list[str]:
     return notes
 
 
-def _find_judge(judges: Mapping[str, _JudgeLog], wanted: str, path: Path) -> str:
+def _find_judge(
+    judges: Mapping[str, _JudgeLog],
+    wanted: str,
+    path: Path,
+) -> str:
     """The judge with that digest or prefix, or the only one with that model."""
     matching = [j for j in judges if j.startswith((wanted, f"sha256:{wanted}"))]
     if not matching:

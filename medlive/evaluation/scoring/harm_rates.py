@@ -64,7 +64,10 @@ def harm_rates(
     cases = cases_by_id(complete)
     places = {case_id: place for place, case_id in enumerate(cases)}
     # As `estimate_means` takes them: of what is not known the bounds are 0 and 1.
-    shares = np.full((len(RATES), 3, len(cases), len(runs)), np.nan)
+    shares = np.full(
+        (len(RATES), 3, len(cases), len(runs)),
+        np.nan,
+    )
     for column, (run, own) in enumerate(zip(runs, complete, strict=True)):
         for score in own:
             rows = shares[:, :, places[score.case.case_id], column]

@@ -178,7 +178,12 @@ def safe_case(scored: CaseScore, harm: HarmRow | None) -> CaseScore:
         state = scored.state
         if state is CaseState.SCORED:
             state = CaseState.NOT_READ
-        return replace(scored, state=state, score=None, low=min(scored.low, 0.0))
+        return replace(
+            scored,
+            state=state,
+            score=None,
+            low=min(scored.low, 0.0),
+        )
     worst = harm.reading.worst
     score = None if scored.score is None else safe_score(scored.score, worst)
     low, high = safe_score(scored.low, worst), safe_score(scored.high, worst)
@@ -195,6 +200,18 @@ def with_figure(scored: CaseScore, figure: float) -> CaseScore:
     if not abs(figure) <= MOST:
         return replace(scored, score=None, non_finite=figure)
     if scored.state in (CaseState.SCORED, CaseState.UNSCORABLE):
-        return replace(scored, score=figure, low=figure, high=figure, non_finite=None)
+        return replace(
+            scored,
+            score=figure,
+            low=figure,
+            high=figure,
+            non_finite=None,
+        )
     low, high = min(scored.low, figure), max(scored.high, figure)
-    return replace(scored, score=figure, low=low, high=high, non_finite=None)
+    return replace(
+        scored,
+        score=figure,
+        low=low,
+        high=high,
+        non_finite=None,
+    )

@@ -97,7 +97,10 @@ def case_figures(
         evaluations = entry.get("evaluations", {})
         is_name = case_id and not isinstance(case_id, list | dict)
         if is_name and isinstance(evaluations, dict):
-            post_time, items = rubrics.get(str(case_id), ("", []))
+            post_time, items = rubrics.get(
+                str(case_id),
+                ("", []),
+            )
             value = _figure(evaluations, items)
             figures[case_id] = (str(case_id), month_of(post_time), value)
     return list(figures.values())
@@ -136,7 +139,12 @@ def _number(value: object) -> float:
         return 0.0
 
 
-def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
+def keep_files(
+    run: Path,
+    judge: str,
+    benchmark: Path,
+    grades: Path,
+) -> None:
     """Keep the files that a run's verdicts of `judge` (`Grade.judge`) came from. Raises BadInput.
 
     The published script counts entries that a run folder does not keep, such as failed answers.
@@ -146,7 +154,10 @@ def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
         "benchmark": read_json(benchmark),
         "gradings": read_grades(grades),
     }
-    data = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
+    data = json.dumps(content, ensure_ascii=False).encode(
+        "utf-8",
+        "backslashreplace",
+    )
     place = _place(run, judge)
     with writing(place):
         place.parent.mkdir(exist_ok=True)
@@ -186,7 +197,10 @@ def scores_of_files(
     In the script's order: those that the gradings name and no others, cases that the benchmark lacks among them.
     `in_run` are the cases as scored from the run folder, for states, verdicts and bounds.
     """
-    files = kept_files(run.run.path, run.grader.judge if run.grader else None)
+    files = kept_files(
+        run.run.path,
+        run.grader.judge if run.grader else None,
+    )
     if files is None:
         return None
     known = {score.case.case_id: score for score in in_run}
@@ -207,7 +221,10 @@ def scores_of_files(
                 high=0.0,
             )
         elif case_id != name:
-            score = replace(score, case=replace(score.case, case_id=case_id))
+            score = replace(
+                score,
+                case=replace(score.case, case_id=case_id),
+            )
         scores[case_id] = with_figure(score, value)
     return tuple(scores.values())
 

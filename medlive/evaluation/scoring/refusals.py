@@ -53,7 +53,11 @@ def check_figures(
     return override(list(objections(runs)), allowed)
 
 
-def check_before(cases: CaseSet, grader: str, allowed: Collection[Allow]) -> None:
+def check_before(
+    cases: CaseSet,
+    grader: str,
+    allowed: Collection[Allow],
+) -> None:
     """Check before money is spent that figures on these cases would not mislead.
 
     Args:

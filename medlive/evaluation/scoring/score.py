@@ -237,7 +237,10 @@ def score_runs(
     overall = grid.overall()
     slices = grid.slices(cutoffs)
     axes = grid.axis_errors()
-    standings = standings_of(dict(zip(labels, overall, strict=True)), comparisons)
+    standings = standings_of(
+        dict(zip(labels, overall, strict=True)),
+        comparisons,
+    )
     complete = complete_scores(runs, scored)
     companions, lengths = beside(runs, scored, complete, metric, **how)
     harm = harm_rates(runs, complete, **how)

@@ -12,7 +12,11 @@ from medlive.integrity.log import some
 from medlive.statistics.bootstrap import Comparison
 
 
-def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
+def run_warnings(
+    runs: Sequence[GradedRun],
+    common: int,
+    union: int,
+) -> list[str]:
     """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
     labels: dict[str, list[str]] = {}
     for run in runs:

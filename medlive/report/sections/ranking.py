@@ -55,7 +55,11 @@ def ranking(report: Report) -> Section:
         beside_heads=heads,
         beside_rows=beside_rows,
     )
-    return Section("ranking", "Ranking", [soft(_CAPTION), fresh, figure, drawn, *notes])
+    return Section(
+        "ranking",
+        "Ranking",
+        [soft(_CAPTION), fresh, figure, drawn, *notes],
+    )
 
 
 def pairs(report: Report) -> Section:
@@ -63,7 +67,11 @@ def pairs(report: Report) -> Section:
     found = ordered_pairs(report)
     if not found:
         return Section("pairs", "Pairs", [missing(ONE_RUN)])
-    return Section("pairs", "Pairs", [report.render("pairs.html", found=found)])
+    return Section(
+        "pairs",
+        "Pairs",
+        [report.render("pairs.html", found=found)],
+    )
 
 
 def ordered_pairs(report: Report) -> list[Comparison]:
@@ -73,4 +81,7 @@ def ordered_pairs(report: Report) -> list[Comparison]:
     for pair in report.table.comparisons:
         is_in_order = rank[pair.first] < rank[pair.second]
         pairs.append(pair if is_in_order else pair.turned())
-    return sorted(pairs, key=lambda pair: (rank[pair.first], rank[pair.second]))
+    return sorted(
+        pairs,
+        key=lambda pair: (rank[pair.first], rank[pair.second]),
+    )
