@@ -59,9 +59,9 @@ def entries(report: Report) -> list[Entry]:
     by_id: dict[str, Entry] = {}
     for place, model in enumerate(report.models):
         # With the criteria of every origin, whichever the metric counts.
-        cases = {case.case_id: case for case in model.run.run.cases}
+        cases = {case.case_id: case for case in model.run.cases}
         for score in model.cases:
-            case_id = score.case.case_id
+            case_id = score.case_id
             case = cases.get(case_id, score.case)
             fresh = Entry(case, [None] * len(report.models))
             by_id.setdefault(case_id, fresh).scores[place] = score
@@ -155,7 +155,7 @@ def _add_answers(
     if run.met is not None and run.grader is not None:
         # With their texts, read anew so that they can be let go of when the model is done.
         grades = load_graded(run.run.path, judge=run.grader.judge).grades
-    cases = {case.case_id: case for case in run.run.cases}
+    cases = {case.case_id: case for case in run.cases}
     for entry in case_entries:
         if (score := entry.scores[number]) is None:
             continue

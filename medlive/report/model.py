@@ -106,9 +106,9 @@ class Report:
 
     def case_name(self, model: ModelScore) -> str:
         """The name of a model's cases as `cases_named` has it."""
-        used = model.run.run.info.cases
+        used = model.run.info.cases
         for other in self.models:
-            cases = other.run.run.info.cases
+            cases = other.run.info.cases
             if cases.name == used.name and cases.digest != used.digest:
                 return f"{used.name} [{used.digest.removeprefix('sha256:')[:8]}]"
         return used.name
@@ -116,7 +116,7 @@ class Report:
     @property
     def digests_named(self) -> str:
         """The digests of the cases' snapshots or files, whole."""
-        return _listed(model.run.run.info.cases.digest for model in self.models)
+        return _listed(model.run.info.cases.digest for model in self.models)
 
     @property
     def graders_named(self) -> str:
@@ -152,7 +152,7 @@ class Report:
         langs = {}
         for model in self.models:
             for score in model.cases:
-                langs[score.case.case_id] = lang_of(score.case)
+                langs[score.case_id] = lang_of(score.case)
         examples = []
         for label, audit in self.audits.items():
             for cause in RootCause:
@@ -185,7 +185,7 @@ def analyse(
 ) -> Report:
     """Everything that can be worked out of a score table, a registry of cutoffs, and what the run folders hold."""
     drops = None
-    if any(registry.cutoff(m.run.run.info.model) for m in table.models):
+    if any(registry.cutoff(m.run.info.model) for m in table.models):
         drops = contamination(table, registry)
     are_several = len(table.models) > 1
     kinds = ("theme", "specialty") if are_several else ()
@@ -249,6 +249,6 @@ def judged(model: ModelScore) -> str:
 
 def unpublishable(model: ModelScore) -> bool:
     """Whether a model's score must not be published: by rules, or of cases that are not publishable."""
-    info, grader = model.run.run.info, model.run.grader
+    info, grader = model.run.info, model.run.grader
     ruled = info.engine == "rules" or (grader is not None and grader.engine == "rules")
     return ruled or info.cases.publishable is False

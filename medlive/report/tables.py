@@ -117,7 +117,7 @@ def harm_row(model: ModelScore) -> dict[str, Any]:
 
 def model_row(model: ModelScore) -> dict[str, Any]:
     """One model's figures, with what they rest on."""
-    info = model.run.run.info
+    info = model.run.info
     own = model.companions
     place: dict[str, Any] = dict.fromkeys(("group", "rank_best", "rank_worst"))
     if model.standing is not None:
@@ -255,7 +255,7 @@ def score_rows(table: ScoreTable, kind: str | None = None) -> list[dict[str, Any
         head = {
             "model": model.label,
             "metric": table.metric.value,
-            "cases": model.run.run.info.cases.name,
+            "cases": model.run.info.cases.name,
             "grader": model.run.grader.model if model.run.grader else None,
         }
         slices = [Slice("overall", "", model.overall)]

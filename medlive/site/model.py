@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.metrics import CaseScore
+from medlive.evaluation.scoring.metrics import CaseScore, Verdicts
 from medlive.evaluation.scoring.score import ModelScore, ScoreTable
 from medlive.evidence.passage import Passage
 from medlive.site.hard import HardWeeks
@@ -61,7 +61,7 @@ class ModelEntry:
     """Of prompts and answers; None where the bundle does not say."""
     trust: str
     answered: frozenset[str]
-    verdicts: Mapping[str, Mapping[str, bool | None]]
+    verdicts: Mapping[str, Verdicts]
     """Case id → criterion id → met."""
 
     @property

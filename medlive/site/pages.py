@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from medlive import __version__
+from medlive.evaluation.scoring.metrics import Verdicts
 from medlive.integrity.digest import canonical_json
 from medlive.site.data import FILTERS, board_json, verdict_bytes
 from medlive.site.hard import HARD, hard_bytes
@@ -184,7 +185,7 @@ def _results(content: Content) -> dict[str, Results]:
 def _mark(
     criterion: SnapshotCriterion,
     asked: Mapping[str, str],
-    met: Mapping[str, bool | None],
+    met: Verdicts,
 ) -> str:
     """How a model did on a criterion; `asked` are those of the board's run: id → text."""
     if asked.get(criterion.criterion_id) != criterion.criterion:

@@ -237,14 +237,14 @@ def _is_withdrawn(report: BundleReport) -> bool:
     if report.run is None or report.withdrawn is None:
         return False
     gone = {*report.withdrawn.cases, *report.withdrawn.emptied}
-    return gone.issuperset(case.case_id for case in report.run.run.cases)
+    return gone.issuperset(case.case_id for case in report.run.cases)
 
 
 def _is_checked(report: BundleReport, checked: Collection[str]) -> bool:
     """Whether people check verdicts on a bundle's answers blind."""
     if report.run is None or not checked:
         return False
-    items = items_of(report.run.run.cases, report.run.answers)
+    items = items_of(report.run.cases, report.run.answers)
     return not items.keys().isdisjoint(checked)
 
 
@@ -271,9 +271,9 @@ def _boards(
         trust = {}
         for report in ranking.ranked:
             if report.run is not None:
-                trust[report.run.run.info.model] = report.trust.value
+                trust[report.run.info.model] = report.trust.value
         ordinary = Counter[float]()
-        for model_case in ranking.table.models[0].run.run.cases:
+        for model_case in ranking.table.models[0].run.cases:
             case = cases.get(model_case.case_id)
             if case is not None and case.ordinary is not None:
                 ordinary[case.ordinary] += 1
@@ -321,7 +321,7 @@ def board_of(
     for place, model in enumerate(table.models, start=1):
         run = model.run
         worst = [case for case in model.cases if case.score is not None]
-        worst.sort(key=lambda scored: (scored.score, scored.case.case_id))
+        worst.sort(key=lambda scored: (scored.score, scored.case_id))
         answered = {a.case_id for a in run.answers.values() if a.gradable}
         entry = ModelEntry(
             slug=f"m{place}",
@@ -330,9 +330,9 @@ def board_of(
             drop=table.drops.get(model.label),
             worst=tuple(worst[:WORST]),
             tokens=_tokens(run),
-            trust=(trust or {}).get(run.run.info.model, ""),
+            trust=(trust or {}).get(run.info.model, ""),
             answered=frozenset(answered),
-            verdicts={c.case_id: run.verdicts(c.case_id) for c in run.run.cases},
+            verdicts={c.case_id: run.verdicts(c.case_id) for c in run.cases},
         )
         models.append(entry)
     first = models[0].score.run

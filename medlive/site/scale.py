@@ -93,7 +93,7 @@ def _scored(boards: Sequence[BoardEntry]) -> dict[str, dict[str, CaseScore]]:
         for model in board.models:
             own = scored.setdefault(model.name, {})
             for case in model.score.cases:
-                own.setdefault(case.case.case_id, case)
+                own.setdefault(case.case_id, case)
     return scored
 
 

@@ -200,7 +200,7 @@ def gradings(runs: Sequence[Path], judges: Sequence[str]) -> Gradings:
             unused -= matching
             if not (matching if judges else grader.engine != SETTLED):
                 continue
-            info = run.run.info
+            info = run.info
             how = ", ".join(filter(None, (info.template.name, info.arm)))
             by_judge = settings.setdefault((info.model, how), {})
             other = by_judge.setdefault(grader.name, run)

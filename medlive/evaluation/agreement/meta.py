@@ -132,7 +132,7 @@ def meta_run(
         BadInput: If a file cannot be read.
     """
     run = load_graded(run_dir, judge=judge)
-    grader, info = run.known_grader, run.run.info
+    grader, info = run.known_grader, run.info
     if grader.engine == SETTLED and human:
         raise UsageError(
             f"{grader.model} holds people's own verdicts",
@@ -186,7 +186,7 @@ def meta_run(
             "template": info.template.name,
             "cases": info.cases.name,
             "cases_digest": info.cases.digest,
-            "n": len(run.run.cases),
+            "n": len(run.cases),
         },
         grader={**asdict(grader), "name": grader.name},
         human=about,
@@ -213,7 +213,7 @@ def read_people(
         return None
     people = read_humans(
         *files,
-        items=items_of(run.run.cases, run.answers),
+        items=items_of(run.cases, run.answers),
     )
     if adjudicator not in (None, *people.raters):
         raise UsageError(
@@ -231,7 +231,7 @@ def _criteria(
 ) -> tuple[dict[str, int], Reliability | None]:
     """Counts of criteria, and the figures of those that people rated."""
     known: list[Place] = []
-    for case in run.run.cases:
+    for case in run.cases:
         known += [(case.case_id, criterion.id) for criterion in case.criteria]
     _note_unknown(run, people, set(known), notes)
     places = _rated_places(run, people, known, notes)
@@ -266,7 +266,7 @@ def _rated_places(
     run: GradedRun, people: HumanRatings, known: list[Place], notes: list[str]
 ) -> list[Place]:
     """The run's criteria that people rated, of cases with an answer."""
-    answered = {case.case_id for case, _ in gradable(run.run.cases, run.answers)}
+    answered = {case.case_id for case, _ in gradable(run.cases, run.answers)}
     rated = [place for place in known if place in people.verdicts]
     places = [place for place in rated if place[0] in answered]
     if unanswered := len(rated) - len(places):
@@ -312,7 +312,7 @@ def _note_unknown(
     run: GradedRun, people: HumanRatings, known: set[Place], notes: list[str]
 ) -> None:
     """Add notes on ratings of unknown cases or criteria. Raises BadInput if nothing is known."""
-    ids = {case.case_id for case in run.run.cases}
+    ids = {case.case_id for case in run.cases}
     cases = []
     for case_id in people.scores.keys() - ids:
         cases.append(f"{case_id!r} ({people.lines[case_id]})")
@@ -347,7 +347,7 @@ def _people_scores(
     The scores are those that people gave, or if there are none, Equation 1 from the verdicts of those who decided
     every criterion of a case. The adjudicator is left out.
     """
-    by_case: dict[str, list[float]] = {case.case_id: [] for case in run.run.cases}
+    by_case: dict[str, list[float]] = {case.case_id: [] for case in run.cases}
     for case_id, scores in by_case.items():
         by_rater = dict(people.scores.get(case_id, {}))
         by_rater.pop(adjudicator or "", None)

@@ -169,9 +169,9 @@ def read_sheet(run_dir: Path, judges: Sequence[str] = ()) -> GraderSheet:
         against = other.known_grader.model
     else:
         run = load_graded(run_dir)
-    cases = {case.case_id: case for case in run.run.cases}
+    cases = {case.case_id: case for case in run.cases}
     verdicts = []
-    for item, (case_id, criterion_id) in items_of(run.run.cases, run.answers).items():
+    for item, (case_id, criterion_id) in items_of(run.cases, run.answers).items():
         met = run.verdicts(case_id).get(criterion_id)
         if met is None:
             continue

@@ -13,7 +13,7 @@ from medlive.evaluation.model import (
     cluster_numbers,
 )
 from medlive.evaluation.scoring.estimates import cases_by_id, matrix
-from medlive.evaluation.scoring.metrics import CaseScore
+from medlive.evaluation.scoring.metrics import Scored
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.statistics.anchors import Anchor, kept_cases_needed, rank_anchors
 from medlive.statistics.bootstrap import Floats
@@ -133,7 +133,7 @@ def plan_link(
 
 def abilities(
     labels: Sequence[str],
-    scored: Sequence[Sequence[CaseScore]],
+    scored: Scored,
     *,
     draws: int = 1000,
     seed: int = 0,
@@ -204,7 +204,7 @@ def suspects_of(
     )
     verdicts = {}
     for model in order:
-        verdicts[model.label] = {case.case.case_id: case.met for case in model.cases}
+        verdicts[model.label] = {case.case_id: case.met for case in model.cases}
     for item in on_scale.suspects:
         assert item.criterion is not None
         good: list[str] = []
@@ -218,7 +218,7 @@ def suspects_of(
 
 
 def _criteria(
-    cases: Sequence[EvaluationCase], scored: Sequence[Sequence[CaseScore]]
+    cases: Sequence[EvaluationCase], scored: Scored
 ) -> tuple[list[tuple[EvaluationCase, EvaluationCriterion]], Floats]:
     """Every criterion with its case, and (criteria x models): 1 for met, for not met where that is good, else 0."""
     criteria = [(case, criterion) for case in cases for criterion in case.criteria]
@@ -227,7 +227,7 @@ def _criteria(
         np.nan,
     )
     for column, own in enumerate(scored):
-        verdicts = {case.case.case_id: case.met for case in own}
+        verdicts = {case.case_id: case.met for case in own}
         for row, (case, criterion) in enumerate(criteria):
             met = verdicts.get(case.case_id, {}).get(criterion.id)
             if met is not None:

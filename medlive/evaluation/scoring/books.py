@@ -76,7 +76,7 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
         return replace(estimate, value=value, low=low, high=high)
 
     def arm(opened: ModelScore, closed: ModelScore) -> BookArm:
-        info = opened.run.run.info
+        info = opened.run.info
         cutoff = registry.cutoff(info.model)
         own, other = columns[opened.label], columns[closed.label]
         both = ~np.isnan(own + other)
@@ -91,7 +91,7 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
         return BookArm(
             model=info.model,
             pair=pair,
-            closed_template=closed.run.run.info.template.name,
+            closed_template=closed.run.info.template.name,
             open_template=info.template.name,
             cutoff=cutoff,
             baseline=mean(other),
@@ -102,11 +102,11 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
 
     arms = []
     for opened in table.models:
-        info = opened.run.run.info
+        info = opened.run.info
         if not info.open_book:
             continue
         for closed in table.models:
-            other = closed.run.run.info
+            other = closed.run.info
             alike = (other.model, other.raw) == (info.model, info.raw)
             if alike and not other.open_book:
                 arms.append(arm(opened, closed))

@@ -13,13 +13,12 @@ import numpy as np
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.estimates import ScoreEstimate, ScoreGrid
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseScore, Metric, core_case
+from medlive.evaluation.scoring.metrics import CaseScore, Metric, Scored, core_case
 from medlive.statistics.bootstrap import Draws
 from medlive.statistics.correlation import partial, pearson, spearman
 
 CORE: Final = "core"
 Narrow = Callable[[EvaluationCase], EvaluationCase]
-Scored = Sequence[Sequence[CaseScore]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +55,10 @@ def narrow_runs(runs: Sequence[GradedRun], narrow: Narrow) -> list[GradedRun]:
     made: dict[int, EvaluationCase] = {}
     narrowed = []
     for run in runs:
-        for case in run.run.cases:
+        for case in run.cases:
             if id(case) not in made:
                 made[id(case)] = narrow(case)
-        cases = tuple(made[id(case)] for case in run.run.cases)
+        cases = tuple(made[id(case)] for case in run.cases)
         narrowed.append(replace(run, run=replace(run.run, cases=cases)))
     return narrowed
 
@@ -114,7 +113,7 @@ def beside(
 
 def rest_on_advice(runs: Sequence[GradedRun]) -> bool:
     """Whether every criterion rests on the advice, so that the complete score is the paper's."""
-    cases = chain.from_iterable(run.run.cases for run in runs)
+    cases = chain.from_iterable(run.cases for run in runs)
     return all(case.advice_only is case for case in cases)
 
 
@@ -126,9 +125,9 @@ def complete_scores(
         runs = narrow_runs(runs, narrow)
     complete = []
     for run, own in zip(runs, scored, strict=True):
-        wanted = {score.case.case_id for score in own}
+        wanted = {score.case_id for score in own}
         whole = run.case_scores(Metric.COMPLETE)
-        complete.append(tuple(s for s in whole if s.case.case_id in wanted))
+        complete.append(tuple(s for s in whole if s.case_id in wanted))
     return complete
 
 
@@ -138,7 +137,7 @@ def answer_lengths(
     """The cases that have a score and an answer, each with the answer's characters."""
     pairs = []
     for case_score in scored:
-        answer = run.answers.get(case_score.case.case_id)
+        answer = run.answers.get(case_score.case_id)
         if case_score.score is not None and answer is not None and answer.gradable:
             pairs.append((case_score, len(answer.response)))
     return pairs
@@ -156,7 +155,7 @@ def _with_length(
             lengths.append(float(length))
             scores.append(case_score.score or 0.0)
             models.append(run.label)
-            cases.append(case_score.case.case_id)
+            cases.append(case_score.case_id)
     columns = np.array(lengths), np.array(scores)
     control = LengthControl(
         figure=figure,

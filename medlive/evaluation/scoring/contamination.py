@@ -146,7 +146,7 @@ def contamination(
     cases, values = score_matrix(table)
     runs = []
     for model, column in zip(table.models, values.T, strict=True):
-        info = model.run.run.info
+        info = model.run.info
         cutoff = registry.cutoff(info.model)
         sides = sides_of(cutoff, cases)
         runs.append(_Run(model.label, info, cutoff, column, sides))

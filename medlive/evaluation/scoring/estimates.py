@@ -12,7 +12,7 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
     cluster_numbers,
 )
-from medlive.evaluation.scoring.metrics import MOST, CaseScore, Metric
+from medlive.evaluation.scoring.metrics import MOST, Metric, Scored
 from medlive.evaluation.scoring.published import published_mean
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
@@ -140,17 +140,17 @@ def standings_of(
 
 
 def cases_by_id(
-    scored: Sequence[Sequence[CaseScore]],
+    scored: Scored,
 ) -> dict[str, EvaluationCase]:
     """Every model's cases in the order of their first mention, each as the first model has it."""
     by_id: dict[str, EvaluationCase] = {}
     for cases in scored:
         for score in cases:
-            by_id.setdefault(score.case.case_id, score.case)
+            by_id.setdefault(score.case_id, score.case)
     return by_id
 
 
-def matrix(scored: Sequence[Sequence[CaseScore]]) -> Floats:
+def matrix(scored: Scored) -> Floats:
     """(cases as `cases_by_id` x models): scores, NaN where there is none."""
     rows = {case_id: row for row, case_id in enumerate(cases_by_id(scored))}
     values = np.full(
@@ -160,7 +160,7 @@ def matrix(scored: Sequence[Sequence[CaseScore]]) -> Floats:
     for column, own in enumerate(scored):
         for case in own:
             if case.score is not None:
-                values[rows[case.case.case_id], column] = case.score
+                values[rows[case.case_id], column] = case.score
     return values
 
 
@@ -222,7 +222,7 @@ class ScoreGrid:
 
     def __init__(
         self,
-        scored: Sequence[Sequence[CaseScore]],
+        scored: Scored,
         metric: Metric,
         **draws: Unpack[Draws],
     ) -> None:
@@ -247,7 +247,7 @@ class ScoreGrid:
         )
         for column, own in enumerate(scored):
             for case in own:
-                place = self._places[case.case.case_id]
+                place = self._places[case.case_id]
                 self._has_case[place, column] = True
                 points = self._points[:, place, column]
                 if case.score is not None:
@@ -294,7 +294,7 @@ class ScoreGrid:
             # The published script sums in its own order and includes non-finite figures.
             figures: list[list[float]] = [[] for _ in range(count)]
             for score in self._scored[model]:
-                group = groups[self._places[score.case.case_id]]
+                group = groups[self._places[score.case_id]]
                 if group >= 0 and score.figure is not None:
                     figures[group].append(score.figure)
             for of_models, own in zip(estimates, figures, strict=True):
@@ -366,7 +366,7 @@ class ScoreGrid:
                 if id(score.case) not in starts:
                     starts[id(score.case)] = len(criteria)
                     criteria += score.case.criteria
-                    place = self._places[score.case.case_id]
+                    place = self._places[score.case_id]
                     rows += [place] * len(score.case.criteria)
         weights = np.zeros((len(criteria), len(self._scored)))
         verdicts = np.full(weights.shape, np.nan)

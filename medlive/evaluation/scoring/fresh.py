@@ -17,7 +17,7 @@ from medlive.evaluation.scoring.estimates import (
     standings_of,
 )
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseScore, Metric
+from medlive.evaluation.scoring.metrics import CaseScore, Metric, Scored
 from medlive.llm.registry import Cutoff
 from medlive.statistics.bootstrap import (
     Comparison,
@@ -61,10 +61,10 @@ class Window:
         """The runs with these cases alone. Raises UsageError if a run is left with none."""
         narrowed = []
         for run in runs:
-            kept = tuple(case for case in run.run.cases if self.has(case))
+            kept = tuple(case for case in run.cases if self.has(case))
             if not kept:
                 raise UsageError(
-                    f"{run.label}: none of its {len(run.run.cases)} cases was posted {self}"
+                    f"{run.label}: none of its {len(run.cases)} cases was posted {self}"
                 )
             narrowed.append(replace(run, run=replace(run.run, cases=kept)))
         return narrowed
@@ -110,7 +110,7 @@ def sides_of(cutoff: Cutoff | None, cases: Iterable[EvaluationCase]) -> Sides:
 
 def rank_fresh(
     labels: Sequence[str],
-    scored: Sequence[Sequence[CaseScore]],
+    scored: Scored,
     cutoffs: Sequence[Cutoff | None],
     metric: Metric,
     **draws: Unpack[Draws],
@@ -157,7 +157,7 @@ def rank_fresh(
 
 def significant_drops(
     labels: Sequence[str],
-    scored: Sequence[Sequence[CaseScore]],
+    scored: Scored,
     cutoffs: Sequence[Cutoff | None],
     **draws: Unpack[Draws],
 ) -> Mapping[str, Drop]:

@@ -28,6 +28,7 @@ from medlive.evaluation.runs.folder import (
     IMPORTED,
     SETTLED,
     RunFolder,
+    RunInfo,
     grades_of,
     open_run,
 )
@@ -35,6 +36,7 @@ from medlive.evaluation.scoring.metrics import (
     CaseScore,
     CaseState,
     Metric,
+    Verdicts,
     case_score,
     safe_case,
 )
@@ -77,12 +79,22 @@ class GradedRun:
     access."""
     grader: Grader | None
     notes: tuple[str, ...]
-    met: Mapping[str, Mapping[str, bool | None]] | None = None
+    met: Mapping[str, Verdicts] | None = None
     """Case id → criterion id → met, not met, or None for ungraded; None: taken from `grades`."""
     rivals: tuple[str, ...] = ()
     """Other judges with current verdicts, where nobody chose one; none where people settled the verdicts."""
     harm: RunHarm | None = None
     """The readings for harm of the current answers; None: not read for harm."""
+
+    @property
+    def info(self) -> RunInfo:
+        """What the run folder says of the run."""
+        return self.run.info
+
+    @property
+    def cases(self) -> tuple[EvaluationCase, ...]:
+        """The cases, with all their criteria."""
+        return self.run.cases
 
     @property
     def imported(self) -> bool:
@@ -102,7 +114,7 @@ class GradedRun:
         """The reading of one case's answer; None where there is none."""
         return self.harm.rows.get(case_id) if self.harm else None
 
-    def verdicts(self, case_id: str) -> Mapping[str, bool | None]:
+    def verdicts(self, case_id: str) -> Verdicts:
         """Criterion id → verdict, for one case."""
         if self.met is not None:
             return self.met.get(case_id, {})
@@ -121,7 +133,7 @@ class GradedRun:
         return tuple(scores)
 
     def whole_scores(
-        self, met: Mapping[str, Mapping[str, bool | None]] | None = None
+        self, met: Mapping[str, Verdicts] | None = None
     ) -> dict[str, float]:
         """Equation 1 for every fully graded case, by the run's verdicts or by others: case id → criterion id → met."""
         scores: dict[str, float] = {}

@@ -14,7 +14,7 @@ from medlive.evaluation.scoring.estimates import (
     estimate_means,
 )
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.evaluation.scoring.metrics import CaseScore, CaseState
+from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Scored
 from medlive.harm.model import Severity, worst_omission
 from medlive.statistics.bootstrap import Draws
 
@@ -51,7 +51,7 @@ class HarmRates:
 
 def harm_rates(
     runs: Sequence[GradedRun],
-    complete: Sequence[Sequence[CaseScore]],
+    complete: Scored,
     **draws: Unpack[Draws],
 ) -> list[HarmRates]:
     """The rates of each run.
@@ -70,7 +70,7 @@ def harm_rates(
     )
     for column, (run, own) in enumerate(zip(runs, complete, strict=True)):
         for score in own:
-            rows = shares[:, :, places[score.case.case_id], column]
+            rows = shares[:, :, places[score.case_id], column]
             for row, holds in zip(rows, _holds(run, score), strict=True):
                 if holds is not None:
                     row[:] = float(holds)
@@ -98,7 +98,7 @@ def _rates_of(
         if score.state is CaseState.UNANSWERED:
             continue
         answered += 1
-        row = run.harm_of(score.case.case_id)
+        row = run.harm_of(score.case_id)
         if row is not None and row.reading.is_read:
             read += 1
             unconfirmed += len(row.reading.unconfirmed)
@@ -117,7 +117,7 @@ def _rates_of(
 def _holds(run: GradedRun, score: CaseScore) -> Iterator[bool | None]:
     """Whether an answer counts in each of `RATES`; None where that is not known."""
     harmful = (Severity.SEVERE, Severity.MODERATE)
-    row = run.harm_of(score.case.case_id)
+    row = run.harm_of(score.case_id)
     is_answered = score.state is not CaseState.UNANSWERED
     if row is not None and row.reading.is_read and is_answered:
         worst = row.reading.worst

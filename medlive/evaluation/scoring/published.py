@@ -203,7 +203,7 @@ def scores_of_files(
     )
     if files is None:
         return None
-    known = {score.case.case_id: score for score in in_run}
+    known = {score.case_id: score for score in in_run}
     scores: dict[str, CaseScore] = {}
     for name, month, value in case_figures(*files):
         score, case_id = known.get(name), name
@@ -243,7 +243,7 @@ def as_published(
         from_files = None
         why = "withdrawn cases are left out"
         # The imported files still contain what was withdrawn since.
-        if run.run.cases == before:
+        if run.cases == before:
             from_files = scores_of_files(run, cases)
             why = "its folder has no LiveMedBench files"
         own = cases if from_files is None else from_files
@@ -263,7 +263,7 @@ def _figure_warnings(
     from_files: Sequence[CaseScore] | None,
 ) -> Iterator[str]:
     """Warn about what the published mean counts otherwise; `from_files` are the cases of the published files."""
-    if invalid := [c.case.case_id for c in scored if c.non_finite is not None]:
+    if invalid := [c.case_id for c in scored if c.non_finite is not None]:
         yield (
             f"cases without a finite figure: {len(invalid)} ({some(invalid)}); the mean is the published "
             "script's, without an interval"
@@ -271,7 +271,7 @@ def _figure_warnings(
     if from_files is None:
         return
     known = {case.case_id for case in before}
-    graded = [score.case.case_id for score in from_files]
+    graded = [score.case_id for score in from_files]
     unknown = [case_id for case_id in graded if case_id not in known]
     if unknown:
         yield (

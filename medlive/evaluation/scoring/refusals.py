@@ -162,8 +162,8 @@ def _case_reasons(cases: CaseSet | CasesUse) -> Iterator[str]:
 
 def unpublishable_reasons(run: GradedRun) -> Iterator[str]:
     """Why a run's figures must not be published."""
-    yield from _case_reasons(run.run.info.cases)
+    yield from _case_reasons(run.info.cases)
     if run.grader is not None and run.grader.engine == "rules":
         yield _BY_RULES
-    if run.run.info.engine == "rules":
+    if run.info.engine == "rules":
         yield "answered by the rules engine"

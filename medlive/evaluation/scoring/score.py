@@ -35,7 +35,7 @@ from medlive.evaluation.scoring.fresh import (
 )
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.harm_rates import HarmRates, harm_rates
-from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric
+from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, Scored
 from medlive.evaluation.scoring.published import (
     MonthTable,
     as_published,
@@ -211,7 +211,7 @@ def score_runs(
     metric = metric or headline(runs)
     runs = labelled(runs)
     overridden = tuple(check_figures(runs, allow))
-    whole_cases = [run.run.cases for run in runs]
+    whole_cases = [run.cases for run in runs]
     if errata is not None and errata.mode is ErrataMode.APPLY:
         runs = [
             replace(run, run=without(run.run, withdrawn))
@@ -233,7 +233,7 @@ def score_runs(
     how: Draws = {"draws": draws, "seed": seed}
     grid = ScoreGrid(scored, metric, **how)
     comparisons = compare(labels, grid.score, **grid.how)
-    cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
+    cutoffs = [registry.cutoff(run.info.model) for run in runs]
     overall = grid.overall()
     slices = grid.slices(cutoffs)
     axes = grid.axis_errors()
@@ -309,12 +309,10 @@ def _check_engines(runs: Sequence[GradedRun]) -> None:
         )
 
 
-def _only(
-    shared: set[str], scored: Sequence[Sequence[CaseScore]]
-) -> list[tuple[CaseScore, ...]]:
+def _only(shared: set[str], scored: Scored) -> list[tuple[CaseScore, ...]]:
     out = []
     for cases in scored:
-        kept = [score for score in cases if score.case.case_id in shared]
+        kept = [score for score in cases if score.case_id in shared]
         out.append(tuple(kept))
     return out
 
@@ -334,13 +332,13 @@ def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
 
 
 def _scored_ids(scored: Sequence[CaseScore]) -> dict[str, None]:
-    return dict.fromkeys(s.case.case_id for s in scored if s.score is not None)
+    return dict.fromkeys(s.case_id for s in scored if s.score is not None)
 
 
 def _coverage(
     labels: Sequence[str],
-    in_runs: Sequence[Sequence[CaseScore]],
-    scored: Sequence[Sequence[CaseScore]],
+    in_runs: Scored,
+    scored: Scored,
 ) -> tuple[ScoredCases, ...]:
     anyone: dict[str, None] = {}
     for own in scored:
@@ -358,9 +356,7 @@ def _coverage(
     return tuple(coverage)
 
 
-def _common_ids(
-    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]]
-) -> set[str]:
+def _common_ids(labels: Sequence[str], scored: Scored) -> set[str]:
     ids = [set(_scored_ids(own)) for own in scored]
     shared = set.intersection(*ids)
     if not shared:

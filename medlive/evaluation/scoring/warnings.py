@@ -6,7 +6,7 @@ from medlive.evaluation.asking.run import note_thinking
 from medlive.evaluation.harm import NOT_READ
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.harm_rates import HarmRates
-from medlive.evaluation.scoring.metrics import CaseScore, Metric
+from medlive.evaluation.scoring.metrics import Metric, Scored
 from medlive.evaluation.scoring.refusals import judge_of, unpublishable_reasons
 from medlive.integrity.log import some
 from medlive.statistics.bootstrap import Comparison
@@ -33,7 +33,7 @@ def run_warnings(
 
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
-    cases = run.run.info.cases
+    cases = run.info.cases
     if cases.newer:
         yield f"{cases.origin} {cases.name}: {cases.newer}"
     if cases.publishable is not False and cases.notes:
@@ -46,7 +46,7 @@ def _single_run_warnings(run: GradedRun) -> Iterator[str]:
             values = value if isinstance(value, list | tuple) else [value]
             parts.append(f"{name} {some(list(map(str, values)))}")
         part = ", ".join(parts)
-        yield f"only on {len(run.run.cases)} cases of {cases.name}, by {part}"
+        yield f"only on {len(run.cases)} cases of {cases.name}, by {part}"
     yield from note_thinking(run.answers.values())
     if run.grader is None:
         yield "nothing is graded"
@@ -61,9 +61,9 @@ def _single_run_warnings(run: GradedRun) -> Iterator[str]:
 def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
     differing = {
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
-        "cases": {run.run.info.cases.rows for run in runs},
+        "cases": {run.info.cases.rows for run in runs},
         "graders": {judge_of(run.grader) for run in runs if run.grader},
-        "prompt templates": {run.run.info.template.name for run in runs},
+        "prompt templates": {run.info.template.name for run in runs},
     }
     for what, values in differing.items():
         if len(values) > 1:
@@ -81,8 +81,8 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
     """The ids of cases that differ between runs, in the runs' order."""
     first: dict[str, tuple[object, ...]] = {}
     case_ids: dict[str, None] = {}
-    for run in {run.run.info.cases.rows: run for run in reversed(runs)}.values():
-        for case in run.run.cases:
+    for run in {run.info.cases.rows: run for run in reversed(runs)}.values():
+        for case in run.cases:
             rubric = [(c.criterion, c.points) for c in case.criteria]
             asked = (case.question, *rubric)
             if first.setdefault(case.case_id, asked) != asked:
@@ -99,7 +99,7 @@ def pair_warnings(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def unscorable_warnings(
-    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric
+    labels: Sequence[str], scored: Scored, metric: Metric
 ) -> list[str]:
     """Warn about rubrics without positive points, which have no score by Equation 1."""
     what = "no score by Equation 1"
@@ -107,7 +107,7 @@ def unscorable_warnings(
         what += ", and count as 0 here"
     by_warning: dict[str, list[str]] = {}
     for label, scores in zip(labels, scored, strict=True):
-        ids = [s.case.case_id for s in scores if s.case.positive_points <= 0]
+        ids = [s.case_id for s in scores if s.case.positive_points <= 0]
         if ids:
             warning = f"{len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
             by_warning.setdefault(warning, []).append(label)

@@ -74,7 +74,7 @@ def costs(report: Report) -> Section:
     any_calls = 0
     for model in report.models:
         answers = model.run.answers
-        cases = {score.case.case_id for score in model.cases}
+        cases = {score.case_id for score in model.cases}
         spent_on_answers = spent(
             answers[name].usage for name in answers if name in cases
         )
