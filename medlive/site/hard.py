@@ -25,7 +25,7 @@ class HardWeek:
     by_others: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """For each model that had: as all the others chose."""
 
-    def of(self, model: str) -> tuple[str, ...]:
+    def cases_for(self, model: str) -> tuple[str, ...]:
         """The cases on which a model is scored."""
         return self.by_others.get(model, self.cases)
 

@@ -41,11 +41,7 @@ class Week:
         return unknown_note(self.manifest.unknown)
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEntry:
     """A model on one board."""
 
@@ -76,11 +72,7 @@ class ModelEntry:
         return None if cutoff is None else cutoff.day.isoformat()
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BoardEntry:
     """Models on the same cases, with the same template and grader."""
 
@@ -107,11 +99,7 @@ class BoardEntry:
         return tuple(objection.why for objection in self.table.overridden)
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
     """Everything that the site shows."""
 

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -43,11 +43,7 @@ WORST: Final = 10
 """Cases listed as a model's worst."""
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """The folders and files that a site is made from."""
 
@@ -96,8 +92,7 @@ def read_content(inputs: Inputs) -> Content:
     snapshots = _snapshots(inputs, left_out)
     errata_file: Path | None = inputs.errata or inputs.snapshots / ERRATA
     errata = Errata()
-    if inputs.errata or (errata_file and errata_file.is_file()):
-        assert errata_file is not None
+    if errata_file and (inputs.errata or errata_file.is_file()):
         errata = load_errata(errata_file, given=True)
     else:
         errata_file = None
@@ -109,29 +104,30 @@ def read_content(inputs: Inputs) -> Content:
         except EvidenceUnavailable as exc:
             left_out.append(("titles of passages", _why(exc, inputs.evidence)))
     reports = _reports(inputs, snapshots, errata_file, left_out)
-    content = Content(
+    boards = _boards(inputs, reports, cases, left_out)
+    reasons: dict[str, None] = {}
+    for snapshot in snapshots:
+        manifest = snapshot.manifest
+        if not manifest.publishable:
+            why = "; ".join(manifest.why_not) or "no reason given"
+            reasons[f"snapshot {manifest.version}: {why}"] = None
+    for board in boards:
+        reasons |= dict.fromkeys(board.not_publishable)
+    if reasons and not inputs.allow_not_publishable:
+        raise CheckFailed(
+            f"not publishable: {'; '.join(reasons)}",
+            hint="leave it out, or build with --allow-not-publishable, which says so on every page",
+        )
+    return Content(
         weeks=[_week(inputs.snapshots, snapshot) for snapshot in snapshots],
         cases=cases,
         passages=passages,
-        boards=_boards(inputs, reports, cases, left_out),
+        boards=boards,
         left_out=left_out,
         errata=errata,
         hard=load_hard(inputs.hard_file),
+        not_publishable=tuple(reasons),
     )
-    reasons = []
-    for week in content.weeks:
-        manifest = week.manifest
-        if not manifest.publishable:
-            why = "; ".join(manifest.why_not) or "no reason given"
-            reasons.append(f"snapshot {manifest.version}: {why}")
-    for board in content.boards:
-        reasons += board.not_publishable
-    if reasons and not inputs.allow_not_publishable:
-        raise CheckFailed(
-            f"not publishable: {'; '.join(dict.fromkeys(reasons))}",
-            hint="leave it out, or build with --allow-not-publishable, which says so on every page",
-        )
-    return replace(content, not_publishable=tuple(dict.fromkeys(reasons)))
 
 
 def _why(error: MedliveError, path: Path) -> str:
@@ -151,15 +147,12 @@ def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot
             snapshots.append(open_snapshot(folder))
         except MedliveError as exc:
             left_out.append((folder.name, _why(exc, folder)))
-    snapshots.sort(key=lambda release: release.version, reverse=True)
-    return snapshots
+    return sorted(snapshots, key=lambda release: release.version, reverse=True)
 
 
 def _cases(snapshots: Iterable[Snapshot], errata: Errata) -> dict[str, SnapshotCase]:
     """The latest revision of each case that was not withdrawn, without withdrawn criteria."""
-    withdrawn = set()
-    for erratum in errata.standing:
-        withdrawn.add(erratum.criterion_id or erratum.case_id)
+    withdrawn = {entry.criterion_id or entry.case_id for entry in errata.standing}
     cases: dict[str, SnapshotCase] = {}
     for snapshot in snapshots:
         for case in snapshot:
@@ -178,8 +171,7 @@ def _week(root: Path, snapshot: Snapshot) -> Week:
         # What a damaged one does not say is shown as unknown.
         with suppress(ValueError, OSError):
             _, sections = read_ledger(snapshot.path, ledger)
-            for name, entries in sections.items():
-                changed[name] = len(entries)
+            changed |= {name: len(entries) for name, entries in sections.items()}
     release = read_release(FolderTarget(root), snapshot.version, sums)
     return Week(snapshot.manifest, snapshot.digest, changed, release)
 
@@ -216,8 +208,8 @@ def _reports(
             if _is_checked(report, inputs.checked):
                 # Its name would tell the raters whose answers they rate.
                 left_out.append(("a bundle", WITHHELD))
-                continue
-            reports.append(report)
+            else:
+                reports.append(report)
         except MedliveError as exc:
             left_out.append((path.name, _why(exc, path)))
     return reports
@@ -272,20 +264,7 @@ def _boards(
         for report in ranking.ranked:
             if report.run is not None:
                 trust[report.run.info.model] = report.trust.value
-        ordinary = Counter[float]()
-        for model_case in ranking.table.models[0].run.cases:
-            case = cases.get(model_case.case_id)
-            if case is not None and case.ordinary is not None:
-                ordinary[case.ordinary] += 1
-        headroom = headroom_of(ordinary)
-        notes = []
-        if headroom.is_little:
-            notes.append(
-                "these rubrics leave little room above an ordinary answer: they hardly tell good models apart"
-            )
-        if headroom.words:
-            notes.append(headroom.words)
-        notes += ranking.notes
+        notes = [*_headroom_notes(ranking.table, cases), *ranking.notes]
         board = board_of(
             ranking.table,
             slug=f"board-{place}",
@@ -297,6 +276,22 @@ def _boards(
         else:
             boards.append(board)
     return boards
+
+
+def _headroom_notes(
+    table: ScoreTable, cases: Mapping[str, SnapshotCase]
+) -> Iterator[str]:
+    """How much room the cases leave above an ordinary answer, where that is known."""
+    ordinary = Counter[float]()
+    for own in table.models[0].run.cases:
+        case = cases.get(own.case_id)
+        if case is not None and case.ordinary is not None:
+            ordinary[case.ordinary] += 1
+    headroom = headroom_of(ordinary)
+    if headroom.is_little:
+        yield "these rubrics leave little room above an ordinary answer: they hardly tell good models apart"
+    if headroom.words:
+        yield headroom.words
 
 
 def board_of(
@@ -316,19 +311,19 @@ def board_of(
     """
     # Ranked is what no model can have seen.
     ranked = table.models if table.fresh is None else table.fresh.models
-    standings = {scored.label: scored.standing for scored in ranked}
+    standings = {model.label: model.standing for model in ranked}
     models = []
     for place, model in enumerate(table.models, start=1):
         run = model.run
-        worst = [case for case in model.cases if case.score is not None]
-        worst.sort(key=lambda scored: (scored.score, scored.case_id))
+        scored = [case for case in model.cases if case.score is not None]
+        scored.sort(key=lambda case: (case.score, case.case_id))
         answered = {a.case_id for a in run.answers.values() if a.gradable}
         entry = ModelEntry(
             slug=f"m{place}",
             score=model,
             standing=standings.get(model.label),
             drop=table.drops.get(model.label),
-            worst=tuple(worst[:WORST]),
+            worst=tuple(scored[:WORST]),
             tokens=_tokens(run),
             trust=(trust or {}).get(run.info.model, ""),
             answered=frozenset(answered),

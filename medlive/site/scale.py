@@ -43,7 +43,7 @@ class SharedScale:
         own_scores = self.scores[model]
         hard_scores = []
         for week in self.hard.values():
-            for case in week.of(model):
+            for case in week.cases_for(model):
                 if case in own_scores:
                     hard_scores.append(own_scores[case])
         return fmean(hard_scores) if hard_scores else None
@@ -123,7 +123,10 @@ def choose_hard(
         models = [name for name in on_scale if scores[name].keys() & set(cases)]
         if len(models) > LEAST_MODELS:
             levels = np.array([on_scale[name] for name in models])
-            chosen[week] = _choose(cases, models, levels, scores)
+            values = np.empty((len(cases), len(models)))
+            for column, name in zip(values.T, models, strict=True):
+                column[:] = [scores[name].get(case, np.nan) for case in cases]
+            chosen[week] = _choose(cases, models, levels, values)
     return chosen
 
 
@@ -131,13 +134,9 @@ def _choose(
     cases: Sequence[str],
     models: Sequence[str],
     levels: Floats,
-    scores: Mapping[str, Mapping[str, float]],
+    values: Floats,
 ) -> HardWeek:
-    """The hard ones of a week's cases by the scores of models of these abilities."""
-    rows = []
-    for case in cases:
-        rows.append([scores[name].get(case, np.nan) for name in models])
-    values = np.array(rows)
+    """The hard ones of a week's cases by the scores, (cases x models), of models of these abilities."""
     by_others = {}
     for column, name in enumerate(models):
         others = np.delete(values, column, axis=1)

@@ -11,9 +11,9 @@ from typing import Final, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
-from medlive.statistics.bootstrap import Draws, Estimate, Floats, estimate, ratio_of
-from medlive.statistics.raters import LEAST_ITEMS, mean_of
+from medlive.statistics.agreement import macro_f1_of_tables
+from medlive.statistics.bootstrap import Draws, Estimate, Floats, estimate
+from medlive.statistics.raters import LEAST_ITEMS, equal_and_ac1, mean_of
 
 ASPECTS: Final[Mapping[str, int]] = {
     "narrative_and_query": 3,
@@ -78,27 +78,13 @@ def aspect_figures(
         kept = column >= 0
         agreed = (column[kept] >= 1).astype(np.float64)
         shares[rater] = mean_of(agreed, clusters[kept], **how)
+    what = "items with two raters"
+    equal, ac1 = equal_and_ac1(codes, values, clusters, what, **how)
+    macro_f1 = equal
     several = (codes >= 0).sum(axis=1) > 1
-    n = int(several.sum())
-    why = f"{n} items with two raters are too few"
-    ac1 = equal = macro_f1 = Estimate(
-        None,
-        n=n,
-        clusters=0,
-        why=why,
-    )
-    if n >= LEAST_ITEMS:
-        clusters = clusters[several]
-        sums = rater_sums(codes[several], values)
-        ac1 = estimate(sums, ac1_of_sums, clusters, **how)
-        equal = estimate(
-            sums[:, :2],
-            ratio_of,
-            clusters,
-            **how,
-        )
+    if several.sum() >= LEAST_ITEMS:
         tables = _pair_tables(codes[several], values)
-        macro_f1 = estimate(tables, _mean_macro_f1, clusters, **how)
+        macro_f1 = estimate(tables, _mean_macro_f1, clusters[several], **how)
     return AspectQuality(
         aspect=aspect,
         values=values,

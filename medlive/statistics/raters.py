@@ -223,6 +223,34 @@ def _too_few(what: str, n: int) -> Estimate:
     return Estimate(None, n=n, clusters=0, why=f"{n} {what} are too few")
 
 
+def equal_and_ac1(
+    codes: Codes,
+    categories: int,
+    clusters: Codes,
+    what: str,
+    **how: Unpack[Draws],
+) -> tuple[Estimate, Estimate]:
+    """The mean share of equal pairs of ratings, and AC1 of all raters at once, over items with two ratings.
+
+    Args:
+        codes: (items x raters), 0 to categories-1, or -1 for no rating.
+        categories: How many there are.
+        clusters: Each item's.
+        what: Names such items where they are too few.
+        how: How clusters are drawn.
+    """
+    several = (codes >= 0).sum(axis=1) > 1
+    own = clusters[several]
+    if len(own) < LEAST_ITEMS:
+        few = _too_few(what, len(own))
+        return few, few
+    sums = rater_sums(codes[several], categories)
+    return (
+        estimate(sums[:, :2], ratio_of, own, **how),
+        estimate(sums, ac1_of_sums, own, **how),
+    )
+
+
 def tables(first: Codes, second: Codes) -> Floats:
     """Make a confusion table for each item, (items x 2 x 3); zero where either rater has no code."""
     counts = np.zeros((len(first), 2, 3))

@@ -7,9 +7,8 @@ import numpy as np
 
 from medlive.evaluation.grading.repeats import Rounds
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.statistics.agreement import ac1_of_sums, rater_sums
-from medlive.statistics.bootstrap import Draws, Estimate, estimate, ratio_of
-from medlive.statistics.raters import ABSENT, LEAST_ITEMS, MET, code_of, mean_of
+from medlive.statistics.bootstrap import Draws, Estimate
+from medlive.statistics.raters import ABSENT, MET, code_of, equal_and_ac1, mean_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +56,12 @@ def repeated(
     met_rounds = (codes == MET).sum(axis=1)
     several = decided >= 2
     unanimous = (met_rounds == decided) | (met_rounds == 0)
-    n = int(several.sum())
     shares: list[float | None] = []
     for column in codes.T:
         graded = column[column >= MET]
         shares.append(float((graded == MET).mean()) if len(graded) else None)
-    why = f"{n} criteria with two rounds are too few"
-    equal = ac1 = Estimate(
-        None,
-        n=n,
-        clusters=0,
-        why=why,
-    )
-    if n >= LEAST_ITEMS:
-        sums = rater_sums(codes[several], 2)
-        kept = clusters[several]
-        equal = estimate(
-            sums[:, :2],
-            ratio_of,
-            kept,
-            **draws,
-        )
-        ac1 = estimate(sums, ac1_of_sums, kept, **draws)
+    what = "criteria with two rounds"
+    equal, ac1 = equal_and_ac1(codes, 2, clusters, what, **draws)
     scores = [run.whole_scores(met) for met in by_round]
     ranges = []
     for case_id in places:
@@ -87,7 +70,7 @@ def repeated(
     return Repeated(
         judge=rounds.judge,
         rounds=rounds.n,
-        criteria=n,
+        criteria=int(several.sum()),
         unanimous=int((several & unanimous).sum()),
         invalid=int((codes == ABSENT).sum()),
         met=tuple(shares),

@@ -31,9 +31,7 @@ def ranking(report: Report) -> Section:
     for model in report.models:
         overall = model.overall
         if overall.value is not None:
-            low = None if overall.low is None else 100 * overall.low
-            high = None if overall.high is None else 100 * overall.high
-            rows.append((model.label, 100 * overall.value, low, high))
+            rows.append((model.label, overall.value, overall.low, overall.high))
     figure = missing(_NO_SCORE)
     if rows:
         note = f"{report.table.metric.value} score in %, with 95 % intervals"
@@ -64,13 +62,13 @@ def ranking(report: Report) -> Section:
 
 def pairs(report: Report) -> Section:
     """The section: every pair on the cases that both are scored on."""
-    found = ordered_pairs(report)
-    if not found:
+    compared = ordered_pairs(report)
+    if not compared:
         return Section("pairs", "Pairs", [missing(ONE_RUN)])
     return Section(
         "pairs",
         "Pairs",
-        [report.render("pairs.html", found=found)],
+        [report.render("pairs.html", found=compared)],
     )
 
 

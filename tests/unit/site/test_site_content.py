@@ -319,7 +319,7 @@ def test_hard_cases_stay_as_they_were_first_chosen(tmp_path: Path) -> None:
     for chosen in first.hard.values():
         # A model has no part in the choice of the cases that it is scored on, and a newcomer none at all.
         assert set(chosen.by_others) == {f"model-{place}" for place in range(6)}
-        assert chosen.of("model-7") == chosen.cases
+        assert chosen.cases_for("model-7") == chosen.cases
     # The cases are equally hard in truth, so that a choice by a model's own failures would show.
     gaps = []
     for name, own in later.scores.items():
