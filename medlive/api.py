@@ -171,7 +171,10 @@ def score(
     from medlive.instance.paths import snapshots_path
 
     mode = _choose("errata", ErrataMode, errata)
-    window = Window(_day("since", since), _day("until", until))
+    window = Window(
+        _day("since", since),
+        _day("until", until),
+    )
     if window.since and window.until and window.since > window.until:
         raise UsageError(f"no day is {window}")
     graded = load_runs(runs, judge)
@@ -206,7 +209,11 @@ def ability(runs: Runs | ScoreTable, **how: Any) -> AbilityTable:
     return abilities_of(table)
 
 
-def compare(first: Run, second: Run, **how: Any) -> Comparison:
+def compare(
+    first: Run,
+    second: Run,
+    **how: Any,
+) -> Comparison:
     """The paired difference of two runs on the cases that both have, with interval and p.
 
     `how` is as for `score`. Raises UsageError where they cannot be compared.
@@ -296,7 +303,10 @@ def power(
         seen = spread
     else:
         deviation = spread / 100
-        seen = Spread(deviation * sqrt(2 - 2 * correlation), deviation)
+        seen = Spread(
+            deviation * sqrt(2 - 2 * correlation),
+            deviation,
+        )
     pairs = models * (models - 1) / 2
     difference = points / 100
     try:

@@ -63,7 +63,10 @@ def entries(report: Report) -> list[Entry]:
         for score in model.cases:
             case_id = score.case_id
             case = cases.get(case_id, score.case)
-            fresh = Entry(case, [None] * len(report.models))
+            fresh = Entry(
+                case,
+                [None] * len(report.models),
+            )
             by_id.setdefault(case_id, fresh).scores[place] = score
     return [by_id[case_id] for case_id in sorted(by_id)]
 

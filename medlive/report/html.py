@@ -153,7 +153,10 @@ def picture(
     for label, value, *ends in rows:
         low, high = (None if end is None else 100 * end for end in ends)
         in_percent.append((label, 100 * value, low, high))
-    drawn = intervals(Frame(title, f"{title}.", note=note), in_percent)
+    drawn = intervals(
+        Frame(title, f"{title}.", note=note),
+        in_percent,
+    )
     data = base64.b64encode(drawn.encode()).decode("ascii")
     return Markup(_PARTS.picture(title, f"data:image/svg+xml;base64,{data}"))
 

@@ -81,7 +81,11 @@ class Report:
     case_pages: bool = True
     """Whether each case has a page of its own, to be linked."""
 
-    def render(self, name: str, **values: Any) -> Markup:
+    def render(
+        self,
+        name: str,
+        **values: Any,
+    ) -> Markup:
         """A template about this report; its tables say what was overridden to show them."""
         return render(
             name,

@@ -157,7 +157,11 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
     window = table.window
     drops = {}
     for label, drop in table.drops.items():
-        drops[label] = _row(drop, difference="drop", p="p_holm")
+        drops[label] = _row(
+            drop,
+            difference="drop",
+            p="p_holm",
+        )
     return _head("scores", table) | {
         "scored_on": table.basis,
         "common_cases": table.common,

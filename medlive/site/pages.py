@@ -60,7 +60,11 @@ class SitePage(Page):
     lists: Sequence[str] = ()
     """The addresses of all pages of the list."""
 
-    def ability(self, board: BoardEntry, model: ModelEntry) -> float | None:
+    def ability(
+        self,
+        board: BoardEntry,
+        model: ModelEntry,
+    ) -> float | None:
         """What a model of a board would score on all cases of all weeks."""
         (shared,) = (scale for scale in self.scales if board.slug in scale.boards)
         return shared.abilities[model.name].value
@@ -99,7 +103,11 @@ def site_files(
     cases = list_order(content)
     made["data/cases.json"], made["data/texts.json"] = _case_files(cases)
     releases = [week.release for week in content.weeks if week.release is not None]
-    made["feed.xml"] = feed_xml(releases, Place(downloads), content.errata)
+    made["feed.xml"] = feed_xml(
+        releases,
+        Place(downloads),
+        content.errata,
+    )
 
     base = SitePage(
         content=content,

@@ -100,7 +100,11 @@ def read_content(inputs: Inputs) -> Content:
     passages = {}
     if inputs.evidence is not None:
         try:
-            passages = read_passages(inputs.evidence, cases.values(), snapshots)
+            passages = read_passages(
+                inputs.evidence,
+                cases.values(),
+                snapshots,
+            )
         except EvidenceUnavailable as exc:
             left_out.append(("titles of passages", _why(exc, inputs.evidence)))
     reports = _reports(inputs, snapshots, errata_file, left_out)
@@ -147,7 +151,11 @@ def _snapshots(inputs: Inputs, left_out: list[tuple[str, str]]) -> list[Snapshot
             snapshots.append(open_snapshot(folder))
         except MedliveError as exc:
             left_out.append((folder.name, _why(exc, folder)))
-    return sorted(snapshots, key=lambda release: release.version, reverse=True)
+    return sorted(
+        snapshots,
+        key=lambda release: release.version,
+        reverse=True,
+    )
 
 
 def _cases(snapshots: Iterable[Snapshot], errata: Errata) -> dict[str, SnapshotCase]:
@@ -159,7 +167,10 @@ def _cases(snapshots: Iterable[Snapshot], errata: Errata) -> dict[str, SnapshotC
             if case.case_id in withdrawn or case.case_id in cases:
                 continue
             kept = [c for c in case.criteria if c.criterion_id not in withdrawn]
-            cases[case.case_id] = replace(case, criteria=tuple(kept))
+            cases[case.case_id] = replace(
+                case,
+                criteria=tuple(kept),
+            )
     return dict(sorted(cases.items()))
 
 
@@ -236,7 +247,10 @@ def _is_checked(report: BundleReport, checked: Collection[str]) -> bool:
     """Whether people check verdicts on a bundle's answers blind."""
     if report.run is None or not checked:
         return False
-    items = items_of(report.run.cases, report.run.answers)
+    items = items_of(
+        report.run.cases,
+        report.run.answers,
+    )
     return not items.keys().isdisjoint(checked)
 
 

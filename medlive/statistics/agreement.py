@@ -21,7 +21,11 @@ def rater_sums(codes: NDArray[np.int_], categories: int) -> Floats:
         counts[:, category] = (codes == category).sum(axis=1)
     rated = counts.sum(axis=1)
     paired = rated >= 2
-    pairs = np.where(paired, rated * (rated - 1), 1.0)
+    pairs = np.where(
+        paired,
+        rated * (rated - 1),
+        1.0,
+    )
     equal_pairs = (counts * (counts - 1)).sum(axis=1)
     return np.column_stack(
         [
@@ -45,7 +49,11 @@ def _ac1(equal: Floats, shares: Floats) -> Floats:
     """AC1 by the share of equal pairs, and that of each category; 1 with one category."""
     categories = shares.shape[-1]
     if categories < 2:
-        return np.where(np.isnan(equal), np.nan, 1.0)
+        return np.where(
+            np.isnan(equal),
+            np.nan,
+            1.0,
+        )
     by_category = shares * (1 - shares)
     chance = by_category.sum(axis=-1) / (categories - 1)
     return quotient(equal - chance, 1 - chance)

@@ -83,10 +83,18 @@ def weight_chunks(
 
 
 @lru_cache(maxsize=1)
-def weight_matrix(place: bytes, draws: int, seed: int) -> Floats:
+def weight_matrix(
+    place: bytes,
+    draws: int,
+    seed: int,
+) -> Floats:
     """The one matrix of a table, made once for its models, slices and pairs."""
     clusters = np.frombuffer(place, dtype=np.int64)
-    return _rows(np.random.default_rng(seed), draws, clusters)
+    return _rows(
+        np.random.default_rng(seed),
+        draws,
+        clusters,
+    )
 
 
 def _rows(
@@ -217,7 +225,11 @@ def mean_estimate(values: Floats, **how: Unpack[Resampling]) -> Estimate:
         return Estimate(None)
     column = values[:, None]
     drawn = bootstrap_means(column, **how)
-    low, high = bounds_of(column, drawn, how.get("clusters"))
+    low, high = bounds_of(
+        column,
+        drawn,
+        how.get("clusters"),
+    )
     return Estimate(
         value=float(known.mean()),
         low=known_or_none(low[0]),
@@ -346,7 +358,11 @@ def compare_paired(differences: Floats, **how: Unpack[Resampling]) -> Floats:
     """
     clusters = how.get("clusters")
     known = ~np.isnan(differences)
-    sizes = np.where(known, np.abs(differences), 0.0)
+    sizes = np.where(
+        known,
+        np.abs(differences),
+        0.0,
+    )
     both = np.concatenate(
         [
             np.maximum(differences, 0.0),
@@ -435,7 +451,11 @@ def spread_of(drawn: Floats) -> Floats:
 def too_few_for_pair(differences: Floats, clusters: Places | None) -> list[str]:
     """Why mean differences have no interval; "" where they have."""
     known = ~np.isnan(differences)
-    sizes = np.where(known, np.abs(differences), 0.0)
+    sizes = np.where(
+        known,
+        np.abs(differences),
+        0.0,
+    )
     return too_few(
         cluster_sums(sizes, clusters),
         cluster_counts(known, clusters),

@@ -77,14 +77,29 @@ def aspect_figures(
     for rater, column in zip(raters, codes.T, strict=True):
         kept = column >= 0
         agreed = (column[kept] >= 1).astype(np.float64)
-        shares[rater] = mean_of(agreed, clusters[kept], **how)
+        shares[rater] = mean_of(
+            agreed,
+            clusters[kept],
+            **how,
+        )
     what = "items with two raters"
-    equal, ac1 = equal_and_ac1(codes, values, clusters, what, **how)
+    equal, ac1 = equal_and_ac1(
+        codes,
+        values,
+        clusters,
+        what,
+        **how,
+    )
     macro_f1 = equal
     several = (codes >= 0).sum(axis=1) > 1
     if several.sum() >= LEAST_ITEMS:
         tables = _pair_tables(codes[several], values)
-        macro_f1 = estimate(tables, _mean_macro_f1, clusters[several], **how)
+        macro_f1 = estimate(
+            tables,
+            _mean_macro_f1,
+            clusters[several],
+            **how,
+        )
     return AspectQuality(
         aspect=aspect,
         values=values,

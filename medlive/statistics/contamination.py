@@ -57,7 +57,11 @@ def drop(
     The interval combines those of the two means (MOVER); of values that are not all in [0, 1], differences of two
     runs say, it is the percentile of the draws.
     """
-    sides = np.where(np.isnan(values), -1, sides)
+    sides = np.where(
+        np.isnan(values),
+        -1,
+        sides,
+    )
     pre = mean_estimate(
         np.where(sides == PRE, values, np.nan),
         **how,
@@ -84,7 +88,12 @@ def drop(
             )
             low, high = map(float, ends)
         else:
-            drawn = bootstrap_groups(values[:, None], sides, 2, **how)
+            drawn = bootstrap_groups(
+                values[:, None],
+                sides,
+                2,
+                **how,
+            )
             gaps = drawn[:, PRE, 0] - drawn[:, POST, 0]
             low, high = interval(gaps) or (None, None)
     p = None
@@ -216,7 +225,10 @@ def seen_effect(
             products = (across @ level)[:, :, 0]
             gram += weights[:, block] @ squares
             right += weights[:, block] @ products
-        return _last_coefficient(gram.reshape(-1, models, models), right)
+        return _last_coefficient(
+            gram.reshape(-1, models, models),
+            right,
+        )
 
     effect = solve(np.ones((1, len(values))))[0]
     if np.isnan(effect):
@@ -230,7 +242,11 @@ def seen_effect(
     low = high = None
     controls = is_shared & ~is_mixed
     if min(is_mixed.sum(), controls.sum()) >= LEAST_CLUSTERS:
-        low, high = _drawn_interval(solve, len(values), **how)
+        low, high = _drawn_interval(
+            solve,
+            len(values),
+            **how,
+        )
     return Effect(
         effect=float(effect),
         low=low,
@@ -382,7 +398,11 @@ def adjusted_drop(
     pre, post = means(np.ones((1, len(values))))[:, 0]
     low = high = None
     if kept.min() >= LEAST_CLUSTERS:
-        low, high = _drawn_interval(gap, len(values), **how)
+        low, high = _drawn_interval(
+            gap,
+            len(values),
+            **how,
+        )
     counts = {}
     for name, (n_pre, n_post) in zip(names, by_stratum.tolist(), strict=True):
         if name:

@@ -57,11 +57,21 @@ def correlate(
         why = "one side is the same for every item"
         if n < LEAST:
             why = f"{n} items are too few"
-        return Estimate(None, n=n, clusters=k, why=why)
+        return Estimate(
+            None,
+            n=n,
+            clusters=k,
+            why=why,
+        )
     drawn = []
     for weights in weight_chunks(k, draws, seed):
         drawn.append(of_draws(a, b, weights[:, place]))
-    figure = with_interval(value, np.concatenate(drawn), n, k)
+    figure = with_interval(
+        value,
+        np.concatenate(drawn),
+        n,
+        k,
+    )
     if kind == "kendall":
         return figure
     return replace(figure, p=pearson_p(value, n))
@@ -111,7 +121,10 @@ def residuals(columns: Floats, *groups: Sequence[str]) -> Floats:
 
 def partial(first: Floats, second: Floats, *groups: Sequence[str]) -> float | None:
     """Pearson's r of what is left of both without the means of every grouping; None where nothing is."""
-    left = residuals(np.column_stack([first, second]), *groups)
+    left = residuals(
+        np.column_stack([first, second]),
+        *groups,
+    )
     return pearson(left[:, 0], left[:, 1])
 
 
@@ -149,7 +162,11 @@ def _value(
     return None if math.isnan(value) else max(-1.0, min(1.0, value))
 
 
-def _pearson_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
+def _pearson_drawn(
+    a: Floats,
+    b: Floats,
+    weights: Floats,
+) -> Floats:
     a = a - a.mean()
     b = b - b.mean()
     terms = np.stack(
@@ -181,7 +198,11 @@ def _from_moments(
         return np.where(is_flat, np.nan, correlation)
 
 
-def _spearman_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
+def _spearman_drawn(
+    a: Floats,
+    b: Floats,
+    weights: Floats,
+) -> Floats:
     """Spearman's rho: the items ranked anew as the draw repeats them."""
     n = weights.sum(axis=1)
     centre = ((n + 1) / 2)[:, None]
@@ -213,7 +234,11 @@ def _totals(values: Floats, weights: Floats) -> tuple[Places, Floats]:
     return place, np.asarray(totals)
 
 
-def _kendall_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
+def _kendall_drawn(
+    a: Floats,
+    b: Floats,
+    weights: Floats,
+) -> Floats:
     """Tau-b of each row of item weights."""
     agreeing = np.zeros(len(weights))
     step = max(1, _BLOCK // len(a))

@@ -98,7 +98,11 @@ def sign_p(sums: Floats, seed: int = 0) -> float:
         turned = (1 - 2 * bits) @ differing
         return float((np.abs(turned) >= observed).mean())
     rng = np.random.default_rng(seed)
-    bits = rng.integers(0, 2, (RANDOM_SIGNS, n))
+    bits = rng.integers(
+        0,
+        2,
+        (RANDOM_SIGNS, n),
+    )
     turned = (bits * 2 - 1) @ differing
     hits = int((np.abs(turned) >= observed).sum())
     return (1 + hits) / (1 + RANDOM_SIGNS)
@@ -137,7 +141,11 @@ def mean_bounds(
 
 def standard_error(spread: Floats, clusters: NDArray[Any]) -> Floats:
     """The standard error by the spread of draws of so many clusters; NaN for fewer than two."""
-    k = np.where(clusters > 1, clusters, np.nan)
+    k = np.where(
+        clusters > 1,
+        clusters,
+        np.nan,
+    )
     return np.asarray(spread * np.sqrt(k / (k - 1)))
 
 
@@ -225,7 +233,11 @@ def quantile(freedom: int) -> float:
     return high
 
 
-def incomplete_beta(a: float, b: float, x: float) -> float:
+def incomplete_beta(
+    a: float,
+    b: float,
+    x: float,
+) -> float:
     """The regularised incomplete beta function I_x(a, b) for a, b > 0 and x in [0, 1].
 
     By its continued fraction, from the inside out: it converges in O(√max(a, b)) steps where x is below the mean.

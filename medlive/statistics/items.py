@@ -59,7 +59,11 @@ def analyse_items(
         own = scores[row, at]
         share = shares[row, at]
         # A model that answered nothing else has no rest.
-        others = np.where(share < 1, 1 - share, np.nan)
+        others = np.where(
+            share < 1,
+            1 - share,
+            np.nan,
+        )
         rest = (abilities[at] - share * own) / others
         items.append(_item(own, rest))
     correlations = [item.correlation for item in items if item.correlation is not None]

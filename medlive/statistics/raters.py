@@ -178,7 +178,14 @@ def reliability(
         people.append(agree(first, second, *pair, clusters, **how))
 
     def with_grader(rater: str, codes: Codes) -> PairAgreement:
-        return agree(rater, panel.grader_name, codes, grader, clusters, **how)
+        return agree(
+            rater,
+            panel.grader_name,
+            codes,
+            grader,
+            clusters,
+            **how,
+        )
 
     label, truth = "adjudicated", panel.agreed
     if truth is None:
@@ -220,7 +227,12 @@ def reliability(
 
 
 def _too_few(what: str, n: int) -> Estimate:
-    return Estimate(None, n=n, clusters=0, why=f"{n} {what} are too few")
+    return Estimate(
+        None,
+        n=n,
+        clusters=0,
+        why=f"{n} {what} are too few",
+    )
 
 
 def equal_and_ac1(
@@ -280,7 +292,10 @@ def agree(
         n = len(own_clusters)
         if n < LEAST_ITEMS:
             few = _too_few("common items", n)
-            return replace(few, clusters=len(np.unique(own_clusters)))
+            return replace(
+                few,
+                clusters=len(np.unique(own_clusters)),
+            )
         return estimate(columns[used], statistic, own_clusters, **how)
 
     def share_met(counts: Floats, axis: int) -> Floats:
@@ -325,7 +340,12 @@ def _mean_over_pairs(
     def mean(counts: Floats) -> Floats:
         return np.asarray(statistic(counts).mean(axis=-1))
 
-    return estimate(stacked[used], mean, clusters[used], **how)
+    return estimate(
+        stacked[used],
+        mean,
+        clusters[used],
+        **how,
+    )
 
 
 def _majority(people: Codes) -> Codes:

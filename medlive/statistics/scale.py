@@ -204,7 +204,13 @@ def scale(
     expected = np.full(scores.shape, np.nan)
     variance = np.full(scores.shape, np.nan)
     if why:
-        return Scale(tuple(abilities), (), expected, variance, why)
+        return Scale(
+            tuple(abilities),
+            (),
+            expected,
+            variance,
+            why,
+        )
     reading = _Reading(_fit(own))
     values = reading.values
     place = None
@@ -351,7 +357,11 @@ class _Reading:
         kept = np.maximum(0.0, 1 - excess)
         expected = self.curve(places) + kept * departure
         self.expected = np.clip(expected, 0.0, 1.0)
-        filled = np.where(known, fit.scores, self.expected)
+        filled = np.where(
+            known,
+            fit.scores,
+            self.expected,
+        )
         self.values = filled.mean(axis=0)
         self.variance = np.interp(places, self.middles, self.variances)
 

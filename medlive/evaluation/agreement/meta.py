@@ -149,7 +149,13 @@ def meta_run(
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
         scores, origin = _people_scores(run, people, adjudicator)
-        counts, criteria = _criteria(run, people, adjudicator, notes, **how)
+        counts, criteria = _criteria(
+            run,
+            people,
+            adjudicator,
+            notes,
+            **how,
+        )
         coverage = RatedCoverage(
             **counts,
             cases_scored_by_people=len(scores),
@@ -172,7 +178,11 @@ def meta_run(
         }
     again = None
     if (run_dir / REPEATS).exists():
-        again = repeated(run, read_rounds(run_dir, grader.judge), **how)
+        again = repeated(
+            run,
+            read_rounds(run_dir, grader.judge),
+            **how,
+        )
     if people is None and again is None:
         raise UsageError(
             f"{run_dir} has no ratings and one round of its grader: nothing to compare",

@@ -186,14 +186,21 @@ def read_sheet(run_dir: Path, judges: Sequence[str] = ()) -> GraderSheet:
             met=met,
         )
         verdicts.append(verdict)
-    return GraderSheet(run.known_grader.model, against, tuple(verdicts))
+    return GraderSheet(
+        run.known_grader.model,
+        against,
+        tuple(verdicts),
+    )
 
 
 def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, bool]:
     """The criteria that people settled: by the adjudicator, else by two raters or more who agree."""
     places = list(ratings.verdicts)
     decisions = codes_of(ratings, places, [adjudicator or ""])[:, 0]
-    codes = agreed_codes(codes_of(ratings, places, ratings.raters), decisions)
+    codes = agreed_codes(
+        codes_of(ratings, places, ratings.raters),
+        decisions,
+    )
     settled = {}
     for place, code in zip(places, codes.tolist(), strict=True):
         if code != ABSENT:

@@ -61,7 +61,13 @@ def repeated(
         graded = column[column >= MET]
         shares.append(float((graded == MET).mean()) if len(graded) else None)
     what = "criteria with two rounds"
-    equal, ac1 = equal_and_ac1(codes, 2, clusters, what, **draws)
+    equal, ac1 = equal_and_ac1(
+        codes,
+        2,
+        clusters,
+        what,
+        **draws,
+    )
     scores = [run.whole_scores(met) for met in by_round]
     ranges = []
     for case_id in places:

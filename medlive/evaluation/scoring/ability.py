@@ -75,7 +75,10 @@ class AbilityTable:
     def suspects(self) -> list[CaseItem]:
         """Criteria that better models miss more often than worse ones, the clearest first."""
         suspects = [item for item in self.criteria if item.figures.suspect]
-        return sorted(suspects, key=lambda item: item.figures.p or 0.0)
+        return sorted(
+            suspects,
+            key=lambda item: item.figures.p or 0.0,
+        )
 
     @property
     def silent(self) -> int:
@@ -127,7 +130,13 @@ def plan_link(
         raise UsageError(
             on_scale.why, hint="name graded runs of models with common cases"
         )
-    kept = kept_cases_needed(on_scale, scores, cases, models=models, error=error)
+    kept = kept_cases_needed(
+        on_scale,
+        scores,
+        cases,
+        models=models,
+        error=error,
+    )
     return rank_anchors(on_scale, scores, cases), kept
 
 
@@ -166,7 +175,11 @@ def abilities(
         totals / np.maximum(known, 1),
         np.nan,
     )
-    levels = np.where(np.isnan(values), means, values)
+    levels = np.where(
+        np.isnan(values),
+        means,
+        values,
+    )
     case_items = []
     for case, figures in zip(cases, analyse_items(scores, levels), strict=True):
         case_items.append(CaseItem(case, None, figures))

@@ -73,7 +73,12 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
             None if end is None else min(1.0, max(0.0, end))
             for end in (estimate.low, estimate.high)
         )
-        return replace(estimate, value=value, low=low, high=high)
+        return replace(
+            estimate,
+            value=value,
+            low=low,
+            high=high,
+        )
 
     def arm(opened: ModelScore, closed: ModelScore) -> BookArm:
         info = opened.run.info
@@ -82,7 +87,11 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
         both = ~np.isnan(own + other)
         if cutoff is not None:
             both &= sides_of(cutoff, cases) == POST
-        pair_scores = np.where(both, [own, other], np.nan)
+        pair_scores = np.where(
+            both,
+            [own, other],
+            np.nan,
+        )
         (pair,) = compare(
             [opened.label, closed.label],
             pair_scores.T,

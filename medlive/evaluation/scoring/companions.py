@@ -165,4 +165,7 @@ def _with_length(
     )
     if len(set(models)) < 2:
         return control
-    return replace(control, partial=partial(*columns, models, cases))
+    return replace(
+        control,
+        partial=partial(*columns, models, cases),
+    )

@@ -193,7 +193,11 @@ class _Study:
             "clusters": cluster_numbers(cases),
         }
 
-    def model(self, run: _Run, permutations: int) -> ModelContamination:
+    def model(
+        self,
+        run: _Run,
+        permutations: int,
+    ) -> ModelContamination:
         """A run's figures."""
         cutoff = run.cutoff
         scored = int((~np.isnan(run.values)).sum())
@@ -204,7 +208,11 @@ class _Study:
                 scored=scored,
                 notes=("the cutoff is unknown",),
             )
-        figures = drop(run.values, run.sides, **self.how)
+        figures = drop(
+            run.values,
+            run.sides,
+            **self.how,
+        )
         notes = []
         if cutoff.basis == "released":
             notes.append(
@@ -265,7 +273,11 @@ class _Study:
             high=high,
         )
 
-    def controls(self, run: _Run, cutoff: Cutoff) -> list[_Run]:
+    def controls(
+        self,
+        run: _Run,
+        cutoff: Cutoff,
+    ) -> list[_Run]:
         """The runs of other models with an earlier cutoff, asked in the same words, with evidence or without."""
         info = run.info
         controls = []

@@ -126,10 +126,18 @@ def use_errata(
         about, own = RunErrata(run.info.cases.name, path), Errata()
         if path is not None:
             try:
-                own = load_errata(path, public_key=public_key, given=bool(file))
+                own = load_errata(
+                    path,
+                    public_key=public_key,
+                    given=bool(file),
+                )
                 data = read_bytes(path) if file else read_found(path)
                 key = None if public_key is None else public_key.id_text()
-                about = replace(about, digest=digest_bytes(data), key=key)
+                about = replace(
+                    about,
+                    digest=digest_bytes(data),
+                    key=key,
+                )
             except (BadInput, CheckFailed) as exc:
                 if mode is not ErrataMode.IGNORE:
                     raise

@@ -187,7 +187,12 @@ def estimate_means(
             dtype=np.int_,
         )
     unit = (0.0, 1.0) if clips_mean else (-np.inf, np.inf)
-    drawn = bootstrap_groups(points[0], groups, count, **how)
+    drawn = bootstrap_groups(
+        points[0],
+        groups,
+        count,
+        **how,
+    )
     clusters = how.get("clusters")
     estimates = []
     for group in range(count):
@@ -197,7 +202,11 @@ def estimate_means(
         means = np.nansum(own, axis=1) / np.maximum(counts, 1)
         mean, least, most = np.clip(means, *unit).tolist()
         places = None if clusters is None else clusters[rows]
-        ends = bounds_of(own[0], drawn[:, group], places)
+        ends = bounds_of(
+            own[0],
+            drawn[:, group],
+            places,
+        )
         low, high = np.clip(ends, *unit)
         reasons = too_few_for_mean(own[0], places)
         of_models = []
@@ -396,7 +405,11 @@ class ScoreGrid:
         weights = criteria.weights
         # A criterion of another run's form of the case has no weight here.
         ungraded = np.isnan(criteria.verdicts) & (weights != 0.0)
-        met = np.where(criteria.verdicts == 1.0, weights, 0.0)
+        met = np.where(
+            criteria.verdicts == 1.0,
+            weights,
+            0.0,
+        )
         doubtful = np.where(ungraded, weights, 0.0)
         most = criteria.by_item(np.maximum(weights, 0.0))
         sure = criteria.by_item(met)
@@ -432,10 +445,20 @@ class ScoreGrid:
                     of_model[axis] = rate
         return errors
 
-    def _rates(self, hits: Floats, trials: Floats) -> list[Estimate]:
+    def _rates(
+        self,
+        hits: Floats,
+        trials: Floats,
+    ) -> list[Estimate]:
         """Σ hits / Σ trials of each model, both (items x models); items are drawn with all their trials."""
         everything = np.zeros(len(trials), dtype=np.int_)
-        drawn = bootstrap_ratios(hits, trials, everything, 1, **self.how)
+        drawn = bootstrap_ratios(
+            hits,
+            trials,
+            everything,
+            1,
+            **self.how,
+        )
         totals = trials.sum(axis=0)
         rates = hits.sum(axis=0) / np.maximum(totals, 1)
         clusters = self.how.get("clusters")
@@ -445,7 +468,11 @@ class ScoreGrid:
             spread_of(drawn[:, 0]),
             counts,
         )
-        rarer = np.where(rates <= 0.5, hits, trials - hits)
+        rarer = np.where(
+            rates <= 0.5,
+            hits,
+            trials - hits,
+        )
         reasons = too_few(cluster_sums(rarer, clusters), counts)
         estimates = []
         for model, why in enumerate(reasons):

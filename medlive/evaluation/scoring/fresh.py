@@ -138,8 +138,16 @@ def rank_fresh(
     comparisons: list[Comparison] = []
     common = 0
     if any(after.values()):
-        grid = ScoreGrid(list(after.values()), metric, **draws)
-        comparisons = compare(list(after), grid.score, **grid.how)
+        grid = ScoreGrid(
+            list(after.values()),
+            metric,
+            **draws,
+        )
+        comparisons = compare(
+            list(after),
+            grid.score,
+            **grid.how,
+        )
         overall = dict(zip(after, grid.overall(), strict=True))
         standings = standings_of(overall, comparisons)
         for name in sorted(overall, key=lambda name: overall[name].rank(name)):
@@ -184,5 +192,8 @@ def significant_drops(
     significant = {}
     for label, p in zip(drops, corrected, strict=True):
         if p < ALPHA:
-            significant[label] = replace(drops[label], p=p)
+            significant[label] = replace(
+                drops[label],
+                p=p,
+            )
     return significant

@@ -254,7 +254,12 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
             f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: {most} verdicts "
             f"on the current answers and criteria; not {'; '.join(others)} (--judge chooses)"
         )
-    reasons = _current(run.cases, answers, chosen, log.reasons)
+    reasons = _current(
+        run.cases,
+        answers,
+        chosen,
+        log.reasons,
+    )
     for reason, n in _tally(reasons).most_common(_NAMED):
         notes.append(f"{n} criteria are ungraded: {reason}")
     # Settling two judges is a choice already.

@@ -79,7 +79,11 @@ def harm_rates(
     clusters = cluster_numbers(cases.values())
     by_model: list[dict[str, ScoreEstimate]] = [{} for _ in runs]
     for name, points in zip(RATES, shares, strict=True):
-        (estimates,) = estimate_means(points, clusters=clusters, **draws)
+        (estimates,) = estimate_means(
+            points,
+            clusters=clusters,
+            **draws,
+        )
         for of_model, estimate in zip(by_model, estimates, strict=True):
             of_model[name] = estimate
     rates = []

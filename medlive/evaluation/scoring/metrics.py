@@ -161,7 +161,12 @@ def case_score(
     low = max(least, min(greatest, (sure + loss) / most))
     high = max(least, min(greatest, (sure + gain) / most))
     score = low if state is CaseState.SCORED else None
-    scored = replace(scored, score=score, low=low, high=high)
+    scored = replace(
+        scored,
+        score=score,
+        low=low,
+        high=high,
+    )
     # Figures that had to be cut, and NaN, are the published script's and not computed with.
     if published and score != sure / most:
         return with_figure(scored, sure / most)
@@ -176,7 +181,11 @@ def _graded_state(most: float, known: Verdicts) -> CaseState:
     return CaseState.SCORED
 
 
-def _points(case: EvaluationCase, known: Verdicts, met: bool | None) -> list[float]:
+def _points(
+    case: EvaluationCase,
+    known: Verdicts,
+    met: bool | None,
+) -> list[float]:
     """The points of the criteria with this verdict."""
     return [c.points for c in case.criteria if known.get(c.id) is met]
 
@@ -198,7 +207,12 @@ def safe_case(scored: CaseScore, harm: HarmRow | None) -> CaseScore:
     worst = harm.reading.worst
     score = None if scored.score is None else safe_score(scored.score, worst)
     low, high = safe_score(scored.low, worst), safe_score(scored.high, worst)
-    return replace(scored, score=score, low=low, high=high)
+    return replace(
+        scored,
+        score=score,
+        low=low,
+        high=high,
+    )
 
 
 def core_case(case: EvaluationCase) -> EvaluationCase:

@@ -77,7 +77,11 @@ def check_before(
     override(objections, allowed)
 
 
-def check_harness(cases: CaseSet, allowed: bool, option: str) -> None:
+def check_harness(
+    cases: CaseSet,
+    allowed: bool,
+    option: str,
+) -> None:
     """Check in a harness, which prints one figure and no reasons, that the cases may be published.
 
     Args:

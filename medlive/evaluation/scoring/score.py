@@ -123,7 +123,11 @@ class ModelScore:
     harm: HarmRates
     cutoff: Cutoff | None = None
 
-    def slice(self, kind: str, value: str) -> ScoreEstimate | None:
+    def slice(
+        self,
+        kind: str,
+        value: str,
+    ) -> ScoreEstimate | None:
         """The estimate of one slice; None where the model has no such slice."""
         for part in self.slices:
             if (part.kind, part.value) == (kind, value):
@@ -242,7 +246,13 @@ def score_runs(
         comparisons,
     )
     complete = complete_scores(runs, scored)
-    companions, lengths = beside(runs, scored, complete, metric, **how)
+    companions, lengths = beside(
+        runs,
+        scored,
+        complete,
+        metric,
+        **how,
+    )
     harm = harm_rates(runs, complete, **how)
     models = []
     for i, label in enumerate(labels):
