@@ -89,7 +89,7 @@ def case_list(report: Report, case_entries: Sequence[Entry]) -> str:
         row: dict[str, Any] = {"id": entry.case.case_id}
         for name in _FIELDS:
             row[name] = getattr(entry.case, name) or ""
-        row["marks"] = [_mark(score) for score in entry.scores]
+        row["marks"] = list(map(_mark, entry.scores))
         rows.append(row)
     return page(
         f"medlive: cases of {report.cases_named}",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from medlive.evaluation.protocols.model import Table, format_cell
+from medlive.evaluation.protocols.model import format_cell
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
 from medlive.evaluation.runs.folder import write_whole
 from medlive.integrity.log import writing
@@ -22,7 +22,9 @@ def portfolio_page(portfolio: Portfolio, nav: Sequence[tuple[str, str]] = ()) ->
         "portfolio.html",
         portfolio=portfolio,
         overridden=portfolio.overridden,
-        numeric=_numeric,
+        numeric=lambda table, place: (
+            not any(isinstance(row[place], str) for row in table.rows)
+        ),
         cell=format_cell,
         states=lambda reasons: "; ".join(f"{n}: {why}" for why, n in reasons.items()),
         slug=_slug,
@@ -54,11 +56,6 @@ def read_portfolio(path: Path) -> Portfolio:
         Portfolio,
         PORTFOLIO,
     )
-
-
-def _numeric(table: Table, place: int) -> bool:
-    """Whether a column holds numbers alone."""
-    return not any(isinstance(row[place], str) for row in table.rows)
 
 
 def _slug(name: str) -> str:

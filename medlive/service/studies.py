@@ -33,7 +33,6 @@ from medlive.statistics.case_ratings import (
 )
 from medlive.statistics.raters import (
     ABSENT,
-    Panel,
     Reliability,
     agreed_codes,
     code_of,
@@ -375,16 +374,14 @@ def _grading(
 
     codes = np.array([[code(item, rater) for rater in study.raters] for item in items])
     decisions = np.array([code(item, study.adjudicator or "") for item in items])
-    cases = list(dict.fromkeys(item.case_id for item in items))
-    panel = Panel(
-        tuple(study.raters),
+    return reliability(
         codes,
-        np.array([cases.index(item.case_id) for item in items]),
-        tuple(cases),
-        study.grader or "grader",
-        agreed_codes(codes, decisions) if study.adjudicator else None,
+        np.array([code_of(item.verdict) for item in items]),
+        raters=study.raters,
+        cases=[item.case_id for item in items],
+        grader_name=study.grader or "grader",
+        agreed=agreed_codes(codes, decisions) if study.adjudicator else None,
     )
-    return reliability(panel, np.array([code_of(item.verdict) for item in items]))
 
 
 async def close(database: Database, study: Study, *, by: str) -> None:

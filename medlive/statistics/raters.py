@@ -53,21 +53,6 @@ def code_of(met: bool | None) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Panel:
-    """Raters' codes on the same items."""
-
-    raters: tuple[str, ...]
-    people: Codes
-    """(items x raters): MET, NOT_MET or ABSENT."""
-    clusters: Codes
-    """Each item's case, by its place in `cases`."""
-    cases: tuple[str, ...]
-    grader_name: str = "grader"
-    agreed: Codes | None = None
-    """(items): what people agreed on, else the adjudicator's decision; ABSENT: neither. Replaces the majority."""
-
-
-@dataclass(frozen=True, slots=True)
 class Confusion:
     """Counts of verdict pairs; only the second rater can be invalid."""
 
@@ -160,46 +145,54 @@ class Reliability:
 
 
 def reliability(
-    panel: Panel,
+    people: Codes,
     grader: Codes,
+    *,
+    raters: Sequence[str],
+    cases: Sequence[str],
+    grader_name: str = "grader",
+    agreed: Codes | None = None,
     **how: Unpack[Draws],
 ) -> Reliability:
-    """Compute every figure of a panel and a grader.
+    """Compute every figure of people and a grader on the same items; intervals are over bootstrap draws of cases.
 
-    `grader` has any of the four codes for each item. Intervals are over bootstrap draws of cases.
+    Args:
+        people: (items x raters): MET, NOT_MET or ABSENT.
+        grader: (items): any of the four codes.
+        raters: The names of the people.
+        cases: Each item's case.
+        grader_name: The grader's name.
+        agreed: (items): what people agreed on, else the adjudicator's decision; ABSENT: neither. Replaces the
+            majority.
+        how: How cases are drawn.
     """
-    clusters = panel.clusters
-    columns = dict(zip(panel.raters, panel.people.T, strict=True))
+    names = list(dict.fromkeys(cases))
+    places = {name: place for place, name in enumerate(names)}
+    clusters = np.array([places[case] for case in cases], dtype=np.int_)
+    columns = dict(zip(raters, people.T, strict=True))
     pairs = []
-    people = []
+    among_people = []
     for first, second in combinations(columns, 2):
         pair = columns[first], columns[second]
         pairs.append(pair)
-        people.append(agree(first, second, *pair, clusters, **how))
+        among_people.append(agree(first, second, *pair, clusters, **how))
 
     def with_grader(rater: str, codes: Codes) -> PairAgreement:
-        return agree(
-            rater,
-            panel.grader_name,
-            codes,
-            grader,
-            clusters,
-            **how,
-        )
+        return agree(rater, grader_name, codes, grader, clusters, **how)
 
-    label, truth = "adjudicated", panel.agreed
-    if truth is None:
-        label, truth = "majority", _majority(panel.people)
+    truth = _majority(people) if agreed is None else agreed
     majority = None
-    if len(panel.raters) > 2 or panel.agreed is not None:
-        majority = with_grader(label, truth)
-    ratings = (panel.people >= MET).sum(axis=1)
+    if agreed is not None:
+        majority = with_grader("adjudicated", truth)
+    elif len(raters) > 2:
+        majority = with_grader("majority", truth)
+    ratings = (people >= MET).sum(axis=1)
     is_rated = ratings > 0
     several = int((ratings > 1).sum())
     people_ac1 = _too_few("items with two raters", several)
     if several >= LEAST_ITEMS:
         people_ac1 = estimate(
-            rater_sums(panel.people[is_rated], 2),
+            rater_sums(people[is_rated], 2),
             ac1_of_sums,
             clusters[is_rated],
             n=several,
@@ -207,7 +200,7 @@ def reliability(
         )
     against = [(codes, grader) for codes in columns.values()]
     return Reliability(
-        people=tuple(people),
+        people=tuple(among_people),
         people_ac1=people_ac1,
         people_macro_f1=_mean_over_pairs(pairs, clusters, **how),
         grader=tuple(starmap(with_grader, columns.items())),
@@ -221,8 +214,8 @@ def reliability(
             **how,
         ),
         grader_macro_f1=_mean_over_pairs(against, clusters, **how),
-        by_case=_by_case(panel, grader, **how),
-        strictness=_strictness(panel, grader, **how),
+        by_case=_by_case(people, grader, names, clusters, **how),
+        strictness=_strictness(people, grader, clusters, **how),
     )
 
 
@@ -359,27 +352,29 @@ def _majority(people: Codes) -> Codes:
 
 
 def _by_case(
-    panel: Panel,
+    people: Codes,
     grader: Codes,
+    names: Sequence[str],
+    clusters: Codes,
     **how: Unpack[Draws],
 ) -> ByCase:
-    n = len(panel.cases)
-    by_rater = [tables(column, grader) for column in panel.people.T]
+    n = len(names)
+    by_rater = [tables(column, grader) for column in people.T]
     cells = np.stack(by_rater, axis=1)
     sums = np.zeros((n, *cells.shape[1:]))
-    np.add.at(sums, panel.clusters, cells)
+    np.add.at(sums, clusters, cells)
     of_raters = macro_f1_of_tables(sums, occurring=True)
     used = cells.any(axis=(1, 2, 3))
-    items = np.bincount(panel.clusters[used], minlength=n)
+    items = np.bincount(clusters[used], minlength=n)
     places = np.flatnonzero(~np.isnan(of_raters).all(axis=1))
     values = np.nanmean(of_raters[places], axis=1)
     by_people = sums.sum(axis=(1, 3))
     by_grader = sums[..., :INVALID].sum(axis=(1, 2))
     labels = (by_people + by_grader > 0).sum(axis=1)
     cases = []
-    for place, value in zip(places, values.tolist(), strict=True):
+    for place, value in zip(places.tolist(), values.tolist(), strict=True):
         agreement = CaseAgreement(
-            case_id=panel.cases[place],
+            case_id=names[place],
             n=int(items[place]),
             macro_f1=value,
         )
@@ -395,20 +390,21 @@ def _by_case(
 
 
 def _strictness(
-    panel: Panel,
+    people: Codes,
     grader: Codes,
+    clusters: Codes,
     **how: Unpack[Draws],
 ) -> Strictness:
-    ratings = (panel.people >= MET).sum(axis=1)
+    ratings = (people >= MET).sum(axis=1)
     is_graded = (grader >= MET) & (grader <= NOT_MET)
     both = np.flatnonzero(is_graded & (ratings > 0))
     if len(both) < LEAST_ITEMS:
         none = _too_few("common items", len(both))
         return Strictness(none, none, none)
     ours = (grader[both] == MET).astype(np.float64)
-    met = (panel.people[both] == MET).sum(axis=1)
+    met = (people[both] == MET).sum(axis=1)
     theirs = met / ratings[both]
-    cases = panel.clusters[both]
+    cases = clusters[both]
     return Strictness(
         grader=mean_of(ours, cases, **how),
         people=mean_of(theirs, cases, **how),

@@ -30,7 +30,6 @@ from medlive.statistics.raters import (
     MET,
     NOT_MET,
     Codes,
-    Panel,
     Reliability,
     agreed_codes,
     code_of,
@@ -253,23 +252,22 @@ def _criteria(
         [_grader_code(run, place) for place in places],
         dtype=np.int_,
     )
-    cases: dict[str, int] = {}
-    numbers = [cases.setdefault(case_id, len(cases)) for case_id, _ in places]
-    clusters = np.array(numbers, dtype=np.int_)
-    counts = {"criteria": len(known), **_counts(codes, grader, decisions, clusters)}
+    cases = [case_id for case_id, _ in places]
+    counts = {"criteria": len(known), **_counts(codes, grader, decisions, cases)}
     if not counts["rated"]:
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
         return counts, None
-    panel = Panel(
+    figures = reliability(
+        codes,
+        grader,
         raters=raters,
-        people=codes,
-        clusters=clusters,
-        cases=tuple(cases),
+        cases=cases,
         grader_name=run.known_grader.name,
         agreed=None if adjudicator is None else agreed_codes(codes, decisions),
+        **draws,
     )
-    return counts, reliability(panel, grader, **draws)
+    return counts, figures
 
 
 def _rated_places(
@@ -287,20 +285,25 @@ def _rated_places(
 
 
 def _counts(
-    codes: Codes, grader: Codes, decisions: Codes, clusters: Codes
+    codes: Codes,
+    grader: Codes,
+    decisions: Codes,
+    cases: Sequence[str],
 ) -> dict[str, int]:
     ratings = (codes >= MET).sum(axis=1)
+    is_rated = ratings > 0
     kinds = {
-        "rated": ratings > 0,
+        "rated": is_rated,
         "rated_twice": ratings > 1,
         "graded": (grader >= MET) & (grader <= NOT_MET),
         "invalid": grader == INVALID,
         "ungraded": grader == ABSENT,
         "adjudicated": decisions >= MET,
     }
-    counts = {"cases_rated": len(set(clusters[ratings > 0].tolist()))}
-    for kind, which in kinds.items():
-        counts[kind] = int((which & (ratings > 0)).sum())
+    rated_cases = {case for case, rated in zip(cases, is_rated, strict=True) if rated}
+    counts = {"cases_rated": len(rated_cases)}
+    for kind, is_kind in kinds.items():
+        counts[kind] = int((is_kind & is_rated).sum())
     return counts
 
 
