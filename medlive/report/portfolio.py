@@ -7,10 +7,9 @@ from typing import Final
 
 from medlive.evaluation.protocols.model import format_cell
 from medlive.evaluation.protocols.portfolio import PORTFOLIO, Portfolio
-from medlive.evaluation.runs.folder import write_whole
-from medlive.integrity.log import writing
 from medlive.report.html import page, render, upper_first
 from medlive.report.meta import read_json
+from medlive.report.tables import write_whole
 
 PLACE: Final = Path("protocols")
 """Where `protocol all` writes by default."""
@@ -42,10 +41,8 @@ def write_portfolio(portfolio: Portfolio, folder: Path) -> Path:
         PORTFOLIO: portfolio.model_dump_json(indent=1) + "\n",
         "portfolio.html": portfolio_page(portfolio),
     }
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, text in files.items():
-            write_whole(folder / name, text.encode("utf-8", "backslashreplace"))
+    for name, text in files.items():
+        write_whole(folder / name, text.encode("utf-8", "backslashreplace"))
     return folder / "portfolio.html"
 
 
